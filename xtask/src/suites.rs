@@ -54,7 +54,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "snapshots", package: TESTS, target: "snapshots", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_HISTORIES", "500")] },
     Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")] },
     Suite { name: "warm", package: TESTS, target: "warm", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_WARM", "2000"), ("LIBTP_TEST_WARM_KILLS", "10")], soak_env: &[("LIBTP_TEST_WARM", "20000"), ("LIBTP_TEST_WARM_KILLS", "500")] },
-    Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
+    Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_UNPLANTED", "10")] },
     Suite { name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SELDOM", "1"), ("LIBTP_TEST_SEEDS", "10")] },
     Suite { name: "yardstick_lived", package: TESTS, target: "lived", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
     Suite { name: "yardstick_processes", package: TESTS, target: "multiprocess", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
