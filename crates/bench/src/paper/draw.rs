@@ -269,6 +269,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_more_than_once_has_a_line_from_the_least_to_the_most() {
+        for places in [[1.0, 4.0].map(Place::Number), ["one", "two"].map(|name| Place::Name(name.into()))] {
+            let drawn = |samples: &[f64]| {
+                let mut figure = figure(&places, false);
+                let points = figure.series.iter_mut().flat_map(|series| &mut series.points);
+                points.for_each(|point| point.samples = samples.to_vec());
+                svg(&figure).unwrap().matches("<polyline").count()
+            };
+            // The axes reach to the greatest either way.
+            let without = drawn(&[9.0]);
+            assert_eq!(drawn(&[2.0, 3.0, 9.0]), without + 4, "{places:?}: two series of two places");
+        }
+    }
+
+    #[test]
     fn a_figure_of_which_nothing_could_be_measured_is_drawn_empty() {
         let mut empty = figure(&[1.0, 2.0].map(Place::Number), true);
         empty.series.iter_mut().flat_map(|series| &mut series.points).for_each(|point| point.samples.clear());
