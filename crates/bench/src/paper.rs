@@ -124,8 +124,9 @@ struct Pace {
     processes: &'static [u32],
     durable_clients: &'static [u32],
     memory_time: Duration,
-    /// Of OO1: runs of a sample that is warm, after one more; and traversals, each way, that warm a database up which was opened again.
+    /// Runs of a sample of OO1 that is warm; one more goes before.
     warm_runs: u32,
+    /// Traversals, each way, that warm a database of OO1 up which was opened again.
     warming: u32,
     /// A log is read again that has so many transactions, on so many accounts.
     recovered: u64,

@@ -287,6 +287,7 @@ fn does_what_it_is_told(&(source, arguments, expected): &(&str, &[&str], &[&str]
     }
 }
 
+/// Not under valgrind, which takes a minute each time that a guard is put over all addresses that a segment may grow into.
 #[test]
 fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_guard() {
     let workshop = workshop();
@@ -299,7 +300,6 @@ fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_gua
     assert_eq!(stopped.status.signal(), Some(11), "a fault: {}", told(&stopped));
     assert!(told(&stopped).contains("was stopped by the guard"), "{}", told(&stopped));
     assert_eq!(says(&program, &[directory]), "3 kept, 0 beside\n", "of what was stopped nothing is there");
-    // Not under valgrind, which takes a minute each time that a guard is put over all addresses that a segment may grow into.
 }
 
 #[test]

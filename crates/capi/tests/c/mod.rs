@@ -83,7 +83,7 @@ pub const FOUND: i32 = 99;
 /// A program with its children, under valgrind if that is installed.
 ///
 /// A process that ends with the environment mapped is not searched for leaks: valgrind would go through all addresses that the
-/// region might grow into, word by word, which takes hours. That is the child of a fork, and who dies in the middle, or of a fault.
+/// region might grow into, word by word, which takes hours. That is the child of a fork, and who dies in the middle.
 pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("valgrind");
     if !is_installed("valgrind", "valgrind") {
@@ -93,7 +93,7 @@ pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     }
     command.args(["--quiet", "--trace-children=yes", &format!("--error-exitcode={FOUND}")]);
     let ends_with_it =
-        program.ends_with("fork") || ["fork", "forked", "die", "wild"].iter().any(|word| arguments.contains(word));
+        program.ends_with("fork") || ["fork", "forked", "die"].iter().any(|word| arguments.contains(word));
     match ends_with_it {
         true => command.arg("--leak-check=no"),
         false => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
