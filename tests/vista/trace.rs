@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use nix::sched::{sched_getaffinity, sched_setaffinity, CpuSet};
@@ -65,19 +65,33 @@ pub fn stopped(child: &mut Child, path: &Path) -> Pid {
 /// Runs the command, which calls [`be_traced`], to its end, and tells of each event with the file's bytes after it.
 /// Returns the number of steps, or what else the child came to.
 pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u8])) -> Result<u64, String> {
-    // On one processor, where the two take turns: to wake another for each step takes many times as long as the step. The next pair
-    // has the next.
-    static PAIRS: AtomicUsize = AtomicUsize::new(0);
+    // On one processor, where the two take turns: to wake another for each step takes many times as long as the step.
     let here = Pid::from_raw(0);
     let all = sched_getaffinity(here).unwrap();
     let ours: Vec<usize> = (0..CpuSet::count()).filter(|&nth| all.is_set(nth).unwrap()).collect();
+    let mine = least_busy(&ours);
     let mut one = CpuSet::new();
-    // Relaxed: a plain counter.
-    one.set(ours[PAIRS.fetch_add(1, Ordering::Relaxed) % ours.len()]).unwrap();
+    one.set(mine).unwrap();
     sched_setaffinity(here, &one).unwrap();
     let steps = step_through(command, path, &mut told);
     sched_setaffinity(here, &all).unwrap();
+    busy()[mine] -= 1;
     steps
+}
+
+/// How many pairs each processor has. Of a test that failed in between the pair is still counted: the suite has failed then.
+fn busy() -> MutexGuard<'static, Vec<usize>> {
+    static PAIRS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    PAIRS.lock().unwrap()
+}
+
+/// The processor among `ours` with the fewest pairs, which has one more now.
+fn least_busy(ours: &[usize]) -> usize {
+    let mut busy = busy();
+    busy.resize(CpuSet::count(), 0);
+    let mine = *ours.iter().min_by_key(|&&nth| busy[nth]).unwrap();
+    busy[mine] += 1;
+    mine
 }
 
 fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, &[u8])) -> Result<u64, String> {

@@ -1,4 +1,4 @@
-//! Programs in C with `libtp.h`: the examples, what must not be done, threads and forks, as they are and under valgrind.
+//! Programs in C with `libtp.h`: the examples, what must not be done, threads and forks, as they are and under valgrind; and the guard, as it is.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -256,12 +256,15 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
 
 #[test]
 fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
-    let workshop = workshop();
     let halves = PROGRAMS.chunks(PROGRAMS.len().div_ceil(2));
-    // Each half in a thread of its own: valgrind takes seconds for a program.
+    // Each half in a thread of its own, because valgrind takes seconds for a program; and in a workshop of its own, because a
+    // program may be in both.
     std::thread::scope(|scope| {
         halves.for_each(|half| {
-            scope.spawn(|| half.iter().for_each(|program| does_what_it_is_told(program, workshop.path())));
+            scope.spawn(|| {
+                let workshop = workshop();
+                half.iter().for_each(|program| does_what_it_is_told(program, workshop.path()));
+            });
         });
     });
 }

@@ -84,6 +84,7 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
     }
 }
 
+/// Not under valgrind, as that of `records.rs`.
 #[test]
 fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     let directory = tempfile::tempdir().unwrap();

@@ -271,15 +271,32 @@ mod tests {
     #[test]
     fn what_was_measured_more_than_once_has_a_line_from_the_least_to_the_most() {
         for places in [[1.0, 4.0].map(Place::Number), ["one", "two"].map(|name| Place::Name(name.into()))] {
+            // How high each line is that stands upright, in pixels.
             let drawn = |samples: &[f64]| {
                 let mut figure = figure(&places, false);
                 let points = figure.series.iter_mut().flat_map(|series| &mut series.points);
                 points.for_each(|point| point.samples = samples.to_vec());
-                svg(&figure).unwrap().matches("<polyline").count()
+                let picture = svg(&figure).unwrap();
+                let lines = picture.split("<polyline").skip(1).filter_map(|line| {
+                    let points = line.split_once("points=\"")?.1.split_once('"')?.0;
+                    let ends: Vec<(f64, f64)> = points
+                        .split_whitespace()
+                        .filter_map(|end| end.split_once(','))
+                        .map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap()))
+                        .collect();
+                    let [(left, top), (right, bottom)] = ends[..] else { return None };
+                    (left == right).then_some((top - bottom).abs())
+                });
+                lines.collect::<Vec<f64>>()
             };
-            // The axes reach to the greatest either way.
-            let without = drawn(&[9.0]);
-            assert_eq!(drawn(&[2.0, 3.0, 9.0]), without + 4, "{places:?}: two series of two places");
+            // The axes are the same each time, and those of the axes and their marks come first.
+            let others = drawn(&[9.0]).len();
+            for (samples, high) in [([1.0, 1.0, 9.0], 8.0), ([2.0, 3.0, 9.0], 7.0), ([5.5, 8.5, 9.0], 3.5)] {
+                let lines = &drawn(&samples)[others..];
+                assert_eq!(lines.len(), 4, "{places:?}: two series of two places");
+                let unit = drawn(&[1.0, 1.0, 9.0])[others] / 8.0;
+                assert!(lines.iter().all(|line| (line - high * unit).abs() <= 2.0), "{samples:?}: {lines:?}, {unit}");
+            }
         }
     }
 
