@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", run: docs },
     Step { name: "tidy", run: |workspace| Ok(tidy::suite(workspace).counts) },
     Step { name: "unit tests", run: unit_tests },
+    Step { name: "peers", run: peers },
     Step { name: "doc tests", run: doc_tests },
     Step { name: "loom", run: loom },
 ];
@@ -175,6 +176,37 @@ fn unit_tests(workspace: &Workspace) -> io::Result<Counts> {
         }
     }
     counted("unit tests", workspace, &mut command)
+}
+
+/// What the unit tests leave out because they are built as users build: the peers, and latches that can be made to call the kernel.
+fn peers(workspace: &Workspace) -> io::Result<Counts> {
+    const BUILD: &str = "libtp-bench/peers-all,libtp-cli/peers-all,libtp-cli/kernel-latches";
+    const OF_PEERS: &[&str] = &["--test=peers"];
+    // Of the others those that are different in such a build.
+    const DIFFERENT: &[&str] = &[
+        "--lib",
+        "--test=bench_paper",
+        "--test=bench_memory",
+        "--test=demo_and_bench",
+        "--",
+        "peer",
+        "pmemobj",
+        "version",
+        "kernel",
+    ];
+    if !setup::packages_present() {
+        println!("  skipped, the packages named above are missing");
+        return Ok(Counts::ONE_SKIPPED);
+    }
+    let mut counts = Counts::default();
+    for tests in [OF_PEERS, DIFFERENT] {
+        let mut command = cargo();
+        command
+            .args(["test", "--no-fail-fast", "-p", "libtp-bench", "-p", "libtp-cli", "--features", BUILD])
+            .args(tests);
+        counts += counted("peers", workspace, &mut command)?;
+    }
+    Ok(counts)
 }
 
 fn doc_tests(workspace: &Workspace) -> io::Result<Counts> {
