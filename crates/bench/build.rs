@@ -28,6 +28,7 @@ fn compile_the_calls() {
             .compile(library);
     }
     println!("cargo:rustc-env=ROCKSDB_VERSION={}", rocksdb_version());
+    println!("cargo:rustc-env=PMEMOBJ_VERSION={}", pmemobj_version());
     for library in ["db-5.3", "rocksdb", "pmemobj"] {
         println!("cargo:rustc-link-lib={library}");
     }
@@ -42,4 +43,12 @@ fn rocksdb_version() -> String {
         line.map_or("?", str::trim).to_owned()
     };
     ["ROCKSDB_MAJOR", "ROCKSDB_MINOR", "ROCKSDB_PATCH"].map(number).join(".")
+}
+
+/// The header of libpmemobj has the version of its interface; its own is in the file for pkg-config.
+#[cfg(feature = "peers-all")]
+fn pmemobj_version() -> String {
+    let path = format!("/usr/lib/{}-linux-gnu/pkgconfig/libpmemobj.pc", std::env::consts::ARCH);
+    let file = std::fs::read_to_string(path).unwrap_or_default();
+    file.lines().find_map(|line| line.strip_prefix("version=")).map_or("?", str::trim).to_owned()
 }

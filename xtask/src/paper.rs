@@ -11,6 +11,8 @@ use std::process::ExitCode;
 const PACKAGE: &str = "libtp-cli";
 /// Where `tp` is told of the second build.
 const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
+/// Where `tp` is told what the report is to say of how it was made.
+const COMMAND: &str = "LIBTP_BENCH_COMMAND";
 /// The figure that needs it.
 const FIGURE: &str = "libtp-5";
 
@@ -27,6 +29,14 @@ pub fn paper(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
         .args(peers.features())
         .args(["--", "bench", "paper"])
         .args(arguments)
+        .env(
+            COMMAND,
+            ["cargo xtask bench paper"]
+                .into_iter()
+                .chain(arguments.iter().map(String::as_str))
+                .collect::<Vec<_>>()
+                .join(" "),
+        )
         .envs(kernel_latches.map(|program| (KERNEL_LATCHES, program)))
         .status()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;

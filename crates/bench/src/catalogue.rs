@@ -6,7 +6,11 @@ use std::str::FromStr;
 use crate::engine::{Durability, Engine};
 use crate::engine_in_memory::{InMemory, MapKind};
 use crate::error::{Error, Result};
-use crate::peer_version::peer_version;
+use crate::memory::PMEMOBJ_VARIABLES;
+use crate::peer_version::{peer_version, pmemobj_version};
+
+/// The peer of recoverable memory, which holds no bank.
+pub(crate) const PMEMOBJ: &str = "pmemobj";
 
 /// An engine that this crate can open by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,6 +194,10 @@ const OURS: &str = "locks on records, and what else it is by itself, a cache of 
 pub fn about(engine: &str) -> String {
     if engine == "libtp" {
         return format!("{}; {OURS}", env!("CARGO_PKG_VERSION"));
+    }
+    if engine == PMEMOBJ {
+        let variables = PMEMOBJ_VARIABLES.map(|(name, value)| format!("{name}={value}")).join(", ");
+        return format!("{}; undo logs in a pool in memory, {variables}; for recoverable memory", pmemobj_version());
     }
     match engine.parse() {
         Ok(kind) => match peer_version(kind) {

@@ -73,6 +73,11 @@ pub trait Engine: Send + Sync {
     /// Bytes the engine has written to its log so far, by its own account; 0 if it has no log, or does not say.
     fn log_bytes(&self) -> Result<u64>;
 
+    /// How often the engine has synced its log so far; none if it does not say.
+    fn log_syncs(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// Closes the bank in good order; it can be opened again.
     fn close(self: Box<Self>) -> Result<()>;
 

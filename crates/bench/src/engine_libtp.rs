@@ -222,6 +222,10 @@ impl Engine for Libtp {
         Ok(self.env.stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_bytes_written)
     }
 
+    fn log_syncs(&self) -> Result<Option<u64>> {
+        Ok(Some(self.env.stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_syncs))
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         self.env.flush().map_err(Error::engine(NAME, "closing"))
     }

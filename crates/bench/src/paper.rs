@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `figure` | figures, series, points and goals, as data |
 //! | `rounds`, `minutes` | cases in turns, and what is taken down of them |
-//! | `bank` | a contender's bank, worked on in slices |
+//! | `bank`, `syncs` | a contender's bank, worked on in slices; syncs for a commit, of the same slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
 //! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
@@ -28,6 +28,7 @@ mod recovery;
 mod rounds;
 mod single_user;
 mod synchronisation;
+mod syncs;
 mod write;
 
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ pub(crate) use rounds::{Case, Order, Sample};
 pub use synchronisation::KERNEL_LATCHES;
 pub use write::Report as PaperReport;
 
+use crate::catalogue::PMEMOBJ;
 use crate::engine::Durability;
 use crate::error::Result;
 use crate::tpcb::Scale;
@@ -154,7 +156,7 @@ const FULL: Pace = Pace {
     scale: Scale::PAPER,
     slice: Duration::from_millis(1000),
     warmup: Duration::from_millis(300),
-    long_slice: Duration::from_millis(1200),
+    long_slice: Duration::from_millis(1100),
     rounds: 5,
     threads: &[1, 2, 4],
     contended: &[1, 2, 8],
@@ -213,6 +215,12 @@ const PARTS: [(&str, Part); 13] = [
     ("peers-recovery", recovery::after_a_death),
 ];
 
+/// The part that a figure is of.
+fn part_of(figure: &str) -> Option<&'static str> {
+    let parts = PARTS.iter().map(|(name, _)| *name).filter(|name| figure.starts_with(name));
+    parts.max_by_key(|name| name.len())
+}
+
 /// Measures everything, or what was asked for, and writes the report, after each part anew: a run that is broken off leaves what it has
 /// measured.
 ///
@@ -224,9 +232,10 @@ pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) 
     let minutes = Minutes::begin(&settings.out, watch)?;
     let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
     let mut paper = Paper::new(settings, minutes);
-    // A peer in one figure only, and where it is installed.
+    // Peers in some figures only, and where they are installed.
     let server = single_user::has_postgres(settings).then_some(single_user::POSTGRES);
-    let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str)).chain(server);
+    let memory = recoverable::has_pmemobj(settings).then_some(PMEMOBJ);
+    let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str)).chain(server).chain(memory);
     let peers: Vec<_> = names.map(|name| (name.to_owned(), crate::catalogue::about(name))).collect();
     let peers_by_name: BTreeMap<_, _> = peers.iter().cloned().collect();
     paper.minutes.keep(&serde_json::json!({
@@ -317,9 +326,13 @@ impl Paper<'_> {
     ) {
         for (name, bank) in banks {
             self.minutes.doing(&format!("auditing {name}"));
-            let verdict = bank.audit().unwrap_or_else(|why| why.to_string());
+            let (contender, verdict) = (bank.contender().clone(), bank.audit().unwrap_or_else(|why| why.to_string()));
             let removed = bank.remove();
             let verdict = removed.map_or_else(|why| why.to_string(), |()| verdict);
+            let line = serde_json::json!({ "audited": name, "contender": contender, "verdict": verdict });
+            if let Err(why) = self.minutes.keep(&line) {
+                self.notes.push(why.to_string());
+            }
             if verdict == "ok" {
                 continue;
             }

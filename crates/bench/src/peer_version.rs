@@ -17,6 +17,11 @@ pub fn peer_version(kind: EngineKind) -> String {
     }
 }
 
+/// That of libpmemobj; empty if it is not in this build.
+pub fn pmemobj_version() -> &'static str {
+    option_env!("PMEMOBJ_VERSION").unwrap_or_default()
+}
+
 #[cfg(feature = "peers")]
 fn sqlite() -> String {
     rusqlite::version().to_owned()
@@ -86,5 +91,6 @@ mod tests {
                 assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{}: {version:?}", kind.name());
             }
         }
+        assert_eq!(pmemobj_version().starts_with(|first: char| first.is_ascii_digit()), cfg!(feature = "peers-all"));
     }
 }

@@ -190,8 +190,14 @@ impl Drop for Own {
     }
 }
 
+/// Where who starts this program for somebody says what that one typed.
+const COMMAND: &str = "LIBTP_BENCH_COMMAND";
+
 /// What was typed, without the directory that the program lies in.
 pub fn typed() -> String {
+    if let Ok(command) = std::env::var(COMMAND) {
+        return command;
+    }
     let mut words = std::env::args();
     let program = words.next().map(|word| word.rsplit('/').next().unwrap_or(&word).to_owned());
     program.into_iter().chain(words).collect::<Vec<_>>().join(" ")

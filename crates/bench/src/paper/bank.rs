@@ -158,6 +158,8 @@ pub struct Done {
     pub tps: f64,
     /// Of a thousand, those that were chosen as a deadlock's victims.
     pub aborts_per_1000: f64,
+    /// Syncs of the log for a commit, before the measured time, too; none where the engine does not count them, or nothing is committed.
+    pub syncs_per_commit: Option<f64>,
     /// For the file of samples.
     pub raw: serde_json::Value,
 }
@@ -207,6 +209,7 @@ impl Bank {
         let first = self.next_client.get();
         self.next_client.set(first + slice.clients);
         let (engine, quiet) = (self.engine.as_ref(), &mut |_: &crate::run::Progress| {});
+        let syncs_before = engine.log_syncs()?;
         let sent_all = match slice.process {
             None => all_threads(engine, &settings, first, quiet),
             Some(process) => {
@@ -219,6 +222,7 @@ impl Bank {
             self.history.set(Before::look(engine)?.history_count);
         }
         let clients = sent_all?;
+        let syncs = engine.log_syncs()?.zip(syncs_before).map(|(after, before)| after - before);
         if !slice.is_read_only {
             self.history.set(self.history.get() + sent(&clients));
         }
@@ -233,12 +237,15 @@ impl Bank {
             return Err(Error::Settings("nothing was committed in the time: there is no rate".to_owned()));
         }
         let clients_as = if slice.process.is_some() { ClientsAs::Processes } else { ClientsAs::Threads };
+        let commits = sent(&clients);
+        let syncs_per_commit = syncs.filter(|_| !slice.is_read_only).map(|syncs| number(syncs) / number(commits));
         let raw = json!({
             "contender": self.contender, "accounts": self.scale.accounts, "clients": slice.clients, "as": clients_as,
             "read_only": slice.is_read_only, "committed": committed, "aborts": aborts, "elapsed_ns": elapsed_ns,
+            "log_syncs": syncs, "committed_with_warmup": commits,
             "p50_ns": latency.permille(500), "p99_ns": latency.permille(990), "max_ns": latency.max(),
         });
-        Ok(Done { tps: number(together.tps()), aborts_per_1000: together.aborts_per_1000(), raw })
+        Ok(Done { tps: number(together.tps()), aborts_per_1000: together.aborts_per_1000(), syncs_per_commit, raw })
     }
 
     /// A sample of [`Bank::work`].

@@ -6,6 +6,7 @@ use crate::error::Result;
 use super::bank::{Contender, Slice};
 use super::figure::{Axis, Figure, Place};
 use super::rounds::Case;
+use super::syncs::Syncs;
 use super::Paper;
 
 /// Commits by clients, with nobody waiting on purpose and with each threshold.
@@ -14,6 +15,7 @@ pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     let lines = [
         ("nobody waits on purpose", of("")),
         ("group 4, wait 50 %", of("group_threshold = 4\nwait_threshold_percent = 50\n")),
+        ("group 16, wait 50 %", of("group_threshold = 16\nwait_threshold_percent = 50\n")),
         ("group 4, wait 90 %", of("group_threshold = 4\nwait_threshold_percent = 90\n")),
         (
             "group 4, wait 90 %, logdelay 4 KiB",
@@ -23,18 +25,19 @@ pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     let lines: Vec<_> = lines.into_iter().map(|(name, contender)| (name.to_owned(), contender)).collect();
     let scale = paper.pace.scale;
     let (banks, refused) = paper.banks(&lines, scale);
-    let mut cases = Vec::new();
+    let (syncs, mut cases) = (Syncs::default(), Vec::new());
     for clients in paper.pace.durable_clients {
         for (name, bank) in &banks {
             let slice = Slice { time: paper.pace.long_slice, ..paper.slice(*clients) };
-            cases.push(Case::new(name, Place::Number(f64::from(*clients)), move || bank.sample(&slice)));
+            let (syncs, place) = (&syncs, Place::Number(f64::from(*clients)));
+            cases.push(Case::new(name, place.clone(), move || syncs.sample(name, &place, bank, &slice)));
         }
     }
     let mut series = paper.measure("libtp-4.2", &mut cases, paper.pace.rounds)?;
     drop(cases);
     paper.settle(banks, &mut series);
     series.extend(refused);
-    paper.figures.push(Figure {
+    let figure = Figure {
         id: "libtp-4.2".into(),
         title: "Group commit: waiting on purpose or not".into(),
         paper: "LIBTP 4.2: a commit waits for company while there are at least so many active transactions (group threshold), until so many of \
@@ -46,6 +49,8 @@ pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
         y: Axis::logarithmic("transactions a second"),
         series,
         notes: Vec::new(),
-    });
+    };
+    let syncs = syncs.figure_beside(&figure);
+    paper.figures.extend([figure, syncs]);
     Ok(())
 }

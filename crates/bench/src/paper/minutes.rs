@@ -1,5 +1,6 @@
 //! The minutes of a run: who is told what is done, the file of samples, and what did not add up.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ impl<'w> Minutes<'w> {
         writeln!(self.samples, "{text}").map_err(Error::file("write", &self.path))
     }
 
-    /// Takes the samples of a figure's cases, and keeps them.
+    /// Takes the samples of a figure's cases, and keeps each as it comes: a run that is broken off has those that it took.
     ///
     /// # Errors
     /// As [`Minutes::keep`].
@@ -60,16 +61,18 @@ impl<'w> Minutes<'w> {
         order: Order,
         rounds: u32,
     ) -> Result<Vec<Series>> {
-        let mut lines = Vec::new();
-        let mut watch = |what: &str| self.doing(what);
-        let series = in_turns(figure, cases, order, rounds, &mut watch, &mut |line| lines.push(line));
-        for line in &lines {
+        let (minutes, mut kept) = (RefCell::new(self), Ok(()));
+        let mut watch = |what: &str| minutes.borrow_mut().doing(what);
+        let series = in_turns(figure, cases, order, rounds, &mut watch, &mut |line| {
+            let mut minutes = minutes.borrow_mut();
             if let (true, Some(why)) = (line.audit_failed, &line.refused) {
-                self.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
+                minutes.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
             }
-            self.keep(line)?;
-        }
-        Ok(series)
+            // The first that cannot be written is told of.
+            let now = minutes.keep(&line);
+            kept = std::mem::replace(&mut kept, Ok(())).and(now);
+        });
+        kept.map(|()| series)
     }
 }
 

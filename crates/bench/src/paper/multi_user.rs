@@ -7,6 +7,7 @@ use crate::tpcb::Scale;
 use super::bank::{Contender, Slice};
 use super::figure::{Axis, Figure, Place};
 use super::rounds::{Case, Sample};
+use super::syncs::Syncs;
 use super::Paper;
 
 /// Many processes whose every commit waits for the disk.
@@ -15,7 +16,8 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let lines =
         [("locks on records", libtp()), ("locks on pages, read first, as in the paper", libtp().as_in_the_paper())];
     let scale = paper.pace.scale;
-    let series = by_processes(paper, "libtp-7", &lines, scale, false)?;
+    let syncs = Syncs::default();
+    let series = by_processes(paper, "libtp-7", &lines, scale, false, &syncs)?;
     let figure = Figure {
         id: "libtp-7".into(),
         title: "Many processes, each commit on the disk".into(),
@@ -36,17 +38,18 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
         ("locks on records", &Place::Number(4.0)),
         ("locks on records", &Place::Number(1.0)),
     );
-    paper.figures.push(figure);
+    let syncs = syncs.figure_beside(&figure);
+    paper.figures.extend([figure, syncs]);
     Ok(())
 }
 
 /// Few accounts, nothing waits for the disk: read only, and with the log written later.
 pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Relaxed).shared();
-    let mut series = by_processes(paper, "libtp-8", &[("read only", libtp())], Scale::SMALL, true)?;
+    let mut series = by_processes(paper, "libtp-8", &[("read only", libtp())], Scale::SMALL, true, &Syncs::default())?;
     let lines =
         [("no sync, locks on records", libtp()), ("no sync, locks on pages, read first", libtp().as_in_the_paper())];
-    series.extend(by_processes(paper, "libtp-8", &lines, Scale::SMALL, false)?);
+    series.extend(by_processes(paper, "libtp-8", &lines, Scale::SMALL, false, &Syncs::default())?);
     paper.figures.push(Figure {
         id: "libtp-8".into(),
         title: "Many processes on 1,000 accounts".into(),
@@ -63,6 +66,9 @@ pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Of whom deadlocks are looked for with a period, as in the paper, which had a second.
+const DEADLOCK_PERIOD_MILLIS: u32 = 100;
+
 /// How often somebody is a deadlock's victim.
 pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = Contender::libtp(Durability::Relaxed).shared().as_in_the_paper();
@@ -71,10 +77,14 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     let records = Contender { granularity: crate::engine::Granularity::Record, ..libtp.clone() };
     let scale = paper.pace.scale;
     let (mut banks, mut refused) = (Vec::new(), Vec::new());
-    for (name, contender, scale) in
-        [("SMALL", libtp, Scale::SMALL), ("LARGE", large, scale), ("SMALL, locks on records", records, Scale::SMALL)]
-    {
-        let (made, not_made) = paper.banks(&[(name.to_owned(), contender)], scale);
+    // The paper's program looked for deadlocks from time to time: once a second.
+    let seldom =
+        Contender { settings: Some(format!("deadlock_period_millis = {DEADLOCK_PERIOD_MILLIS}\n")), ..libtp.clone() };
+    let seldom = (format!("SMALL, looked for every {DEADLOCK_PERIOD_MILLIS} ms"), seldom, Scale::SMALL);
+    let small = ("SMALL".to_owned(), libtp, Scale::SMALL);
+    let records = ("SMALL, locks on records".to_owned(), records, Scale::SMALL);
+    for (name, contender, scale) in [small, ("LARGE".to_owned(), large, scale), records, seldom] {
+        let (made, not_made) = paper.banks(&[(name, contender)], scale);
         banks.extend(made);
         refused.extend(not_made);
     }
@@ -101,7 +111,7 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
             .into(),
         here: "Locks on pages, each balance read before it is locked for the change, as the paper's programs did: two that have read \
                the same one deadlock. The waits-for graph is searched when a wait lasts, not once a second. SMALL: 1,000 accounts, \
-               nothing waits for the disk. LARGE: each commit is on the disk, as the paper's large bank was bound by its disk."
+               nothing waits for the disk; there also looked for from time to time. LARGE: each commit is on the disk, as the paper's large bank was bound by its disk."
             .into(),
         x: Axis::logarithmic("processes"),
         y: Axis::linear("aborts of 1,000 transactions"),
@@ -117,6 +127,7 @@ fn by_processes(
     lines: &[(&str, Contender)],
     scale: Scale,
     is_read_only: bool,
+    syncs: &Syncs,
 ) -> Result<Vec<super::Series>> {
     let lines: Vec<_> = lines.iter().map(|(name, contender)| ((*name).to_owned(), contender.clone())).collect();
     let (banks, refused) = paper.banks(&lines, scale);
@@ -126,7 +137,8 @@ fn by_processes(
         for processes in paper.pace.processes {
             let process = Some(paper.settings.client);
             let slice = Slice { process, time: paper.pace.long_slice, is_read_only, ..paper.slice(*processes) };
-            cases.push(Case::new(name, Place::Number(f64::from(*processes)), move || bank.sample(&slice)));
+            let place = Place::Number(f64::from(*processes));
+            cases.push(Case::new(name, place.clone(), move || syncs.sample(name, &place, bank, &slice)));
         }
     }
     let mut series = paper.measure(id, &mut cases, paper.pace.rounds)?;

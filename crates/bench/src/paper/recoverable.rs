@@ -22,7 +22,7 @@ use crate::memory::{ask, run_memory, MemoryEngine, MemoryJob, MemorySettings, Wo
 
 use super::figure::{Place, Series};
 use super::rounds::Sample;
-use super::{Paper, StartMemory};
+use super::{Paper, PaperSettings, StartMemory};
 
 pub(super) use groups::figure_6;
 
@@ -33,7 +33,8 @@ const VISTA: Contender = Contender { name: "vista", engine: MemoryEngine::Vista,
 const VISTA_ON_DISK: Contender = Contender { name: "vista, a file on the disk", is_on_disk: true, ..VISTA };
 const RVM_RIO: Contender = Contender { name: "rvm-rio", engine: MemoryEngine::RvmRio { group: 1 }, is_on_disk: false };
 const RVM: Contender = Contender { name: "rvm", engine: MemoryEngine::Rvm { group: 1 }, is_on_disk: false };
-const PMEMOBJ: Contender = Contender { name: "pmemobj", engine: MemoryEngine::Pmemobj, is_on_disk: false };
+const PMEMOBJ: Contender =
+    Contender { name: crate::catalogue::PMEMOBJ, engine: MemoryEngine::Pmemobj, is_on_disk: false };
 
 /// Figure 5, and what comes of it.
 pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
@@ -58,9 +59,14 @@ fn contenders(paper: &Paper<'_>) -> Vec<Contender> {
     [VISTA, VISTA_ON_DISK, RVM_RIO, RVM].into_iter().chain(pmemobj(paper)).collect()
 }
 
+/// Whether libpmemobj is to take part and can.
+pub(super) fn has_pmemobj(settings: &PaperSettings<'_>) -> bool {
+    cfg!(feature = "peers-all") && !settings.peers.is_empty()
+}
+
 /// libpmemobj, if it is to take part and can.
 fn pmemobj(paper: &Paper<'_>) -> Option<Contender> {
-    (cfg!(feature = "peers-all") && !paper.settings.peers.is_empty()).then_some(PMEMOBJ)
+    has_pmemobj(paper.settings).then_some(PMEMOBJ)
 }
 
 /// A row for libpmemobj where it does not take part, if peers were asked for.

@@ -11,10 +11,13 @@ use crate::paper::Paper;
 use super::{as_rates, figure as number, pmemobj, pmemobj_left_out, rounds, Contender, Runner, RVM, VISTA};
 
 const GROUPS: [u32; 3] = [1, 8, 64];
-const WORKLOADS: [(char, &str, Workload); 3] = [
-    ('a', "synthetic, 64 bytes", Workload::Synthetic { bytes: 64, is_hot: false }),
-    ('b', "debit-credit", Workload::DebitCredit),
-    ('c', "order-entry", Workload::OrderEntry),
+/// As the paper's figures are named; its 6a goes through all sizes, of which there are three here.
+const WORKLOADS: [(&str, &str, Workload); 5] = [
+    ("a", "synthetic, 64 bytes", Workload::Synthetic { bytes: 64, is_hot: false }),
+    ("a-4096", "synthetic, 4,096 bytes", Workload::Synthetic { bytes: 4_096, is_hot: false }),
+    ("a-65536", "synthetic, 65,536 bytes", Workload::Synthetic { bytes: 65_536, is_hot: false }),
+    ("b", "debit-credit", Workload::DebitCredit),
+    ("c", "order-entry", Workload::OrderEntry),
 ];
 
 /// Of one sample: who, the group, microseconds at the middle and at 99 of 100.
@@ -22,10 +25,10 @@ type Response = (&'static str, u32, [f64; 2]);
 
 /// Throughput by the length of a group, and response times.
 pub(in crate::paper) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
-    WORKLOADS.into_iter().try_for_each(|(letter, name, workload)| figures(paper, letter, name, workload))
+    WORKLOADS.into_iter().try_for_each(|(which, name, workload)| figures(paper, which, name, workload))
 }
 
-fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) -> Result<()> {
+fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -> Result<()> {
     let responses = RefCell::new(Vec::new());
     let alone = [Some(VISTA), pmemobj(paper)].into_iter().flatten().map(|contender| (1, contender));
     let of_group = |group: u32| (group, Contender { engine: MemoryEngine::Rvm { group }, ..RVM });
@@ -47,7 +50,7 @@ fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) 
             Ok(sample)
         }));
     }
-    let id = format!("vista-6{letter}");
+    let id = format!("vista-6{which}");
     let series = as_rates(paper.measure(&id, &mut cases, rounds(paper))?);
     drop(cases);
     let left_out = pmemobj_left_out(paper, Place::Number(1.0));
@@ -55,8 +58,9 @@ fn figures(paper: &mut Paper<'_>, letter: char, name: &str, workload: Workload) 
         id: id.clone(),
         title: format!("RVM's group commit: {name}"),
         paper: format!(
-            "Rio Vista figure 6{letter}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that it does \
-             more of them with groups, and that one thread whose transactions depend on each other has nothing of it."
+            "Rio Vista figure 6{}: RVM that syncs 1, 8 and 64 transactions at once, beside Vista. The text says that it does \
+             more of them with groups, and that one thread whose transactions depend on each other has nothing of it.",
+            &which[..1],
         ),
         here: "Groups of one thread: those of a group are answered before they are on the disk. Vista and libpmemobj have no groups: their \
                one figure is shown at each."
