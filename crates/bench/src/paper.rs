@@ -145,9 +145,9 @@ const QUICK: Pace = Pace {
     contended: &[1, 8],
     processes: &[1, 2, 8],
     durable_clients: &[1, 16],
-    memory_time: Duration::from_millis(80),
-    warm_runs: 20,
-    warming: 200,
+    memory_time: Duration::from_millis(60),
+    warm_runs: 10,
+    warming: 60,
     recovered: 20_000,
     recovered_scale: Scale::SMALL,
 };

@@ -11,6 +11,7 @@ use crate::paper::Paper;
 use super::{as_rates, figure as number, pmemobj, pmemobj_left_out, rounds, Contender, Runner, RVM, VISTA};
 
 const GROUPS: [u32; 3] = [1, 8, 64];
+const GROUPS_QUICK: [u32; 2] = [1, 64];
 /// As the paper's figures are named; its 6a goes through all sizes, of which there are three here.
 const WORKLOADS: [(&str, &str, Workload); 5] = [
     ("a", "synthetic, 64 bytes", Workload::Synthetic { bytes: 64, is_hot: false }),
@@ -30,10 +31,11 @@ pub(in crate::paper) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
 
 fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -> Result<()> {
     let responses = RefCell::new(Vec::new());
+    let groups: &[u32] = if paper.settings.is_quick { &GROUPS_QUICK } else { &GROUPS };
     let alone = [Some(VISTA), pmemobj(paper)].into_iter().flatten().map(|contender| (1, contender));
     let of_group = |group: u32| (group, Contender { engine: MemoryEngine::Rvm { group }, ..RVM });
     let mut cases = Vec::new();
-    for (group, contender) in GROUPS.map(of_group).into_iter().chain(alone) {
+    for (group, contender) in groups.iter().copied().map(of_group).chain(alone) {
         // A transaction of libpmemobj is its own group as one of Vista's is, and takes what its rate says.
         let times_responses = contender.engine != MemoryEngine::Pmemobj;
         let (runner, responses) = (Runner { times_responses, ..Runner::of(paper) }, &responses);
@@ -67,7 +69,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
             .into(),
         x: Axis::logarithmic("transactions of a group"),
         y: Axis::logarithmic("transactions a second"),
-        series: series.into_iter().map(everywhere).chain(left_out).collect(),
+        series: series.into_iter().map(|series| everywhere(series, groups)).chain(left_out).collect(),
         notes: Vec::new(),
     };
     paper.figures.push(Figure {
@@ -78,7 +80,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
                Each has two looks at the clock in it, which are most of Vista's."
             .into(),
         y: Axis::logarithmic("microseconds"),
-        series: response_series(&responses.into_inner()).into_iter().map(everywhere).collect(),
+        series: response_series(&responses.into_inner()).into_iter().map(|series| everywhere(series, groups)).collect(),
         ..figure.clone()
     });
     paper.figures.push(figure);
@@ -86,10 +88,10 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
 }
 
 /// Who has one figure has it for groups of any length.
-fn everywhere(mut series: Series) -> Series {
+fn everywhere(mut series: Series, groups: &[u32]) -> Series {
     if let [only] = series.points.as_slice() {
-        let at = |group: u32| Point { x: Place::Number(f64::from(group)), ..only.clone() };
-        series.points = GROUPS.map(at).into();
+        let at = |group: &u32| Point { x: Place::Number(f64::from(*group)), ..only.clone() };
+        series.points = groups.iter().map(at).collect();
     }
     series
 }
@@ -120,7 +122,8 @@ mod tests {
     fn response_times_are_sorted_by_group_and_quantile_and_vistas_are_everywhere() {
         let of = |who, group, p50| (who, group, [p50, 10.0 * p50]);
         let responses = [of("rvm", 8, 5.0), of("rvm", 1, 1.0), of("rvm", 8, 7.0), of("vista", 1, 0.1)];
-        let series: Vec<Series> = response_series(&responses).into_iter().map(everywhere).collect();
+        let series: Vec<Series> =
+            response_series(&responses).into_iter().map(|series| everywhere(series, &GROUPS)).collect();
         let names: Vec<&str> = series.iter().map(|series| series.name.as_str()).collect();
         assert_eq!(names, ["rvm, p50", "rvm, p99", "vista, p50", "vista, p99"]);
         assert_eq!(series[1].points[0].samples, [10.0]);
