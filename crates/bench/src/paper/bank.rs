@@ -222,7 +222,8 @@ impl Bank {
             self.history.set(Before::look(engine)?.history_count);
         }
         let clients = sent_all?;
-        let syncs = engine.log_syncs()?.zip(syncs_before).map(|(after, before)| after - before);
+        // They are counted since the shared memory was made, which may have been made anew meanwhile.
+        let syncs = engine.log_syncs()?.zip(syncs_before).and_then(|(after, before)| after.checked_sub(before));
         if !slice.is_read_only {
             self.history.set(self.history.get() + sent(&clients));
         }

@@ -88,7 +88,7 @@ impl Report<'_> {
                 let _ = writeln!(text, "\n{note}");
             }
             if let (Some(part), false) = (super::part_of(&figure.id), self.command.contains("--only")) {
-                let _ = writeln!(text, "\nAgain: `{} --only {part}`", self.command);
+                let _ = writeln!(text, "\nAgain, into another directory: `{} --only {part}`", self.command);
             }
             let _ = writeln!(text, "\n![{}]({}.svg)", figure.title, figure.id);
         }
@@ -223,7 +223,7 @@ mod tests {
             "3.2 % of the processors' time stolen",
             "commit 0123456789ab, rustc 1.99.0.",
             "* libtp-9: not measured: no room\n",
-            "Again: `tp bench paper --only libtp-8`",
+            "Again, into another directory: `tp bench paper --only libtp-8`",
             "not measured |  |",
             "![Many](libtp-8.svg)",
         ] {
