@@ -7,6 +7,7 @@
 //! | `bank`, `syncs` | a contender's bank, worked on in slices; syncs for a commit, of the same slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
+//! | `insertion_order` | LIBTP 5.2.2: what a tree's size owes to the order in which it was filled |
 //! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
 //! | `recovery` | the log that is read when all processes have died, beside every peer that keeps one |
 //! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
@@ -18,6 +19,7 @@ mod build;
 mod draw;
 mod figure;
 mod group_commit;
+mod insertion_order;
 mod interfaces;
 mod machine;
 mod minutes;
@@ -130,6 +132,8 @@ struct Pace {
     warm_runs: u32,
     /// Traversals, each way, that warm a database of OO1 up which was opened again.
     warming: u32,
+    /// Records of a database whose size is looked at.
+    inserted: u32,
     /// A log is read again that has so many transactions, on so many accounts.
     recovered: u64,
     recovered_scale: Scale,
@@ -139,15 +143,16 @@ const QUICK: Pace = Pace {
     scale: Scale { accounts: 100_000, ..Scale::PAPER },
     slice: Duration::from_millis(120),
     warmup: Duration::from_millis(60),
-    long_slice: Duration::from_millis(200),
+    long_slice: Duration::from_millis(180),
     rounds: 2,
     threads: &[1, 2],
     contended: &[1, 8],
     processes: &[1, 2, 8],
     durable_clients: &[1, 16],
-    memory_time: Duration::from_millis(60),
+    memory_time: Duration::from_millis(55),
     warm_runs: 10,
     warming: 60,
+    inserted: 20_000,
     recovered: 20_000,
     recovered_scale: Scale::SMALL,
 };
@@ -165,6 +170,7 @@ const FULL: Pace = Pace {
     memory_time: Duration::from_millis(700),
     warm_runs: 20,
     warming: 200,
+    inserted: 300_000,
     recovered: 50_000,
     recovered_scale: Scale { accounts: 100_000, ..Scale::PAPER },
 };
@@ -179,6 +185,7 @@ const TINY: Pace = Pace {
     processes: &[1, 2],
     warm_runs: 4,
     warming: 8,
+    inserted: 2000,
     recovered: 100,
     ..QUICK
 };
@@ -199,7 +206,7 @@ struct Paper<'p> {
 /// A part of the report: the names of its figures begin with its own.
 type Part = fn(&mut Paper<'_>) -> Result<()>;
 
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 14] = [
     ("libtp-4", interfaces::figure_4),
     ("libtp-5", synchronisation::figure_5),
     ("libtp-6", single_user::figure_6),
@@ -208,6 +215,7 @@ const PARTS: [(&str, Part); 13] = [
     ("libtp-9", multi_user::figure_9),
     ("libtp-4.2", group_commit::thresholds),
     ("libtp-oo1", oo1::tables),
+    ("libtp-order", insertion_order::sizes),
     ("vista-5", recoverable::figure_5),
     ("vista-6", recoverable::figure_6),
     ("peers-memory", beside_peers::without_sync),

@@ -45,12 +45,12 @@ fn we_alone_are_a_report_with_samples_and_pictures() {
 
 #[test]
 fn every_figure_of_both_papers_but_those_that_need_somebody_else_is_measured_by_us_alone() {
-    let (said, out) = paper("libtp-4,libtp-6,libtp-7,libtp-8,vista", "none");
+    let (said, out) = paper("libtp-4,libtp-6,libtp-7,libtp-8,libtp-order,vista", "none");
     said.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     let figures: Vec<&str> =
         report.lines().filter_map(|line| line.strip_prefix("## ")?.split_once(':')).map(|it| it.0).collect();
-    let all = "libtp-4 libtp-6 libtp-7 libtp-7-syncs libtp-8 libtp-4.2 libtp-4.2-syncs vista-5a vista-5-swap vista-5b vista-5c vista-5-factors \
+    let all = "libtp-4 libtp-6 libtp-7 libtp-7-syncs libtp-8 libtp-4.2 libtp-4.2-syncs libtp-order vista-5a vista-5-swap vista-5b vista-5c vista-5-factors \
                vista-6a-response vista-6a vista-6a-4096-response vista-6a-4096 vista-6a-65536-response vista-6a-65536 vista-6b-response vista-6b vista-6c-response vista-6c";
     assert_eq!(figures.join(" "), all);
     // A goal needs more processes than the smallest run has.
@@ -153,11 +153,11 @@ fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {
 #[test]
 fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
     let (asked, peers) = everybody();
-    let (said, out) = paper("peers", asked);
+    let (said, out) = paper("peers,libtp-order", asked);
     said.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     let figures: Vec<&str> = report.split("\n## ").skip(1).collect();
-    assert_eq!(figures.len(), 7, "{report}");
+    assert_eq!(figures.len(), 8, "{report}");
     for peer in std::iter::once(&"libtp").chain(&peers) {
         for figure in &figures {
             assert!(figure.contains(&format!("\n| {peer} |")), "{peer}: {figure}");

@@ -13,8 +13,10 @@ use super::Paper;
 /// Many processes whose every commit waits for the disk.
 pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Sync).shared();
-    let lines =
-        [("locks on records", libtp()), ("locks on pages, read first, as in the paper", libtp().as_in_the_paper())];
+    let lines = [
+        Line::new("locks on records", libtp()),
+        Line::new("locks on pages, read first, as in the paper", libtp().as_in_the_paper()),
+    ];
     let scale = paper.pace.scale;
     let syncs = Syncs::default();
     let series = by_processes(paper, "libtp-7", &lines, scale, false, &syncs)?;
@@ -46,9 +48,13 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
 /// Few accounts, nothing waits for the disk: read only, and with the log written later.
 pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Relaxed).shared();
-    let mut series = by_processes(paper, "libtp-8", &[("read only", libtp())], Scale::SMALL, true, &Syncs::default())?;
-    let lines =
-        [("no sync, locks on records", libtp()), ("no sync, locks on pages, read first", libtp().as_in_the_paper())];
+    let lines = [Line::new("read only", libtp()), Line::new("read only, threads", libtp()).by_threads()];
+    let mut series = by_processes(paper, "libtp-8", &lines, Scale::SMALL, true, &Syncs::default())?;
+    let lines = [
+        Line::new("no sync, locks on records", libtp()),
+        Line::new("no sync, locks on records, threads", libtp()).by_threads(),
+        Line::new("no sync, locks on pages, read first", libtp().as_in_the_paper()),
+    ];
     series.extend(by_processes(paper, "libtp-8", &lines, Scale::SMALL, false, &Syncs::default())?);
     paper.figures.push(Figure {
         id: "libtp-8".into(),
@@ -57,8 +63,8 @@ pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
                 flushed. The text says: one process had the processor 96 % busy; with the log not flushed it got slower from the second \
                 process on."
             .into(),
-        here: "The same bank by 1 to 64 processes; `Relaxed` in the place of the log that is not flushed.".into(),
-        x: Axis::logarithmic("processes"),
+        here: "The same bank by 1 to 64 processes, and by as many threads of one; `Relaxed` in the place of the log that is not flushed.".into(),
+        x: Axis::logarithmic("processes, or threads"),
         y: Axis::logarithmic("transactions a second"),
         series,
         notes: Vec::new(),
@@ -121,21 +127,40 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A curve of a figure: who works, and as what.
+struct Line {
+    name: &'static str,
+    contender: Contender,
+    as_threads: bool,
+}
+
+impl Line {
+    fn new(name: &'static str, contender: Contender) -> Line {
+        Line { name, contender, as_threads: false }
+    }
+
+    /// Its clients are threads of this process.
+    fn by_threads(self) -> Line {
+        Line { as_threads: true, ..self }
+    }
+}
+
 fn by_processes(
     paper: &mut Paper<'_>,
     id: &str,
-    lines: &[(&str, Contender)],
+    lines: &[Line],
     scale: Scale,
     is_read_only: bool,
     syncs: &Syncs,
 ) -> Result<Vec<super::Series>> {
-    let lines: Vec<_> = lines.iter().map(|(name, contender)| ((*name).to_owned(), contender.clone())).collect();
-    let (banks, refused) = paper.banks(&lines, scale);
+    let named: Vec<_> = lines.iter().map(|line| (line.name.to_owned(), line.contender.clone())).collect();
+    let (banks, refused) = paper.banks(&named, scale);
     let mut cases = Vec::new();
     // A bank is compared with itself: its points are neighbours.
     for (name, bank) in &banks {
+        let as_threads = lines.iter().any(|line| line.name == name && line.as_threads);
         for processes in paper.pace.processes {
-            let process = Some(paper.settings.client);
+            let process = (!as_threads).then_some(paper.settings.client);
             let slice = Slice { process, time: paper.pace.long_slice, is_read_only, ..paper.slice(*processes) };
             let place = Place::Number(f64::from(*processes));
             cases.push(Case::new(name, place.clone(), move || syncs.sample(name, &place, bank, &slice)));

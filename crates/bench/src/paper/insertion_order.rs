@@ -1,0 +1,131 @@
+//! How large a tree is by the order in which its records came: LIBTP 5.2.2 and its footnote 5.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::bank::number;
+use super::figure::{Axis, Figure, Place};
+use super::rounds::{Case, Sample};
+use super::Paper;
+use crate::error::{Error, Result};
+use crate::rows::{bytes_in, engines, shuffled, sorted, Contender, Open, Pair};
+
+const ID: &str = "libtp-order";
+/// Bytes of a record, key and value.
+const RECORD_BYTES: f64 = size_of::<Pair>() as f64;
+
+/// The figure's groups.
+const ORDERS: [&str; 3] = ["ascending", "descending", "at random"];
+
+/// Bytes of the files for each byte of the records.
+pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
+    let records = paper.pace.inserted;
+    let ascending = sorted(records);
+    let descending: Vec<Pair> = ascending.iter().rev().copied().collect();
+    let at_random = shuffled(ascending.clone());
+    let peers = &paper.settings.peers;
+    let is_wanted = |one: &Contender| one.peer.is_none_or(|peer| peers.iter().any(|name| name == peer.name()));
+    let engines: Vec<_> = engines().into_iter().filter(is_wanted).collect();
+    let mut cases = Vec::new();
+    for (place, pairs) in ORDERS.into_iter().zip([&ascending, &descending, &at_random]) {
+        for Contender { name, peer, open } in &engines {
+            let name = peer.map_or(*name, |peer| peer.name());
+            let directory = paper.settings.disk.join(format!("order-{name}"));
+            cases.push(Case::new(name, Place::Name(place.to_owned()), move || filled(*open, &directory, pairs)));
+        }
+    }
+    // The same each time.
+    let series = paper.measure(ID, &mut cases, 1)?;
+    drop(cases);
+    paper.figures.push(Figure {
+        id: ID.into(),
+        title: "How large a database is, by the order in which its records came".into(),
+        paper: "LIBTP 5.2.2 and footnote 5: an index that was filled in order was much larger than one that was not, for each page that was full \
+                became two that were half so; with a promise to mend it. The text has no figures."
+            .into(),
+        here: format!(
+            "{} records of {} bytes, a thousand a transaction, {} orders; then all is written to the disk, and the bytes are those of all \
+             files but logs, divided by those of the records. `dense` is libtp with that setting: pages give to their neighbours before they \
+             are split.",
+            super::spelled(f64::from(records)),
+            super::spelled(RECORD_BYTES),
+            ORDERS.len(),
+        ),
+        x: Axis::linear("order"),
+        y: Axis::linear("bytes of the files for a byte of the records"),
+        series,
+        notes: Vec::new(),
+    });
+    Ok(())
+}
+
+/// Fills a database, reads all of it again, and removes it.
+fn filled(open: Open, directory: &Path, pairs: &[Pair]) -> Result<Sample> {
+    let done = measured(open, directory, pairs);
+    // Whoever removes all of the run's files says if that cannot be done.
+    let _ = fs::remove_dir_all(directory);
+    done
+}
+
+fn measured(open: Open, directory: &Path, pairs: &[Pair]) -> Result<Sample> {
+    fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
+    let rows = open(directory)?;
+    rows.insert(pairs)?;
+    rows.settle()?;
+    let (read, wanted) = (rows.scan()?, size_of_val(pairs));
+    let audit = match u64::try_from(wanted).is_ok_and(|wanted| wanted == read) {
+        true => "ok".to_owned(),
+        false => format!("{read} bytes are there where {wanted} were put"),
+    };
+    let bytes = bytes_in(directory)?;
+    Ok(Sample {
+        value: number(bytes) / (RECORD_BYTES * pairs.len() as f64),
+        audit,
+        raw: json!({ "records": pairs.len(), "bytes": bytes }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::Rows;
+
+    /// Has lost a byte.
+    struct Lossy;
+
+    impl Rows for Lossy {
+        fn load_sorted(&self, _: &[Pair]) -> Result<()> {
+            Ok(())
+        }
+
+        fn insert(&self, _: &[Pair]) -> Result<()> {
+            Ok(())
+        }
+
+        fn settle(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn get(&self, _: &mut dyn Iterator<Item = &[u8; 16]>) -> Result<u64> {
+            Ok(0)
+        }
+
+        fn scan(&self) -> Result<u64> {
+            Ok(199)
+        }
+    }
+
+    #[test]
+    fn who_does_not_give_back_what_was_put_counts_for_nothing_and_nothing_is_left() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("order");
+        let lossy: Open = |_: &Path| Ok(Box::new(Lossy));
+        let sample = filled(lossy, &directory, &sorted(2)).unwrap();
+        assert_eq!(sample.audit, "199 bytes are there where 200 were put");
+        let whole = filled(engines()[0].open, &directory, &sorted(2)).unwrap();
+        assert!(whole.audit == "ok" && whole.value > 1.0, "{whole:?}");
+        assert!(!directory.exists());
+    }
+}
