@@ -47,8 +47,8 @@ pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
             .into(),
         here: format!(
             "{} records of {} bytes, a thousand a transaction, {} orders; then all is written to the disk, and the bytes are those of all \
-             files but logs, divided by those of the records. `dense` is libtp with that setting: pages give to their neighbours before they \
-             are split.",
+             files but logs, divided by those of the records: of libtp also those that a file, which grows by what it has and at most by 4 MiB, \
+             has in store. `dense` is libtp with that setting: pages give to their neighbours before they are split.",
             super::spelled(f64::from(records)),
             super::spelled(RECORD_BYTES),
             ORDERS.len(),
