@@ -174,10 +174,10 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
 fn holds_no_records(name: &str) -> bool {
     // Ours, and Berkeley DB's: "log.0000000001"; regions: "__db.001".
     let begins_so = ["log", "__db."].iter().any(|begin| name.starts_with(begin));
-    // RocksDB's: "000004.log"; SQLite's, and the table of its readers.
-    let ends_so = [".log", "-wal", "-shm"].iter().any(|end| name.ends_with(end));
-    // fjall's, LMDB's table of readers, and what RocksDB tells people.
-    begins_so || ends_so || ["journals", "lock.mdb", "LOG"].contains(&name)
+    // RocksDB's: "000004.log"; fjall's: "0.jnl"; SQLite's, and the table of its readers.
+    let ends_so = [".log", ".jnl", "-wal", "-shm"].iter().any(|end| name.ends_with(end));
+    // LMDB's table of readers, and what RocksDB tells people.
+    begins_so || ends_so || ["lock.mdb", "LOG"].contains(&name)
 }
 
 #[cfg(test)]
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn logs_and_shared_memory_are_no_records() {
-        for name in ["log.00000001", "log.0000000001", "__db.003", "000004.log", "records.sqlite-wal", "journals"] {
+        for name in ["log.00000001", "log.0000000001", "__db.003", "000004.log", "records.sqlite-wal", "0.jnl"] {
             assert!(holds_no_records(name), "{name}");
         }
         for name in ["records.tp", "data.mdb", "records.sqlite", "000009.sst", "MANIFEST-000005", "records"] {

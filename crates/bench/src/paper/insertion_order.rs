@@ -32,7 +32,7 @@ pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
     for (place, pairs) in ORDERS.into_iter().zip([&ascending, &descending, &at_random]) {
         for Contender { name, peer, open } in &engines {
             let name = peer.map_or(*name, |peer| peer.name());
-            let directory = paper.settings.disk.join(format!("order-{name}"));
+            let directory = paper.settings.disk.join(format!("order-{}-{name}", place.replace(' ', "-")));
             cases.push(Case::new(name, Place::Name(place.to_owned()), move || filled(*open, &directory, pairs)));
         }
     }

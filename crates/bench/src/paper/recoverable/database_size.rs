@@ -18,8 +18,8 @@ pub(super) const ENGINES: [(&str, BoundedEngine); 3] =
 
 const DEBIT_CREDIT: [u64; 7] = [1, 2, 3, 4, 6, 9, 18];
 const ORDER_ENTRY: [u64; 7] = [2, 3, 4, 5, 8, 12, 24];
-const DEBIT_CREDIT_QUICK: [u64; 3] = [2, 4, 9];
-const ORDER_ENTRY_QUICK: [u64; 3] = [3, 5, 12];
+const DEBIT_CREDIT_QUICK: [u64; 2] = [2, 9];
+const ORDER_ENTRY_QUICK: [u64; 2] = [3, 12];
 
 /// How long a database is worked on before, and how long it is measured.
 const TIMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1000));
