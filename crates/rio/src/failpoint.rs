@@ -17,7 +17,7 @@ mod chosen {
     use std::collections::HashSet;
     use std::io::Write;
     use std::path::PathBuf;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{OnceLock, PoisonError, RwLock};
 
     /// The place to die at, how often it may still be passed, and what happens then.
@@ -37,6 +37,8 @@ mod chosen {
 
     static PLAN: OnceLock<RwLock<Option<Plan>>> = OnceLock::new();
     static HITS: OnceLock<Option<PathBuf>> = OnceLock::new();
+    /// True once the environment has been read, no place is chosen and hits are not reported.
+    static IDLE: AtomicBool = AtomicBool::new(false);
 
     thread_local! {
         /// The places this thread has reported, by where their names lie.
@@ -61,33 +63,50 @@ mod chosen {
 
     /// Chooses the place at which this process dies, as in `LIBTP_FAILPOINT`; an empty text is none.
     pub fn arm(text: &str) {
-        *plan().write().unwrap_or_else(PoisonError::into_inner) = parse(text);
+        let mut plan = plan().write().unwrap_or_else(PoisonError::into_inner);
+        *plan = parse(text);
+        // Relaxed: a thread that must die there is started, or woken, after this call. The lock orders two calls.
+        IDLE.store(false, Ordering::Relaxed);
     }
 
     /// A place between two valid states of what is shared: if it is the chosen one, the process ends here.
+    #[inline]
     pub fn failpoint(name: &'static str) {
-        report(name);
-        if let Some(deed) = due(name) {
+        // Relaxed: as in `arm`.
+        if !IDLE.load(Ordering::Relaxed) {
+            visit(name);
+        }
+    }
+
+    fn visit(name: &'static str) {
+        let reports = report(name);
+        if let Some(deed) = due(name, reports) {
             act(deed, name);
         }
     }
 
-    fn due(name: &str) -> Option<Deed> {
+    fn due(name: &str, reports: bool) -> Option<Deed> {
         let plan = plan().read().unwrap_or_else(PoisonError::into_inner);
+        if plan.is_none() && !reports {
+            // Under the lock that `arm` takes: a place that it chooses later is not forgotten here.
+            IDLE.store(true, Ordering::Relaxed);
+        }
         let plan = plan.as_ref().filter(|plan| plan.name == name)?;
         // Relaxed: a count. Another thread may come here meanwhile; the process dies once.
         (plan.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| plan.deed.clone())
     }
 
-    fn report(name: &'static str) {
+    /// Notes the place as hit. False if hits are not reported.
+    fn report(name: &'static str) -> bool {
         if HITS.get_or_init(|| std::env::var_os("LIBTP_FAILPOINT_HITS").map(PathBuf::from)).is_none() {
-            return;
+            return false;
         }
         // Refused only while the thread ends.
         let is_new = REPORTED.try_with(|seen| seen.borrow_mut().insert(name.as_ptr().addr())).unwrap_or(false);
         if is_new {
             append(&format!("hit {name}\n"));
         }
+        true
     }
 
     /// One write, so that lines of processes that die stay whole. A file that cannot be written shows as a place not hit.
