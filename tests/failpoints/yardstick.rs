@@ -35,6 +35,17 @@ fn every_planted_bug_is_noticed_when_somebody_dies() {
     trial::all_noticed(&bugs, ENTRY);
 }
 
+/// A bug that `cargo xtask test` leaves out is named where readers look for it.
+#[test]
+fn the_document_of_the_tests_names_the_bugs_that_only_deep_tries() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/testing.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    let listed: BTreeSet<&str> =
+        document.lines().filter_map(|line| line.strip_prefix("* `")?.strip_suffix('`')).collect();
+    let left_out: BTreeSet<&str> = PLANTED_DEATHS.iter().filter(|bug| bug.is_seldom).map(|bug| bug.name).collect();
+    assert_eq!(listed, left_out);
+}
+
 /// Without a bug: every scene that a bug is noticed by. `LIBTP_TEST_FAILPOINT` plays those of one failpoint.
 #[test]
 fn the_same_scenes_without_a_bug_pass() {

@@ -1,11 +1,12 @@
-//! Runs one command of a suite: shows that it lives, keeps what it prints, and ends it when it hangs.
+//! Runs one command of a suite: enters it on the board, keeps its output, and ends it when it hangs.
 //!
-//! What a command prints goes to a file beside the build (`target/xtask/SUITE.log`) and is shown only when it fails:
+//! The output goes to a file beside the build (`target/xtask/SUITE.log`) and is shown only when the command fails:
 //! a green run is one line a suite.
 
+use crate::board;
 use crate::outcome::clock;
 use std::fs;
-use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -13,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Longest a single command may take before it counts as hung.
 pub const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// A sign of life at least this often when nobody looks at a terminal.
-const HEARTBEAT: Duration = Duration::from_secs(60);
 /// How long we go on reading after the command itself has ended (something it started may hold the pipe).
 const DRAIN: Duration = Duration::from_secs(5);
 /// How much of a failed command's output is shown; the file has all of it.
@@ -47,18 +46,18 @@ pub fn run_within(name: &str, command: &mut Command, logs: &Path, limit: Duratio
     read_lines(child.stdout.take(), lines.clone());
     read_lines(child.stderr.take(), lines);
 
-    let mut progress = Progress::new(name, start);
+    let entry = board::enter(name);
     let mut output = String::new();
     let mut ended_at = None;
     let mut hung = false;
     loop {
         match received.recv_timeout(Duration::from_millis(200)) {
             Ok(line) => {
-                progress.line(&line);
+                entry.line(&line);
                 output.push_str(&line);
                 output.push('\n');
             }
-            Err(RecvTimeoutError::Timeout) => progress.tick(),
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if ended_at.is_none() && child.try_wait()?.is_some() {
@@ -74,7 +73,7 @@ pub fn run_within(name: &str, command: &mut Command, logs: &Path, limit: Duratio
         }
     }
     let success = child.wait()?.success() && !hung;
-    progress.clear();
+    drop(entry);
     keep(name, &output, logs)?;
     if !success {
         show(name, &output, logs);
@@ -138,58 +137,17 @@ pub fn log_path(name: &str, logs: &Path) -> std::path::PathBuf {
 }
 
 fn show(name: &str, output: &str, logs: &Path) {
+    let mut text = format!("  {name} failed:\n");
     let count = output.lines().count();
     if count > SHOWN_LINES {
-        println!("  ... the last {SHOWN_LINES} of {count} lines; all are in {}", log_path(name, logs).display());
+        let path = log_path(name, logs);
+        text += &format!("  ... the last {SHOWN_LINES} of {count} lines; all are in {}\n", path.display());
     }
     for line in output.lines().skip(count.saturating_sub(SHOWN_LINES)) {
-        println!("  {line}");
+        text += &format!("  {line}\n");
     }
-}
-
-/// One rewritten line on a terminal; elsewhere a line a minute.
-struct Progress<'a> {
-    name: &'a str,
-    start: Instant,
-    last_line: String,
-    last_shown: Instant,
-    terminal: bool,
-}
-
-impl<'a> Progress<'a> {
-    fn new(name: &'a str, start: Instant) -> Progress<'a> {
-        let terminal = io::stdout().is_terminal();
-        Progress { name, start, last_line: String::new(), last_shown: start, terminal }
-    }
-
-    fn line(&mut self, line: &str) {
-        if !line.trim().is_empty() {
-            self.last_line = line.trim().chars().take(80).collect();
-        }
-        self.tick();
-    }
-
-    fn tick(&mut self) {
-        let interval = if self.terminal { Duration::from_millis(200) } else { HEARTBEAT };
-        if self.last_shown.elapsed() < interval {
-            return;
-        }
-        self.last_shown = Instant::now();
-        let text = format!("  {} {} {}", self.name, clock(self.start.elapsed()), self.last_line);
-        if self.terminal {
-            print!("\r\x1b[K{text}");
-            let _ = io::stdout().flush();
-        } else {
-            println!("{text}");
-        }
-    }
-
-    fn clear(&self) {
-        if self.terminal {
-            print!("\r\x1b[K");
-            let _ = io::stdout().flush();
-        }
-    }
+    // At once: other commands print beside it.
+    print!("{text}");
 }
 
 #[cfg(test)]

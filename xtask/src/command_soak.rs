@@ -3,10 +3,13 @@
 //! With `--hours` the suites go round and round; each round has another `LIBTP_TEST_SEED`, which every suite takes its
 //! randomness from, so that a red round can be repeated by that number alone.
 
-use crate::command_test::{measured, run_suite};
+use crate::command_test::{logs, run_suite};
+use crate::lanes::measured;
 use crate::outcome::{clock, table, Outcome};
+use crate::programs::{self, Profile, Program};
 use crate::setup;
-use crate::suites::{Suite, SUITES};
+use crate::suites::{Build, Suite, SUITES};
+use crate::testing_page;
 use crate::workspace::Workspace;
 use std::fs;
 use std::path::Path;
@@ -39,24 +42,46 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
     }
     let time_wanted = Duration::try_from_secs_f64(hours.unwrap_or(0.0) * 3600.0)
         .map_err(|error| format!("--hours must be a length of time: {error}"))?;
-    setup::packages(&crate::command_test::logs(workspace)).map_err(|error| error.to_string())?;
+    setup::packages(&logs(workspace)).map_err(|error| error.to_string())?;
+    let programs = built(workspace, &suites)?;
 
     let start = Instant::now();
     let mut totals: Vec<Outcome> = Vec::new();
     let mut rounds = 0_u64;
     while rounds == 0 || start.elapsed() < time_wanted {
-        round(workspace, &suites, hours.map(|_| rounds), &mut totals);
+        round(workspace, (&suites, &programs), hours.map(|_| rounds), &mut totals);
         rounds += 1;
         // After every round: a soak that is cut short has still said what it found.
         record(&workspace.root, &suites, &totals, rounds)?;
     }
-    print!("\n{}", table(&totals));
+    print!("\n{}", table(&totals, start.elapsed()));
+    if rounds == 1 {
+        testing_page::record(&workspace.root, testing_page::Column::Soak, &totals)?;
+    }
     let failed = totals.iter().any(|outcome| outcome.counts.failed > 0);
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// Runs every suite once and adds what came of it to `totals`.
-fn round(workspace: &Workspace, suites: &[&Suite], seed: Option<u64>, totals: &mut Vec<Outcome>) {
+/// The test programs of these suites, optimised.
+fn built(workspace: &Workspace, suites: &[&Suite]) -> Result<Vec<Program>, String> {
+    let mut programs = Vec::new();
+    for build in [Build::ForTests, Build::ForUsers] {
+        if suites.iter().any(|suite| suite.is_cargos() && suite.build == build) {
+            let built = programs::build_suites(suites, build, Profile::Suite, &logs(workspace));
+            let built = built.map_err(|error| error.to_string())?;
+            programs.extend(built.ok_or("cargo could not build the suites; its words are above")?);
+        }
+    }
+    Ok(programs)
+}
+
+/// Runs every suite once and adds its outcome to `totals`.
+fn round(
+    workspace: &Workspace,
+    (suites, programs): (&[&Suite], &[Program]),
+    seed: Option<u64>,
+    totals: &mut Vec<Outcome>,
+) {
     let seed = seed.map(|number| number.to_string());
     for (index, suite) in suites.iter().enumerate() {
         let mut env = suite.soak_env.to_vec();
@@ -64,7 +89,7 @@ fn round(workspace: &Workspace, suites: &[&Suite], seed: Option<u64>, totals: &m
             println!("round with LIBTP_TEST_SEED={seed}");
             env.push(("LIBTP_TEST_SEED", seed));
         }
-        let mut outcome = measured(suite.name, || run_suite(workspace, suite, &env, ROUND_LIMIT));
+        let mut outcome = measured(suite.name, || run_suite(workspace, suite, programs, &env, ROUND_LIMIT));
         if let (Some(seed), true) = (&seed, outcome.counts.failed > 0) {
             outcome.figures.insert(0, format!("{RED}{seed}"));
         }

@@ -1,124 +1,274 @@
-//! `cargo xtask test`: every suite in order, all of them even after a failure, then the table.
+//! `cargo xtask test`: every suite, all of them even after a failure, then the table.
+//!
+//! One build with every feature makes all test programs. Then two things run side by side: the test programs, a few at a
+//! time, since many of them sleep or sync; and the commands that compile (lints, documents, the suite as users build it).
 
-use crate::outcome::{clock, table, Counts, Outcome};
-use crate::suites::{Suite, FUZZ, LAB, SUITES, WATCHERS};
+use crate::lanes::{self, measured, Came, Job};
+use crate::outcome::{table, Counts, Outcome};
+use crate::programs::{self, Profile, Program};
+use crate::suites::{Build, Suite, FUZZ, LAB, SUITES, WATCHERS};
 use crate::workspace::{cargo, Workspace};
-use crate::{child, fuzz, lab, libtest, sanitizers, setup, tidy};
+use crate::{child, fuzz, lab, libtest, sanitizers, setup, testing_page, tidy};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A suite that is not one integration test: it runs whatever its function runs.
-struct Step {
-    name: &'static str,
+/// What `cargo xtask test` was asked for.
+pub struct Options {
+    /// The suites to run; empty for all.
+    pub chosen: Vec<String>,
+    /// The larger sizes, optimised.
+    pub deep: bool,
+    /// Write the times to docs/testing.md.
+    pub record: bool,
+}
+
+/// A suite that is not one integration test.
+pub struct Step {
+    /// Its name in `cargo xtask test NAME` and in the tables.
+    pub name: &'static str,
+    /// The doubt that the step answers.
+    pub doubt: &'static str,
     run: fn(&Workspace) -> io::Result<Counts>,
 }
 
-/// In the order in which they run: the cheap ones that fail most often first.
-const STEPS: &[Step] = &[
-    Step { name: "packages", run: |workspace| setup::packages(&logs(workspace)) },
-    Step { name: "fmt", run: fmt },
-    Step { name: "clippy", run: clippy },
-    Step { name: "docs", run: docs },
-    Step { name: "tidy", run: |workspace| Ok(tidy::suite(workspace).counts) },
-    Step { name: "unit tests", run: unit_tests },
-    Step { name: "peers", run: peers },
-    Step { name: "doc tests", run: doc_tests },
-    Step { name: "loom", run: loom },
+/// Run first, one after the other: they take seconds.
+const FIRST: &[Step] = &[
+    Step { name: "packages", doubt: "Is everything installed that the tests need?", run: packages },
+    Step { name: "fmt", doubt: "Is the code formatted?", run: fmt },
+    Step { name: "tidy", doubt: "Does the text of the tree keep its rules?", run: |it| Ok(tidy::suite(it).counts) },
 ];
+/// Compile, one after the other, beside the tests.
+const COMPILING: &[Step] = &[
+    Step { name: "clippy", doubt: "Do the lints pass, with all features and with none?", run: clippy },
+    Step { name: "docs", doubt: "Does the documentation build without warnings?", run: docs },
+    Step { name: "doc tests", doubt: "Do the examples in the documentation run?", run: doc_tests },
+];
+/// Run beside the suites.
+const BESIDE: &[Step] =
+    &[Step { name: "loom", doubt: "Are latches and the log's tail right in every interleaving?", run: loom }];
+/// The test programs that are no suite.
+pub const UNIT_TESTS: &str = "unit tests";
+/// What `UNIT_TESTS` asks.
+pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
+
+/// Test programs that run at a time. Most of them have threads or processes of their own.
+const LANES: usize = 3;
+/// Longest time of one suite under `test`, on a busy machine, and under `--deep`.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+const LIMIT_DEEP: Duration = Duration::from_secs(45 * 60);
+/// The first seed of every random test.
+const SEED: &str = "LIBTP_TEST_SEED";
+
+/// Every step, in the order of the table.
+pub fn steps() -> impl Iterator<Item = &'static Step> {
+    FIRST.iter().chain(COMPILING).chain(BESIDE)
+}
 
 /// Prints the names that `cargo xtask test` takes.
 pub fn list() {
-    let names = STEPS.iter().map(|step| step.name).chain(SUITES.iter().map(|suite| suite.name));
-    names.for_each(|name| println!("{name}"));
+    names().for_each(|name| println!("{name}"));
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    steps().map(|step| step.name).chain([UNIT_TESTS]).chain(SUITES.iter().map(|suite| suite.name))
 }
 
 /// Runs the suites named, or all, and prints the table.
 ///
 /// # Errors
-/// When a name is none of ours.
-pub fn test(workspace: &Workspace, chosen: &[String]) -> Result<ExitCode, String> {
-    let known =
-        |name: &String| STEPS.iter().any(|step| step.name == name) || SUITES.iter().any(|suite| suite.name == name);
-    if let Some(unknown) = chosen.iter().find(|name| !known(name)) {
+/// When a name is not a suite's, or docs/testing.md cannot be written.
+pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String> {
+    if let Some(unknown) = options.chosen.iter().find(|chosen| !names().any(|name| name == chosen.as_str())) {
         return Err(format!("there is no suite {unknown:?}; `cargo xtask test --list` names them"));
     }
-    let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|one| one == name);
-    let _ = fs::remove_dir_all(logs(workspace));
+    let start = Instant::now();
+    let run = Run { workspace, options, logs: logs(workspace) };
+    let _ = fs::remove_dir_all(&run.logs);
+    let seed = seed_of_today();
+    println!("{SEED}={seed} (the day's; set it to repeat a run)");
+    // Every command below inherits the seed.
+    std::env::set_var(SEED, &seed);
 
-    let mut outcomes = Vec::new();
-    for step in STEPS.iter().filter(|step| wanted(step.name)) {
-        outcomes.push(measured(step.name, || Ok(((step.run)(workspace)?, Vec::new()))));
+    let mut outcomes: Vec<Outcome> =
+        FIRST.iter().filter(|step| run.wants(step.name)).map(|step| run.step(step)).collect();
+    outcomes.extend(run.side_by_side());
+    let place = |outcome: &Outcome| names().position(|name| name == outcome.name);
+    outcomes.sort_by_key(place);
+
+    let failed = outcomes.iter().filter(|outcome| outcome.counts.failed > 0);
+    let failed: Vec<&Outcome> = failed.inspect(|outcome| tell_failures(&outcome.name, &run.logs)).collect();
+    print!("\n{}", table(&outcomes, start.elapsed()));
+    if options.record {
+        let column = if options.deep { testing_page::Column::Deep } else { testing_page::Column::Test };
+        testing_page::record(&workspace.root, column, &outcomes)?;
     }
-    for suite in SUITES.iter().filter(|suite| wanted(suite.name)) {
-        outcomes.push(measured(suite.name, || run_suite(workspace, suite, suite.test_env, child::LIMIT)));
-    }
-    let mut failed = false;
-    for outcome in outcomes.iter().filter(|outcome| outcome.counts.failed > 0) {
-        failed = true;
-        tell_failures(&outcome.name, &logs(workspace));
-    }
-    print!("\n{}", table(&outcomes));
-    Ok(ExitCode::from(u8::from(failed)))
+    Ok(ExitCode::from(u8::from(!failed.is_empty())))
 }
 
-/// What failed, once more and shortly: between it and the table there may be thousands of lines.
+/// Days since 1970: another seed each day, the same one all day. The environment's own seed comes first.
+fn seed_of_today() -> String {
+    let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() / (24 * 60 * 60));
+    std::env::var(SEED).unwrap_or_else(|_| days.to_string())
+}
+
+/// The failures once more and shortly: thousands of lines may stand between them and the table.
 fn tell_failures(name: &str, logs: &Path) {
     let output = fs::read_to_string(child::log_path(name, logs)).unwrap_or_default();
     println!("\nfailed in {name}:");
     libtest::failures(&output).iter().for_each(|line| println!("  {line}"));
 }
 
-/// Runs one suite, says so before and after, and turns an error into a failure.
-pub fn measured(name: &str, run: impl FnOnce() -> io::Result<(Counts, Vec<String>)>) -> Outcome {
-    println!("{name} ...");
-    let start = Instant::now();
-    let (counts, figures) = run().unwrap_or_else(|error| {
-        println!("  {name} could not run: {error}");
-        (Counts::ONE_FAILED, Vec::new())
-    });
-    let outcome = Outcome { name: name.to_owned(), elapsed: start.elapsed(), counts, figures };
-    outcome.figures.iter().for_each(|figures| println!("  {figures}"));
-    let verdict = if counts.failed > 0 { "FAILED" } else { "ok" };
-    println!("  {verdict}: {counts} in {}", clock(outcome.elapsed));
-    outcome
+/// One run of `cargo xtask test`.
+struct Run<'a> {
+    workspace: &'a Workspace,
+    options: &'a Options,
+    logs: PathBuf,
 }
 
-/// Runs one heavy suite in release at the size that `env` tells, for at most `limit`.
+impl Run<'_> {
+    fn wants(&self, name: &str) -> bool {
+        self.options.chosen.is_empty() || self.options.chosen.iter().any(|one| one == name)
+    }
+
+    fn step(&self, step: &Step) -> Outcome {
+        measured(step.name, || Ok(((step.run)(self.workspace)?, Vec::new())))
+    }
+
+    /// Suites of this run that are built so.
+    fn suites(&self, build: Build) -> Vec<&'static Suite> {
+        SUITES.iter().filter(|suite| self.wants(suite.name) && suite.build == build).collect()
+    }
+
+    /// Builds the test programs, then runs them beside the commands that compile.
+    fn side_by_side(&self) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let programs = self.programs().unwrap_or_else(|reason| {
+            println!("FAILED build: {reason}");
+            let counts = Counts::ONE_FAILED;
+            outcomes.push(Outcome { name: "build".into(), elapsed: Duration::ZERO, counts, figures: Vec::new() });
+            Vec::new()
+        });
+        std::thread::scope(|scope| {
+            let compiling = scope.spawn(|| self.compile());
+            let jobs = if outcomes.is_empty() { self.jobs(&programs) } else { Vec::new() };
+            outcomes.extend(unit_tests_as_one(lanes::run(jobs, LANES)));
+            outcomes.extend(compiling.join().expect("a step's panic is a fault of xtask"));
+        });
+        outcomes
+    }
+
+    /// The test programs of this run.
+    fn programs(&self) -> Result<Vec<Program>, String> {
+        let built = |programs: io::Result<Option<Vec<Program>>>| match programs {
+            Ok(Some(programs)) => Ok(programs),
+            Ok(None) => Err("cargo could not build the tests; its words are above".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let suites: Vec<&Suite> = self.suites(Build::ForTests).into_iter().filter(|suite| suite.is_cargos()).collect();
+        let mut programs = Vec::new();
+        if self.wants(UNIT_TESTS) || (!suites.is_empty() && !self.options.deep) {
+            programs = built(programs::build_all(self.workspace, setup::packages_present(), &self.logs))?;
+        }
+        if self.options.deep && !suites.is_empty() {
+            programs.retain(|program| !SUITES.iter().any(|suite| program.is_of(suite)));
+            programs.extend(built(programs::build_suites(&suites, Build::ForTests, Profile::Suite, &self.logs))?);
+        }
+        Ok(programs)
+    }
+
+    /// The steps that compile, and the suites as users build them.
+    fn compile(&self) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let suites = self.suites(Build::ForUsers);
+        if !suites.is_empty() {
+            let profile = if self.options.deep { Profile::Suite } else { Profile::Dev };
+            let programs = programs::build_suites(&suites, Build::ForUsers, profile, &self.logs);
+            let programs = programs.ok().flatten().unwrap_or_default();
+            outcomes.extend(suites.iter().map(|suite| measured(suite.name, || self.suite(suite, &programs))));
+        }
+        outcomes.extend(COMPILING.iter().filter(|step| self.wants(step.name)).map(|step| self.step(step)));
+        outcomes
+    }
+
+    /// Everything that runs beside each other, the longest first.
+    fn jobs<'b>(&'b self, programs: &'b [Program]) -> Vec<Job<'b>> {
+        let suites = self.suites(Build::ForTests);
+        let mut longest_first: Vec<&Suite> = suites;
+        longest_first.sort_by_key(|suite| std::cmp::Reverse(testing_page::seconds(&self.workspace.root, suite.name)));
+        let mut jobs: Vec<Job<'b>> =
+            longest_first.into_iter().map(|suite| Job::new(suite.name, move || self.suite(suite, programs))).collect();
+        let beside = BESIDE.iter().filter(|step| self.wants(step.name));
+        jobs.extend(beside.map(|step| Job::new(step.name, || Ok(((step.run)(self.workspace)?, Vec::new())))));
+        if self.wants(UNIT_TESTS) {
+            let units = programs.iter().filter(|program| !SUITES.iter().any(|suite| program.is_of(suite)));
+            jobs.extend(units.map(|program| Job::new(&program.name(), || self.unit_tests(program))));
+        }
+        jobs
+    }
+
+    fn suite(&self, suite: &Suite, programs: &[Program]) -> Came {
+        let (env, limit) = if self.options.deep { (suite.deep_env, LIMIT_DEEP) } else { (suite.test_env, LIMIT) };
+        run_suite(self.workspace, suite, programs, env, limit)
+    }
+
+    fn unit_tests(&self, program: &Program) -> Came {
+        let ended = child::run_within(UNIT_TESTS, &mut program.command(), &self.logs, LIMIT)?;
+        Ok((count(&ended), Vec::new()))
+    }
+}
+
+/// The outcomes of all programs of unit tests become one. The slowest are named.
+fn unit_tests_as_one(outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    const SLOWEST: usize = 5;
+    let is_known = |outcome: &Outcome| names().any(|name| name == outcome.name);
+    let (mut known, mut units): (Vec<Outcome>, Vec<Outcome>) = outcomes.into_iter().partition(is_known);
+    if units.is_empty() {
+        return known;
+    }
+    let mut counts = Counts::default();
+    units.iter().for_each(|unit| counts += unit.counts);
+    let elapsed = units.iter().map(|unit| unit.elapsed).sum();
+    units.sort_by_key(|unit| std::cmp::Reverse(unit.elapsed));
+    let slowest = units.iter().take(SLOWEST).map(|unit| format!("{} {} s", unit.name, unit.elapsed.as_secs()));
+    let figures = vec![format!("{} programs; slowest: {}", units.len(), slowest.collect::<Vec<_>>().join(", "))];
+    known.push(Outcome { name: UNIT_TESTS.into(), elapsed, counts, figures });
+    known
+}
+
+/// Runs one suite at the size that `env` sets, for at most `limit`.
 ///
 /// # Errors
-/// When cargo cannot be started.
+/// When its program cannot be started.
 pub fn run_suite(
     workspace: &Workspace,
     suite: &Suite,
+    programs: &[Program],
     env: &[(&str, &str)],
     limit: Duration,
-) -> io::Result<(Counts, Vec<String>)> {
+) -> Came {
+    let logs = logs(workspace);
     if suite.package == LAB {
         return lab::suite(workspace, env);
     }
     if suite.package == WATCHERS {
-        return sanitizers::suite(workspace, env, &logs(workspace));
+        return sanitizers::suite(workspace, env, &logs);
     }
-    if !workspace.has_target(suite.package, "test", suite.target) {
-        println!("  package {} has no integration test {}: mend xtask/src/suites.rs", suite.package, suite.target);
+    let Some(program) = programs.iter().find(|program| program.is_of(suite)) else {
+        println!("  no integration test {} of package {} was built", suite.target, suite.package);
         return Ok((Counts::ONE_FAILED, Vec::new()));
-    }
-    let mut command = cargo();
-    command.args(["test", "--profile", "suite", "--no-fail-fast", "--package", suite.package, "--test", suite.target]);
-    if !suite.features.is_empty() {
-        command.args(["--features", &suite.features.join(",")]);
-    }
+    };
+    let mut command = program.command();
     if !suite.only.is_empty() {
         command.arg(suite.only);
     }
-    command.args(["--", "--nocapture"]).envs(env.iter().copied());
+    command.arg("--nocapture").envs(env.iter().copied());
     for apart in suite.apart() {
         command.args(["--skip", apart]);
     }
-    let ended = child::run_within(suite.name, &mut command, &logs(workspace), limit)?;
+    let ended = child::run_within(suite.name, &mut command, &logs, limit)?;
     let mut counts = count(&ended);
     if counts.passed + counts.failed == 0 {
         println!("  no test of {} ran", suite.target);
@@ -126,7 +276,7 @@ pub fn run_suite(
     }
     let mut figures = libtest::figures(&ended.output);
     if suite.name == FUZZ {
-        let (fuzzed, said) = fuzz::suite(workspace, env, &logs(workspace))?;
+        let (fuzzed, said) = fuzz::suite(workspace, env, &logs)?;
         counts += fuzzed;
         figures.extend(said);
     }
@@ -138,25 +288,29 @@ pub fn logs(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask")
 }
 
+fn packages(workspace: &Workspace) -> io::Result<Counts> {
+    let mut counts = setup::packages(&logs(workspace))?;
+    counts += setup::packages_for_lab(&logs(workspace))?;
+    Ok(counts)
+}
+
 fn fmt(workspace: &Workspace) -> io::Result<Counts> {
     setup::component("fmt", "rustfmt");
     check("fmt", workspace, cargo().args(["fmt", "--all", "--check"]))
 }
 
-/// Lints the tree as users build it, then with every feature on (planted bugs, peers).
+/// Lints everything with every feature on, then the libraries and programs as users build them.
 fn clippy(workspace: &Workspace) -> io::Result<Counts> {
-    const LINT: [&str; 3] = ["clippy", "--workspace", "--all-targets"];
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     setup::component("clippy", "clippy");
-    let mut counts = check("clippy", workspace, cargo().args(LINT).args(DENY))?;
-    if workspace.packages.iter().any(|package| !package.features.is_empty()) {
-        counts += if setup::packages_present() {
-            check("clippy", workspace, cargo().args(LINT).arg("--all-features").args(DENY))?
-        } else {
-            println!("  with all features: skipped, the packages named above are missing");
-            Counts::ONE_SKIPPED
-        };
-    }
+    let mut counts = check("clippy", workspace, cargo().args(["clippy", "--workspace", "--lib", "--bins"]).args(DENY))?;
+    counts += if setup::packages_present() {
+        let everything = ["clippy", "--workspace", "--all-targets", "--all-features"];
+        check("clippy", workspace, cargo().args(everything).args(DENY))?
+    } else {
+        println!("  clippy with all features: skipped, the packages named above are missing");
+        Counts::ONE_SKIPPED
+    };
     Ok(counts)
 }
 
@@ -166,51 +320,14 @@ fn docs(workspace: &Workspace) -> io::Result<Counts> {
     check("docs", workspace, &mut command)
 }
 
-/// Unit tests, and the integration tests that are not heavy suites, in the dev profile with its assertions.
-fn unit_tests(workspace: &Workspace) -> io::Result<Counts> {
-    let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast", "--lib", "--bins"]);
-    for test in workspace.integration_tests() {
-        if !SUITES.iter().any(|suite| suite.target == test) {
-            command.args(["--test", test]);
-        }
-    }
-    counted("unit tests", workspace, &mut command)
-}
-
-/// What the unit tests leave out because they are built as users build: the peers, and latches that can be made to call the kernel.
-fn peers(workspace: &Workspace) -> io::Result<Counts> {
-    const BUILD: &str = "libtp-bench/peers-all,libtp-cli/peers-all,libtp-cli/kernel-latches";
-    const OF_PEERS: &[&str] = &["--test=peers"];
-    // Of the others those that are different in such a build.
-    const DIFFERENT: &[&str] = &[
-        "--lib",
-        "--test=bench_paper",
-        "--test=bench_memory",
-        "--test=demo_and_bench",
-        "--",
-        "peer",
-        "pmemobj",
-        "version",
-        "kernel",
-    ];
-    if !setup::packages_present() {
-        println!("  skipped, the packages named above are missing");
-        return Ok(Counts::ONE_SKIPPED);
-    }
-    let mut counts = Counts::default();
-    for tests in [OF_PEERS, DIFFERENT] {
-        let mut command = cargo();
-        command
-            .args(["test", "--no-fail-fast", "-p", "libtp-bench", "-p", "libtp-cli", "--features", BUILD])
-            .args(tests);
-        counts += counted("peers", workspace, &mut command)?;
-    }
-    Ok(counts)
-}
-
 fn doc_tests(workspace: &Workspace) -> io::Result<Counts> {
-    counted("doc tests", workspace, cargo().args(["test", "--workspace", "--no-fail-fast", "--doc"]))
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--no-fail-fast", "--doc"]);
+    if setup::packages_present() {
+        // With these features the libraries are built already.
+        command.arg("--all-features");
+    }
+    counted("doc tests", workspace, &mut command)
 }
 
 /// Every interleaving of the small primitives. Built apart: `--cfg loom` changes what an atomic is.
@@ -257,8 +374,21 @@ mod tests {
     }
 
     #[test]
-    fn an_error_before_the_suite_ran_is_a_failure_and_not_the_end() {
-        let outcome = measured("broken", || Err(io::Error::other("no cargo")));
-        assert_eq!(outcome.counts, Counts::ONE_FAILED);
+    fn programs_of_unit_tests_are_one_row_that_names_the_slowest() {
+        let outcome = |name: &str, seconds, counts| Outcome {
+            name: name.into(),
+            elapsed: Duration::from_secs(seconds),
+            counts,
+            figures: Vec::new(),
+        };
+        let units = vec![
+            outcome("rio lib", 2, Counts::ONE_PASSED),
+            outcome("crash", 9, Counts::ONE_PASSED),
+            outcome("libtp lib", 5, Counts::ONE_FAILED),
+        ];
+        let rows = unit_tests_as_one(units);
+        assert_eq!(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["crash", UNIT_TESTS]);
+        assert_eq!(rows[1].counts, Counts { passed: 1, failed: 1, skipped: 0 });
+        assert_eq!(rows[1].figures, ["2 programs; slowest: libtp lib 5 s, rio lib 2 s"]);
     }
 }

@@ -4,6 +4,7 @@
 //! Adding a suite is one line in `suites.rs`; adding a rule about the text of the tree is one function in `tidy/`.
 #![forbid(unsafe_code)]
 
+mod board;
 mod child;
 mod command_bench;
 mod command_soak;
@@ -13,13 +14,16 @@ mod coverage;
 mod fuzz;
 mod install;
 mod lab;
+mod lanes;
 mod libtest;
 mod outcome;
 mod paper;
 mod peers;
+mod programs;
 mod sanitizers;
 mod setup;
 mod suites;
+mod testing_page;
 mod tidy;
 mod workspace;
 
@@ -44,6 +48,12 @@ enum Verb {
         /// List the suites and stop
         #[arg(long)]
         list: bool,
+        /// Larger sizes, optimised: up to an hour
+        #[arg(long)]
+        deep: bool,
+        /// Write the times to docs/testing.md
+        #[arg(long)]
+        record: bool,
     },
     /// The heavy suites at their full size; writes its table to docs/reliability.md
     Soak {
@@ -106,7 +116,9 @@ fn run(verb: Verb) -> Result<ExitCode, String> {
             command_test::list();
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Test { suites, list: false } => command_test::test(&workspace, &suites),
+        Verb::Test { suites, list: false, deep, record } => {
+            command_test::test(&workspace, &command_test::Options { chosen: suites, deep, record })
+        }
         Verb::Soak { suite, hours } => command_soak::soak(&workspace, suite.as_deref(), hours),
         Verb::Bench { arguments } => command_bench::bench(&workspace, &arguments),
         Verb::Lab { cycles } => lab::lab(&workspace, cycles),

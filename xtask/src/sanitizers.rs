@@ -9,15 +9,14 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-use serde_json::Value;
 
 use crate::child;
 use crate::libtest;
 use crate::outcome::Counts;
+use crate::programs::{self, Program};
 use crate::workspace::{cargo, Workspace};
 
 /// Said where the watchers are to watch (`suites`): in a soak.
@@ -95,7 +94,7 @@ fn threads(workspace: &Workspace, logs: &Path) -> io::Result<(Counts, Vec<String
     let suppressed = workspace.root.join(SUPPRESSED);
     let options = format!("suppressions={}:log_path={}/report:{REPORTED}", suppressed.display(), reports.display());
     let mut counts = Counts::default();
-    for (program, home) in programs(&built.output) {
+    for Program { path: program, home, .. } in programs::named(&built.output) {
         for test in names(&program)? {
             if LEFT_OUT.iter().any(|begins| test.starts_with(begins)) {
                 continue;
@@ -118,16 +117,6 @@ fn threads(workspace: &Workspace, logs: &Path) -> io::Result<(Counts, Vec<String
         counts.failed = 1;
     }
     Ok((counts, vec![figures]))
-}
-
-/// The programs that cargo says it has made, each with its package's folder.
-fn programs(output: &str) -> Vec<(PathBuf, PathBuf)> {
-    let said = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let program = |line: Value| {
-        let home = Path::new(line.get("manifest_path")?.as_str()?).parent()?.to_path_buf();
-        Some((PathBuf::from(line.get("executable")?.as_str()?), home))
-    };
-    said.filter_map(program).collect()
 }
 
 /// The tests of a program.

@@ -1,72 +1,262 @@
-//! The heavy suites: integration tests that run in release, each at two sizes.
+//! The heavy suites: integration tests, each at three sizes.
 //!
-//! A suite is one line of [`SUITES`]. Its size is told through environment variables, so that `cargo test` on a
-//! developer's machine runs the same test at its own small default. A suite of this table whose test does not exist, or
-//! that runs no test at all, is a failure: a suite must not vanish by a renamed file. The lab is one, too, though what runs it is
-//! not cargo.
+//! A suite is one entry of [`SUITES`]. Environment variables set its size; `cargo test` alone runs the same test at a small
+//! default size. A suite whose test does not exist, or that runs no test at all, is a failure: a renamed file does not
+//! remove a suite. The lab and the sanitizers are suites, too, although no test of cargo's runs them.
 
-/// One integration test and its two sizes.
+/// With which of cargo's features a suite is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Build {
+    /// All of them: planted bugs, failpoints, scheduling points. One build serves all these suites.
+    ForTests,
+    /// None: the library as users build it.
+    ForUsers,
+}
+
+/// One integration test and its three sizes.
 pub struct Suite {
-    /// What `cargo xtask test NAME` and the tables call it.
+    /// Name in `cargo xtask test NAME` and in the tables.
     pub name: &'static str,
     /// The package that owns the test.
     pub package: &'static str,
     /// The integration test (`--test TARGET`).
     pub target: &'static str,
-    /// Only its tests whose names contain this; all of them if it is empty.
+    /// Run only the tests whose names contain this text; empty for all.
     pub only: &'static str,
-    /// Cargo features of the package that the test needs. Each set of them is a build of everything of its own.
-    pub features: &'static [&'static str],
+    /// The features that the suite is built with.
+    pub build: Build,
+    /// The doubt that the suite answers.
+    pub doubt: &'static str,
+    /// The faults that the suite must notice.
+    pub catches: &'static str,
     /// Size under `cargo xtask test`.
-    pub test_env: &'static [(&'static str, &'static str)],
+    pub test_env: Env,
+    /// Size under `cargo xtask test --deep`.
+    pub deep_env: Env,
     /// Size under `cargo xtask soak`.
-    pub soak_env: &'static [(&'static str, &'static str)],
+    pub soak_env: Env,
 }
 
+/// Environment variables and their values.
+pub type Env = &'static [(&'static str, &'static str)];
+
 impl Suite {
-    /// What the names of those tests of its binary contain that are a suite of their own. Built alike, the two are built once.
+    /// The filters of other suites that are part of the same test program. This suite leaves their tests out.
     pub fn apart(&self) -> impl Iterator<Item = &'static str> + '_ {
         let others = SUITES.iter().filter(|other| other.target == self.target && other.name != self.name);
         others.map(|other| other.only).filter(|only| !only.is_empty() && self.only.is_empty())
     }
+
+    /// True for a test that cargo builds; false for the lab and the sanitizers.
+    pub fn is_cargos(&self) -> bool {
+        self.package != LAB && self.package != WATCHERS
+    }
 }
 
-/// Every heavy suite, in the order in which they run.
+/// Every heavy suite.
 #[rustfmt::skip]
 pub const SUITES: &[Suite] = &[
-    Suite { name: "backup", package: TESTS, target: "backup", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_BACKUPS", "100"), ("LIBTP_TEST_BACKUP_CUTS", "2000"), ("LIBTP_TEST_HARMS", "2000")] },
-    Suite { name: "bad_input", package: TESTS, target: "bad_input", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_DISKS", "50"), ("LIBTP_TEST_RECORDS", "10000000"), ("LIBTP_TEST_LOCKS", "1000000")] },
-    Suite { name: "crash", package: TESTS, target: "crash", only: "", features: &[], test_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")], soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")] },
-    Suite { name: "damage", package: TESTS, target: "damage", only: "", features: &[], test_env: &[("LIBTP_TEST_FLIPS", "2000")], soak_env: &[("LIBTP_TEST_FLIPS", "100000")] },
-    Suite { name: "failpoints", package: TESTS, target: "failpoints", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")] },
-    Suite { name: "files", package: TESTS, target: "files", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SEEDS", "50"), ("LIBTP_TEST_STATES", "500"), ("LIBTP_TEST_KILLS", "1000")] },
-    Suite { name: FUZZ, package: "libtp-fuzz", target: "fuzz", only: "", features: &[], test_env: &[("LIBTP_TEST_FUZZ_MILLIS", "1500")], soak_env: &[("LIBTP_TEST_FUZZ_MILLIS", "10000"), ("LIBTP_FUZZ_SECONDS", "600")] },
-    Suite { name: "isolation", package: TESTS, target: "isolation", only: "", features: &[], test_env: &[("LIBTP_TEST_TXNS", "20000")], soak_env: &[("LIBTP_TEST_TXNS", "1000000")] },
-    Suite { name: "joint", package: TESTS, target: "joint", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")] },
-    Suite { name: "kills", package: TESTS, target: "kills", only: "", features: &[], test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")], soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")] },
-    Suite { name: "lab", package: LAB, target: "", only: "", features: &[], test_env: &[("LIBTP_TEST_CYCLES", "5")], soak_env: &[("LIBTP_TEST_CYCLES", "200")] },
-    Suite { name: "lived", package: TESTS, target: "lived", only: "", features: &[], test_env: &[("LIBTP_TEST_OPERATIONS", "1000000"), ("LIBTP_TEST_KEYS", "2500")], soak_env: &[("LIBTP_TEST_OPERATIONS", "100000000"), ("LIBTP_TEST_KEYS", "100000"), ("LIBTP_TEST_PLOT", "docs/figures/lived.svg")] },
-    Suite { name: "model", package: TESTS, target: "model", only: "", features: &[], test_env: &[("LIBTP_TEST_CASES", "120")], soak_env: &[("LIBTP_TEST_CASES", "2000")] },
-    Suite { name: "multiprocess", package: TESTS, target: "multiprocess", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")] },
-    Suite { name: "rvm", package: "rvm", target: "disks", only: "", features: &["planted"], test_env: &[], soak_env: &[("LIBTP_TEST_EVERY", "1")] },
-    Suite { name: "sanitizers", package: WATCHERS, target: "", only: "", features: &[], test_env: &[], soak_env: &[("LIBTP_TEST_WATCHED", "1")] },
-    Suite { name: "schedules", package: TESTS, target: "schedules", only: "", features: &["scheduled", "planted"], test_env: &[("LIBTP_TEST_SCHEDULES", "2600")], soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")] },
-    Suite { name: "snapshots", package: TESTS, target: "snapshots", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_HISTORIES", "500")] },
-    Suite { name: "vista", package: TESTS, target: "vista", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")], soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")] },
-    Suite { name: "warm", package: TESTS, target: "warm", only: "", features: &["failpoints", "planted"], test_env: &[("LIBTP_TEST_WARM", "2000"), ("LIBTP_TEST_WARM_KILLS", "10")], soak_env: &[("LIBTP_TEST_WARM", "20000"), ("LIBTP_TEST_WARM_KILLS", "500")] },
-    Suite { name: "yardstick", package: TESTS, target: "yardstick", only: "", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_UNPLANTED", "10")] },
-    Suite { name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[("LIBTP_TEST_SELDOM", "1"), ("LIBTP_TEST_SEEDS", "10")] },
-    Suite { name: "yardstick_lived", package: TESTS, target: "lived", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
-    Suite { name: "yardstick_processes", package: TESTS, target: "multiprocess", only: "yardstick::", features: &["failpoints", "planted"], test_env: &[], soak_env: &[] },
+    Suite {
+        name: "backup", package: TESTS, target: "backup", only: "", build: Build::ForTests,
+        doubt: "Is a copy of an environment at work one moment of it?",
+        catches: "a copy that mixes two moments, a cut copy that opens, damage in a copy; planted bugs of backup",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_BACKUPS", "100"), ("LIBTP_TEST_BACKUP_CUTS", "2000"), ("LIBTP_TEST_HARMS", "2000")],
+    },
+    Suite {
+        name: "bad_input", package: TESTS, target: "bad_input", only: "", build: Build::ForTests,
+        doubt: "Does bad input end in a sentence, with nothing lost?",
+        catches: "a panic, a SIGBUS or a lost record on a limit, a foreign file, a full disk or full memory",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_DISKS", "50"), ("LIBTP_TEST_RECORDS", "10000000"), ("LIBTP_TEST_LOCKS", "1000000")],
+    },
+    Suite {
+        name: "crash", package: TESTS, target: "crash", only: "", build: Build::ForTests,
+        doubt: "Is every answered commit there after a power cut?",
+        catches: "a lost or half-done transaction after any sampled power cut, failed call or torn flush",
+        test_env: &[("LIBTP_TEST_STATES", "3000"), ("LIBTP_TEST_FAULTS", "150")],
+        deep_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")],
+        soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")],
+    },
+    Suite {
+        name: "damage", package: TESTS, target: "damage", only: "", build: Build::ForTests,
+        doubt: "Is damage ever returned as data?",
+        catches: "a wrong value read from a file with turned, zeroed or exchanged blocks",
+        test_env: &[("LIBTP_TEST_FLIPS", "2000")],
+        deep_env: &[("LIBTP_TEST_FLIPS", "2000")],
+        soak_env: &[("LIBTP_TEST_FLIPS", "100000")],
+    },
+    Suite {
+        name: "failpoints", package: TESTS, target: "failpoints", only: "", build: Build::ForTests,
+        doubt: "Do others go on when a process dies between two valid states?",
+        catches: "a process that is stuck, a lost commit, a lock or page left behind, at each failpoint",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")],
+    },
+    Suite {
+        name: "files", package: TESTS, target: "files", only: "", build: Build::ForTests,
+        doubt: "Do plain files change with their records?",
+        catches: "a file and a record of two versions, a temporary file left; planted bugs of plain files",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_SEEDS", "50"), ("LIBTP_TEST_STATES", "500"), ("LIBTP_TEST_KILLS", "1000")],
+    },
+    Suite {
+        name: FUZZ, package: "libtp-fuzz", target: "fuzz", only: "", build: Build::ForTests,
+        doubt: "Does any input panic, hang or exhaust memory?",
+        catches: "a panic or a hang on pages, log records, logs, the control file, dumps and settings",
+        test_env: &[("LIBTP_TEST_FUZZ_MILLIS", "1500")],
+        deep_env: &[("LIBTP_TEST_FUZZ_MILLIS", "1500")],
+        soak_env: &[("LIBTP_TEST_FUZZ_MILLIS", "10000"), ("LIBTP_FUZZ_SECONDS", "600")],
+    },
+    Suite {
+        name: "isolation", package: TESTS, target: "isolation", only: "", build: Build::ForTests,
+        doubt: "Is every history serializable?",
+        catches: "a cycle in the histories of threads and of killed processes; Hermitage cases",
+        test_env: &[("LIBTP_TEST_TXNS", "20000")],
+        deep_env: &[("LIBTP_TEST_TXNS", "20000")],
+        soak_env: &[("LIBTP_TEST_TXNS", "1000000")],
+    },
+    Suite {
+        name: "joint", package: TESTS, target: "joint", only: "", build: Build::ForTests,
+        doubt: "Do records and recoverable memory commit together?",
+        catches: "a commit in one of the two, a message delivered twice; planted bugs of joined transactions",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_KILLS", "5000"), ("LIBTP_TEST_HITS", "30")],
+    },
+    Suite {
+        name: "kills", package: TESTS, target: "kills", only: "", build: Build::ForUsers,
+        doubt: "Do survivors go on at once when processes are killed?",
+        catches: "a lost transfer, a stuck survivor, a rebuild of the shared memory",
+        test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")],
+        deep_env: &[("LIBTP_TEST_KILL_SECONDS", "20")],
+        soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")],
+    },
+    Suite {
+        name: "lab", package: LAB, target: "", only: "", build: Build::ForTests,
+        doubt: "Does memory survive a crash of the system?",
+        catches: "an announced transaction that is missing after a crash of an emulated machine",
+        test_env: &[("LIBTP_TEST_CYCLES", "5")],
+        deep_env: &[("LIBTP_TEST_CYCLES", "5")],
+        soak_env: &[("LIBTP_TEST_CYCLES", "200")],
+    },
+    Suite {
+        name: "lived", package: TESTS, target: "lived", only: "", build: Build::ForTests,
+        doubt: "Does anything grow without end?",
+        catches: "files, log, shared memory or process that grow under a fixed working set",
+        test_env: &[("LIBTP_TEST_OPERATIONS", "1000000"), ("LIBTP_TEST_KEYS", "2500")],
+        deep_env: &[("LIBTP_TEST_OPERATIONS", "1000000"), ("LIBTP_TEST_KEYS", "2500")],
+        soak_env: &[("LIBTP_TEST_OPERATIONS", "100000000"), ("LIBTP_TEST_KEYS", "100000"), ("LIBTP_TEST_PLOT", "docs/figures/lived.svg")],
+    },
+    Suite {
+        name: "model", package: TESTS, target: "model", only: "", build: Build::ForTests,
+        doubt: "Do all access methods act like a map in memory?",
+        catches: "a difference from the model in transactions, crashes and restarts",
+        test_env: &[("LIBTP_TEST_CASES", "120")],
+        deep_env: &[("LIBTP_TEST_CASES", "120")],
+        soak_env: &[("LIBTP_TEST_CASES", "2000")],
+    },
+    Suite {
+        name: "multiprocess", package: TESTS, target: "multiprocess", only: "", build: Build::ForTests,
+        doubt: "Is an environment shared by processes safe?",
+        catches: "a lost transfer, a leaked page, frame, lock or session when processes die, fork, stop or lose files",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_DEATHS", "200"), ("LIBTP_TEST_WILD_STRICT", "1")],
+    },
+    Suite {
+        name: "rvm", package: "rvm", target: "disks", only: "", build: Build::ForTests,
+        doubt: "Is memory on a plain disk recoverable?",
+        catches: "a half-done transaction after a crash between any two calls; planted bugs of RVM",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_EVERY", "1")],
+    },
+    Suite {
+        name: "sanitizers", package: WATCHERS, target: "", only: "", build: Build::ForTests,
+        doubt: "Is there a data race or undefined behaviour?",
+        catches: "a report of ThreadSanitizer or Miri; soaked only",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_WATCHED", "1")],
+    },
+    Suite {
+        name: "schedules", package: TESTS, target: "schedules", only: "", build: Build::ForTests,
+        doubt: "Is there a schedule that breaks locks, trees or repair?",
+        catches: "a broken invariant under random schedules; planted bugs of locks",
+        test_env: &[("LIBTP_TEST_SCHEDULES", "2600")],
+        deep_env: &[("LIBTP_TEST_SCHEDULES", "2600")],
+        soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")],
+    },
+    Suite {
+        name: "snapshots", package: TESTS, target: "snapshots", only: "", build: Build::ForTests,
+        doubt: "Does a snapshot show exactly what was committed then?",
+        catches: "a record of another moment; planted bugs of snapshots",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_HISTORIES", "500")],
+    },
+    Suite {
+        name: "vista", package: TESTS, target: "vista", only: "", build: Build::ForTests,
+        doubt: "Is recoverable memory whole at a kill between any two stores?",
+        catches: "a torn or lost transaction at kills, single steps and wild stores; planted bugs of vista",
+        test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")],
+        deep_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")],
+        soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")],
+    },
+    Suite {
+        name: "warm", package: TESTS, target: "warm", only: "", build: Build::ForTests,
+        doubt: "Are commits found in memory that outlives the system?",
+        catches: "a lost commit after a simulated or real restart; planted bugs of warm starts",
+        test_env: &[("LIBTP_TEST_WARM", "2000"), ("LIBTP_TEST_WARM_KILLS", "10")],
+        deep_env: &[("LIBTP_TEST_WARM", "2000"), ("LIBTP_TEST_WARM_KILLS", "10")],
+        soak_env: &[("LIBTP_TEST_WARM", "20000"), ("LIBTP_TEST_WARM_KILLS", "500")],
+    },
+    Suite {
+        name: "yardstick", package: TESTS, target: "yardstick", only: "", build: Build::ForTests,
+        doubt: "Do the crash tests notice a broken rule?",
+        catches: "each planted bug of log, buffer, lock, tree and recovery, within ten seeds",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[("LIBTP_TEST_UNPLANTED", "10")],
+    },
+    Suite {
+        name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", build: Build::ForTests,
+        doubt: "Do the failpoint tests notice a broken repair?",
+        catches: "each planted bug of repair, within ten seeds",
+        test_env: &[],
+        deep_env: &[("LIBTP_TEST_SELDOM", "1")],
+        soak_env: &[("LIBTP_TEST_SELDOM", "1"), ("LIBTP_TEST_SEEDS", "10")],
+    },
+    Suite {
+        name: "yardstick_lived", package: TESTS, target: "lived", only: "yardstick::", build: Build::ForTests,
+        doubt: "Does `lived` notice growth?",
+        catches: "each planted bug by which something grows",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[],
+    },
+    Suite {
+        name: "yardstick_processes", package: TESTS, target: "multiprocess", only: "yardstick::", build: Build::ForTests,
+        doubt: "Does `multiprocess` notice its bugs?",
+        catches: "each planted bug that a case of `multiprocess` looks for",
+        test_env: &[],
+        deep_env: &[],
+        soak_env: &[],
+    },
 ];
 
-/// The suite that libFuzzer does a part of, where it is soaked.
+/// The suite that a soak continues with libFuzzer.
 pub const FUZZ: &str = "fuzz";
 /// The package of the whole-system tests.
 const TESTS: &str = "libtp-tests";
-/// In the place of a package: a machine that is crashed, and no test of cargo's.
+/// Stands for a package: an emulated machine that crashes.
 pub const LAB: &str = "(the lab)";
-/// The same: the compiler's watchers, over tests of other packages.
+/// Stands for a package: the sanitizers, over tests of other packages.
 pub const WATCHERS: &str = "(the sanitizers)";
 
 #[cfg(test)]

@@ -77,16 +77,6 @@ impl Workspace {
             .filter(|candidate| candidate.name == package)
             .any(|candidate| candidate.targets.iter().any(|target| target.kind == kind && target.name == name))
     }
-
-    /// The names of all integration tests, in order, each once.
-    pub fn integration_tests(&self) -> Vec<&str> {
-        let targets = self.packages.iter().flat_map(|package| &package.targets);
-        let mut names: Vec<&str> =
-            targets.filter(|target| target.kind == "test").map(|target| target.name.as_str()).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
 }
 
 impl Package {
@@ -150,7 +140,6 @@ mod tests {
         assert!(!package.dependencies[0].for_tests && package.dependencies[1].for_tests);
         assert_eq!(package.targets[1].source, "tests/crash/torn_tail.rs");
         assert_eq!(package.features, ["planted"]);
-        assert_eq!(workspace.integration_tests(), ["torn_tail"]);
         assert!(workspace.has_target("libtp-log", "test", "torn_tail"));
         assert!(!workspace.has_target("rio", "test", "torn_tail"));
     }

@@ -147,10 +147,12 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
 /// The guest's program, linked statically.
 fn guest(workspace: &Workspace) -> io::Result<PathBuf> {
     let mut command = cargo();
-    command.args(["build", "--quiet", "--profile", "suite", "--package", "libtp-lab", "--target", TARGET]);
-    command.env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols");
+    command.args(["build", "--quiet", "--package", "libtp-lab", "--target", TARGET]);
+    // A directory of its own: commands that compile beside it hold the lock of the other.
+    let target = workspace.target.join("lab/build");
+    command.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols");
     output(&mut command)?;
-    Ok(workspace.target.join(TARGET).join("suite/lab-guest"))
+    Ok(target.join(TARGET).join("debug/lab-guest"))
 }
 
 /// An empty file system, up to its last byte that is not zero: what is behind that the memory has at first.

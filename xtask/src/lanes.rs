@@ -1,0 +1,69 @@
+//! Jobs side by side: each lane takes the next job of a list until the list is empty.
+
+use crate::outcome::{clock, Counts, Outcome};
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// What a job comes to.
+pub type Came = io::Result<(Counts, Vec<String>)>;
+
+/// One job.
+pub struct Job<'a> {
+    /// Its name in the table.
+    pub name: String,
+    /// Does the job.
+    pub run: Box<dyn FnOnce() -> Came + Send + 'a>,
+}
+
+impl<'a> Job<'a> {
+    /// A job of that name.
+    pub fn new(name: &str, run: impl FnOnce() -> Came + Send + 'a) -> Job<'a> {
+        Job { name: name.to_owned(), run: Box::new(run) }
+    }
+}
+
+/// Runs the jobs in `count` lanes, in their order. The outcomes come in any order.
+pub fn run(jobs: Vec<Job<'_>>, count: usize) -> Vec<Outcome> {
+    let (waiting, outcomes) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                while let Some(job) = next() {
+                    let outcome = measured(&job.name, job.run);
+                    outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                }
+            });
+        }
+    });
+    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs one job, turns an error into a failure, and prints the outcome.
+pub fn measured(name: &str, run: impl FnOnce() -> Came) -> Outcome {
+    let start = Instant::now();
+    let (counts, figures) = run().unwrap_or_else(|error| {
+        println!("  {name} could not run: {error}");
+        (Counts::ONE_FAILED, Vec::new())
+    });
+    let elapsed = start.elapsed();
+    let verdict = if counts.failed > 0 { "FAILED" } else { "ok" };
+    println!("{verdict:6} {name}: {counts}, {}", clock(elapsed));
+    Outcome { name: name.to_owned(), elapsed, counts, figures }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_one_job_is_a_failure_and_the_others_run() {
+        let fails = Job::new("broken", || Err(io::Error::other("no cargo")));
+        let passes = Job::new("whole", || Ok((Counts::ONE_PASSED, Vec::new())));
+        let mut outcomes = run(vec![fails, passes], 2);
+        outcomes.sort_by(|one, other| one.name.cmp(&other.name));
+        assert_eq!(outcomes[0].counts, Counts::ONE_FAILED);
+        assert_eq!(outcomes[1].counts, Counts::ONE_PASSED);
+    }
+}

@@ -1,0 +1,106 @@
+//! docs/testing.md: a row for each suite, with its doubt, the faults that it must catch, and its time at each size.
+//!
+//! `cargo xtask test --record` writes the times of `test`, `--deep --record` those of `--deep`, and `soak` its own. The words of a row come from the
+//! tables of the suites.
+
+use crate::command_test::{steps, UNIT_TESTS, UNIT_TESTS_DOUBT};
+use crate::outcome::Outcome;
+use crate::suites::SUITES;
+use std::fs;
+use std::path::Path;
+
+const DOCUMENT: &str = "docs/testing.md";
+const BEGIN: &str = "<!-- suites: begin -->";
+const END: &str = "<!-- suites: end -->";
+const HEAD: &str = "| suite | doubt | must catch | test, s | deep, s | soak, s |\n|---|---|---|---|---|---|\n";
+/// The seconds of a size that was not measured yet.
+const UNKNOWN: &str = "-";
+
+/// A column of seconds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// `cargo xtask test`
+    Test,
+    /// `cargo xtask test --deep`
+    Deep,
+    /// `cargo xtask soak`
+    Soak,
+}
+
+/// What a row says beside its times.
+struct Words {
+    name: &'static str,
+    doubt: &'static str,
+    catches: &'static str,
+}
+
+fn words() -> Vec<Words> {
+    let steps = steps().map(|step| Words { name: step.name, doubt: step.doubt, catches: "" });
+    let units = Words { name: UNIT_TESTS, doubt: UNIT_TESTS_DOUBT, catches: "" };
+    let suites = SUITES.iter().map(|suite| Words { name: suite.name, doubt: suite.doubt, catches: suite.catches });
+    steps.chain([units]).chain(suites).collect()
+}
+
+/// Writes the times of these outcomes into one column. The other times stay.
+///
+/// # Errors
+/// When the document cannot be read or written, or has lost its markers.
+pub fn record(root: &Path, column: Column, outcomes: &[Outcome]) -> Result<(), String> {
+    let path = root.join(DOCUMENT);
+    let document = fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT} cannot be read: {error}"))?;
+    let times: Vec<(&str, u64)> =
+        outcomes.iter().map(|outcome| (outcome.name.as_str(), outcome.elapsed.as_secs())).collect();
+    let changed = with_times(&document, column, &times)?;
+    fs::write(&path, changed).map_err(|error| format!("{DOCUMENT} cannot be written: {error}"))
+}
+
+/// Seconds that the suite took under `test` when the document was written; 0 if that is not known.
+pub fn seconds(root: &Path, name: &str) -> u64 {
+    let document = fs::read_to_string(root.join(DOCUMENT)).unwrap_or_default();
+    known_times(&document, name)[0].parse().unwrap_or(0)
+}
+
+fn with_times(document: &str, column: Column, times: &[(&str, u64)]) -> Result<String, String> {
+    let missing = || format!("{DOCUMENT} has lost its markers {BEGIN} and {END}: put them back");
+    let (before, rest) = document.split_once(BEGIN).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
+    let mut table = String::from(HEAD);
+    for Words { name, doubt, catches } in words() {
+        let mut seconds = known_times(document, name);
+        if let Some((_, time)) = times.iter().find(|(timed, _)| *timed == name) {
+            seconds[column as usize] = time.to_string();
+        }
+        table += &format!("| {name} | {doubt} | {catches} | {} |\n", seconds.join(" | "));
+    }
+    Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
+}
+
+/// The three times in the row of that name.
+fn known_times(document: &str, name: &str) -> [String; 3] {
+    let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let row = document.lines().map(cells).find(|cells| cells.get(1).is_some_and(|first| first == name));
+    let time = |at: usize| row.as_ref().and_then(|row| row.get(at)).cloned().unwrap_or_else(|| UNKNOWN.to_owned());
+    [time(4), time(5), time(6)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_column_changes_and_the_others_stay() {
+        let document = format!("# T\n{BEGIN}\n{HEAD}| crash | ? | a | 70 | 80 | 90 |\n{END}\nend\n");
+        let changed = with_times(&document, Column::Deep, &[("crash", 81), ("gone", 1)]).unwrap();
+        assert_eq!(known_times(&changed, "crash"), ["70", "81", "90"]);
+        assert_eq!(known_times(&changed, "fmt"), [UNKNOWN; 3]);
+        assert!(!changed.contains("gone") && changed.ends_with(&format!("{END}\nend\n")));
+    }
+
+    #[test]
+    fn the_document_has_the_words_of_every_suite() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(DOCUMENT);
+        let document = fs::read_to_string(path).unwrap();
+        let same = with_times(&document, Column::Test, &[]).unwrap();
+        assert!(document == same, "`cargo xtask test --record tidy` writes {DOCUMENT} anew");
+    }
+}
