@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use libtp_bench::Histogram;
+use libtp_histogram::Histogram;
 use libtp_tests::sizes;
 
 use house::{Extent, House, WORKERS};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use libtp_bench::Histogram;
+use libtp_histogram::Histogram;
 
 use crate::house::House;
 

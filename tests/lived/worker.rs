@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use libtp::{Db, Error, Result, Txn};
-use libtp_bench::Histogram;
+use libtp_histogram::Histogram;
 use libtp_sim::Random;
 
 use crate::house::{Extent, House, QUEUES, RECORD_BYTES};

@@ -13,8 +13,8 @@ use crate::threads::on_threads;
 const LIMIT: Duration = Duration::from_secs(90);
 /// Most of them wait most of the time.
 const THREADS: usize = 4;
-/// So often a case is tried in which the right moment is to be met.
-const CASE_TRIES: u32 = 5;
+/// Tries of a case, each with the next seed. A case draws its moment, and the bug shows at some moments only.
+const CASE_TRIES: u64 = 10;
 /// Survivors that are stuck are stuck for so many seconds.
 const WATCHDOG: &str = "3";
 
@@ -42,9 +42,9 @@ pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
     };
     let bugs: Vec<_> = bugs.iter().filter(is_tried).collect();
     let tried = on_threads(THREADS, &bugs, |bug| {
-        // A case has no seeds, so it is tried again.
+        // The entry goes through ten seeds by itself.
         let tries = if bug.case().is_some() { CASE_TRIES } else { 1 };
-        let noticed = (0..tries).find_map(|_| try_one(bug.name, bug.case().unwrap_or(entry)));
+        let noticed = (0..tries).find_map(|number| try_one(bug.name, bug.case().unwrap_or(entry), number));
         let not = if bug.is_seldom { "not noticed this time" } else { "NOT NOTICED" };
         println!("{}: {}", bug.name, noticed.as_deref().unwrap_or(not));
         (*bug, noticed)
@@ -62,14 +62,15 @@ pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
     assert!(escaped.is_empty(), "nobody noticed {escaped:?}");
 }
 
-/// Runs one test with the bug planted; what it noticed.
-fn try_one(bug: &str, test: &str) -> Option<String> {
+/// Runs one test with the bug planted, `number` seeds after the first; the fault that it noticed.
+fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
     let program = std::env::current_exe().expect("a running test has a program file");
     let start = Instant::now();
     let mut child = Command::new(program)
         .args(["--exact", test, "--nocapture"])
         .env("LIBTP_PLANTED", bug)
         .env("LIBTP_TEST_WATCHDOG", WATCHDOG)
+        .env("LIBTP_TEST_SEED", (sizes::first_seed() + number).to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -89,13 +90,14 @@ fn try_one(bug: &str, test: &str) -> Option<String> {
     let status = child.wait().expect("the child is ours");
     if !has_ended {
         // Its own children end when it does not listen any more; those that are stuck keep the pipes.
-        return Some(format!("seed 1: it never ended ({} s)", LIMIT.as_secs()));
+        return Some(format!("seed {}: it never ended ({} s)", number + 1, LIMIT.as_secs()));
     }
     let (said, complained) = (said.join().unwrap_or_default(), complained.join().unwrap_or_default());
     if status.success() {
         return None;
     }
-    let seed = said.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).unwrap_or("seed 1").to_owned();
+    let seed = said.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).map(str::to_owned);
+    let seed = seed.unwrap_or_else(|| format!("seed {}", number + 1));
     // The last panic of a thread is the test's own: what it heard from others came before.
     let mut lines = complained.lines();
     let mut why = String::new();

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::report::{micros, nanos, per_second};
+use crate::Histogram;
 
 /// Bytes of one write: a TPC-B commit's log records are about that long.
 pub const WRITE_BYTES: usize = 512;

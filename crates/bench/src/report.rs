@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Durability, Engine};
-use crate::histogram::Histogram;
 use crate::tpcb::Scale;
+use crate::Histogram;
 
 /// What to run. Goes to client processes as a line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 use crate::audit::next_client;
 use crate::engine::{Engine, Outcome, Session};
 use crate::error::{Error, Result};
-use crate::histogram::Histogram;
 use crate::report::{nanos, per_second, sent, ClientReport, ClientsAs, Report, RunSettings};
 use crate::tpcb::{Table, Transfer, Transfers};
 use crate::turns::Turns;
 use crate::window::{now_ns, Window};
+use crate::Histogram;
 
 /// How often the caller hears about progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);

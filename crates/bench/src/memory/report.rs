@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::place::filesystem_of;
 use super::rounds::Spent;
 use super::{MemoryEngine, MemorySettings, Workload};
-use crate::histogram::Histogram;
+use crate::Histogram;
 
 /// Nanoseconds a transaction, over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -7,7 +7,7 @@ use super::change::Memory;
 use super::rounds::take;
 use super::Work;
 use crate::error::Result;
-use crate::histogram::Histogram;
+use crate::Histogram;
 
 /// Groups of which the times are taken, at least.
 const GROUPS_MIN: u64 = 5;

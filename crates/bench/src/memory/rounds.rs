@@ -16,7 +16,7 @@ use super::response::response_times;
 use super::{MemoryEngine, MemorySettings, Work};
 use crate::bare_disk::BareDisk;
 use crate::error::Result;
-use crate::histogram::Histogram;
+use crate::Histogram;
 
 /// A round's length, about.
 pub(super) const ROUND: Duration = Duration::from_micros(300);

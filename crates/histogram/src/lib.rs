@@ -3,6 +3,8 @@
 //! Each power of two is cut into 32 buckets; a percentile is reported as the middle of its
 //! bucket. Values are nanoseconds; the maximum is kept exactly.
 
+#![forbid(unsafe_code)]
+
 use serde::{Deserialize, Serialize};
 
 /// Buckets in each power of two, as a power of two.
