@@ -7,7 +7,7 @@ use crate::lanes::{self, measured, Came, Job};
 use crate::outcome::{table, Counts, Outcome};
 use crate::programs::{self, Profile, Program};
 use crate::suites::{Build, Suite, FUZZ, LAB, SUITES, WATCHERS};
-use crate::workspace::{cargo, Workspace};
+use crate::workspace::{cargo, cargo_behind_others, Workspace};
 use crate::{child, fuzz, lab, libtest, sanitizers, setup, testing_page, tidy};
 use std::fs;
 use std::io;
@@ -56,6 +56,8 @@ pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
 /// Test programs that run at a time. Most of them have threads or processes of their own.
 const LANES: usize = 3;
+/// Suites that pass control between threads or processes at every step. They run before the others.
+const HANDING_OVER: [&str; 2] = ["schedules", "vista"];
 /// Longest time of one suite under `test`, on a busy machine, and under `--deep`.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
 const LIMIT_DEEP: Duration = Duration::from_secs(45 * 60);
@@ -215,7 +217,7 @@ impl Run<'_> {
     }
 
     fn unit_tests(&self, program: &Program) -> Came {
-        let ended = child::run_within(UNIT_TESTS, &mut program.command(), &self.logs, LIMIT)?;
+        let ended = child::run_within(UNIT_TESTS, &mut program.command(false), &self.logs, LIMIT)?;
         Ok((count(&ended), Vec::new()))
     }
 }
@@ -260,7 +262,7 @@ pub fn run_suite(
         println!("  no integration test {} of package {} was built", suite.target, suite.package);
         return Ok((Counts::ONE_FAILED, Vec::new()));
     };
-    let mut command = program.command();
+    let mut command = program.command(HANDING_OVER.contains(&suite.name));
     if !suite.only.is_empty() {
         command.arg(suite.only);
     }
@@ -303,10 +305,14 @@ fn fmt(workspace: &Workspace) -> io::Result<Counts> {
 fn clippy(workspace: &Workspace) -> io::Result<Counts> {
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     setup::component("clippy", "clippy");
-    let mut counts = check("clippy", workspace, cargo().args(["clippy", "--workspace", "--lib", "--bins"]).args(DENY))?;
+    let mut counts = check(
+        "clippy",
+        workspace,
+        cargo_behind_others().args(["clippy", "--workspace", "--lib", "--bins"]).args(DENY),
+    )?;
     counts += if setup::packages_present() {
         let everything = ["clippy", "--workspace", "--all-targets", "--all-features"];
-        check("clippy", workspace, cargo().args(everything).args(DENY))?
+        check("clippy", workspace, cargo_behind_others().args(everything).args(DENY))?
     } else {
         println!("  clippy with all features: skipped, the packages named above are missing");
         Counts::ONE_SKIPPED
@@ -315,13 +321,13 @@ fn clippy(workspace: &Workspace) -> io::Result<Counts> {
 }
 
 fn docs(workspace: &Workspace) -> io::Result<Counts> {
-    let mut command = cargo();
+    let mut command = cargo_behind_others();
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
     check("docs", workspace, &mut command)
 }
 
 fn doc_tests(workspace: &Workspace) -> io::Result<Counts> {
-    let mut command = cargo();
+    let mut command = cargo_behind_others();
     command.args(["test", "--workspace", "--no-fail-fast", "--doc"]);
     if setup::packages_present() {
         // With these features the libraries are built already.
@@ -332,7 +338,7 @@ fn doc_tests(workspace: &Workspace) -> io::Result<Counts> {
 
 /// Every interleaving of the small primitives. Built apart: `--cfg loom` changes what an atomic is.
 fn loom(workspace: &Workspace) -> io::Result<Counts> {
-    let mut command = cargo();
+    let mut command = cargo_behind_others();
     command
         .args(["test", "--profile", "suite", "--no-fail-fast", "--package", "libtp-process", "--package", "libtp-log"])
         .arg("--target-dir")

@@ -2,7 +2,7 @@
 
 use crate::child;
 use crate::suites::{Build, Suite, SUITES};
-use crate::workspace::{cargo, Workspace};
+use crate::workspace::{behind_others, cargo_behind_others, Workspace};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io;
@@ -48,7 +48,7 @@ impl Profile {
 /// # Errors
 /// When cargo cannot be started. Without programs in the answer the build failed.
 pub fn build_all(workspace: &Workspace, has_peers: bool, logs: &Path) -> io::Result<Option<Vec<Program>>> {
-    let mut command = cargo();
+    let mut command = cargo_behind_others();
     command.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
     if has_peers {
         command.arg("--all-features");
@@ -72,7 +72,7 @@ pub fn build_suites(
     // The packages of all suites: with others, cargo chooses other features and builds the library again.
     let packages: BTreeSet<&str> = SUITES.iter().filter(is_built).map(|suite| suite.package).collect();
     let targets: BTreeSet<&str> = suites.iter().copied().filter(is_built).map(|suite| suite.target).collect();
-    let mut command = cargo();
+    let mut command = cargo_behind_others();
     command.arg("test");
     command.args(packages.iter().flat_map(|package| ["--package", package]));
     command.args(targets.iter().flat_map(|target| ["--test", target]));
@@ -140,9 +140,9 @@ impl Program {
         self.package == suite.package && self.target == ("test".to_owned(), suite.target.to_owned())
     }
 
-    /// A run of this program.
-    pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
+    /// A run of this program, before the other programs or behind them.
+    pub fn command(&self, is_first: bool) -> Command {
+        let mut command = if is_first { Command::new(&self.path) } else { behind_others(&self.path) };
         // Cargo says the same to the programs that it runs.
         command.current_dir(&self.home).env("CARGO_MANIFEST_DIR", &self.home);
         command

@@ -1,6 +1,7 @@
 //! What cargo says of this workspace: its packages, what they depend on, and their targets.
 
 use serde_json::Value;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -103,9 +104,26 @@ impl Package {
     }
 }
 
-/// The cargo that runs us, ready for arguments.
+/// The cargo that runs xtask, ready for arguments.
 pub fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    Command::new(cargos_path())
+}
+
+/// The same behind other programs.
+pub fn cargo_behind_others() -> Command {
+    behind_others(cargos_path())
+}
+
+fn cargos_path() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// A command that lets others run first. Programs that pass control from process to process at every step would wait for a
+/// time slice at each step beside programs that compute.
+pub fn behind_others(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10"]).arg(program);
+    command
 }
 
 fn relative(path: &Path, root: &Path) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::cpio::Archive;
-use crate::workspace::{cargo, Workspace};
+use crate::workspace::{cargo_behind_others, Workspace};
 
 /// Of which the newest kernel is a dependency.
 const PACKAGE: &str = "linux-image-cloud-amd64";
@@ -146,7 +146,7 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
 
 /// The guest's program, linked statically.
 fn guest(workspace: &Workspace) -> io::Result<PathBuf> {
-    let mut command = cargo();
+    let mut command = cargo_behind_others();
     command.args(["build", "--quiet", "--package", "libtp-lab", "--target", TARGET]);
     // A directory of its own: commands that compile beside it hold the lock of the other.
     let target = workspace.target.join("lab/build");
