@@ -14,6 +14,8 @@ fn a_settings_file_with_a_word_nobody_knows_is_refused_by_name() {
         ("durability = \"eventually\"", "eventually"),
         ("[database.accounts]\ngranularity = \"table\"", "table"),
         ("memory = [", "1"),
+        ("recovery_threads = 8700", "8700"),
+        ("detached_timeout_millis = 9223372036854775807", "detached_timeout_millis"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("libtp.toml"), text).unwrap();
@@ -22,6 +24,15 @@ fn a_settings_file_with_a_word_nobody_knows_is_refused_by_name() {
         says(&error, &["libtp.toml", word]);
         assert!(!directory.path().join("control").exists(), "an environment was made all the same");
     }
+}
+
+#[test]
+fn a_settings_file_of_more_than_a_mebibyte_is_refused_and_not_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let comment = "#".repeat((1 << 20) - 1);
+    std::fs::write(directory.path().join("libtp.toml"), format!("{comment}\nmemory = \"64MiB\"\n")).unwrap();
+    says(&refused(directory.path()), &["libtp.toml", "1048594 bytes", "1048576"]);
+    assert!(!directory.path().join("control").exists(), "an environment was made all the same");
 }
 
 #[test]

@@ -39,7 +39,7 @@ use serde::Serialize;
 
 use crate::environment::Inner;
 use crate::life::Seated;
-use crate::settings::SETTINGS_NAME;
+use crate::settings::{self, SETTINGS_NAME};
 use crate::{Env, Error, Result};
 
 use copy_file::{copy_header, FileCopy};
@@ -446,15 +446,9 @@ impl<'e> Copying<'e> {
     }
 
     fn copy_settings(&self, to: &dyn Directory) -> Result<()> {
-        let from = &self.env.platform.directory;
-        if !from.exists(SETTINGS_NAME)? {
-            return Ok(());
-        }
-        let file = from.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
-        let mut text = vec![0; usize::try_from(file.len()?).unwrap_or(0).min(1 << 20)];
-        let read = file.read_at(&mut text, 0)?;
+        let Some(text) = settings::file_bytes(&*self.env.platform.directory)? else { return Ok(()) };
         let copy = to.open(SETTINGS_NAME, OpenMode::Create)?;
-        copy.write_at(&text[..read], 0)?;
+        copy.write_at(&text, 0)?;
         Ok(copy.sync()?)
     }
 }

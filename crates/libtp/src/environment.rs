@@ -240,6 +240,7 @@ impl Builder {
         let home = Platform::posix(directory, &Settings::default(), create)?;
         home.check_local()?;
         let settings = self.settings.clone().over(home.settings_file()?);
+        settings.check()?;
         Platform::posix(directory, &settings, create)
     }
 
@@ -253,6 +254,7 @@ impl Builder {
         log_type::check(&self.log_types)?;
         platform.log_types = self.log_types.clone().into();
         let settings = self.settings_over(platform.settings_file()?);
+        settings.check()?;
         let attached = attach::open(&platform, &settings, self.keep, watch)?;
         let env = Env::of(attached, platform, settings);
         let first = env.0.newest();

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_io::{Directory, PosixDirectory};
 use libtp_log::CONTROL_NAME;
 use rio::{planted, Access, Identity, Lasting, Region, Survives};
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::environment::lock;
 use crate::left_memory::{sweep, LeftMemory, PREFIX};
 use crate::log_type::LogType;
-use crate::settings::{Settings, SETTINGS_NAME};
+use crate::settings::{self, Settings, SETTINGS_NAME};
 use crate::{Error, Result};
 
 /// Where shared memory lies if nobody says otherwise.
@@ -140,19 +140,12 @@ impl Platform {
 
     /// What `libtp.toml` says, or nothing.
     pub(crate) fn settings_file(&self) -> Result<Settings> {
-        if !self.directory.exists(SETTINGS_NAME)? {
-            return Ok(Settings::default());
-        }
-        let file = self.directory.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
-        let length = usize::try_from(file.len()?).unwrap_or(usize::MAX).min(1 << 20);
-        let mut text = vec![0; length];
-        let read = file.read_at(&mut text, 0)?;
-        text.truncate(read);
+        let Some(text) = settings::file_bytes(&*self.directory)? else { return Ok(Settings::default()) };
         let text = String::from_utf8(text).map_err(|_| Error::Settings {
             what: format!("{} is not UTF-8 text", self.directory.describe(SETTINGS_NAME)),
         })?;
-        Settings::parse(&text)
-            .map_err(|error| Error::Settings { what: format!("{}: {error}", self.directory.describe(SETTINGS_NAME)) })
+        let parsed = Settings::parse(&text);
+        parsed.map_err(|error| Error::Settings { what: format!("{}: {error}", self.directory.describe(SETTINGS_NAME)) })
     }
 
     /// The region, if there is one; or why there is one that cannot be used.

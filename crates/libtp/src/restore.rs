@@ -26,7 +26,7 @@ use crate::backup::copy_file::PIECE_BYTES;
 use crate::backup::manifest::{CopiedFile, Manifest, MANIFEST};
 use crate::backup::{check_log, refused, Watcher};
 use crate::judge::Judge;
-use crate::settings::{Settings, SETTINGS_NAME};
+use crate::settings::{self, Settings, SETTINGS_NAME};
 use crate::{Builder, Env, Error, Opened, Result};
 
 /// What the settings of a backup are called where they are not put in force.
@@ -361,18 +361,16 @@ impl Backup {
 
     /// The backup's settings, if there are none here. Whether they were laid aside.
     fn put_settings(&self, platform: &Platform) -> Result<bool> {
-        if !self.directory.exists(SETTINGS_NAME)? || platform.directory.exists(SETTINGS_NAME)? {
+        if platform.directory.exists(SETTINGS_NAME)? {
             return Ok(false);
         }
-        let file = self.directory.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
-        let mut text = vec![0; usize::try_from(file.len()?).unwrap_or(0).min(1 << 20)];
-        let read = file.read_at(&mut text, 0)?;
-        let settings = std::str::from_utf8(&text[..read]).ok().and_then(|text| Settings::parse(text).ok());
+        let Some(text) = settings::file_bytes(&*self.directory)? else { return Ok(false) };
+        let settings = std::str::from_utf8(&text).ok().and_then(|text| Settings::parse(text).ok());
         let names_none = |settings: &Settings| settings.log_directory.is_none() && settings.region_directory.is_none();
         let is_aside = !settings.as_ref().is_some_and(names_none);
         let name = if is_aside { SETTINGS_ASIDE } else { SETTINGS_NAME };
         let to = platform.directory.open(name, OpenMode::Create)?;
-        to.write_at(&text[..read], 0)?;
+        to.write_at(&text, 0)?;
         to.sync()?;
         Ok(is_aside)
     }

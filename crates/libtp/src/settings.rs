@@ -3,10 +3,13 @@
 //! They come from the builder ([`crate::Builder`]), over what the file `libtp.toml` in the environment's directory says,
 //! over the defaults. Sizes are in bytes and may be written `"64MiB"` in the file; times carry their unit in the name.
 
+mod bounds;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use libtp_io::{Directory, OpenMode};
 use rio::Survives;
 use serde::Deserialize;
 
@@ -14,6 +17,28 @@ use crate::{Durability, Error, Result};
 
 /// The name of the settings file in an environment's directory.
 pub const SETTINGS_NAME: &str = "libtp.toml";
+/// The largest settings file. A larger one is refused.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The bytes of the settings file in `directory`, if there is one.
+///
+/// # Errors
+/// `Settings` if the file is larger than 1 MiB; `Io` if it cannot be read.
+pub(crate) fn file_bytes(directory: &dyn Directory) -> Result<Option<Vec<u8>>> {
+    if !directory.exists(SETTINGS_NAME)? {
+        return Ok(None);
+    }
+    let file = directory.open(SETTINGS_NAME, OpenMode::ReadOnly)?;
+    let length = file.len()?;
+    let too_large = || Error::Settings {
+        what: format!("{} has {length} bytes, and may have {FILE_BYTES_MAX}", directory.describe(SETTINGS_NAME)),
+    };
+    let length = usize::try_from(length).ok().filter(|_| length <= FILE_BYTES_MAX).ok_or_else(too_large)?;
+    let mut text = vec![0; length];
+    let read = file.read_at(&mut text, 0)?;
+    text.truncate(read);
+    Ok(Some(text))
+}
 
 /// Which frame gives way when a page needs one (LIBTP 3.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]

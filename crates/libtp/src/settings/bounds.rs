@@ -1,0 +1,113 @@
+//! The least and the most that each setting may be. A value outside is refused before anything is opened.
+//!
+//! A size of the log's segments is judged where the environment is made: it must also be a power of two.
+
+use super::{Bytes, Settings};
+use crate::{Error, Result};
+
+/// More than any machine's memory, and small enough that sums of such sizes fit their type.
+const MEMORY_BYTES_MAX: u64 = 1 << 47;
+/// More log than any disk holds.
+const LOG_BYTES_MAX: u64 = 1 << 60;
+const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
+const YEAR_MILLIS: u64 = 366 * DAY_MILLIS;
+
+/// One setting that is set, with its bounds, both included.
+struct Bounded {
+    name: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+}
+
+impl Settings {
+    /// Refuses a value that is out of its bounds.
+    ///
+    /// # Errors
+    /// `Settings`, with the name, the value and the bounds.
+    pub(crate) fn check(&self) -> Result<()> {
+        let pools = self.database.values().filter_map(|database| database.own_pool);
+        let pools = pools.map(|bytes| Bounded { name: "own_pool", value: bytes.0, min: 0, max: MEMORY_BYTES_MAX });
+        match self.bounded().into_iter().flatten().chain(pools).find(Bounded::is_outside) {
+            None => Ok(()),
+            Some(Bounded { name, value, min, max }) => Err(Error::Settings {
+                what: format!("{name} is {value}, and must be from {min} to {max}; nothing was changed. Correct it in libtp.toml or in the program"),
+            }),
+        }
+    }
+
+    fn bounded(&self) -> [Option<Bounded>; 16] {
+        let number = |name, value: Option<u32>, min, max| bounded(name, value.map(u64::from), min, max);
+        let bytes = |name, value: Option<Bytes>, max| bounded(name, value.map(|bytes| bytes.0), 0, max);
+        [
+            bytes("memory", self.memory, MEMORY_BYTES_MAX),
+            bounded("relaxed_millis", self.relaxed_millis, 0, DAY_MILLIS),
+            number("group_threshold", self.group_threshold, 0, 1_000_000),
+            number("wait_threshold_percent", self.wait_threshold_percent, 0, 1_000),
+            bytes("log_delay", self.log_delay, LOG_BYTES_MAX),
+            bytes("log_segment_first", self.log_segment_first, LOG_BYTES_MAX),
+            bytes("log_segment_max", self.log_segment_max, LOG_BYTES_MAX),
+            bytes("checkpoint_log", self.checkpoint_log, LOG_BYTES_MAX),
+            bytes("snapshot_log", self.snapshot_log, LOG_BYTES_MAX),
+            bounded("snapshot_age_millis", self.snapshot_age_millis, 0, YEAR_MILLIS),
+            bytes("keep_log", self.keep_log, LOG_BYTES_MAX),
+            number("recovery_threads", self.recovery_threads, 1, 256),
+            bounded("lock_timeout_millis", self.lock_timeout_millis, 0, YEAR_MILLIS),
+            bounded("deadlock_period_millis", self.deadlock_period_millis, 1, DAY_MILLIS),
+            bounded("detached_timeout_millis", self.detached_timeout_millis, 0, YEAR_MILLIS),
+            number("lanes", self.lanes, 1, 64),
+        ]
+    }
+}
+
+fn bounded(name: &'static str, value: Option<u64>, min: u64, max: u64) -> Option<Bounded> {
+    value.map(|value| Bounded { name, value, min, max })
+}
+
+impl Bounded {
+    fn is_outside(&self) -> bool {
+        !(self.min..=self.max).contains(&self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_the_settings_has_bounds() {
+        let text = "memory = 1\nrelaxed_millis = 1\ngroup_threshold = 1\nwait_threshold_percent = 1\nlog_delay = 1\n\
+                    log_segment_first = 1\nlog_segment_max = 1\ncheckpoint_log = 1\nsnapshot_log = 1\nsnapshot_age_millis = 1\n\
+                    keep_log = 1\nrecovery_threads = 1\nlock_timeout_millis = 1\ndeadlock_period_millis = 1\n\
+                    detached_timeout_millis = 1\nlanes = 1\n";
+        let settings = Settings::parse(text).unwrap();
+        assert!(settings.bounded().iter().all(Option::is_some), "a setting has no bounds");
+        settings.check().unwrap();
+        // A number that is added to the settings shows here: it is printed as `name: None`.
+        let shown = format!("{settings:?}");
+        let others = ["log_directory", "durability", "replacement", "victim", "region_directory", "region_survives"];
+        assert_eq!(shown.matches(": None").count(), others.len(), "{shown}");
+        assert!(others.iter().all(|name| shown.contains(&format!("{name}: None"))), "{shown}");
+    }
+
+    #[test]
+    fn a_value_out_of_bounds_is_refused_with_its_name_and_its_bounds() {
+        let lines = [
+            "recovery_threads = 8700",
+            "recovery_threads = 0",
+            "lanes = 65",
+            "deadlock_period_millis = 0",
+            "lock_timeout_millis = 9223372036854775807",
+            "relaxed_millis = 9223372036854775807",
+            "memory = 9223372036854775807",
+            "keep_log = 9223372036854775807",
+            "[database.a]\nown_pool = 9223372036854775807",
+        ];
+        for line in lines {
+            let error = Settings::parse(line).unwrap().check().unwrap_err().to_string();
+            let setting = line.rsplit('\n').next().unwrap();
+            let (name, value) = setting.split_once(" = ").unwrap();
+            assert!(error.contains(&format!("{name} is {value}, and must be from ")), "{error}");
+        }
+    }
+}
