@@ -102,6 +102,25 @@ fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");
 }
 
+/// As a user's tests run it: nothing is suppressed.
+#[test]
+fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
+    if !c::is_installed("valgrind", "valgrind") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("closed");
+    compile_as("tests/c/closed.c", &program);
+    for round in ["made", "opened again"] {
+        let output = Command::new("valgrind")
+            .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
+            .args([&program, &directory.path().join("env")])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{round}: {}", c::told(&output));
+    }
+}
+
 #[test]
 fn a_segment_that_another_has_is_refused_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
