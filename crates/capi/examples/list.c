@@ -99,9 +99,28 @@ static int wrong(vista *segment, struct root *root)
     puts(vista_error());
     refused += vista_begin_transaction(NULL) != 0;
     puts(vista_error());
+    refused += vista_begin_transaction((vista *)&other) != 0;
+    puts(vista_error());
     if (vista_abort_transaction(segment) != 0)
         return failed("abort");
-    return refused == 7 ? 0 : 1;
+    return refused == 8 ? 0 : 1;
+}
+
+/* What was unmapped is a segment no more, whatever is called with it. */
+static int gone(vista *segment, void *place)
+{
+    int refused = 0;
+    refused += vista_unmap(segment) != 0;
+    puts(vista_error());
+    refused += vista_address(segment) == NULL;
+    refused += vista_bytes(segment) == 0;
+    refused += vista_begin_transaction(segment) != 0;
+    refused += vista_set_range(segment, place, 8) != 0;
+    refused += vista_malloc(segment, 8) == NULL;
+    refused += vista_free(segment, place) != 0;
+    refused += vista_end_transaction(segment) != 0;
+    refused += vista_abort_transaction(segment) != 0;
+    return refused == 9 ? 0 : 1;
 }
 
 int main(int argc, char **argv)
@@ -133,5 +152,7 @@ int main(int argc, char **argv)
         status = wrong(segment, root);
     }
     show(root);
-    return vista_unmap(segment) != 0 ? failed("unmap") : status;
+    if (vista_unmap(segment) != 0)
+        return failed("unmap");
+    return status == 0 && strcmp(what, "wrong") == 0 ? gone(segment, root) : status;
 }

@@ -715,7 +715,7 @@ int tp_segment_set_range(tp_segment *segment, tp_txn *txn, void *place, size_t s
  * anything else before it is stored to. */
 int tp_segment_malloc(tp_segment *segment, tp_txn *txn, size_t size, void **place);
 
-/* Frees what was allocated there, when the transaction commits. */
+/* Frees what was allocated there, when the transaction commits. A disk without room refuses no free. */
 int tp_segment_free(tp_segment *segment, tp_txn *txn, void *place);
 
 /* -- Backups -- */

@@ -5,7 +5,8 @@
  * in it. What a transaction stores stands when vista_end_transaction returns, whatever becomes of the process; what one has
  * stored that did not end is taken back: by vista_abort_transaction, or by the next vista_map.
  *
- * A segment is used by one thread at a time, and mapped by one process. In a child that fork or clone makes of that, every call
+ * A segment is used by one thread at a time, and mapped by one process. A `vista *` is a handle: a call with NULL, with a segment that was
+ * unmapped before, with any other word, or while another thread is in a call with the segment fails and says so. In a child that fork or clone makes of that, every call
  * on a transaction, vista_malloc and vista_free fail and say so: what the parent has in the segment is kept, and the parent goes on.
  * The child may read what the parent shows, gives its copy up by vista_unmap, which changes nothing, and can map the segment again
  * when the parent has it no more. A store to what the parent has declared is the parent's, too: nobody can stop that. Calls that can fail return -1 or NULL and change
@@ -35,7 +36,7 @@ vista *vista_map(const char *path, size_t bytes);
 vista *vista_map_guarded(const char *path, size_t bytes);
 
 /* Aborts the transaction, if one goes on, and ends the use of the segment: it is safe on its disk, if it has one. If this fails
- * it may not be safe there; the segment is none any more in either case. */
+ * it may not be safe there; the segment is unmapped in either case. Every call with a segment that was unmapped before fails. */
 int vista_unmap(vista *segment);
 
 /* The flat part: where it begins, and its length in bytes. Of what is no segment NULL and 0. */
@@ -50,7 +51,7 @@ int vista_begin_transaction(vista *segment);
  * transaction has just changed may cost that transaction. */
 int vista_set_range(vista *segment, void *place, size_t bytes);
 
-/* Ends the transaction: what it stored stands. If this fails it is aborted. */
+/* Ends the transaction: what it stored stands. If this fails the transaction is aborted. */
 int vista_end_transaction(vista *segment);
 
 /* Takes everything back. */
@@ -60,7 +61,8 @@ int vista_abort_transaction(vista *segment);
  * vista_set_range like anything else. */
 void *vista_malloc(vista *segment, size_t bytes);
 
-/* Frees in the transaction; an abort has it back, so it is used again when the transaction has ended. */
+/* Frees in the transaction; an abort has it back, so it is used again when the transaction has ended. A disk without room refuses
+ * vista_malloc, and neither vista_free nor the end of a transaction that has freed. */
 int vista_free(vista *segment, void *place);
 
 /* What was wrong with this thread's last call that failed: a sentence, which stands until its next call. */

@@ -65,7 +65,7 @@ pub(crate) trait Kind: Send + Sized + 'static {
 }
 
 /// The names of all kinds, by their codes.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "an environment",
     "a transaction",
     "a database",
@@ -84,6 +84,7 @@ const NAMES: [&str; 18] = [
     "a cursor over an index",
     "the keys of an index",
     "a segment of memory",
+    "a segment of vista.h",
 ];
 
 /// From the low end: one bit that is set (such an address is no pointer to anything of ours or C's), seven of the kind's code,

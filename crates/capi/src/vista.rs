@@ -1,24 +1,35 @@
 //! `vista.h`: the paper's interface (Rio Vista, section 4, figure 3).
 //!
-//! The `unsafe` is what C hands over: a segment that `vista_map` returned and nobody has unmapped, used by one thread at a
-//! time, and a path that ends in a zero. Everything else is checked. A panic ends the process: it does not unwind into C.
+//! C holds a handle of a segment, as it does of everything else ([`handles`](crate::handles)): a segment that was unmapped, or that another
+//! call of the program is at work with, is refused in words. A panic ends the process: it does not unwind into C.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
-use std::ffi::{c_char, c_int, c_void, CStr, CString, OsStr};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::{c_char, c_int, c_void, CString};
 
 use ::vista::{Guard, Options, Segment, Txn};
+
+use crate::answer::Trouble;
+use crate::arguments::Text;
+use crate::handles::{Handle, Held, Kind, Table};
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// What C has a pointer to.
+static MAPPED: Table<Mapped> = Table::new();
+
+/// What C calls `vista`.
 pub struct Mapped {
     segment: Segment,
     is_in_transaction: bool,
+}
+
+impl Kind for Mapped {
+    const CODE: usize = 18;
+    fn table() -> &'static Table<Mapped> {
+        &MAPPED
+    }
 }
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -32,11 +43,13 @@ fn answer<T>(outcome: Outcome<T>, failed: T) -> T {
     })
 }
 
-/// # Safety
-/// Null, or what `vista_map` returned and nobody has unmapped, used by nobody else until this call of C's returns.
-unsafe fn mapped<'m>(segment: *mut Mapped) -> Outcome<&'m mut Mapped> {
-    // SAFETY: the caller's promise is what `as_mut` asks for.
-    unsafe { segment.as_mut() }.ok_or_else(|| "the segment is NULL: vista_map has failed, or was not called".into())
+fn said(trouble: &Trouble) -> Box<dyn std::error::Error> {
+    trouble.text().into()
+}
+
+/// The segment, for this call alone.
+fn mapped(segment: Handle<Mapped>) -> Outcome<Held<Mapped>> {
+    MAPPED.hold(segment).map_err(|trouble| said(&trouble))
 }
 
 impl Mapped {
@@ -94,99 +107,61 @@ pub extern "C" fn vista_init() -> c_int {
     0
 }
 
-/// # Safety
-/// `path` is null or a text that ends in a zero.
-unsafe fn map(path: *const c_char, options: &Options) -> *mut Mapped {
-    let map = || -> Outcome<*mut Mapped> {
-        if path.is_null() {
-            return Err("the path is NULL".into());
-        }
-        // SAFETY: the caller's promise.
-        let path = unsafe { CStr::from_ptr(path) };
-        let segment = options.open(Path::new(OsStr::from_bytes(path.to_bytes())))?;
-        Ok(Box::into_raw(Box::new(Mapped { segment, is_in_transaction: false })))
+fn map(path: Text, options: &Options) -> Handle<Mapped> {
+    let map = || -> Outcome<Handle<Mapped>> {
+        let segment = options.open(path.path("the path").map_err(|trouble| said(&trouble))?)?;
+        MAPPED.insert(Mapped { segment, is_in_transaction: false }).map_err(|trouble| said(&trouble))
     };
-    answer(map(), std::ptr::null_mut())
+    answer(map(), Handle::NULL)
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// `path` is a text that ends in a zero.
 #[no_mangle]
-pub unsafe extern "C" fn vista_map(path: *const c_char, bytes: usize) -> *mut Mapped {
-    // SAFETY: the caller's promise.
-    unsafe { map(path, &Options::new(bytes as u64)) }
+pub extern "C" fn vista_map(path: Text, bytes: usize) -> Handle<Mapped> {
+    map(path, &Options::new(bytes as u64))
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// `path` is a text that ends in a zero.
 #[no_mangle]
-pub unsafe extern "C" fn vista_map_guarded(path: *const c_char, bytes: usize) -> *mut Mapped {
-    // SAFETY: the caller's promise.
-    unsafe { map(path, &Options::new(bytes as u64).guard(Guard::On)) }
+pub extern "C" fn vista_map_guarded(path: Text, bytes: usize) -> Handle<Mapped> {
+    map(path, &Options::new(bytes as u64).guard(Guard::On))
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`.
 #[no_mangle]
-pub unsafe extern "C" fn vista_unmap(segment: *mut Mapped) -> c_int {
-    // SAFETY: the caller's promise.
-    let there = unsafe { mapped(segment) };
-    let unmap = |mapped: *mut Mapped| -> Outcome<c_int> {
-        // SAFETY: it was made by `Box::into_raw` in `vista_map`, and C gives it back here, once.
-        let mut mapped = unsafe { Box::from_raw(mapped) };
+pub extern "C" fn vista_unmap(segment: Handle<Mapped>) -> c_int {
+    let unmap = |mut mapped: Mapped| -> Outcome<c_int> {
         if mapped.is_in_transaction {
             mapped.segment.resume().abort();
         }
         mapped.segment.close()?;
         Ok(0)
     };
-    answer(there.and_then(|there| unmap(there)), -1)
+    answer(mapped(segment).and_then(|held| unmap(held.remove())), -1)
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`.
 #[no_mangle]
-pub unsafe extern "C" fn vista_address(segment: *mut Mapped) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    answer(unsafe { mapped(segment) }.and_then(|mapped| mapped.place(0)), std::ptr::null_mut())
+pub extern "C" fn vista_address(segment: Handle<Mapped>) -> *mut c_void {
+    answer(mapped(segment).and_then(|mapped| mapped.place(0)), std::ptr::null_mut())
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`.
 #[no_mangle]
-pub unsafe extern "C" fn vista_bytes(segment: *mut Mapped) -> usize {
-    // SAFETY: the caller's promise.
-    answer(unsafe { mapped(segment) }.map(|mapped| mapped.segment.bytes().len()), 0)
+pub extern "C" fn vista_bytes(segment: Handle<Mapped>) -> usize {
+    answer(mapped(segment).map(|mapped| mapped.segment.bytes().len()), 0)
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`.
 #[no_mangle]
-pub unsafe extern "C" fn vista_begin_transaction(segment: *mut Mapped) -> c_int {
-    // SAFETY: the caller's promise.
-    answer(unsafe { mapped(segment) }.and_then(|mapped| mapped.begin()).map(|()| 0), -1)
+pub extern "C" fn vista_begin_transaction(segment: Handle<Mapped>) -> c_int {
+    answer(mapped(segment).and_then(|mut mapped| mapped.begin()).map(|()| 0), -1)
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`. `place` may be anything.
 #[no_mangle]
-pub unsafe extern "C" fn vista_set_range(segment: *mut Mapped, place: *mut c_void, bytes: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    let declared = unsafe { mapped(segment) }.and_then(|mapped| {
+pub extern "C" fn vista_set_range(segment: Handle<Mapped>, place: *mut c_void, bytes: usize) -> c_int {
+    let declared = mapped(segment).and_then(|mut mapped| {
         let at = mapped.at(place);
         mapped.part("vista_set_range", |txn| txn.set_range(at, bytes).map(|_| 0))
     });
@@ -194,39 +169,27 @@ pub unsafe extern "C" fn vista_set_range(segment: *mut Mapped, place: *mut c_voi
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`.
 #[no_mangle]
-pub unsafe extern "C" fn vista_end_transaction(segment: *mut Mapped) -> c_int {
-    // SAFETY: the caller's promise.
-    let ended = unsafe { mapped(segment) }.and_then(|mapped| mapped.finish("vista_end_transaction", |txn| txn.end()));
+pub extern "C" fn vista_end_transaction(segment: Handle<Mapped>) -> c_int {
+    let ended = mapped(segment).and_then(|mut mapped| mapped.finish("vista_end_transaction", |txn| txn.end()));
     answer(ended.map(|()| 0), -1)
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`.
 #[no_mangle]
-pub unsafe extern "C" fn vista_abort_transaction(segment: *mut Mapped) -> c_int {
+pub extern "C" fn vista_abort_transaction(segment: Handle<Mapped>) -> c_int {
     let abort = |txn: Txn<'_>| {
         txn.abort();
         Ok(())
     };
-    // SAFETY: the caller's promise.
-    let aborted = unsafe { mapped(segment) }.and_then(|mapped| mapped.finish("vista_abort_transaction", abort));
+    let aborted = mapped(segment).and_then(|mut mapped| mapped.finish("vista_abort_transaction", abort));
     answer(aborted.map(|()| 0), -1)
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`.
 #[no_mangle]
-pub unsafe extern "C" fn vista_malloc(segment: *mut Mapped, bytes: usize) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    let taken = unsafe { mapped(segment) }.and_then(|mapped| {
+pub extern "C" fn vista_malloc(segment: Handle<Mapped>, bytes: usize) -> *mut c_void {
+    let taken = mapped(segment).and_then(|mut mapped| {
         let at = mapped.part("vista_malloc", |txn| txn.malloc(bytes as u64))?;
         mapped.place(at)
     });
@@ -234,13 +197,9 @@ pub unsafe extern "C" fn vista_malloc(segment: *mut Mapped, bytes: usize) -> *mu
 }
 
 /// See `vista.h`.
-///
-/// # Safety
-/// As `mapped`. `place` may be anything.
 #[no_mangle]
-pub unsafe extern "C" fn vista_free(segment: *mut Mapped, place: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
-    let freed = unsafe { mapped(segment) }.and_then(|mapped| {
+pub extern "C" fn vista_free(segment: Handle<Mapped>, place: *mut c_void) -> c_int {
+    let freed = mapped(segment).and_then(|mut mapped| {
         let at = mapped.at(place);
         mapped.part("vista_free", |txn| txn.free(at))
     });

@@ -77,7 +77,9 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
         "has no 4 bytes at",
         "has no 4097 bytes at 0",
         "nothing allocated begins at",
-        "the segment is NULL",
+        "NULL was given for a segment of vista.h",
+        "is no handle of this library",
+        "a segment of vista.h was given that was ended or closed before",
         "3 of 3, sum 6",
     ] {
         assert!(refused.contains(part), "{part:?} is missing in:\n{refused}");
@@ -98,6 +100,25 @@ fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     assert!(told.contains("was stopped by the guard") && told.contains(file.to_str().unwrap()), "{told}");
     let shown = run(&program, &file, &["show"]);
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");
+}
+
+/// As a user's tests run it: nothing is suppressed.
+#[test]
+fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
+    if !c::is_installed("valgrind", "valgrind") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("closed");
+    compile_as("tests/c/closed.c", &program);
+    for round in ["made", "opened again"] {
+        let output = Command::new("valgrind")
+            .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
+            .args([&program, &directory.path().join("env")])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{round}: {}", c::told(&output));
+    }
 }
 
 #[test]

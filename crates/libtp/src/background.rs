@@ -8,9 +8,11 @@
 //! process that does nothing costs next to nothing.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use libtp_process::{DeathWatch, Rounds, Waker, Work};
@@ -22,6 +24,12 @@ use crate::huge_pages::HugePages;
 use crate::panics::Rung;
 use crate::unclaimed::Unclaimed;
 use crate::{Error, Result};
+
+thread_local! {
+    /// The id of a thread that was started here; of another thread nothing. A thread of the program is not asked for its id: the answer
+    /// takes memory that the program's main thread never gives back, and valgrind says so.
+    static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
+}
 
 /// How often a thread looks that has something to do.
 const TICK: Duration = Duration::from_millis(5);
@@ -133,7 +141,11 @@ impl Background {
     }
 
     fn start_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+        let noted = move || {
+            OWN.set(Some(std::thread::current().id()));
+            run();
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(noted);
         self.threads.push(thread.map_err(|error| Error::Io(Box::new(error)))?);
         Ok(())
     }
@@ -145,8 +157,8 @@ impl Background {
 
     pub(crate) fn stop(self) {
         self.stop.ask();
-        let own = std::thread::current().id();
-        for thread in self.threads.into_iter().filter(|thread| thread.thread().id() != own) {
+        let own = OWN.get();
+        for thread in self.threads.into_iter().filter(|thread| Some(thread.thread().id()) != own) {
             if thread.join().is_err() {
                 tracing::error!("a background thread panicked; its session is repaired by the next to open");
             }

@@ -107,6 +107,7 @@ pub struct TextFile {
     list: List,
     path: PathBuf,
     form: TextForm,
+    takes_any_bytes: bool,
 }
 
 impl TextFile {
@@ -120,12 +121,32 @@ impl TextFile {
     /// read from a file, or a record cannot stand in such a file: nothing is changed then; `Io`, and as [`List::put`].
     pub fn open(env: &Env, list: &List, path: impl AsRef<Path>, form: TextForm) -> Result<TextFile> {
         let path = path.as_ref().to_path_buf();
-        let this = TextFile { env: env.clone(), list: list.clone(), path, form };
+        let this = TextFile { env: env.clone(), list: list.clone(), path, form, takes_any_bytes: false };
         if matches!(form, TextForm::Fixed { bytes: 0, .. }) {
             return Err(this.refused("records of a file of text have at least one byte"));
         }
         this.env.run(|txn| this.read_into(txn))?;
         Ok(this)
+    }
+
+    /// Lets the list have records that cannot stand in the file, as long as the file has no records: [`TextFile::sync`] leaves the file
+    /// empty then.
+    #[must_use]
+    pub fn take_any_bytes(mut self) -> TextFile {
+        self.takes_any_bytes = true;
+        self
+    }
+
+    /// Refuses a record that cannot stand in the file, unless the file has no records and [`TextFile::take_any_bytes`] was called.
+    ///
+    /// # Errors
+    /// `Database`; as [`List::get`].
+    pub fn check(&self, txn: &Txn<'_>, record: &[u8]) -> Result<()> {
+        let Err(what) = self.form.put(record, &mut Vec::new()) else { return Ok(()) };
+        if self.takes_any_bytes && self.list.text_note(txn)?.is_some_and(is_of_no_records) {
+            return Ok(());
+        }
+        Err(self.refused(&format!("the record cannot stand in it: {what}; nothing was changed")))
     }
 
     /// The records of the file; none if there is no file.
@@ -186,7 +207,10 @@ impl TextFile {
     fn note_next(&self) -> Result<Option<Vec<u8>>> {
         self.env.run(|txn| {
             let Some(notes) = self.list.text_note(txn)? else { return Err(self.refused("it was never read")) };
-            let text = self.text(txn)?;
+            let text = match self.text(txn) {
+                Err(Error::Database { .. }) if self.takes_any_bytes && is_of_no_records(notes) => return Ok(None),
+                text => text?,
+            };
             let next = TextNote::of(&text);
             // Somebody wrote what was noted, and died before it was noted that he had: this is what the file has, and must not be
             // forgotten for what it is to have now.
@@ -315,6 +339,11 @@ impl TextFile {
     }
 }
 
+/// Whether the file has no records, and no writer is about to give it any.
+fn is_of_no_records(notes: TextNotes) -> bool {
+    notes == TextNotes::both(TextNote::of(b""))
+}
+
 /// Gives the new file to whom the old one belongs, who could not read it otherwise; who may have it then. Where we may not do that,
 /// the old one stays; but one of our own whose group we are not in is written all the same, and its group loses it.
 fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<fs::Permissions> {
@@ -403,6 +432,32 @@ mod tests {
         text.close().unwrap();
         assert_eq!(read(), "three\nfour\nfive\none line\n");
         assert!(env.verify("text").unwrap().findings.is_empty());
+    }
+
+    #[test]
+    fn a_file_without_records_stays_so_when_the_list_has_what_cannot_stand_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        let env = Env::open(dir.path().join("env")).unwrap();
+        let list = env.list("text").unwrap();
+        let open = || TextFile::open(&env, &list, &path, TextForm::default()).unwrap().take_any_bytes();
+        let add = |text: &TextFile, record: &[u8]| {
+            env.run(|txn| {
+                text.check(txn, record)?;
+                list.append(txn, record).map(|_| ())
+            })
+        };
+        let text = open();
+        add(&text, b"two\nlines").unwrap();
+        assert!(!text.sync().unwrap());
+        drop(text);
+        let text = open();
+        assert_eq!(env.run(|txn| list.get(txn, 1)).unwrap().as_deref(), Some(&b"two\nlines"[..]));
+        env.run(|txn| list.put(txn, 1, b"one line")).unwrap();
+        assert!(text.sync().unwrap());
+        let error = add(&text, b"two\nlines").unwrap_err();
+        assert!(error.to_string().contains("cannot stand in it"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one line\n");
     }
 
     #[test]

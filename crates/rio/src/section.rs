@@ -4,8 +4,7 @@
 //! cannot be undone does not compile. A section ends only by an explicit call: dropped in a panic it marks the session
 //! dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
 
-use crate::Undo;
-use crate::{failpoint, planted};
+use crate::{failpoint, planted, Undo, Word};
 
 impl Undo {
     /// Opens a section. If another is open it becomes a nested top action of it (PROTOCOLS D2).
@@ -77,6 +76,11 @@ impl<'u> Section<'u> {
         self.open = false;
         self.undo.roll_back_from(self.start);
         self.undo.leave(self.depth);
+    }
+
+    /// Saves all of the line that the word lies in: its words may then be stored to as if nobody else could reach them ([`Word::init`]).
+    pub fn save_line(&mut self, word: &Word<u64>) {
+        self.undo.save_line(std::ptr::from_ref(word).addr());
     }
 
     #[inline]

@@ -67,6 +67,8 @@ pub struct Undo {
     region: Region,
     log: Offset<UndoLog>,
     words: HeldSlice<Word<u64>>,
+    /// Words at the log's end that [`Undo::has_room`] does not offer.
+    kept_back: usize,
     pub(crate) depth: Cell<u32>,
     pub(crate) broken: Cell<bool>,
     write_back: WriteBack,
@@ -100,6 +102,7 @@ impl Undo {
             region: region.clone(),
             log,
             words,
+            kept_back: 0,
             depth: Cell::new(0),
             broken: Cell::new(false),
             write_back: region.write_back(),

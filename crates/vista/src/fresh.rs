@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 
+use crate::release::Change;
 use crate::segment::{own_units, UNIT};
 use crate::{Error, Result, Segment};
 
@@ -31,14 +32,14 @@ impl Segment {
             self.heap.header.fresh[1].publish(new.end);
         } else {
             // Something of vista's lies between: what was left there is a free run, and all is new.
-            let mut section = self.undo.section();
+            let mut change = Change::of(&self.undo);
             if have != 0 {
-                self.heap.give_run(&mut section, from, have);
+                self.heap.give_run(&mut change, from, have);
             }
             let [from, to] = &self.heap.header.fresh;
-            from.set(&mut section, new.start);
-            to.set(&mut section, new.end);
-            section.join_outer();
+            change.set(from, new.start);
+            change.set(to, new.end);
+            change.join_outer();
         }
         self.region().keep_front(self.from);
         Ok(())

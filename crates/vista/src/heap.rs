@@ -9,8 +9,9 @@
 //! Free runs are listed by the logarithm of their length, and joined with their neighbours. Behind everything lies the
 //! *fresh* part, which has never been used.
 
-use rio::{Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
+use crate::release::Change;
 use crate::{Result, Segment};
 
 /// Bytes of a unit.
@@ -18,7 +19,7 @@ pub(crate) const UNIT: u64 = 64 << 10;
 /// The longest block that shares a unit with others.
 const SMALL_MAX: u64 = 32 << 10;
 /// Old bytes that one call saves at most, generously.
-const UNDO_OF_A_CALL: usize = 4096;
+pub(crate) const UNDO_OF_A_CALL: usize = 4096;
 /// Entries of the table's first part.
 const FIRST_ENTRIES: u32 = 128;
 
@@ -104,39 +105,39 @@ impl Heap {
         self.unit(unit).expect("the heap lists units of its table only")
     }
 
-    fn push(&self, section: &mut Section<'_>, head: &Word<u64>, unit: u64) {
+    fn push(&self, change: &mut Change<'_>, head: &Word<u64>, unit: u64) {
         let (entry, next) = (self.known(unit), head.get());
-        entry.next.set(section, next);
-        entry.previous.set(section, 0);
+        change.set(&entry.next, next);
+        change.set(&entry.previous, 0);
         if next != 0 {
-            self.known(next).previous.set(section, unit);
+            change.set(&self.known(next).previous, unit);
         }
-        head.set(section, unit);
+        change.set(head, unit);
     }
 
-    fn remove(&self, section: &mut Section<'_>, head: &Word<u64>, unit: u64) {
+    fn remove(&self, change: &mut Change<'_>, head: &Word<u64>, unit: u64) {
         let entry = self.known(unit);
         let (next, previous) = (entry.next.get(), entry.previous.get());
         if previous == 0 {
-            head.set(section, next);
+            change.set(head, next);
         } else {
-            self.known(previous).next.set(section, next);
+            change.set(&self.known(previous).next, next);
         }
         if next != 0 {
-            self.known(next).previous.set(section, previous);
+            change.set(&self.known(next).previous, previous);
         }
     }
 
     /// So many units of a free run, if there is one.
-    fn find_run(&self, section: &mut Section<'_>, units: u64) -> Option<u64> {
+    fn find_run(&self, change: &mut Change<'_>, units: u64) -> Option<u64> {
         for list in &self.header.runs[log2(units)..] {
             let mut run = list.get();
             while run != 0 {
                 let (found, next) = (self.known(run).count.get(), self.known(run).next.get());
                 if found >= units {
-                    self.unlist_run(section, run, found);
+                    self.unlist_run(change, run, found);
                     if found > units {
-                        self.mark_free(section, run + units, found - units);
+                        self.mark_free(change, run + units, found - units);
                     }
                     return Some(run);
                 }
@@ -146,26 +147,26 @@ impl Heap {
         None
     }
 
-    fn take_fresh(&self, section: &mut Section<'_>, units: u64) -> u64 {
+    fn take_fresh(&self, change: &mut Change<'_>, units: u64) -> u64 {
         let run = self.header.fresh[0].get();
-        self.header.fresh[0].set(section, run + units);
+        change.set(&self.header.fresh[0], run + units);
         run
     }
 
     /// Says what the units are from now on.
-    fn begin_run(&self, section: &mut Section<'_>, run: u64, units: u64, kind: u64) {
+    fn begin_run(&self, change: &mut Change<'_>, run: u64, units: u64, kind: u64) {
         let entry = self.known(run);
-        entry.kind.set(section, kind);
-        entry.count.set(section, if kind == LARGE { units } else { 0 });
+        change.set(&entry.kind, kind);
+        change.set(&entry.count, if kind == LARGE { units } else { 0 });
         if kind >= SMALL {
-            self.push(section, &self.header.partial[usize::try_from(kind - SMALL).expect("a class")], run);
+            self.push(change, &self.header.partial[usize::try_from(kind - SMALL).expect("a class")], run);
         }
     }
 
     /// Makes a run free, with the free runs before and behind it.
-    pub(crate) fn give_run(&self, section: &mut Section<'_>, mut run: u64, mut units: u64) {
+    pub(crate) fn give_run(&self, change: &mut Change<'_>, mut run: u64, mut units: u64) {
         // It may be the inside of a run from now on.
-        self.known(run).kind.set(section, 0);
+        change.set(&self.known(run).kind, 0);
         let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
             FREE_TAIL | FREE => tail.count.get(),
             _ => 0,
@@ -173,33 +174,33 @@ impl Heap {
         if before != 0 {
             run -= before;
             units += before;
-            self.unlist_run(section, run, before);
+            self.unlist_run(change, run, before);
         }
         let behind = self.unit(run + units).filter(|next| next.kind.get() == FREE).map_or(0, |next| next.count.get());
         if behind != 0 {
-            self.unlist_run(section, run + units, behind);
+            self.unlist_run(change, run + units, behind);
             units += behind;
         }
-        self.mark_free(section, run, units);
+        self.mark_free(change, run, units);
     }
 
     /// A free run is one no more: its ends say nothing.
-    fn unlist_run(&self, section: &mut Section<'_>, run: u64, units: u64) {
-        self.remove(section, &self.header.runs[log2(units)], run);
+    fn unlist_run(&self, change: &mut Change<'_>, run: u64, units: u64) {
+        self.remove(change, &self.header.runs[log2(units)], run);
         for unit in [run, run + units - 1] {
-            self.known(unit).kind.set(section, 0);
+            change.set(&self.known(unit).kind, 0);
         }
     }
 
-    fn mark_free(&self, section: &mut Section<'_>, run: u64, units: u64) {
+    fn mark_free(&self, change: &mut Change<'_>, run: u64, units: u64) {
         for (unit, kind) in [(run + units - 1, FREE_TAIL), (run, FREE)] {
-            self.known(unit).kind.set(section, kind);
-            self.known(unit).count.set(section, units);
+            change.set(&self.known(unit).kind, kind);
+            change.set(&self.known(unit).count, units);
         }
-        self.push(section, &self.header.runs[log2(units)], run);
+        self.push(change, &self.header.runs[log2(units)], run);
     }
 
-    fn take_block(&self, section: &mut Section<'_>, unit: u64, class: usize) -> u64 {
+    fn take_block(&self, change: &mut Change<'_>, unit: u64, class: usize) -> u64 {
         let entry = self.known(unit);
         let blocks = UNIT / bytes_of(class);
         let words = blocks.div_ceil(64);
@@ -208,28 +209,28 @@ impl Heap {
         let word = word.expect("a unit on its class's list has room");
         let bit = free_bit(entry, word, blocks).expect("just seen");
         let taken = &entry.taken[usize::try_from(word).expect("one of 64")];
-        taken.set(section, taken.get() | 1 << bit);
+        change.set(taken, taken.get() | 1 << bit);
         entry.hint.init(word);
-        entry.count.set(section, entry.count.get() + 1);
+        change.set(&entry.count, entry.count.get() + 1);
         if entry.count.get() == blocks {
-            self.remove(section, &self.header.partial[class], unit);
+            self.remove(change, &self.header.partial[class], unit);
         }
         unit * UNIT + (word * 64 + bit) * bytes_of(class)
     }
 
-    fn give_block(&self, section: &mut Section<'_>, unit: u64, class: usize, block: u64) {
+    pub(crate) fn give_block(&self, change: &mut Change<'_>, unit: u64, class: usize, block: u64) {
         let (entry, list) = (self.known(unit), &self.header.partial[class]);
         let taken = &entry.taken[usize::try_from(block / 64).expect("one of 64")];
-        taken.set(section, taken.get() & !(1 << (block % 64)));
+        change.set(taken, taken.get() & !(1 << (block % 64)));
         let count = entry.count.get();
-        entry.count.set(section, count - 1);
+        change.set(&entry.count, count - 1);
         if count == UNIT / bytes_of(class) {
-            self.push(section, list, unit);
+            self.push(change, list, unit);
         }
         // The last unit of a class stays: the next block of the class is wanted soon.
         if count == 1 && (entry.next.get() != 0 || entry.previous.get() != 0) {
-            self.remove(section, list, unit);
-            self.give_run(section, unit, 1);
+            self.remove(change, list, unit);
+            self.give_run(change, unit, 1);
         }
     }
 
@@ -239,7 +240,7 @@ impl Heap {
     }
 
     /// The class and number, or none and the units, of the block that begins at `place`.
-    fn block_at(&self, place: u64) -> Option<(Option<(usize, u64)>, u64)> {
+    pub(crate) fn block_at(&self, place: u64) -> Option<(Option<(usize, u64)>, u64)> {
         let entry = self.unit(place / UNIT)?;
         let within = place % UNIT;
         match entry.kind.get() {
@@ -267,29 +268,10 @@ impl Segment {
             0 => self.take_run(1, SMALL + class as u64)?,
             unit => unit,
         };
-        let mut section = self.undo.section();
-        let place = self.heap.take_block(&mut section, unit, class);
-        section.join_outer();
+        let mut change = Change::of(&self.undo);
+        let place = self.heap.take_block(&mut change, unit, class);
+        change.join_outer();
         Ok(place)
-    }
-
-    /// Gives back everything that the transaction has freed.
-    #[cold]
-    pub(crate) fn release_all(&mut self) -> Result<()> {
-        let from = self.from;
-        std::mem::take(&mut self.freed).into_keys().try_for_each(|at| self.release(at + from))
-    }
-
-    fn release(&mut self, place: u64) -> Result<()> {
-        self.reserve_undo(UNDO_OF_A_CALL)?;
-        let mut section = self.undo.section();
-        match self.heap.block_at(place) {
-            Some((Some((class, block)), _)) => self.heap.give_block(&mut section, place / UNIT, class, block),
-            Some((None, bytes)) => self.heap.give_run(&mut section, place / UNIT, bytes / UNIT),
-            None => {}
-        }
-        section.join_outer();
-        Ok(())
     }
 
     /// The length of the block that begins at `place`.
@@ -299,18 +281,19 @@ impl Segment {
 
     /// Takes `units` units in a row, of a free run or fresh ones.
     fn take_run(&mut self, units: u64, kind: u64) -> Result<u64> {
-        let mut section = self.undo.section();
-        let mut found = self.heap.find_run(&mut section, units);
+        let mut change = Change::of(&self.undo);
+        let mut found = self.heap.find_run(&mut change, units);
         if found.is_none() {
-            section.join_outer();
+            change.join_outer();
+            self.keep_room_to_free(units)?;
             self.add_fresh(units)?;
             self.view.set_end((self.heap.header.fresh[0].get() + units) * UNIT);
-            section = self.undo.section();
-            found = Some(self.heap.take_fresh(&mut section, units));
+            change = Change::of(&self.undo);
+            found = Some(self.heap.take_fresh(&mut change, units));
         }
         let run = found.expect("fresh units are there");
-        self.heap.begin_run(&mut section, run, units, kind);
-        section.join_outer();
+        self.heap.begin_run(&mut change, run, units, kind);
+        change.join_outer();
         Ok(run)
     }
 }

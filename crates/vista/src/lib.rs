@@ -50,6 +50,7 @@ mod options;
 mod owner;
 mod recover;
 mod redo;
+mod release;
 mod segment;
 mod suspended;
 mod threads;

@@ -405,6 +405,7 @@ impl Member {
         }
         let flat_end = (segment.from + segment.bytes).next_multiple_of(UNIT);
         segment.view.set_end(segment.heap.end().max(flat_end));
+        segment.keep_room();
         Ok(())
     }
 }

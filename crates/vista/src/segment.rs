@@ -16,6 +16,7 @@ use crate::guard::Guarded;
 pub(crate) use crate::heap::UNIT;
 use crate::heap::{Heap, HeapHeader};
 use crate::owner::Owner;
+use crate::release::UNDO_BYTES;
 use crate::{Error, Options, Result};
 use rio::{Bytes, Held, Kept, LayoutHash, Link, Offset, Region, RootSlot, Undo, UndoLog, View, Word};
 
@@ -25,9 +26,6 @@ pub(crate) const LAYOUT: u64 = LayoutHash::new()
     .number(rio::LAYOUT)
     .number(rio::layout![SegmentHeader, crate::heap::HeapHeader, crate::heap::Unit])
     .get();
-/// The undo log of a new segment: most transactions fit, and it stays in the processor's cache.
-const UNDO_BYTES: u64 = 48 << 10;
-
 rio::shared! {
     /// What the front of a segment says of it.
     pub struct SegmentHeader {
@@ -97,6 +95,7 @@ impl Options {
             heap,
             rolled_back: 0,
             is_restored: false,
+            is_shared: false,
             owner: Owner::new(),
             freed: BTreeMap::new(),
             from,
@@ -107,6 +106,7 @@ impl Options {
         };
         segment.show_flat();
         segment.rolled_back = segment.recover()?;
+        segment.keep_room();
         segment.guarded = self.guard.begin(&segment.region, &mut segment.view)?;
         segment.close_ranges();
         Ok(segment)
@@ -128,6 +128,8 @@ pub struct Segment {
     pub(crate) bytes: u64,
     pub(crate) rolled_back: usize,
     pub(crate) is_restored: bool,
+    /// Several threads change it.
+    pub(crate) is_shared: bool,
     pub(crate) header: Held<SegmentHeader>,
     region: Region,
     /// Given back last, by being dropped.
@@ -201,7 +203,14 @@ impl Segment {
             return Ok(());
         }
         // A header for each part of a long range, the zero word, and a word that is not full.
-        let total = self.undo.capacity() + bytes as u64 + (bytes as u64 >> 18) + 64;
+        self.lengthen_undo(self.undo.capacity() + bytes as u64 + (bytes as u64 >> 18) + 64)
+    }
+
+    /// Makes the undo log so long, if it is shorter.
+    pub(crate) fn lengthen_undo(&mut self, total: u64) -> Result<()> {
+        if total <= self.undo.capacity() {
+            return Ok(());
+        }
         let (region, view) = (self.region.clone(), &mut self.view);
         own_units(&region, || Ok(self.undo.ensure_ready(total, UNIT, |at, bytes| view.hide(at, bytes))?))?;
         region.keep_front(self.from);

@@ -104,6 +104,8 @@ impl Segment {
         // Whoever works has a log, so a number goes with it: there are never so many that one comes twice.
         let logs: Vec<_> = logs.into_iter().zip(1..).collect();
         let workers = u32::try_from(logs.len()).expect("each log takes a part of the file");
+        self.is_shared = true;
+        self.undo.keep_back(0);
         Ok(Threads {
             flat: self.view.flat().clone(),
             stripes: Stripes::new(self.bytes, stripe_bytes),
@@ -144,11 +146,13 @@ impl Threads {
     /// If the undo logs are damaged.
     pub fn into_segment(self) -> Segment {
         let is_ours = self.mark.is_current();
-        let inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner.into_inner().unwrap_or_else(PoisonError::into_inner);
         let forgotten = inner.segment.undo.further().unwrap_or_else(|what| panic!("{what}"));
         for log in forgotten.iter().filter(|log| is_ours && log.has_images()) {
             log.roll_back();
         }
+        inner.segment.is_shared = false;
+        inner.segment.keep_room();
         inner.segment
     }
 

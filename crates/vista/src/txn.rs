@@ -160,17 +160,21 @@ impl Txn<'_> {
     }
 
     /// Frees what was allocated at `at` (`vista_free`). It is there again after an abort, so it goes back to the heap when
-    /// the transaction ends.
+    /// the transaction ends. A file that cannot grow refuses no free.
     ///
     /// # Errors
-    /// `NotAllocated` if nothing allocated begins there, or it was freed already; `Memory` as [`Txn::set_range`].
+    /// `NotAllocated` if nothing allocated begins there, or it was freed already; `Memory` in a child of the process that has the
+    /// segment.
     pub fn free(&mut self, at: u64) -> Result<()> {
         let is_there = self.segment.place_at(at).is_some_and(|place| self.segment.allocated_bytes(place).is_some());
         if !is_there || self.segment.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
+        self.segment.check_process()?;
         // By what it has saved one that somebody forgot is known, also if it has only freed.
-        self.set_range(at, 8)?;
+        if self.top == 0 {
+            self.set_range(at, 8)?;
+        }
         self.segment.with(|segment| {
             segment.freed.insert(at, segment.freed.len());
             // There is more to be done at the end.
@@ -183,7 +187,8 @@ impl Txn<'_> {
     /// from the processor's cache, they are, and a number with a sum of them or behind them.
     ///
     /// # Errors
-    /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
+    /// `Memory` in a child of the process that has the segment; or if something was freed in a segment whose heap several threads, or
+    /// an older version of the library, made larger, and the undo log had to grow and could not: then it is aborted.
     #[inline(always)]
     pub fn end(mut self) -> Result<()> {
         if !self.segment.discard() {

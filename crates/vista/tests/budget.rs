@@ -38,7 +38,7 @@ struct Beside {
     called: &'static [&'static str],
 }
 
-const BESIDE: [Beside; 13] = [
+const BESIDE: [Beside; 14] = [
     Beside {
         file: "rio/src/undo/room.rs",
         because:
@@ -87,6 +87,11 @@ const BESIDE: [Beside; 13] = [
         called: &["add_fresh"],
     },
     Beside {
+        file: "vista/src/release.rs",
+        because: "the paper's heap logs its calls; here what is freed is to need no room, so the undo log keeps some back",
+        called: &["join_outer", "keep_room", "keep_room_to_free", "of", "set"],
+    },
+    Beside {
         file: "vista/src/guard.rs",
         because: "the guard is Rio's, section 3, and not of Vista's lines; here it is a setting",
         called: &["begin", "close_flat", "close_ranges", "end_slowly", "leave_flat", "open_range"],
@@ -111,13 +116,13 @@ const BESIDE: [Beside; 13] = [
         file: "vista/src/about.rs",
         because: "what a segment says of itself the paper's programs know",
         // `bytes` and `get` are also names of what is counted.
-        called: &["address", "bytes", "get", "out_of_range", "own_undo", "path"],
+        called: &["address", "bytes", "check_process", "get", "out_of_range", "own_undo", "path"],
     },
     Beside { file: "vista/src/error.rs", because: "the paper's errors are numbers; these are sentences", called: &[] },
 ];
 
 /// All of it, with what is not counted.
-const ALL_LINES_MAX: usize = 1560;
+const ALL_LINES_MAX: usize = 1640;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

@@ -17,7 +17,7 @@ use crate::db::orders::order_of;
 use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
-use crate::db::rule::{Compare, HashFunction, Rule};
+use crate::db::rule::{Compare, Rule};
 use crate::db::shared::{Shared, SharedLists, SharedPairs};
 use crate::db::Store;
 
@@ -53,6 +53,11 @@ impl How {
     /// How a file is opened that keeps records for another, and is made if it is missing.
     pub(crate) fn to_keep() -> How {
         How { flags: libc::O_RDWR | libc::O_CREAT, mode: 0o600, modes: 0 }
+    }
+
+    /// How a file is opened that alone has the records.
+    pub(crate) fn to_go_on() -> How {
+        How { flags: libc::O_RDWR, mode: 0, modes: 0 }
     }
 
     pub(crate) fn has(&self, flag: c_int) -> bool {
@@ -130,8 +135,8 @@ fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
             let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
             Ok(Store::Keyed(Keyed::new(pairs, false, is_read_only)))
         }
-        Told::Hash { hash, .. } => {
-            refuse_function(hash)?;
+        // A hash function only says where a pair lies, and in shared mode the library's own says that.
+        Told::Hash { .. } => {
             let shared = SharedPairs { db: home.env.hash(&name)?, at };
             if is_emptied {
                 shared.clear()?;
@@ -139,13 +144,6 @@ fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
             Ok(Store::Keyed(Keyed::new(Box::new(shared), true, is_read_only)))
         }
         Told::Recno(told) => open_records::open_shared(path, how, &told),
-    }
-}
-
-fn refuse_function(hash: Option<HashFunction>) -> Answer<()> {
-    match hash {
-        None => Ok(()),
-        Some(_) => Err(Refusal::invalid("a hash function was given: in shared mode the library has its own, because a function of one program means nothing to the others. Nothing was opened")),
     }
 }
 
@@ -211,7 +209,7 @@ impl From<Error> for Wrong {
 
 /// The order that a comparison is; none without one.
 fn order(compare: Option<Compare>) -> Result<Option<Arc<dyn Order>>, Wrong> {
-    let what = "a comparison function was given: in shared mode it is one whose order has a name (db_compare_descending, db_compare_caseless, db_compare_little_endian, or what db_order was told), because a function of one program means nothing to the others. Nothing was opened";
+    let what = "a comparison function was given whose order has no name, and other processes cannot call it. Give it one before dbopen, in every program that opens the file: tp_order(\"NAME\", ..) registers how a key is spelled so that the bytes are in that order, and db_order(compare, \"NAME\") says that the comparison is that order. Or use db_compare_descending, db_compare_caseless or db_compare_little_endian, which have names. Nothing was opened";
     let named = |compare| order_of(compare).ok_or_else(|| Wrong::Else(Refusal::invalid(what)));
     compare.map(named).transpose()
 }

@@ -21,14 +21,23 @@ use crate::db::Store;
 
 pub(crate) fn open_plain(path: Option<&Path>, how: &How, told: &ToldOfRecords) -> Answer<Store> {
     let file = path.map(|path| Answer::Ok((how.open(path)?, path))).transpose()?;
-    let is_read_only = path.is_some() && how.is_read_only();
     let mut records = TextFile::open(file, told.length, told.end)?;
-    if let Some(kept_in) = told.kept_in.as_deref().filter(|_| !is_read_only) {
-        let kind = Kind { is_hash: false, has_duplicates: false, hash_of_text: 0 };
-        let file = PlainFile::open(How::to_keep().open(kept_in)?, kept_in, kind)?;
-        records.keep_in(Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?);
+    if how.is_read_only() {
+        records.leave_text();
     }
-    Ok(Store::Numbered(Numbered::new(Box::new(records), told.length, is_read_only)))
+    if let Some(kept_in) = told.kept_in.as_deref() {
+        let kind = Kind { is_hash: false, has_duplicates: false, hash_of_text: 0 };
+        // Without a text the records are there alone.
+        let file = if path.is_some() || how.has(libc::O_CREAT) { How::to_keep() } else { How::to_go_on() };
+        let file = PlainFile::open(file.open(kept_in)?, kept_in, kind)?;
+        let kept = Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?;
+        match path {
+            Some(_) => records.keep_in(kept),
+            None => records.go_on_with(kept)?,
+        }
+    }
+    // Changes of a text that is only read stay in memory.
+    Ok(Store::Numbered(Numbered::new(Box::new(records), told.length, false)))
 }
 
 /// The file is the text; its records are in a list, in the environment of its directory under its name, or where `bfname` says.
@@ -90,6 +99,6 @@ fn with_text(
         Length::Variable => TextForm::Delimited(told.end),
         Length::Fixed(bytes, pad) => TextForm::Fixed { bytes, pad },
     };
-    let text = libtp::TextFile::open(&home.env, &list, text, form)?;
-    Ok(Box::new(SharedList::new(at, list, text, (told.length, told.end))))
+    let text = libtp::TextFile::open(&home.env, &list, text, form)?.take_any_bytes();
+    Ok(Box::new(SharedList::new(at, list, text, told.length)))
 }

@@ -19,8 +19,6 @@ pub(crate) struct SharedList {
     list: List,
     text: Arc<TextFile>,
     length: Length,
-    /// What ends a record of variable length in the text.
-    end: u8,
     place: Option<ListPlace>,
 }
 
@@ -46,19 +44,8 @@ fn step(cursor: &mut ListCursor<'_, Txn<'_>>, sought: Sought) -> Result<Option<(
 }
 
 impl SharedList {
-    pub(crate) fn new(at: Shared, list: List, text: TextFile, (length, end): (Length, u8)) -> SharedList {
-        SharedList { at, list, text: Arc::new(text), length, end, place: None }
-    }
-
-    /// Refuses what would be two records in the text.
-    fn check(&self, record: &[u8]) -> Answer<()> {
-        match self.length {
-            Length::Variable if record.contains(&self.end) => Err(Refusal::invalid(format!(
-                "the record has in it the byte {}, with which records end in the text file; nothing was changed",
-                self.end
-            ))),
-            _ => Ok(()),
-        }
+    pub(crate) fn new(at: Shared, list: List, text: TextFile, length: Length) -> SharedList {
+        SharedList { at, list, text: Arc::new(text), length, place: None }
     }
 
     /// Stores a record under a number, behind the last with empty ones between.
@@ -79,9 +66,9 @@ impl Records for SharedList {
     }
 
     fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool> {
-        self.check(record)?;
         let number = number.into();
         let stored = self.at.work(|txn| {
+            self.text.check(txn, record)?;
             let count = self.list.count(txn)?;
             if number > count {
                 // Who only replaces a record goes beside others.
@@ -105,9 +92,9 @@ impl Records for SharedList {
     }
 
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()> {
-        self.check(record)?;
         let number = number.into();
         self.at.work(|txn| {
+            self.text.check(txn, record)?;
             self.list.lock(txn)?;
             match self.list.count(txn)? {
                 count if number > count => self.store(txn, number, record, count),
@@ -141,9 +128,9 @@ impl Records for SharedList {
     }
 
     fn put_here(&mut self, record: &[u8]) -> Answer<bool> {
-        self.check(record)?;
         let Some(place) = &self.place else { return Ok(false) };
         self.at.work(|txn| {
+            self.text.check(txn, record)?;
             let mut cursor = self.list.cursor(txn);
             Ok(cursor.go_to(place)? && cursor.put(record)?)
         })

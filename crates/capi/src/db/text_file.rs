@@ -28,6 +28,8 @@ pub(crate) struct TextFile {
     end: u8,
     file: Option<(File, PathBuf)>,
     is_changed: bool,
+    /// The text is only read: changes stay in memory, and in the file of `bfname`.
+    is_left: bool,
     /// `bfname`: a file that has the records under their numbers.
     kept: Option<Plain>,
     cursor: Standing,
@@ -41,6 +43,7 @@ impl TextFile {
             end,
             file: None,
             is_changed: false,
+            is_left: false,
             kept: None,
             cursor: Standing::Nowhere,
         };
@@ -57,6 +60,27 @@ impl TextFile {
     /// Has the records in another file, too, whenever something is synced.
     pub(crate) fn keep_in(&mut self, kept: Plain) {
         self.kept = Some(kept);
+    }
+
+    /// Has the text stay as it is.
+    pub(crate) fn leave_text(&mut self) {
+        self.is_left = true;
+    }
+
+    /// Takes the records from that file, which has them alone.
+    pub(crate) fn go_on_with(&mut self, mut kept: Plain) -> Answer<()> {
+        let mut found = kept.seek(keyed::Sought::First)?;
+        while let Some(pair) = found {
+            if u32::try_from(self.records.len() + 1).map_or(true, |number| pair.key != number.to_be_bytes()) {
+                return Err(Refusal::wrong_file(
+                    "the file that bfname names has other keys than the numbers of records; nothing was opened",
+                ));
+            }
+            self.records.push(pair.value.into());
+            found = kept.seek(keyed::Sought::Behind(&pair.place))?;
+        }
+        self.kept = Some(kept);
+        Ok(())
     }
 
     /// Brings that file to what the records are.
@@ -204,7 +228,7 @@ impl Records for TextFile {
 
     fn sync(&mut self, is_text: bool) -> Answer<()> {
         self.keep()?;
-        if let Some((file, path)) = self.file.as_ref().filter(|_| is_text && self.is_changed) {
+        if let Some((file, path)) = self.file.as_ref().filter(|_| is_text && self.is_changed && !self.is_left) {
             self.write(file).map_err(|error| Refusal::io(&format!("{} cannot be written", path.display()), &error))?;
             self.is_changed = false;
         }

@@ -3,8 +3,13 @@
 //! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger one takes its place, also
 //! while sections are open.
 
+use std::sync::atomic::Ordering;
+
 use super::{no_room, words_of, Undo, RECORD_BYTES_MAX};
 use crate::{failpoint, planted, Error, Result, Word, WriteBack};
+
+/// Bytes of a line of the processor's cache.
+const LINE: usize = 64;
 
 impl Undo {
     /// Makes room for `bytes` of before-images and their headers. Called before the first latch (PROTOCOLS D11).
@@ -99,7 +104,7 @@ impl Undo {
     }
 
     fn be_quick(&mut self, is_quick: bool) {
-        self.quick = self.words.part(0..if is_quick { self.words.len() } else { 0 });
+        self.quick = self.words.part(0..if is_quick { self.words.len() - self.kept_back } else { 0 });
         self.start.lead_to(&self.quick);
     }
 
@@ -143,6 +148,17 @@ impl Undo {
         self.records(0).last().map_or(0, |&record| record + 1 + words_of(self.words[record].get()))
     }
 
+    /// Saves the line around the address.
+    pub(crate) fn save_line(&self, address: usize) {
+        let place = self.region.offset_of_address(address) / LINE as u64 * LINE as u64;
+        let mut old = [0; LINE];
+        for (bytes, word) in old.chunks_exact_mut(8).zip(self.region.undo_words(place, LINE)) {
+            // Relaxed: who changes the words has them to itself.
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        self.save_bytes(place, &old);
+    }
+
     /// Saves what is more than one record, or is to have checksums; where the log ends then.
     #[inline(never)]
     pub(super) fn save_parts(&self, mut top: usize, place: u64, old: &[u8]) -> usize {
@@ -161,7 +177,19 @@ impl Undo {
     pub fn has_room(&self, bytes: usize) -> bool {
         // The headers of its parts and their checksums, and the zero.
         let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
-        self.words.get(self.top.get()..).is_some_and(|rest| rest.len() >= words) && self.start.mark.is_current()
+        let offered = self.top.get()..self.words.len() - self.kept_back;
+        self.words.get(offered).is_some_and(|rest| rest.len() >= words) && self.start.mark.is_current()
+    }
+
+    /// Keeps the last `bytes` of the log back: [`Undo::has_room`] offers the room before them, and a section may still save there.
+    pub fn keep_back(&mut self, bytes: u64) {
+        let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX).min(self.words.len());
+        if words != self.kept_back {
+            self.kept_back = words;
+            if self.is_quick() {
+                self.be_quick(true);
+            }
+        }
     }
 
     /// Where the log's area lies, and how long it is in bytes.

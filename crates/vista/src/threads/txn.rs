@@ -107,8 +107,13 @@ impl ThreadTxn<'_, '_> {
         if !is_there || self.worker.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.worker.threads.path.clone(), at });
         }
-        // Nobody else uses it now.
-        self.set_range(at, 8)?;
+        if self.top == 0 {
+            // By what it has saved one that somebody forgot is known.
+            self.set_range(at, 8)?;
+        } else {
+            // Nobody else uses it now.
+            self.worker.lock_range(at, 8)?;
+        }
         self.worker.freed.insert(at, self.worker.freed.len());
         self.worker.undo.set_quick(false);
         Ok(())

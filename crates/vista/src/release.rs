@@ -1,0 +1,105 @@
+//! What a transaction has freed goes back to the heap when the transaction ends, and needs no new room for that.
+//!
+//! Paper: a departure; the paper's heap logs the call. Here the heap's words are saved in the undo log. One block takes a few of them. Of
+//! many blocks each line of the heap's words is saved once, so the undo log needs room by the heap's units and not by the number
+//! of blocks. The undo log keeps that room back: it grows before the heap gets another unit. So a file that cannot grow may refuse an
+//! allocation, and never a free.
+//!
+//! Several threads have an undo log each. Their logs keep no room back.
+
+use std::collections::HashSet;
+
+use rio::{Section, Undo, Word};
+
+use crate::heap::UNDO_OF_A_CALL;
+use crate::segment::UNIT;
+use crate::{Result, Segment};
+
+/// Old bytes that one block saves by single words when it goes back, at most.
+const UNDO_OF_A_BLOCK: usize = 768;
+/// The lines of a unit's entry, and of the heap's header.
+const LINES: u64 = 9;
+/// A line in the undo log: its header and its checksum, too.
+const UNDO_OF_A_LINE: u64 = 80;
+/// A log that is no longer than this is quick, and new logs have it.
+pub(crate) const UNDO_BYTES: u64 = 48 << 10;
+
+/// A change of the heap's words in the transaction: a section, and which lines it has saved, if it saves lines.
+pub(crate) struct Change<'c> {
+    section: Section<'c>,
+    lines: Option<&'c mut HashSet<usize>>,
+}
+
+impl<'c> Change<'c> {
+    /// A change that saves each word.
+    pub(crate) fn of(undo: &'c Undo) -> Change<'c> {
+        Change { section: undo.section(), lines: None }
+    }
+
+    #[inline]
+    pub(crate) fn set(&mut self, word: &Word<u64>, value: u64) {
+        let Some(lines) = &mut self.lines else { return word.set(&mut self.section, value) };
+        if lines.insert(std::ptr::from_ref(word).addr() / 64) {
+            self.section.save_line(word);
+        }
+        word.init(value);
+    }
+
+    pub(crate) fn join_outer(self) {
+        self.section.join_outer();
+    }
+}
+
+impl Segment {
+    /// Gives back everything that the transaction has freed.
+    #[cold]
+    pub(crate) fn release_all(&mut self) -> Result<()> {
+        let freed = std::mem::take(&mut self.freed);
+        let mut lines = (!self.undo.has_room(freed.len().saturating_mul(UNDO_OF_A_BLOCK))).then(HashSet::new);
+        self.undo.keep_back(0);
+        let released = freed.into_keys().try_for_each(|at| self.release(at + self.from, lines.as_mut()));
+        self.keep_room();
+        released
+    }
+
+    fn release(&mut self, place: u64, lines: Option<&mut HashSet<usize>>) -> Result<()> {
+        self.reserve_undo(UNDO_OF_A_CALL)?;
+        let mut change = Change { section: self.undo.section(), lines };
+        match self.heap.block_at(place) {
+            Some((Some((class, block)), _)) => self.heap.give_block(&mut change, place / UNIT, class, block),
+            Some((None, bytes)) => self.heap.give_run(&mut change, place / UNIT, bytes / UNIT),
+            None => {}
+        }
+        change.join_outer();
+        Ok(())
+    }
+
+    /// Old bytes that are saved when all blocks go back, with so many units more than the heap has.
+    fn undo_of_all(&self, more: u64) -> u64 {
+        let flat_end = (self.from + self.bytes.max(self.header.bytes_max.get())) / UNIT;
+        let units = (self.heap.end() / UNIT).saturating_sub(flat_end) + more;
+        if units == 0 {
+            return 0;
+        }
+        (units + 1).saturating_mul(LINES * UNDO_OF_A_LINE).saturating_add(UNDO_OF_A_CALL as u64 + 64)
+    }
+
+    /// Sees to it that the undo log has room for freeing all blocks, also when the heap has so many units more.
+    pub(crate) fn keep_room_to_free(&mut self, more: u64) -> Result<()> {
+        if !self.is_shared {
+            // What the file has no room for takes no room of the undo log.
+            self.region().check_room(more.saturating_mul(UNIT))?;
+            self.lengthen_undo(UNDO_BYTES.saturating_add(self.undo_of_all(more)))?;
+            self.undo.keep_back(self.undo_of_all(more));
+        }
+        Ok(())
+    }
+
+    /// Keeps back what the heap's blocks need, or what is there of that: a file of an older version may have less.
+    pub(crate) fn keep_room(&mut self) {
+        if !self.is_shared {
+            let spare = self.undo.capacity().saturating_sub(UNDO_BYTES);
+            self.undo.keep_back(self.undo_of_all(0).min(spare));
+        }
+    }
+}
