@@ -31,7 +31,7 @@ fn a_settings_file_of_more_than_a_mebibyte_is_refused_and_not_cut() {
     let directory = tempfile::tempdir().unwrap();
     let comment = "#".repeat((1 << 20) - 1);
     std::fs::write(directory.path().join("libtp.toml"), format!("{comment}\nmemory = \"64MiB\"\n")).unwrap();
-    says(&refused(directory.path()), &["libtp.toml", "1048594 bytes", "1048576"]);
+    says(&refused(directory.path()), &["libtp.toml", "1048593 bytes", "1048576"]);
     assert!(!directory.path().join("control").exists(), "an environment was made all the same");
 }
 
