@@ -7,6 +7,7 @@
 //! | `harm` | damaged backups, full disks, and what is no backup |
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
+//! | `missing` | databases whose files are missing, empty or foreign |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 //! | `simulated` | a simulated disk: torn pages, and power cuts |
 //! | `load` | backups while others write, restored to their end and to random places in the log |
@@ -18,6 +19,7 @@
 mod deaths;
 mod harm;
 mod load;
+mod missing;
 mod rules;
 mod salvage;
 mod shop;

@@ -20,6 +20,22 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("libtp: a state before the copied pages is restored", "harm::what_is_no_backup_of_this_environment_is_refused"),
     by("libtp: another log is added to a backup", "rules::a_log_that_went_another_way_is_not_added"),
     by("libtp: two backups go to one directory", "rules::two_backups_to_one_directory_leave_one_that_is_whole"),
+    by(
+        "txn: redo passes over a file that is away",
+        "missing::after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone",
+    ),
+    by(
+        "record: a database whose file is missing is made anew",
+        "missing::after_a_clean_close_a_missing_file_is_not_made_anew",
+    ),
+    by(
+        "buffer: a file is taken for a database's by its name",
+        "missing::an_empty_cut_or_foreign_file_stops_its_own_database_alone",
+    ),
+    by(
+        "buffer: a file that is away stops every checkpoint",
+        "missing::in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone",
+    ),
     by("libtp: salvaged values keep their numbers", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
     by("libtp: lost pages are not told of", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
 ];

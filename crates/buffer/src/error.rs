@@ -33,6 +33,20 @@ pub enum Error {
         /// The number asked for.
         file: FileId,
     },
+    /// The file of a database is not in its place. The database was not dropped.
+    #[error("the database `{name}` is not in its place: {what}; it cannot be used, and other databases can. Nothing was made in its place. Put the file {name}.tp back, or give the database up with `tp drop --missing`")]
+    Away {
+        /// The database.
+        name: String,
+        /// What is in its place, or that nothing is.
+        what: String,
+    },
+    /// The register of databases cannot be used.
+    #[error("the register of databases (the file `databases`) cannot be used: {what}; nothing was changed")]
+    Register {
+        /// What is wrong, and what to do.
+        what: String,
+    },
     /// A file cannot be registered so.
     #[error("the database file {name:?} cannot be used: {what}; nothing was changed")]
     Unsuitable {

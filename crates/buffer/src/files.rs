@@ -21,18 +21,24 @@ use std::time::Duration;
 use libtp_io::{Directory, File, OpenMode};
 use libtp_log::Lsn;
 use libtp_process::{Latch, Rank, Session};
-use rio::{failpoint, Held, Link, Offset, Region, Slab, SlabHeader, Word};
+use rio::{failpoint, planted, Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
+use crate::file_index::FileIndex;
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
-use crate::page_header::is_page_size;
+use crate::page_header::{self, is_page_size};
 use crate::pool::{PoolId, Shelf, Taken};
-use crate::{BufferManager, Error, FileId, PageId, Result};
+use crate::{BufferManager, Entry, Error, FileId, PageId, Registry, Result};
 
 const FILES_FIRST: u32 = 8;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 const NAME_WORDS: usize = 26;
+/// Where page 0 says which environment the file belongs to.
+const ENVIRONMENT_AT: usize = 48;
+const OWED: &str =
+    "its file was away when the environment was opened, and its changes in the log wait to be repeated: with the \
+                    file in its place, close the environment everywhere and open it again";
 /// So often who gives a file's frames up looks again at one that is busy.
 const SLICE: Duration = Duration::from_micros(300);
 const FREE: u32 = 0;
@@ -64,7 +70,11 @@ rio::shared! {
         pub(crate) written: Word<u64>,
         /// The name, padded with zeros.
         pub(crate) name: [Word<u64>; 26],
-    } size 256
+        /// The oldest log record that a restart could not repeat, because the file was away; none for none.
+        pub(crate) owed: Word<Lsn>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 7],
+    } size 320
 }
 
 rio::shared! {
@@ -74,7 +84,19 @@ rio::shared! {
         pub(crate) latch: Latch,
         /// The slots.
         pub(crate) slots: Link<SlabHeader>,
-    } size 16
+        /// The slots up to this number were live at some time. Only grows.
+        pub(crate) used: Word<u32>,
+        /// Counts the slots that were used again.
+        pub(crate) changed: Word<u32>,
+        /// How many slots are free again, at least.
+        pub(crate) freed: Word<u32>,
+        /// Zero, kept for later.
+        pub(crate) spare_small: Word<u32>,
+        /// The least of all `owed`: redo begins there as long as this memory lives. None for none.
+        pub(crate) owed: Word<Lsn>,
+        /// Zero, kept for later.
+        pub(crate) spare: Word<u64>,
+    } size 48
 }
 
 /// What is known of a registered file.
@@ -91,6 +113,11 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
+    /// What the register says, in the pool that all databases have.
+    pub fn of(entry: &Entry) -> FileInfo {
+        FileInfo { id: entry.id, name: entry.name.clone(), page_bytes: entry.page_bytes, pool: PoolId::DEFAULT }
+    }
+
     /// The file's name in the environment's directory.
     pub fn file_name(&self) -> String {
         file_name(&self.name)
@@ -191,6 +218,8 @@ pub(crate) struct Files {
     directory: Arc<dyn Directory>,
     table: Held<FileTable>,
     slots: Slab<FileSlot>,
+    index: FileIndex,
+    registry: Registry,
     open: RwLock<HashMap<FileId, Arc<OpenFile>>>,
 }
 
@@ -208,9 +237,11 @@ impl Files {
         let slots = table.slots.load().expect("the table of files was made before it is opened");
         Files {
             region: region.clone(),
+            registry: Registry::new(Arc::clone(&directory), environment_of(region)),
             directory,
             slots: Slab::attach(region, slots),
             table,
+            index: FileIndex::default(),
             open: RwLock::new(HashMap::new()),
         }
     }
@@ -230,19 +261,13 @@ impl Files {
     pub(crate) fn register(&self, session: &Session, info: &FileInfo) -> Result<()> {
         check(info)?;
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
-        if let Some(known) = self.live().find(|known| known.id == info.id || known.name == info.name) {
+        self.note_the_dead_ones();
+        if let Some(known) = self.by_id(info.id).or_else(|| self.by_name(&info.name)) {
             let what = format!("{} is registered as number {}", known.file_name(), known.id);
             return if known == *info { Ok(()) } else { Err(Error::Unsuitable { name: info.name.clone(), what }) };
         }
-        let slot = loop {
-            let free = self.numbers().map(|number| self.slots.at(number)).find(|slot| slot.state.get() == FREE);
-            match free {
-                Some(slot) => break slot,
-                None => {
-                    self.slots.grow()?;
-                }
-            }
-        };
+        let (number, slot) = self.free_slot()?;
+        let is_used_again = number <= self.table.used.load();
         let mut section = session.section();
         failpoint("buffer: registers a file, section open");
         slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
@@ -252,6 +277,7 @@ impl Files {
         slot.allocated.set(&mut section, 0);
         slot.written.set(&mut section, 0);
         slot.agreed.set(&mut section, 0);
+        slot.owed.set(&mut section, Lsn::NONE);
         slot.name_bytes.set(&mut section, u32::try_from(info.name.len()).expect("names have at most 200 bytes"));
         for (index, word) in slot.name.iter().enumerate() {
             word.set(&mut section, word_of(info.name.as_bytes(), index));
@@ -260,7 +286,38 @@ impl Files {
         section.close();
         failpoint("buffer: file registered, not live");
         slot.state.publish(LIVE);
+        failpoint("buffer: file live, not counted");
+        if is_used_again {
+            self.table.changed.fetch_add(1);
+        } else {
+            self.table.used.fetch_max(number);
+        }
         Ok(())
+    }
+
+    /// Counts the slots that the dead made live and did not count. The caller has the table's latch.
+    fn note_the_dead_ones(&self) {
+        let mut used = self.table.used.load();
+        while used < self.slots.capacity() && self.slots.at(used + 1).state.load() == LIVE {
+            used += 1;
+            self.table.used.fetch_max(used);
+        }
+    }
+
+    /// A slot that no file has. The caller has the table's latch.
+    fn free_slot(&self) -> Result<(u32, &FileSlot)> {
+        let used = self.table.used.load();
+        if self.table.freed.load() != 0 {
+            let is_free = |number: &u32| self.slots.at(*number).state.get() == FREE;
+            if let Some(number) = (1..=used.min(self.slots.capacity())).find(is_free) {
+                return Ok((number, self.slots.at(number)));
+            }
+            self.table.freed.publish(0);
+        }
+        while used >= self.slots.capacity() {
+            self.slots.grow()?;
+        }
+        Ok((used + 1, self.slots.at(used + 1)))
     }
 
     /// Takes a file out. Its frames were given up before.
@@ -268,6 +325,7 @@ impl Files {
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
         if let Some(slot) = self.slot_of(id) {
             slot.state.publish(FREE);
+            self.table.freed.fetch_add(1);
         }
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
@@ -285,12 +343,68 @@ impl Files {
         }
         let slot = self.slot_of(id).ok_or(Error::UnknownFile { file: id })?;
         let (info, generation) = read(slot).filter(|(info, _)| info.id == id).ok_or(Error::UnknownFile { file: id })?;
-        let file = self.directory.open(&info.file_name(), OpenMode::Existing)?;
+        let away = |what: &str| Error::Away { name: info.name.clone(), what: what.into() };
+        if !slot.owed.load().is_none() {
+            return Err(away(OWED));
+        }
+        let file = match self.directory.open(&info.file_name(), OpenMode::Existing) {
+            Err(libtp_io::Error::NotFound { .. }) => return Err(away("its file is missing")),
+            file => file?,
+        };
+        // A planted bug (rio's `planted`): pages go into whatever file bears the name.
+        if !planted("buffer: a file is taken for a database's by its name") && self.registry.entry(id)?.is_some() {
+            check_own(&*file, &info, environment_of(&self.region)).map_err(|what| away(&what))?;
+        }
         let slot = self.region.hold(self.region.offset_of(slot));
         let opened = Arc::new(OpenFile { info, file, slot, generation });
         // Of two that open it at once, one descriptor is closed with the last use of it.
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, opened.clone());
         Ok(opened)
+    }
+
+    /// As [`Files::open`], of a database that may not be registered since the memory was made.
+    pub(crate) fn open_entered(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
+        match self.open(id) {
+            Err(Error::UnknownFile { .. }) => {
+                let entry = self.registry.entry(id)?.filter(|entry| !entry.is_dropped);
+                let entry = entry.ok_or(Error::UnknownFile { file: id })?;
+                self.register(session, &FileInfo::of(&entry))?;
+                self.open(id)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Notes that a restart could not repeat a log record, because the file was away. The file must be registered for this to
+    /// keep others from using it; redo begins no later from now on in any case.
+    pub(crate) fn owe(&self, id: FileId, lsn: Lsn) {
+        // Several threads repeat the log.
+        let lower = |word: &Word<Lsn>| loop {
+            let known = word.load();
+            let is_lower = known.is_none() || lsn < known;
+            if !is_lower || word.compare_exchange(known, lsn).is_ok() {
+                break;
+            }
+        };
+        lower(&self.table.owed);
+        if let Some(slot) = self.slot_of(id) {
+            lower(&slot.owed);
+        }
+    }
+
+    /// Whether the file was used since the memory was made.
+    pub(crate) fn is_used(&self, id: FileId) -> bool {
+        self.slot_of(id).is_some_and(|slot| slot.owed.load().is_none())
+    }
+
+    /// Where redo must begin for files that are away.
+    pub(crate) fn owed(&self) -> Option<Lsn> {
+        Some(self.table.owed.load()).filter(|lsn| !lsn.is_none())
+    }
+
+    /// The register of databases.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Whether the file is registered.
@@ -299,8 +413,19 @@ impl Files {
     }
 
     fn slot_of(&self, id: FileId) -> Option<&FileSlot> {
-        let mut slots = self.numbers().map(|number| self.slots.at(number));
-        slots.find(|slot| slot.state.load() == LIVE && slot.id.get() == id)
+        let slot = self.slots.at(self.index.of_id(id, &self.table, &self.slots)?);
+        (slot.state.load() == LIVE && slot.id.get() == id).then_some(slot)
+    }
+
+    /// The registered file of that number.
+    pub(crate) fn by_id(&self, id: FileId) -> Option<FileInfo> {
+        read(self.slot_of(id)?).map(|(info, _)| info).filter(|info| info.id == id)
+    }
+
+    /// The registered file of that name.
+    pub(crate) fn by_name(&self, name: &str) -> Option<FileInfo> {
+        let slot = self.slots.at(self.index.of_name(name, &self.table, &self.slots)?);
+        read(slot).map(|(info, _)| info).filter(|info| info.name == name)
     }
 
     fn numbers(&self) -> std::ops::RangeInclusive<u32> {
@@ -362,6 +487,31 @@ impl BufferManager {
     }
 }
 
+/// The number of the environment whose region it is.
+fn environment_of(region: &Region) -> [u8; 16] {
+    let mut id = [0; 16];
+    for (eight, word) in id.chunks_exact_mut(8).zip(&region.header().environment) {
+        eight.copy_from_slice(&word.get().to_le_bytes());
+    }
+    id
+}
+
+/// Looks at page 0 (docs/formats/file.md) of a file that bears a database's name: whether it is that database's file.
+fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
+    let mut page = vec![0; info.page_bytes as usize];
+    let read = file.read_at(&mut page, 0).map_err(|error| error.to_string())?;
+    let what = if read < page.len() {
+        "the file of that name is shorter than a page"
+    } else if page_header::check(&page, PageId::new(info.id, crate::PageNo::HEADER)).is_err() {
+        "the file of that name is another file, or its first page is damaged"
+    } else if page[ENVIRONMENT_AT..ENVIRONMENT_AT + 16] != environment {
+        "the file of that name belongs to another environment"
+    } else {
+        return Ok(());
+    };
+    Err(what.into())
+}
+
 fn check(info: &FileInfo) -> Result<()> {
     let what = if info.id == FileId::NONE {
         "zero is no file's number".to_string()
@@ -376,7 +526,7 @@ fn check(info: &FileInfo) -> Result<()> {
 }
 
 /// What a slot says, with its generation, if it is live and did not change meanwhile.
-fn read(slot: &FileSlot) -> Option<(FileInfo, u32)> {
+pub(crate) fn read(slot: &FileSlot) -> Option<(FileInfo, u32)> {
     let generation = slot.generation.load();
     if slot.state.load() != LIVE {
         return None;

@@ -239,7 +239,7 @@ impl BufferManager {
 
     /// Brings the page into a frame. `None` if another session was faster: then it is in the table.
     fn load<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Option<Pin<'s>>> {
-        let file = self.files.open(id.file())?;
+        let file = self.files.open_entered(session, id.file())?;
         if source == Source::Zeros {
             file.note_end()?;
             // Its blocks now, while it can be refused: a page that is in memory must not be kept from the disk for want of

@@ -34,6 +34,7 @@ mod cleaned;
 mod content;
 mod double_write;
 mod error;
+mod file_index;
 mod files;
 mod frame;
 mod get;
@@ -43,6 +44,7 @@ mod page_header;
 mod page_id;
 mod pool;
 mod prefetch;
+mod registry;
 mod repair;
 mod repair_one;
 mod replace;
@@ -72,6 +74,7 @@ pub use page_header::{
 };
 pub use page_id::{FileId, PageId, PageNo};
 pub use pool::PoolId;
+pub use registry::{Entry, Registry, REGISTRY_NAME};
 pub use settings::{memory_bytes, Policy, PoolSettings, Settings};
 pub use write_ahead::WriteAhead;
 
@@ -233,12 +236,58 @@ impl BufferManager {
 
     /// The file of that name, without `.tp`.
     pub fn file_by_name(&self, name: &str) -> Option<FileInfo> {
-        self.files.live().find(|info| info.name == name)
+        self.files.by_name(name)
     }
 
-    /// The file of that number.
+    /// The file of that number, registered or only entered in the register of databases.
     pub fn file_by_id(&self, id: FileId) -> Option<FileInfo> {
-        self.files.live().find(|info| info.id == id)
+        let entered = || self.files.registry().entry(id).ok().flatten().filter(|entry| !entry.is_dropped);
+        self.files.by_id(id).or_else(|| entered().map(|entry| FileInfo::of(&entry)))
+    }
+
+    /// The registered file of that number.
+    pub fn registered(&self, id: FileId) -> Option<FileInfo> {
+        self.files.by_id(id)
+    }
+
+    /// Registers a database that is entered in the register of databases.
+    ///
+    /// # Errors
+    /// [`Error::UnknownFile`] if it is not, or was dropped; [`Error::Full`].
+    pub fn admit(&self, session: &Session, id: FileId) -> Result<()> {
+        match self.files.open_entered(session, id) {
+            Ok(_) | Err(Error::Away { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a database was used since the memory was made: pages of it may be in memory.
+    pub fn is_used(&self, id: FileId) -> bool {
+        self.files.is_used(id)
+    }
+
+    /// Whether a database of that number was dropped.
+    ///
+    /// # Errors
+    /// The register cannot be read.
+    pub fn is_dropped(&self, id: FileId) -> Result<bool> {
+        Ok(self.files.registry().entry(id)?.is_some_and(|entry| entry.is_dropped))
+    }
+
+    /// The register of databases.
+    pub fn registry(&self) -> &Registry {
+        self.files.registry()
+    }
+
+    /// Notes that a restart could not repeat a log record of a file that is away. Redo begins no later than there until the
+    /// memory is made anew, and the file is not used before.
+    pub fn owe(&self, session: &Session, id: FileId, lsn: libtp_log::Lsn) {
+        if let Ok(Some(entry)) = self.files.registry().entry(id) {
+            // Refused where memory is full: then the file is not registered, and the log is kept all the same.
+            let registered = self.files.register(session, &FileInfo::of(&entry));
+            drop(registered);
+        }
+        self.files.owe(id, lsn);
     }
 
     /// Every registered file.

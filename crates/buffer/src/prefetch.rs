@@ -27,7 +27,7 @@ impl BufferManager {
     /// # Errors
     /// [`Error::UnknownFile`](crate::Error::UnknownFile), [`Error::Io`](crate::Error::Io): nothing is lost by going on.
     pub fn prefetch(&self, session: &Session, file: FileId, first: PageNo, count: u32) -> Result<usize> {
-        let open = self.files.open(file)?;
+        let open = self.files.open_entered(session, file)?;
         let shelf = self.pools.shelf(session, open.info.pool, open.info.page_bytes)?;
         let run_max = RUN_BYTES_MAX / open.info.page_bytes;
         let end = first.raw().saturating_add(count);

@@ -60,6 +60,15 @@ fn leave_given_up(session: &Session) {
     }
 }
 
+/// Which pages of a batch must go home.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Homes {
+    /// All: whoever claimed them has their files open.
+    All,
+    /// Those whose files are there: a dead session's batch must not keep the others from theirs.
+    Present,
+}
+
 /// What became of an attempt to claim a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
@@ -205,7 +214,8 @@ impl BufferManager {
     /// synced. Whoever wants a redo point reads the log's tail *before* this, and takes the smaller.
     pub fn dirty_minimum(&self) -> Option<Lsn> {
         let shelves = self.pools.shelves();
-        shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter_map(FrameSlot::oldest_needed).min()
+        let frames = shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter_map(FrameSlot::oldest_needed).min();
+        frames.into_iter().chain(self.files.owed()).min()
     }
 
     /// How many pages are not on the disk, synced.
@@ -272,7 +282,10 @@ impl BufferManager {
     /// As [`BufferManager::sync_file`].
     pub fn sync_files(&self) -> Result<()> {
         let files: Vec<FileId> = self.files.live().map(|info| info.id).collect();
-        files.into_iter().try_for_each(|file| self.sync_file(file))
+        files.into_iter().try_for_each(|file| match self.sync_file(file) {
+            Err(Error::Away { .. }) => Ok(()),
+            synced => synced,
+        })
     }
 
     /// Copies the frame's page out if it is dirty and nobody else is writing it.
@@ -287,6 +300,11 @@ impl BufferManager {
             Ok(file) => file,
             // Removed meanwhile: its frames are about to be given up.
             Err(Error::UnknownFile { .. }) => return Ok(Claim::Needless),
+            // The page stays dirty, and the log is kept for it. Other files are written.
+            Err(error @ Error::Away { .. }) if !planted("buffer: a file that is away stops every checkpoint") => {
+                tracing::warn!(%error, "pages of a database stay in memory until its file is back");
+                return Ok(Claim::Needless);
+            }
             Err(error) => {
                 load.refused.get_or_insert(error);
                 return Ok(Claim::Needless);
@@ -388,7 +406,7 @@ impl BufferManager {
         if self.settings.writes_once() {
             // For measurements: nobody recovers it, so no copy of a page is needed for one that is torn, nor a sync.
             let _homes = HomeWrites::begin(self);
-            return Ok(self.write_homes(session, flushed, batch).map(|_| ())?);
+            return Ok(self.write_homes(session, flushed, batch, Homes::All).map(|_| ())?);
         }
         let sequence = self.next_sequence(&double)?;
         if !planted("buffer: no double write") {
@@ -400,16 +418,22 @@ impl BufferManager {
             self.header.open_batch.publish(sequence);
         }
         failpoint("buffer: batch open, nothing at home");
-        self.bring_home(session, flushed, batch)?;
+        self.bring_home(session, flushed, batch, Homes::All)?;
         failpoint("buffer: batch at home, still open");
         self.end_batch(session, &double, sequence);
         Ok(())
     }
 
     /// Writes the pages to their homes and syncs those. The batch is in the double-write file.
-    fn bring_home(&self, session: &Session, flushed: FlushedTo, batch: &Batch) -> std::result::Result<(), Fault> {
+    fn bring_home(
+        &self,
+        session: &Session,
+        flushed: FlushedTo,
+        batch: &Batch,
+        wanted: Homes,
+    ) -> std::result::Result<(), Fault> {
         let _homes = HomeWrites::begin(self);
-        let homes = self.write_homes(session, flushed, batch)?;
+        let homes = self.write_homes(session, flushed, batch, wanted)?;
         failpoint("buffer: homes written, not synced");
         for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
             home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
@@ -427,6 +451,7 @@ impl BufferManager {
         session: &Session,
         flushed: FlushedTo,
         batch: &Batch,
+        wanted: Homes,
     ) -> Result<BTreeMap<FileId, Arc<OpenFile>>> {
         for image in batch.images() {
             let lsn = page_lsn(batch.page(image));
@@ -441,6 +466,8 @@ impl BufferManager {
                     Ok(file) => place.insert(file),
                     // The file was removed since: nobody needs its pages.
                     Err(Error::UnknownFile { .. }) => continue,
+                    // The page is dirty in memory as it was, and the log is kept for it.
+                    Err(Error::Away { .. }) if wanted == Homes::Present => continue,
                     Err(error) => return Err(error),
                 },
             };
@@ -471,7 +498,7 @@ impl BufferManager {
         };
         // The log was forced for these pages before they came into the file, and does not shrink.
         failpoint("buffer: a dead one's batch found");
-        self.bring_home(session, self.log.flushed(), &batch)?;
+        self.bring_home(session, self.log.flushed(), &batch, Homes::Present)?;
         failpoint("buffer: a dead one's batch brought home");
         self.end_batch(session, double, sequence);
         Ok(())

@@ -144,7 +144,7 @@ impl From<Error> for Trouble {
             Error::Failed(_) => TP_FAILED,
             Error::Length { .. } => TP_LENGTH,
             Error::NoDatabase { .. } => TP_NO_DATABASE,
-            Error::Database { .. } => TP_DATABASE,
+            Error::Database { .. } | Error::Away { .. } => TP_DATABASE,
             Error::Environment { .. } => TP_ENVIRONMENT,
             Error::NotLasting { .. } => TP_NOT_LASTING,
             Error::Segment { .. } | Error::Memory(_) => TP_SEGMENT,

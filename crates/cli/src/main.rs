@@ -23,6 +23,7 @@ mod command_compact;
 mod command_deadlock;
 mod command_del;
 mod command_demo;
+mod command_drop;
 mod command_dump;
 mod command_files;
 mod command_get;
@@ -108,6 +109,8 @@ enum Verb {
     /// Files of pages, and trees in an order that only their program has, are for `tp load` alone. Of such a tree the keys are
     /// written as they are stored. A file of pages is locked, and nobody changes it, until all is written.
     Dump(command_dump::Arguments),
+    /// Give up a database whose file is missing, so that its name can be used again.
+    Drop(command_drop::Arguments),
     /// Merge pages of B-trees that hold little, while others use them.
     Compact(command_compact::Arguments),
     /// Say how the environment is: files, memory, log, pages, locks, transactions.
@@ -188,6 +191,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Files(arguments) => command_files::run(&arguments, output),
         Verb::Deadlock(arguments) => command_deadlock::run(&arguments, output),
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
+        Verb::Drop(arguments) => command_drop::run(&arguments, output),
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
         Verb::Recover(arguments) => command_recover::run(&arguments, output),
         Verb::Archive(arguments) => command_archive::run(&arguments, output),

@@ -16,7 +16,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use libtp_buffer::{BufferManager, Policy, PoolSettings, WriteAhead};
+use libtp_buffer::{BufferManager, Policy, PoolSettings, Registry, WriteAhead};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
 use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
@@ -414,16 +414,19 @@ impl<'o> Opening<'o> {
         rebuilds: u64,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
-        // First what only looks: a file that cannot be used is refused before anything is changed.
+        // First what only looks.
         let environment = self.control_file.read()?.environment_id;
-        let files = libtp_record::find_files(self.platform.directory.as_ref(), &environment)?;
+        let directory = &self.platform.directory;
+        let registry = Registry::new(Arc::clone(directory), environment);
+        registry.is_there()?;
         let restarted = match how {
             How::Created => Restarted::of_new_log(self.control_file.read()?),
             _ => libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?,
         };
         let control = restarted.control;
         failpoint("restart: log's end found");
-        let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
+        libtp_record::make_registry(&registry, directory.as_ref(), &environment)?;
+        let mended = libtp_record::restore_torn(&registry, directory.as_ref(), &environment)?;
         failpoint("restart: torn pages mended");
         let identity = self.identity(file, &control)?;
         let region = self.platform.make_region(&identity, self.reserve.get())?;
@@ -442,8 +445,6 @@ impl<'o> Opening<'o> {
         let managers = self.attach(&region, &control)?;
         let who = managers.join()?;
         failpoint("restart: joined");
-        libtp_record::register_files(&managers, &who, &files)?;
-        failpoint("restart: files registered");
         let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
         failpoint("restart: replayed");
         libtp_record::after_restart(&managers, &who)?;

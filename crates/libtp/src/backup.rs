@@ -261,7 +261,11 @@ impl<'e> Copying<'e> {
     }
 
     fn found(&self, control: &Control) -> Result<Vec<FoundFile>> {
-        Ok(libtp_record::find_files(self.env.platform.directory.as_ref(), &control.environment_id)?)
+        let directory = self.env.platform.directory.as_ref();
+        self.with(|managers, _| {
+            let registry = managers.buffers.registry();
+            Ok(libtp_record::entered_files(registry, directory, &control.environment_id)?)
+        })
     }
 
     /// Forces the log; where it is durable to.

@@ -591,7 +591,18 @@ pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
         libtp_record::Granularity::Page => 2,
     };
     open.forget_unlinked();
-    life.managers.buffers.agree(open.id(), number).map_err(Error::from)?;
+    let buffers = &life.managers.buffers;
+    if buffers.registered(open.id()).is_none() {
+        let who = life.managers.join()?;
+        let admitted = buffers.admit(who.session(), open.id());
+        life.managers.leave(who);
+        match admitted {
+            // It was dropped: each use of the handle is told so.
+            Err(libtp_buffer::Error::UnknownFile { .. }) => return Ok(()),
+            admitted => admitted?,
+        }
+    }
+    buffers.agree(open.id(), number)?;
     Ok(())
 }
 
@@ -681,8 +692,8 @@ fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
 pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
     env.check_process()?;
     let life = env.newest();
-    let files = life.guarded(|| Ok(life.managers.buffers.files()))?;
-    let mut names: Vec<String> = files.into_iter().map(|info| info.name).collect();
+    let entries = life.guarded(|| Ok(life.managers.buffers.registry().all()?))?;
+    let mut names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
     names.sort();
     Ok(names)
 }

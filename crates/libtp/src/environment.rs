@@ -578,6 +578,24 @@ impl Env {
         crate::database::names(&self.0)
     }
 
+    /// Drops a database whose file is missing: the decision that the file does not come back. What was committed there is given up,
+    /// and the name can be used again. The log that was kept for the file is set free after the next restart.
+    ///
+    /// # Errors
+    /// `NoDatabase` when no database has that name; `Database` when its file is there, or when it was used since the environment
+    /// was opened; `Io`, `Full`.
+    pub fn drop_missing(&self, name: &str) -> Result<()> {
+        self.0.check_process()?;
+        let directory = self.0.platform.directory.as_ref();
+        let was_there =
+            self.0.with_session(|managers, who| Ok(libtp_record::drop_missing(managers, who, directory, name)?))?;
+        self.0.databases().remove(name);
+        match was_there {
+            true => Ok(()),
+            false => Err(Error::NoDatabase { name: name.into(), environment: self.path().into() }),
+        }
+    }
+
     /// What a kill leaves of this handle, for the simulation of processes: its sessions stay in shared memory as they are.
     /// The files' handles must have been made useless before, or dropping the last clone of it would leave in good order.
     #[doc(hidden)]

@@ -156,6 +156,15 @@ pub enum Error {
         /// What came in the way.
         cause: String,
     },
+    /// The database was made, and not dropped, and its file is not in its place. Nothing was made there; other databases can be
+    /// used.
+    #[error("{what}")]
+    Away {
+        /// The database.
+        name: String,
+        /// What is in its place, and what to do.
+        what: String,
+    },
     /// From recoverable memory.
     #[error(transparent)]
     Memory(Box<vista::Error>),
@@ -279,6 +288,8 @@ sorted!(libtp_buffer::Error, error =>
     libtp_buffer::Error::Full { .. } => full("the page cache or its disk", error),
     libtp_buffer::Error::Failed => Error::Failed(error.to_string()),
     libtp_buffer::Error::Unsuitable { name, what } => Error::Database { name, what },
+    libtp_buffer::Error::Away { ref name, .. } => Error::Away { name: name.clone(), what: error.to_string() },
+    libtp_buffer::Error::Register { .. } => Error::Corrupt(error.to_string()),
     libtp_buffer::Error::Log(log) => log.into(),
     _ => other(error),
 );

@@ -25,6 +25,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::btree::search::ROOT;
 use crate::database::{Database, Duplicates, Keying, Method};
+use crate::found_files::{check_entry, copied, entry_of, find_file, FoundFile};
 use crate::free_pages::META_PAGE;
 use crate::hash::log_records::{Create, CREATE};
 use crate::hash::page::{FIRST_BUCKET, HEADER_PAGE};
@@ -112,18 +113,7 @@ pub struct OpenSettings {
     pub own_pool: Option<PoolSettings>,
 }
 
-/// A database file, as its header describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundFile {
-    /// What the buffer manager is told.
-    pub info: FileInfo,
-    /// How its records are organised.
-    pub method: Method,
-    /// How keys stand in it.
-    pub keying: Keying,
-}
-
-fn unsuitable(name: &str, what: impl Into<String>) -> Error {
+pub(crate) fn unsuitable(name: &str, what: impl Into<String>) -> Error {
     Error::Unsuitable { name: name.to_string(), what: what.into() }
 }
 
@@ -269,67 +259,16 @@ fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32) -> Result<
     Err(unsuitable(name, format!("records of {record_bytes} bytes do not fit pages of {page_bytes}; a record has at least one byte and at most a page less 56")))
 }
 
-/// Every database file in the environment's directory, their names on the disk.
-///
-/// # Errors
-/// [`Error::Corrupt`] and [`Error::Unsuitable`] name a file that cannot be used: a restart must not pass one over, for the
-/// log may hold changes to it.
-pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<Vec<FoundFile>> {
-    let mut files: Vec<FoundFile> = Vec::new();
-    for full_name in directory.list()? {
-        let Some(name) = full_name.strip_suffix(".tp") else { continue };
-        let file = directory.open(&full_name, OpenMode::Existing)?;
-        let (id, header) = read_header(&*file, name)?;
-        if header.environment != *environment {
-            return Err(unsuitable(
-                &full_name,
-                "it belongs to another environment; move it away, or load its records with `tp dump` and `tp load`",
-            ));
-        }
-        let found = found(name, id, &header)?;
-        if let Some(other) = files.iter().find(|other| other.info.id == id) {
-            let what = format!(
-                "it has the same number as {}; one is a copy of the other: move it away",
-                other.info.file_name()
-            );
-            return Err(unsuitable(&full_name, what));
-        }
-        files.push(found);
-    }
-    if !files.is_empty() {
-        // Whoever made a file may have died before its name was durable; from now on it is relied on.
-        directory.sync()?;
-    }
-    Ok(files)
-}
-
-/// Mends torn pages of these files from the double-write file, at restart; returns how many.
-///
-/// # Errors
-/// The disk refused; it can be done again.
-pub fn restore_torn(directory: &dyn Directory, files: &[FoundFile]) -> Result<usize> {
-    let restored = libtp_buffer::restore_torn(directory, &mut |id| {
-        let Some(file) = files.iter().find(|file| file.info.id == id) else { return Ok(None) };
-        Ok(Some(directory.open(&file.info.file_name(), OpenMode::Existing)?))
-    })?;
-    Ok(restored.mended)
-}
-
-/// Tells the buffer manager of these files.
-///
-/// # Errors
-/// What registering can fail with.
-pub fn register_files(managers: &Managers, who: &TxnSession, files: &[FoundFile]) -> Result<()> {
-    files.iter().try_for_each(|file| Ok(managers.buffers.register_file(who.session(), &file.info)?))
-}
-
 /// Finishes, after a restart, what making a file may have left undone.
 ///
 /// # Errors
 /// What reading and logging can fail with.
 pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
     for info in managers.buffers.files() {
-        let page = managers.buffers.shared(who.session(), PageId::new(info.id, PageNo::HEADER), rank(0))?;
+        let page = match managers.buffers.shared(who.session(), PageId::new(info.id, PageNo::HEADER), rank(0)) {
+            Err(libtp_buffer::Error::Away { .. }) => continue,
+            page => page?,
+        };
         let header = page.get(AT..END).and_then(|bytes| FileHeader::ref_from_bytes(bytes).ok());
         let method = header.and_then(FileHeader::method);
         drop(page);
@@ -353,20 +292,21 @@ pub fn open(
 ) -> Result<Option<Database>> {
     check_name(name)?;
     let full_name = file_name(name);
+    let registry = managers.buffers.registry();
     if !directory.exists(&full_name)? {
+        if registry.find(name)?.is_some() && !planted("record: a database whose file is missing is made anew") {
+            return Err(libtp_buffer::Error::Away { name: name.into(), what: "its file is missing".into() }.into());
+        }
         let Some(method) = settings.create else { return Ok(None) };
         let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
         make(managers, who, directory, name, &Making { method, page_bytes, keying: settings.keying })?;
     }
-    let (id, header) = read_header(&*directory.open(&full_name, OpenMode::Existing)?, name)?;
-    let mut found = found(name, id, &header)?;
-    match managers.buffers.file_by_id(id) {
+    let mut found = find_file(directory, name, &environment_id(managers))?;
+    let id = found.info.id;
+    check_entry(registry, &found.info)?;
+    match managers.buffers.registered(id) {
         Some(info) if info.name == name => found.info.pool = info.pool,
-        Some(info) => {
-            let what =
-                format!("it has the same number as {}; one is a copy of the other: move it away", info.file_name());
-            return Err(unsuitable(&full_name, what));
-        }
+        Some(info) => return Err(unsuitable(&full_name, copied(&info))),
         None => {
             if let Some(pool) = &settings.own_pool {
                 found.info.pool = managers.buffers.add_pool(who.session(), pool)?;
@@ -375,6 +315,8 @@ pub fn open(
             if !planted("record: new file's name not synced") {
                 directory.sync().inspect_err(|_| managers.log.poison())?;
             }
+            // The log has no record of a database that is not entered.
+            registry.enter(&entry_of(&found.info)).inspect_err(|_| managers.log.poison())?;
             failpoint("create: file has its name, not registered");
             managers.buffers.register_file(who.session(), &found.info)?;
         }

@@ -90,12 +90,12 @@ impl World {
         let settings = libtp_log::Settings::default();
         let restarted = libtp_log::restart(&directory, &file, &settings).unwrap();
         let control = restarted.control;
-        let files = libtp_record::find_files(&*directory, &[0; 16]).unwrap();
-        libtp_record::restore_torn(&*directory, &files).unwrap();
+        let registry = libtp_buffer::Registry::new(Arc::clone(&directory), [0; 16]);
+        libtp_record::make_registry(&registry, &*directory, &[0; 16]).unwrap();
+        libtp_record::restore_torn(&registry, &*directory, &[0; 16]).unwrap();
         let txn_settings = libtp_txn::Settings { recovery_threads: threads, ..Default::default() };
         let world = World::start(directory, &control, restarted.end.end, (budget_bytes, REGION_BYTES), txn_settings);
         let who = world.join();
-        libtp_record::register_files(&world.managers, &who, &files).unwrap();
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         let recovered = libtp_txn::restart(&world.managers, &who, checkpoint, control.oldest, &mut |_, _, _| {});
         libtp_record::after_restart(&world.managers, &who).unwrap();

@@ -86,7 +86,19 @@ pub(super) fn redo_on_page<'b>(
     let mut page = match managers.buffers.exclusive(session, id, Rank::page(0)) {
         Ok(page) => page,
         // The database was dropped after these records: its pages are gone with it.
-        Err(libtp_buffer::Error::UnknownFile { .. }) => return Ok(0),
+        Err(libtp_buffer::Error::UnknownFile { .. }) if managers.buffers.is_dropped(id.file())? => return Ok(0),
+        Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. })
+            if planted("txn: redo passes over a file that is away") =>
+        {
+            return Ok(0);
+        }
+        // It stops its own database and no other: the log is kept until a restart finds the file.
+        Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. }) => {
+            if let Some(first) = changes.into_iter().next() {
+                managers.buffers.owe(session, id.file(), first.lsn);
+            }
+            return Ok(0);
+        }
         Err(error) => return Err(error.into()),
     };
     // A redo may rebuild its page; nobody else is here, so the undo log may grow under the latch.

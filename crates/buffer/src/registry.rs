@@ -1,0 +1,312 @@
+//! The register of databases: a file that says which file numbers are databases, and how these are called.
+//!
+//! Not in the paper. A directory cannot tell a database that was dropped from one whose file is away. The register can: a
+//! number is entered before the log has a record of it, and only a drop takes the number out.
+//!
+//! The file `databases` has one slot of 512 bytes for each file number, at the number times 512. Slot 0 is the front. Byte
+//! table: docs/formats/databases.md.
+//!
+//! Invariants
+//! 1. A database is entered, and the entry is synced, before the file is registered in the region. So the log has no
+//!    record of a database that is not entered.
+//! 2. A number is never used again. A name is, when the database that had the name is dropped.
+//!
+//! If we die here: a slot is written by one call, and its checksum tells a slot that was torn. A torn slot is free: nothing
+//! was logged of its number.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use libtp_io::{Directory, File, OpenMode};
+use rio::failpoint;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::files::file_name;
+use crate::{Error, FileId, Result, NAME_BYTES_MAX};
+
+/// The register's name in the environment's directory.
+pub const REGISTRY_NAME: &str = "databases";
+const UNFINISHED: &str = "databases.new";
+const MAGIC: [u8; 8] = *b"libtpdbs";
+const VERSION: u32 = 1;
+const SLOT_BYTES: usize = 512;
+/// Slots read in one call.
+const SLOTS_A_READ: u32 = 512;
+const LIVE: u32 = 1;
+const DROPPED: u32 = 2;
+
+/// Slot 0. See docs/formats/databases.md.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct Front {
+    magic: [u8; 8],
+    version: U32,
+    /// CRC-32C of bytes 16 to 511.
+    crc: U32,
+    environment: [u8; 16],
+    zero: [u8; 480],
+}
+
+/// Any other slot. See docs/formats/databases.md.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct Slot {
+    /// CRC-32C of bytes 4 to 511.
+    crc: U32,
+    state: U32,
+    id: U32,
+    page_bytes: U32,
+    name_bytes: U32,
+    zero_small: [u8; 12],
+    name: [u8; NAME_BYTES_MAX],
+    zero: [u8; 280],
+}
+
+const _: () = assert!(size_of::<Front>() == SLOT_BYTES && size_of::<Slot>() == SLOT_BYTES);
+
+/// What the register says of a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The file's number.
+    pub id: FileId,
+    /// The database's name.
+    pub name: String,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Whether the database was dropped.
+    pub is_dropped: bool,
+}
+
+impl Front {
+    fn new(environment: [u8; 16]) -> Front {
+        let mut front = Front { magic: MAGIC, version: VERSION.into(), crc: 0.into(), environment, zero: [0; 480] };
+        front.crc = crc32c::crc32c(&front.as_bytes()[16..]).into();
+        front
+    }
+}
+
+impl Slot {
+    fn new(entry: &Entry) -> Slot {
+        let mut name = [0; NAME_BYTES_MAX];
+        name[..entry.name.len()].copy_from_slice(entry.name.as_bytes());
+        let mut slot = Slot {
+            crc: 0.into(),
+            state: if entry.is_dropped { DROPPED } else { LIVE }.into(),
+            id: entry.id.raw().into(),
+            page_bytes: entry.page_bytes.into(),
+            name_bytes: u32::try_from(entry.name.len()).expect("names have at most 200 bytes").into(),
+            zero_small: [0; 12],
+            name,
+            zero: [0; 280],
+        };
+        slot.crc = crc32c::crc32c(&slot.as_bytes()[4..]).into();
+        slot
+    }
+
+    /// None if the slot is free.
+    fn entry(&self, id: FileId) -> Option<Entry> {
+        if self.state.get() == 0 || self.id.get() != id.raw() || crc32c::crc32c(&self.as_bytes()[4..]) != self.crc.get()
+        {
+            return None;
+        }
+        let name = self.name.get(..self.name_bytes.get() as usize)?;
+        Some(Entry {
+            id,
+            name: String::from_utf8(name.to_vec()).ok()?,
+            page_bytes: self.page_bytes.get(),
+            is_dropped: self.state.get() == DROPPED,
+        })
+    }
+}
+
+/// What a process has read of the register.
+#[derive(Default)]
+struct Known {
+    file: Option<Arc<dyn File>>,
+    /// Numbers by name, as they were when they were read: a slot that is looked up so is read again.
+    names: HashMap<String, FileId>,
+    /// The slots below were read.
+    read_to: u32,
+}
+
+/// One process's handle to the register.
+pub struct Registry {
+    directory: Arc<dyn Directory>,
+    environment: [u8; 16],
+    known: Mutex<Known>,
+}
+
+impl Registry {
+    /// The register of the environment with that number, in its directory. Nothing is opened yet.
+    pub fn new(directory: Arc<dyn Directory>, environment: [u8; 16]) -> Registry {
+        Registry { directory, environment, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open file; none if there is no register.
+    fn file(&self, known: &mut Known) -> Result<Option<Arc<dyn File>>> {
+        if let Some(file) = &known.file {
+            return Ok(Some(Arc::clone(file)));
+        }
+        let file = match self.directory.open(REGISTRY_NAME, OpenMode::Existing) {
+            Err(libtp_io::Error::NotFound { .. }) => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = [0; SLOT_BYTES];
+        let read = file.read_at(&mut bytes, 0)?;
+        let refuse = |what: &str| {
+            let what = format!(
+                "{what}. Restore it from a backup, or move it away: then it is made anew from the data files that are there"
+            );
+            Error::Register { what }
+        };
+        let front = Front::ref_from_bytes(&bytes).expect("a slot has the bytes of a front");
+        if read < SLOT_BYTES || front.magic != MAGIC || crc32c::crc32c(&bytes[16..]) != front.crc.get() {
+            return Err(refuse("it does not begin as a register of databases does"));
+        }
+        if front.version.get() != VERSION {
+            return Err(refuse(&format!(
+                "it has format version {}, and this library reads version {VERSION}",
+                front.version
+            )));
+        }
+        if front.environment != self.environment {
+            return Err(refuse("it belongs to another environment"));
+        }
+        known.file = Some(Arc::clone(&file));
+        Ok(Some(file))
+    }
+
+    /// Whether there is a register.
+    ///
+    /// # Errors
+    /// [`Error::Register`] if the file cannot be one of this environment; [`Error::Io`].
+    pub fn is_there(&self) -> Result<bool> {
+        Ok(self.file(&mut self.known())?.is_some())
+    }
+
+    /// Makes the register, with these entries, unless there is one.
+    ///
+    /// # Errors
+    /// The disk refused: then there is none.
+    pub fn make(&self, entries: &[Entry]) -> Result<()> {
+        let mut known = self.known();
+        if self.file(&mut known)?.is_some() {
+            return Ok(());
+        }
+        let file = self.directory.open(UNFINISHED, OpenMode::Create)?;
+        file.set_len(0)?;
+        file.write_at(Front::new(self.environment).as_bytes(), 0)?;
+        for entry in entries {
+            file.write_at(Slot::new(entry).as_bytes(), place(entry.id))?;
+        }
+        failpoint("register: written, not synced");
+        file.sync()?;
+        failpoint("register: synced, not renamed");
+        self.directory.rename(UNFINISHED, REGISTRY_NAME)?;
+        self.directory.sync()?;
+        Ok(())
+    }
+
+    /// What the register says of a number; none if it says nothing.
+    ///
+    /// # Errors
+    /// As [`Registry::is_there`].
+    pub fn entry(&self, id: FileId) -> Result<Option<Entry>> {
+        let Some(file) = self.file(&mut self.known())? else { return Ok(None) };
+        let mut bytes = [0; SLOT_BYTES];
+        let read = file.read_at(&mut bytes, place(id))?;
+        let slot = Slot::ref_from_bytes(&bytes).expect("the bytes are a slot's");
+        Ok(if read == SLOT_BYTES { slot.entry(id) } else { None })
+    }
+
+    /// The database of that name, if it was not dropped.
+    ///
+    /// # Errors
+    /// As [`Registry::is_there`].
+    pub fn find(&self, name: &str) -> Result<Option<Entry>> {
+        let id = {
+            let mut known = self.known();
+            let Some(file) = self.file(&mut known)? else { return Ok(None) };
+            let from = known.read_to.max(1);
+            let names = &mut known.names;
+            let end = read_slots(&*file, from, &mut |entry| {
+                names.insert(entry.name, entry.id);
+            })?;
+            known.read_to = end;
+            known.names.get(name).copied()
+        };
+        let Some(id) = id else { return Ok(None) };
+        Ok(self.entry(id)?.filter(|entry| entry.name == name && !entry.is_dropped))
+    }
+
+    /// Every database that was not dropped.
+    ///
+    /// # Errors
+    /// As [`Registry::is_there`].
+    pub fn all(&self) -> Result<Vec<Entry>> {
+        let Some(file) = self.file(&mut self.known())? else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        read_slots(&*file, 1, &mut |entry| {
+            if !entry.is_dropped {
+                all.push(entry);
+            }
+        })?;
+        Ok(all)
+    }
+
+    /// Enters a database, or what has become of one, and syncs that. Entering the same again changes nothing.
+    ///
+    /// # Errors
+    /// The disk refused: after a sync that failed nobody knows whether it is entered.
+    pub fn enter(&self, entry: &Entry) -> Result<()> {
+        if self.entry(entry.id)?.as_ref() == Some(entry) {
+            return Ok(());
+        }
+        self.make(&[])?;
+        let file = self.file(&mut self.known())?;
+        let gone = || Error::Register { what: "it was removed a moment ago; put it back".into() };
+        let file = file.ok_or_else(gone)?;
+        file.write_at(Slot::new(entry).as_bytes(), place(entry.id))?;
+        failpoint("register: entry written, not synced");
+        file.sync()?;
+        Ok(())
+    }
+}
+
+/// Where the slot of a number lies.
+fn place(id: FileId) -> u64 {
+    u64::from(id.raw()) * SLOT_BYTES as u64
+}
+
+/// Reads the slots from `from` to the end; returns the number behind the last whole one.
+fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(Entry)) -> Result<u32> {
+    let mut bytes = vec![0; SLOT_BYTES * SLOTS_A_READ as usize];
+    let mut next = from;
+    loop {
+        let read = file.read_at(&mut bytes, place(FileId::new(next)))?;
+        let whole = bytes[..read].chunks_exact(SLOT_BYTES);
+        let count = whole.len();
+        for chunk in whole {
+            let slot = Slot::ref_from_bytes(chunk).expect("the bytes are a slot's");
+            if let Some(entry) = slot.entry(FileId::new(next)) {
+                take(entry);
+            }
+            next += 1;
+        }
+        if count < SLOTS_A_READ as usize {
+            return Ok(next);
+        }
+    }
+}
+
+impl Entry {
+    /// The file's name in the environment's directory.
+    pub fn file_name(&self) -> String {
+        file_name(&self.name)
+    }
+}

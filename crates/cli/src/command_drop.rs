@@ -1,0 +1,29 @@
+//! `tp drop`: a database whose file is missing and does not come back is given up.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// The database.
+    name: String,
+    /// Drop the database although its file is missing: what was committed there is given up.
+    #[arg(long, required = true)]
+    missing: bool,
+}
+
+/// Drops the database.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    env.drop_missing(&arguments.name)?;
+    output.object(&json!({ "dropped": arguments.name }))?;
+    output.line(format!("{} is dropped", arguments.name))?;
+    Ok(Ending::Done)
+}

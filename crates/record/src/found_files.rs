@@ -1,0 +1,181 @@
+//! Database files that are there, and what the register of databases says of them.
+//!
+//! A file that is missing, empty, cut off, or another environment's stops its own database and no other: a restart passes
+//! the file over, and every use of its database is told which file is not in its place.
+
+use std::collections::btree_map::Entry;
+use std::collections::BTreeMap;
+
+use libtp_buffer::Entry as RegistryEntry;
+use libtp_buffer::{file_name, FileId, FileInfo, Registry};
+use libtp_io::{Directory, OpenMode};
+use libtp_txn::{Managers, TxnSession};
+
+use crate::database::{Keying, Method};
+use crate::open::{found, read_header, unsuitable};
+use crate::{Error, Result};
+
+/// A database file, as its header describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    /// What the buffer manager is told.
+    pub info: FileInfo,
+    /// How its records are organised.
+    pub method: Method,
+    /// How keys stand in it.
+    pub keying: Keying,
+}
+
+/// Every database file in the environment's directory that can be used, by its header. A file that cannot is told of in a
+/// warning: it stops its own database and no other. Of two files of one number the first one by name counts.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<Vec<FoundFile>> {
+    let mut names = directory.list()?;
+    names.sort();
+    let mut files: BTreeMap<FileId, FoundFile> = BTreeMap::new();
+    for full_name in names {
+        let Some(name) = full_name.strip_suffix(".tp") else { continue };
+        match find_file(directory, name, environment) {
+            Ok(file) => match files.entry(file.info.id) {
+                Entry::Vacant(place) => {
+                    place.insert(file);
+                }
+                Entry::Occupied(other) => {
+                    tracing::warn!(file = full_name, "{}", copied(&other.get().info));
+                }
+            },
+            Err(error) => tracing::warn!(%error, "a file is passed over"),
+        }
+    }
+    Ok(files.into_values().collect())
+}
+
+/// The file of that database, by its header.
+///
+/// # Errors
+/// [`Error::Corrupt`] and [`Error::Unsuitable`] say why it cannot be used; [`Error::Io`].
+pub fn find_file(directory: &dyn Directory, name: &str, environment: &[u8; 16]) -> Result<FoundFile> {
+    let (id, header) = read_header(&*directory.open(&file_name(name), OpenMode::Existing)?, name)?;
+    if header.environment != *environment {
+        return Err(unsuitable(
+            &file_name(name),
+            "it belongs to another environment; move it away, or load its records with `tp dump` and `tp load`",
+        ));
+    }
+    found(name, id, &header)
+}
+
+pub(crate) fn copied(other: &FileInfo) -> String {
+    format!("it has the same number as {}; one is a copy of the other: move it away", other.file_name())
+}
+
+/// The files of all databases that are entered and were not dropped.
+///
+/// # Errors
+/// [`libtp_buffer::Error::Away`] names one that is not in its place; else as [`find_file`].
+pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Vec<FoundFile>> {
+    let entries = registry.all()?;
+    entries.into_iter().map(|entry| entered_file(directory, &entry, environment)).collect()
+}
+
+fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &[u8; 16]) -> Result<FoundFile> {
+    let away = |what: &str| libtp_buffer::Error::Away { name: entry.name.clone(), what: what.into() };
+    match find_file(directory, &entry.name, environment) {
+        Ok(file) if file.info.id == entry.id => Ok(file),
+        Ok(_) => Err(away("another file bears its name").into()),
+        Err(Error::Io(libtp_io::Error::NotFound { .. })) => Err(away("its file is missing").into()),
+        Err(Error::Unsuitable { what, .. }) => Err(away(&what).into()),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the register is to say of a file.
+pub fn entry_of(info: &FileInfo) -> RegistryEntry {
+    RegistryEntry { id: info.id, name: info.name.clone(), page_bytes: info.page_bytes, is_dropped: false }
+}
+
+/// Mends torn pages from the double-write file, at restart; returns how many. Files that are not in their places are passed
+/// over.
+///
+/// # Errors
+/// The disk refused; it can be done again.
+pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<usize> {
+    let restored = libtp_buffer::restore_torn(directory, &mut |id| {
+        let Some(entry) = registry.entry(id)?.filter(|entry| !entry.is_dropped) else { return Ok(None) };
+        match entered_file(directory, &entry, environment) {
+            Ok(_) => Ok(Some(directory.open(&entry.file_name(), OpenMode::Existing)?)),
+            Err(error) => {
+                tracing::warn!(%error, "pages of a file are not mended");
+                Ok(None)
+            }
+        }
+    })?;
+    Ok(restored.mended)
+}
+
+/// Makes the register of an environment that has none, at restart, of the files that are there.
+///
+/// # Errors
+/// The disk refused.
+pub fn make_registry(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<()> {
+    if registry.is_there()? {
+        return Ok(());
+    }
+    let found = find_files(directory, environment)?;
+    let entries: Vec<RegistryEntry> = found.iter().map(|file| entry_of(&file.info)).collect();
+    // Whoever made a file may have died before its name was durable; from now on it is relied on.
+    directory.sync()?;
+    Ok(registry.make(&entries)?)
+}
+
+/// Drops a database whose file is missing, and says so in the register. Its name can be used again; its records in the log are
+/// passed over from now on. False if there is no database of that name.
+///
+/// # Errors
+/// [`Error::Unsuitable`] if its file is there, or if it was used since the memory was made; the disk refused.
+pub fn drop_missing(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: &str) -> Result<bool> {
+    let registry = managers.buffers.registry();
+    let Some(entry) = registry.find(name)? else { return Ok(false) };
+    if directory.exists(&entry.file_name())? {
+        return Err(unsuitable(
+            name,
+            format!(
+                "its file {} is there, and only a database whose file is missing is dropped so; nothing was changed",
+                entry.file_name()
+            ),
+        ));
+    }
+    if managers.buffers.is_used(entry.id) {
+        let what =
+            "it was used since the environment was opened; close the environment everywhere, open it again and drop \
+                    the database then; nothing was changed";
+        return Err(unsuitable(name, what));
+    }
+    let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };
+    registry.enter(&dropped).inspect_err(|_| managers.log.poison())?;
+    managers.buffers.forget_file(who.session(), entry.id);
+    Ok(true)
+}
+
+/// Refuses a file that is not the one that the register has for its name and its number.
+pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
+    let what = match registry.entry(info.id)? {
+        Some(entry) if entry.is_dropped => {
+            format!("it is the file of the database `{}`, which was dropped; move it away", entry.name)
+        }
+        Some(entry) if entry.name != info.name => {
+            format!("it is the file of the database `{}`; call it {}, or move it away", entry.name, entry.file_name())
+        }
+        Some(_) => return Ok(()),
+        None => match registry.find(&info.name)? {
+            Some(entry) => {
+                let what = format!("it is file number {}, and the database has number {}", info.id, entry.id);
+                return Err(libtp_buffer::Error::Away { name: info.name.clone(), what }.into());
+            }
+            None => return Ok(()),
+        },
+    };
+    Err(unsuitable(&info.file_name(), what))
+}

@@ -1,0 +1,230 @@
+//! A database whose file is missing, empty or foreign: it alone cannot be used, and it loses nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use libtp::{Env, Error};
+
+const COMMITS: u32 = 50;
+
+fn open(path: &Path) -> Env {
+    Env::builder().open(path).unwrap()
+}
+
+fn fill(env: &Env, name: &str, from: u32) {
+    let db = env.btree(name).unwrap();
+    for number in from..from + COMMITS {
+        env.run(|txn| db.put(txn, &number.to_be_bytes(), name.as_bytes())).unwrap();
+    }
+}
+
+fn count(env: &Env, name: &str) -> u64 {
+    let db = env.btree(name).unwrap();
+    assert!(env.verify(name).unwrap().findings.is_empty());
+    env.run(|txn| db.count(txn, ..)).unwrap()
+}
+
+/// What a crash of the machine leaves of an environment at work: the shared memory knows other files.
+fn crash(env: &Env, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(env.path()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() && entry.file_name() != "region" {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+fn assert_away(env: &Env, name: &str) {
+    let told = env.btree(name).err().expect("the database cannot be opened");
+    assert!(matches!(&told, Error::Away { name: away, .. } if away == name), "{told:?}");
+    assert!(told.to_string().contains(&format!("{name}.tp")), "{told}");
+    assert!(env.verify(name).is_err(), "what is away is not found to be in order");
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+#[test]
+fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone() {
+    let place = Place::new();
+    let env = open(&place.at("env"));
+    fill(&env, "kv", 0);
+    fill(&env, "other", 0);
+    let path = place.at("crashed");
+    crash(&env, &path);
+    let away = place.at("away.tp");
+    fs::rename(path.join("kv.tp"), &away).unwrap();
+
+    for round in 1..=2 {
+        let env = open(&path);
+        assert_away(&env, "kv");
+        assert_eq!(count(&env, "other"), u64::from(round * COMMITS));
+        fill(&env, "other", round * COMMITS);
+        assert!(env.checkpoint().unwrap());
+        assert!(!path.join("kv.tp").exists(), "nothing is made in its place");
+        assert!(env.databases().unwrap().contains(&"kv".to_string()), "it was not dropped");
+    }
+    fs::rename(&away, path.join("kv.tp")).unwrap();
+    let env = open(&path);
+    assert_eq!(count(&env, "kv"), u64::from(COMMITS));
+    assert_eq!(count(&env, "other"), u64::from(3 * COMMITS));
+    assert!(env.checkpoint().unwrap());
+}
+
+#[test]
+fn a_file_that_comes_back_too_early_waits_for_the_next_restart() {
+    let place = Place::new();
+    let env = open(&place.at("env"));
+    fill(&env, "kv", 0);
+    let path = place.at("crashed");
+    crash(&env, &path);
+    let away = place.at("away.tp");
+    fs::rename(path.join("kv.tp"), &away).unwrap();
+    let env = open(&path);
+    assert_away(&env, "kv");
+    fs::rename(&away, path.join("kv.tp")).unwrap();
+    let told = env.btree("kv").err().expect("its changes were not repeated").to_string();
+    assert!(told.contains("open it again"), "{told}");
+    drop(env);
+    assert_eq!(count(&open(&path), "kv"), u64::from(COMMITS));
+}
+
+#[test]
+fn after_a_clean_close_a_missing_file_is_not_made_anew() {
+    let place = Place::new();
+    let path = place.at("env");
+    fill(&open(&path), "kv", 0);
+    let away = place.at("away.tp");
+    fs::rename(path.join("kv.tp"), &away).unwrap();
+    let env = open(&path);
+    assert_away(&env, "kv");
+    assert!(!path.join("kv.tp").exists());
+    fill(&env, "other", 0);
+    fs::rename(&away, path.join("kv.tp")).unwrap();
+    assert_eq!(count(&env, "kv"), u64::from(COMMITS), "nothing was to be repeated");
+}
+
+#[test]
+fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
+    let place = Place::new();
+    let env = open(&place.at("env"));
+    fill(&env, "kv", 0);
+    fill(&env, "other", 0);
+    // Another environment's database has the same number and the same name.
+    let theirs = place.at("theirs");
+    fill(&open(&theirs), "kv", 0);
+    let whole = fs::read(env.path().join("kv.tp")).unwrap();
+    let others = [
+        ("empty", Vec::new()),
+        ("cut", whole[..5000].to_vec()),
+        ("text", b"a letter to a friend".repeat(1000)),
+        ("foreign", fs::read(theirs.join("kv.tp")).unwrap()),
+    ];
+    for (what, bytes) in others {
+        let path = place.at(what);
+        crash(&env, &path);
+        let mine = fs::read(path.join("kv.tp")).unwrap();
+        fs::write(path.join("kv.tp"), &bytes).unwrap();
+        let env = open(&path);
+        assert!(env.btree("kv").is_err(), "{what}");
+        assert_eq!(count(&env, "other"), u64::from(COMMITS), "{what}");
+        assert!(env.checkpoint().unwrap(), "{what}");
+        drop(env);
+        assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "{what}: nothing is written into it");
+        fs::write(path.join("kv.tp"), &mine).unwrap();
+        assert_eq!(count(&open(&path), "kv"), u64::from(COMMITS), "{what}");
+    }
+}
+
+#[test]
+fn in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone() {
+    let place = Place::new();
+    let path = place.at("env");
+    let env = open(&path);
+    fill(&env, "kv", 0);
+    fill(&env, "other", 0);
+    let theirs = place.at("theirs");
+    fill(&open(&theirs), "kv", 0);
+    let bytes = fs::read(theirs.join("kv.tp")).unwrap();
+    let away = place.at("away.tp");
+    fs::rename(path.join("kv.tp"), &away).unwrap();
+    // A handle of its own has no descriptors of the first one's.
+    let second = open(&path);
+    assert_away(&second, "kv");
+    fill(&second, "other", COMMITS);
+    assert!(second.checkpoint().unwrap(), "pages of one database keep no other from the disk");
+    fs::write(path.join("kv.tp"), &bytes).unwrap();
+    assert!(second.btree("kv").is_err());
+    assert!(second.checkpoint().unwrap());
+    assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "nothing is written into another file");
+    fs::rename(&away, path.join("kv.tp")).unwrap();
+    assert_eq!(count(&second, "kv"), u64::from(COMMITS));
+    assert_eq!(count(&second, "other"), u64::from(2 * COMMITS));
+    drop((env, second));
+    assert_eq!(count(&open(&path), "kv"), u64::from(COMMITS));
+}
+
+#[test]
+fn a_database_whose_file_is_missing_is_dropped_on_request_and_its_name_is_free() {
+    let place = Place::new();
+    let env = open(&place.at("env"));
+    fill(&env, "kv", 0);
+    let told = env.drop_missing("kv").expect_err("its file is there").to_string();
+    assert!(told.contains("kv.tp is there"), "{told}");
+    assert!(matches!(env.drop_missing("nothing"), Err(Error::NoDatabase { .. })));
+    let path = place.at("crashed");
+    crash(&env, &path);
+    let away = place.at("away.tp");
+    fs::rename(path.join("kv.tp"), &away).unwrap();
+    {
+        let env = open(&path);
+        assert_away(&env, "kv");
+        env.drop_missing("kv").unwrap();
+        assert!(matches!(env.verify("kv"), Err(Error::NoDatabase { .. })));
+        fill(&env, "kv", 7);
+    }
+    let env = open(&path);
+    assert_eq!(count(&env, "kv"), u64::from(COMMITS));
+    assert!(env.run(|txn| Ok(env.btree("kv").unwrap().get(txn, &0_u32.to_be_bytes())?.is_none())).unwrap());
+    drop(env);
+    // The dropped database's file is not taken for the new one's.
+    fs::rename(&away, path.join("kv.tp")).unwrap();
+    let told = open(&path).btree("kv").err().expect("it was dropped").to_string();
+    assert!(told.contains("was dropped"), "{told}");
+}
+
+#[test]
+fn what_opening_reads_does_not_grow_with_the_number_of_databases() {
+    let place = Place::new();
+    let path = place.at("env");
+    let env = open(&path);
+    for number in 0..300 {
+        env.btree(&format!("db{number}")).unwrap();
+    }
+    assert_eq!(env.databases().unwrap().len(), 300);
+    drop(env);
+    // Opening does not look at files that it has no use for: neither at their names nor at their first pages.
+    let away = place.at("away");
+    fs::create_dir(&away).unwrap();
+    let is_one = |name: &str| name.ends_with(".tp") && name.starts_with("db") && name != "db7.tp";
+    for entry in fs::read_dir(&path).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if is_one(&name) {
+            fs::rename(path.join(&name), away.join(&name)).unwrap();
+        }
+    }
+    let env = open(&path);
+    fill(&env, "db7", 0);
+    assert_eq!(env.databases().unwrap().len(), 300);
+    assert_away(&env, "db299");
+}
