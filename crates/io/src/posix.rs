@@ -49,6 +49,7 @@ impl PosixDirectory {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
+            .and_then(above_standard)
             .map_err(|errno| path_error(Operation::Open, path, errno))?;
         Ok(PosixDirectory { descriptor, path: path.to_path_buf() })
     }
@@ -90,7 +91,7 @@ impl PosixDirectory {
 
     fn open_flags(&self, name: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, mode))
+        retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, mode)).and_then(above_standard)
     }
 
     /// Makes the file `name`; it must not be there.
@@ -249,7 +250,8 @@ impl Directory for PosixDirectory {
 
     fn sync(&self) -> Result<()> {
         // Not called again even after EINTR, as with a file.
-        rustix::fs::fsync(&self.descriptor).map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
+        rustix::fs::fsync(&self.descriptor)
+            .map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
     }
 
     fn describe(&self, name: &str) -> String {
@@ -269,9 +271,14 @@ impl Directory for PosixDirectory {
     }
 
     fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
-        let start = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).ok()?;
+        let start = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 3).ok()?;
         Some(Arc::new(plain::PosixPlain::new(start, self.path.clone())))
     }
+}
+
+/// The same file with a descriptor that is no standard one.
+fn above_standard(opened: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    rio::above_standard(opened).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
 }
 
 fn path_error(operation: Operation, path: &Path, errno: Errno) -> Error {
