@@ -12,8 +12,7 @@
 //! The only `unsafe` is the call for these locks, which rustix does not have.
 //!
 //! Invariants
-//! 1. An interrupted call is made again (a sync is not), a short read or write is continued; no other
-//!    error is retried.
+//! 1. An interrupted call is made again, a short read or write is continued; no other error is retried.
 //! 2. A handle opened [`OpenMode::ReadOnly`] never changes the file.
 #![allow(unsafe_code)]
 
@@ -249,8 +248,8 @@ impl Directory for PosixDirectory {
     }
 
     fn sync(&self) -> Result<()> {
-        // Not called again even after EINTR, as with a file.
-        rustix::fs::fsync(&self.descriptor)
+        // Again after a signal, as with a file.
+        retry_on_intr(|| rustix::fs::fsync(&self.descriptor))
             .map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
     }
 
@@ -260,6 +259,10 @@ impl Directory for PosixDirectory {
         } else {
             self.path.join(name).display().to_string()
         }
+    }
+
+    fn spare_descriptor(&self) -> Option<OwnedFd> {
+        rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 3).ok()
     }
 
     fn is_network(&self) -> Result<bool> {
@@ -445,8 +448,10 @@ impl File for PosixFile {
     }
 
     fn sync(&self) -> Result<()> {
-        // Not called again even after EINTR: nothing says that a second success covers the same bytes.
-        rustix::fs::fdatasync(&self.descriptor).map_err(|errno| self.error(Operation::Sync, None, errno))
+        // Again after a signal: the kernel has marked no byte clean for a sync that a signal ended, and keeps the error of a
+        // failed write for the sync that reports it.
+        retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor))
+            .map_err(|errno| self.error(Operation::Sync, None, errno))
     }
 
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
