@@ -4,6 +4,7 @@
 mod dead_leader;
 mod every_io;
 mod failing_calls;
+mod limited_process;
 mod log_ends;
 mod many_restarts;
 mod passing_errors;

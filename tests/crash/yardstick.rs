@@ -16,6 +16,7 @@ use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
 use libtp_tests::damage::{self, Damage, Patient, PATIENTS};
 use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
+use libtp_tests::limited_process::others_go_on_beside_a_limited_process;
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
 use libtp_tests::planted_backup::PLANTED_BACKUP;
 use libtp_tests::planted_bugs::{Catcher, PLANTED_BUGS};
@@ -186,6 +187,7 @@ fn one_bug_in_a_process_of_its_own() {
             "LogEnds" => log_ends(seed, &watchdog),
             "CountedRanges" => caught(|| what_was_counted_stays_so(seed)),
             "DeadLeader" => caught(|| what_a_dead_leader_had_written_is_written_again(seed)),
+            "LimitedProcess" => caught(|| others_go_on_beside_a_limited_process(seed)),
             "StoppedWriter" => caught(|| a_checkpoint_passes_no_page_in_flight(seed)),
             _ => crashes(seed, &watchdog),
         };

@@ -43,6 +43,7 @@ pub mod failpoints;
 pub mod forking;
 pub mod indices;
 pub mod library;
+pub mod limited_process;
 pub mod log_ends;
 pub mod losing_disk;
 pub mod oracle;

@@ -20,13 +20,15 @@ pub enum Catcher {
     StoppedWriter,
     /// A leader of the log's flush that dies of a failed sync.
     DeadLeader,
+    /// A leader of the log's flush that meets a limit of its own process.
+    LimitedProcess,
     /// Keys put into a range that another process has counted.
     CountedRanges,
 }
 
 impl Catcher {
     /// Each of them.
-    pub const ALL: [Catcher; 8] = [
+    pub const ALL: [Catcher; 9] = [
         Catcher::Crashes,
         Catcher::FailingCalls,
         Catcher::Damage,
@@ -34,6 +36,7 @@ impl Catcher {
         Catcher::LogEnds,
         Catcher::StoppedWriter,
         Catcher::DeadLeader,
+        Catcher::LimitedProcess,
         Catcher::CountedRanges,
     ];
 }
@@ -81,6 +84,7 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_failing_calls("log: found tail not written again"),
     by_damage("log: incarnation in one slot only"),
     caught_by(Catcher::StaleLog, "log: incarnation not raised"),
+    caught_by(Catcher::LimitedProcess, "log: a limit of one process stops all"),
     by_crashes("log: new names not synced"),
     by_crashes("log: new segment not synced"),
     by_damage("log: no flush marks"),

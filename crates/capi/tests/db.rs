@@ -151,6 +151,15 @@ fn a_shared_file_does_not_go_through_a_fork_and_is_opened_anew() {
 }
 
 #[test]
+fn a_program_without_standard_descriptors_has_no_file_of_the_library_there() {
+    let workshop = workshop();
+    let program = compiled("tests/c/standard.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let ended = Command::new(&program).arg(home.path()).status().unwrap();
+    assert_eq!(ended.code(), Some(0), "the door that crates/capi/tests/c/standard.c names");
+}
+
+#[test]
 fn processes_take_turns_with_a_plain_file() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_many.c", workshop.path(), Link::Shared);

@@ -11,13 +11,14 @@
 //! 2. *A failed sync is final.*  After an error from [`File::sync`] nobody can know which unsynced
 //!    bytes are on the disk, and a later sync that succeeds says nothing about them: the kernel has
 //!    marked them clean.  The caller poisons itself and recovers from what an earlier sync covered.
-//! 3. *No call is retried here after an error* except a call other than a sync that a signal
-//!    interrupted, and a short read or write, which is continued.
+//! 3. *No call is retried here after an error* except a call that a signal interrupted, and a short read or
+//!    write, which is continued.
 //!
 //! Handles are shared by threads; concurrent writes of the same bytes leave one or the other.
 
 use std::fmt;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -218,6 +219,12 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// Returns where `name` lies, for a person to read.  Nothing is looked up, and the words are not
     /// meant to be opened.
     fn describe(&self, name: &str) -> String;
+
+    /// Returns a descriptor that the caller closes when it has to open a file and the process has reached its limit of
+    /// descriptors; none where the files of this directory need no descriptors.
+    fn spare_descriptor(&self) -> Option<OwnedFd> {
+        None
+    }
 
     /// Returns whether the directory is on a network filesystem, where locks, shared mappings and
     /// syncs of several machines do not keep this contract.  What is known by its type is named; an

@@ -195,6 +195,34 @@ impl Error {
         }
     }
 
+    /// Returns whether the call failed for a limit or the rights of this process, or for a descriptor that the process has
+    /// closed: the call had no effect on the disk's promises, and may succeed in another process.
+    ///
+    /// A failed sync is different: the kernel reports the failure of an earlier write with a number of its own choice, so only a
+    /// sync that did not begin counts.
+    pub fn is_limit_of_process(&self) -> bool {
+        let (operation, errno) = match self {
+            Error::Io { operation, errno, .. } => (operation, errno),
+            Error::Denied { operation, .. } | Error::ReadOnly { operation, .. } => {
+                return !matches!(operation, Operation::Sync | Operation::SyncDirectory);
+            }
+            _ => return false,
+        };
+        let is_not_begun = matches!(*errno, libc::EBADF | libc::EINTR);
+        match operation {
+            Operation::Sync | Operation::SyncDirectory => is_not_begun,
+            _ => {
+                is_not_begun
+                    || matches!(*errno, libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EFBIG | libc::EAGAIN)
+            }
+        }
+    }
+
+    /// Returns whether no descriptor was left for the file.
+    pub fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Error::Io { errno: libc::EMFILE | libc::ENFILE, .. })
+    }
+
     /// Returns the path of the file that failed.
     pub fn file(&self) -> &str {
         match self {
@@ -266,6 +294,25 @@ mod tests {
         assert!(matches!(sort(libc::EISDIR), Error::Unsuitable { .. }));
         assert!(matches!(sort(libc::ENOTDIR), Error::Unsuitable { .. }));
         assert!(matches!(sort(libc::EIO), Error::Io { .. }));
+    }
+
+    #[test]
+    fn only_what_another_process_may_do_is_a_limit_of_this_one() {
+        let is_limit =
+            |operation, errno| Error::from_errno(operation, String::new(), None, errno).is_limit_of_process();
+        for errno in [libc::EMFILE, libc::ENOMEM, libc::EFBIG, libc::EBADF, libc::EINTR, libc::EACCES] {
+            assert!(is_limit(Operation::Write, errno), "{errno}");
+        }
+        assert!(is_limit(Operation::Sync, libc::EBADF) && is_limit(Operation::Sync, libc::EINTR));
+        for (operation, errno) in [
+            (Operation::Sync, libc::ENOMEM),
+            (Operation::Sync, libc::EIO),
+            (Operation::SyncDirectory, libc::ENOMEM),
+            (Operation::Write, libc::EIO),
+            (Operation::Write, libc::ENOSPC),
+        ] {
+            assert!(!is_limit(operation, errno), "{operation} {errno}");
+        }
     }
 
     #[test]

@@ -12,8 +12,7 @@
 //! The only `unsafe` is the call for these locks, which rustix does not have.
 //!
 //! Invariants
-//! 1. An interrupted call is made again (a sync is not), a short read or write is continued; no other
-//!    error is retried.
+//! 1. An interrupted call is made again, a short read or write is continued; no other error is retried.
 //! 2. A handle opened [`OpenMode::ReadOnly`] never changes the file.
 #![allow(unsafe_code)]
 
@@ -49,6 +48,7 @@ impl PosixDirectory {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let descriptor = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
+            .and_then(above_standard)
             .map_err(|errno| path_error(Operation::Open, path, errno))?;
         Ok(PosixDirectory { descriptor, path: path.to_path_buf() })
     }
@@ -90,7 +90,7 @@ impl PosixDirectory {
 
     fn open_flags(&self, name: &str, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, mode))
+        retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, mode)).and_then(above_standard)
     }
 
     /// Makes the file `name`; it must not be there.
@@ -248,8 +248,9 @@ impl Directory for PosixDirectory {
     }
 
     fn sync(&self) -> Result<()> {
-        // Not called again even after EINTR, as with a file.
-        rustix::fs::fsync(&self.descriptor).map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
+        // Again after a signal, as with a file.
+        retry_on_intr(|| rustix::fs::fsync(&self.descriptor))
+            .map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
     }
 
     fn describe(&self, name: &str) -> String {
@@ -258,6 +259,10 @@ impl Directory for PosixDirectory {
         } else {
             self.path.join(name).display().to_string()
         }
+    }
+
+    fn spare_descriptor(&self) -> Option<OwnedFd> {
+        rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 3).ok()
     }
 
     fn is_network(&self) -> Result<bool> {
@@ -269,9 +274,14 @@ impl Directory for PosixDirectory {
     }
 
     fn plain_files(&self) -> Option<Arc<dyn PlainFiles>> {
-        let start = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).ok()?;
+        let start = rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 3).ok()?;
         Some(Arc::new(plain::PosixPlain::new(start, self.path.clone())))
     }
+}
+
+/// The same file with a descriptor that is no standard one.
+fn above_standard(opened: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    rio::above_standard(opened).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
 }
 
 fn path_error(operation: Operation, path: &Path, errno: Errno) -> Error {
@@ -438,8 +448,10 @@ impl File for PosixFile {
     }
 
     fn sync(&self) -> Result<()> {
-        // Not called again even after EINTR: nothing says that a second success covers the same bytes.
-        rustix::fs::fdatasync(&self.descriptor).map_err(|errno| self.error(Operation::Sync, None, errno))
+        // Again after a signal: the kernel has marked no byte clean for a sync that a signal ended, and keeps the error of a
+        // failed write for the sync that reports it.
+        retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor))
+            .map_err(|errno| self.error(Operation::Sync, None, errno))
     }
 
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {

@@ -172,11 +172,13 @@ struct Turns {
     /// How long it sleeps when it has nothing to do.
     nap: Duration,
     is_busy: bool,
+    /// Until then the rounds are left to others.
+    aside: Option<Instant>,
 }
 
 impl Turns {
     fn new(work: Work, nap: Duration) -> Turns {
-        Turns { rounds: Rounds::new(work), nap, is_busy: true }
+        Turns { rounds: Rounds::new(work), nap, is_busy: true, aside: None }
     }
 
     /// Sleeps until the next round, whoever's it is; whether there is one.
@@ -186,7 +188,20 @@ impl Turns {
 
     /// Whether the round is ours: it is anybody's if the last was half a nap ago, and ours if that was, too.
     fn begin(&mut self, managers: &Managers) -> bool {
+        if self.aside.is_some_and(|until| Instant::now() < until) {
+            return false;
+        }
+        self.aside = None;
         self.rounds.begin(&managers.processes, self.nap / 2)
+    }
+
+    /// Leaves the rounds to other processes for a while if this one could not do the work: a limit of one process must not
+    /// keep the work from being done.
+    fn give_way(&mut self, managers: &Managers, is_done: bool) {
+        if !is_done {
+            self.rounds.resign(&managers.processes);
+            self.aside = Some(Instant::now() + 2 * self.nap);
+        }
     }
 }
 
@@ -205,6 +220,7 @@ fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
             true => managers.log.background_flush(who.session()).map(|_| ()),
             false => managers.log.force_all(who.session()).map(|_| ()),
         };
+        turns.give_way(managers, flushed.is_ok());
         quiet.report("writing the log", flushed.map_err(Into::into));
     }
     turns.rounds.resign(&managers.processes);
@@ -353,7 +369,9 @@ fn keep_house(
                     managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
                 );
             }
-            quiet.report("background work", clean(managers, who));
+            let cleaned = clean(managers, who);
+            turns.give_way(managers, cleaned.is_ok());
+            quiet.report("background work", cleaned);
             let tail_then = std::mem::replace(&mut tail, managers.log.tail());
             turns.is_busy |= tail_then != tail;
         }

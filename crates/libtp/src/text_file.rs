@@ -304,7 +304,7 @@ impl TextFile {
             }
             prefix.push(format!("{}-{}", std::process::id(), txn.id()));
             let new = self.path.with_file_name(&prefix);
-            let mut file = File::create_new(&new)?;
+            let mut file = rio::above_standard(File::create_new(&new)?)?;
             let filled = (|| {
                 if let Ok(old) = fs::metadata(&self.path) {
                     file.set_permissions(keep_owner(&file, &old)?)?;

@@ -20,6 +20,13 @@ pub enum Error {
         /// What failed, and when.
         cause: String,
     },
+    /// This process could not write the log, for a limit of its own, and no other process has written it meanwhile. Nothing
+    /// is lost: the records are in shared memory.
+    #[error("this process could not write the log: {cause}; the records are in shared memory and reach the disk as soon as a process writes the log; raise the limit of this process, or let another process open the environment")]
+    SteppedBack {
+        /// What failed.
+        cause: String,
+    },
     /// The log is damaged where it must be whole.
     #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although the log was durable beyond it; nothing was changed; restore the file from a backup")]
     Corrupt {

@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! 1. `durable` moves only after every byte below its new value was written and synced without an error.
-//! 2. After an error `poison` is set before anyone is answered, and `durable` never moves again.
+//! 2. After an error by which bytes may be lost `poison` is set before anyone is answered, and `durable` never moves again.
+//!    After a limit of the leader's own process nothing is set: the next leader writes the same bytes (L3).
 //! 3. Each flush ends with a mark that states the durable end before it (L2).
 //!
 //! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
@@ -14,7 +15,7 @@
 //! The `unsafe` is a promise to rio: nobody changes what the leader writes.
 #![allow(unsafe_code)]
 
-use libtp_io::File;
+use libtp_io::{File, Operation};
 use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted, SharedHold};
 
@@ -91,6 +92,13 @@ impl LogManager {
         failpoint("log: leads a flush");
         let written = if from == to { Ok(0) } else { self.write_and_sync(session, &leader, from, to) };
         match written {
+            Err(error) if !is_final(&error) => {
+                drop(leader);
+                tracing::warn!(%error, %from, %to, "this process could not write the log; another process may");
+                self.wake_waiters(Lsn::new(u64::MAX));
+                self.files.forget_foreign();
+                Err(Error::SteppedBack { cause: error.to_string() })
+            }
             Err(error) => {
                 // Published before anyone is answered. The next restart writes the ring's tail into new files.
                 self.header.poison.publish(POISONED);
@@ -132,7 +140,7 @@ impl LogManager {
         while at < to {
             let place = self.files.geometry().locate(at);
             let end = to.min(at.plus(place.left));
-            let Opened::Good(file) = self.files.segment(place.segment)? else {
+            let Opened::Good(file) = self.files.segment_to_write(place.segment)? else {
                 return Err(self.files.damage(at, "the segment that was prepared is not there"));
             };
             let mut offset = place.offset;
@@ -164,6 +172,21 @@ impl LogManager {
             syncs += 1;
         }
         Ok(syncs)
+    }
+}
+
+/// Whether bytes may be lost by this error of a flush. A limit of the process loses nothing, nor does a call before the first
+/// write.
+fn is_final(error: &Error) -> bool {
+    if planted("log: a limit of one process stops all") {
+        return true;
+    }
+    match error {
+        Error::Io(error) => {
+            matches!(error.operation(), Operation::Write | Operation::Sync) && !error.is_limit_of_process()
+        }
+        // The log's files are not as they were made.
+        _ => true,
     }
 }
 

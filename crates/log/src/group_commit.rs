@@ -22,6 +22,9 @@ pub const WAITS_FOR_FLUSH: u32 = 3;
 /// What they see when it waits for room in the log, with the LSN up to which it wants it.
 pub const WAITS_FOR_LOG_SPACE: u32 = 4;
 
+/// The longest that a process which cannot write the log waits for another to write.
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
+
 /// The longest anyone sleeps without looking again.
 pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
@@ -41,7 +44,8 @@ impl LogManager {
     /// Returns when the record at `lsn` is durable: leads a flush at once, or waits for the one that runs.
     ///
     /// # Errors
-    /// [`Error::Failed`] when a write or a sync failed, now or before.
+    /// [`Error::Failed`] when a write or a sync failed, now or before. [`Error::SteppedBack`] when this process cannot write the
+    /// log and no other does within twice the bound of relaxed commits.
     pub fn force(&self, session: &Session, lsn: Lsn) -> Result<FlushedTo> {
         let mut is_suspect = false;
         let mut said = None;
@@ -61,7 +65,10 @@ impl LogManager {
                     drop(leader);
                     self.wake_waiters(self.durable());
                 } else {
-                    self.flush(session, leader)?;
+                    match self.flush(session, leader) {
+                        Err(Error::SteppedBack { cause }) => self.wait_for_another(session, lsn, cause)?,
+                        done => drop(done?),
+                    }
                 }
                 continue;
             }
@@ -70,6 +77,20 @@ impl LogManager {
                 said = Some(session.waits_since(WAITS_FOR_FLUSH, lsn.raw(), SLICE));
             }
         }
+    }
+
+    /// This process could not write the log: waits until another process has written it beyond `lsn`.
+    fn wait_for_another(&self, session: &Session, lsn: Lsn, cause: String) -> Result<()> {
+        let patience = (2 * self.relaxed_bound()).min(PATIENCE_MAX);
+        let begun = Instant::now();
+        while !self.flushed().covers(lsn) {
+            self.check_poison()?;
+            if begun.elapsed() >= patience {
+                return Err(Error::SteppedBack { cause });
+            }
+            self.sleep_in_table(session, lsn, SLICE, || false);
+        }
+        Ok(())
     }
 
     /// As [`LogManager::force`], but waits for company by the paper's thresholds: with at least the group threshold of

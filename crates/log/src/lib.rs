@@ -208,11 +208,13 @@ impl LogManager {
         if !header.chunk_bytes.get().is_power_of_two() {
             return Err(unusable("its log's ring has an impossible chunk size"));
         }
+        let files = LogFiles::new(Arc::clone(directory), control);
+        files.keep_spare();
         Ok(LogManager {
             ring: Ring::new(region, header.clone()),
             incarnation: header.incarnation.get(),
             header,
-            files: LogFiles::new(Arc::clone(directory), control),
+            files,
             processes: processes.clone(),
             settings: settings.clone(),
             relaxed: RelaxedAge::default(),

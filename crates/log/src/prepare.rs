@@ -113,6 +113,9 @@ impl LogManager {
     fn publish_segments(&self, number: u32) -> Result<()> {
         let is_skipped = planted("log: new names not synced");
         if let Err(error) = if is_skipped { Ok(()) } else { self.files.directory().sync() } {
+            if error.is_limit_of_process() {
+                return Err(error.into());
+            }
             // As final as a failed sync of a file: nobody knows which names are on the disk.
             self.header.poison.publish(POISONED);
             return Err(Error::Failed { cause: error.to_string() });

@@ -8,9 +8,11 @@
 //! removes it. Renamed, it is complete.
 
 use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libtp_io::{Directory, File, OpenMode};
+use libtp_io::{Directory, File, Identity, OpenMode};
 use rio::{failpoint, planted};
 
 use crate::segment::{check_header, header_block, segment_name, segment_number, WrongHeader, NAME_PREPARING};
@@ -27,6 +29,14 @@ pub(crate) enum Opened {
     Wrong(WrongHeader),
 }
 
+/// A segment that is open, and which file it was when it was opened.
+#[derive(Debug)]
+struct OpenSegment {
+    number: u32,
+    file: Arc<dyn File>,
+    identity: Identity,
+}
+
 /// The segment files of one log. Works without a region: restart reads the log through it.
 #[derive(Debug)]
 pub struct LogFiles {
@@ -35,7 +45,11 @@ pub struct LogFiles {
     environment: [u8; 16],
     incarnations: Incarnations,
     /// Lately used files, the last used one last.
-    open: Mutex<Vec<(u32, Arc<dyn File>)>>,
+    open: Mutex<Vec<OpenSegment>>,
+    /// Closed when there is no other descriptor left for a segment.
+    spare: Mutex<Option<OwnedFd>>,
+    /// The segment of this process's last flush, or 0.
+    written: AtomicU32,
 }
 
 impl LogFiles {
@@ -47,6 +61,8 @@ impl LogFiles {
             environment: control.environment_id,
             incarnations: control.incarnations.clone(),
             open: Mutex::default(),
+            spare: Mutex::default(),
+            written: AtomicU32::new(0),
         }
     }
 
@@ -65,21 +81,30 @@ impl LogFiles {
         &self.directory
     }
 
-    fn opened(&self) -> MutexGuard<'_, Vec<(u32, Arc<dyn File>)>> {
+    fn opened(&self) -> MutexGuard<'_, Vec<OpenSegment>> {
         // A panic between push and remove leaves the list whole: it is only a cache.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a descriptor now for the first segment that a flush needs; later ones are opened in its place.
+    pub(crate) fn keep_spare(&self) {
+        *self.spare() = self.directory.spare_descriptor();
     }
 
     /// Opens segment `number`, or finds it open.
     pub(crate) fn segment(&self, number: u32) -> Result<Opened> {
         let mut open = self.opened();
-        if let Some(at) = open.iter().position(|(known, _)| *known == number) {
+        if let Some(at) = open.iter().position(|known| known.number == number) {
             let entry = open.remove(at);
-            let file = Arc::clone(&entry.1);
+            let file = Arc::clone(&entry.file);
             open.push(entry);
             return Ok(Opened::Good(file));
         }
-        let Some(file) = self.segment_unchecked(number)? else {
+        let Some(file) = self.open_file(&mut open, number)? else {
             return Ok(Opened::Missing);
         };
         let mut block = vec![0; 4096];
@@ -87,20 +112,51 @@ impl LogFiles {
         if let Err(wrong) = check_header(&block[..read], &self.geometry, number, self.environment) {
             return Ok(Opened::Wrong(wrong));
         }
+        let identity = file.identity()?;
         if open.len() == OPEN_MAX {
             open.remove(0);
         }
-        open.push((number, Arc::clone(&file)));
+        open.push(OpenSegment { number, file: Arc::clone(&file), identity });
         Ok(Opened::Good(file))
+    }
+
+    /// Returns segment `number` for a flush. Where the last flush of this process was in another segment, the descriptors are
+    /// checked first.
+    pub(crate) fn segment_to_write(&self, number: u32) -> Result<Opened> {
+        // Relaxed: the number decides about a check only.
+        if self.written.swap(number, Ordering::Relaxed) != number {
+            self.forget_foreign();
+        }
+        self.segment(number)
+    }
+
+    /// Forgets each descriptor that is not the segment's any more: the program has closed the descriptor, and its number may be
+    /// that of a file of the program. Closing that number again would close the program's file.
+    pub(crate) fn forget_foreign(&self) {
+        let mut open = self.opened();
+        let (own, foreign): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *open).into_iter().partition(|known| known.file.identity() == Ok(known.identity));
+        *open = own;
+        for known in foreign {
+            tracing::warn!(
+                segment = known.number,
+                "the program has closed a descriptor of the log: the file is opened anew"
+            );
+            std::mem::forget(known.file);
+        }
     }
 
     /// Opens segment `number` whatever its header says: to look for marks beyond a damaged place.
     pub(crate) fn segment_unchecked(&self, number: u32) -> Result<Option<Arc<dyn File>>> {
+        self.open_file(&mut self.opened(), number)
+    }
+
+    fn open_file(&self, open: &mut Vec<OpenSegment>, number: u32) -> Result<Option<Arc<dyn File>>> {
         let name = segment_name(number);
-        let opened = match self.directory.open(&name, OpenMode::Existing) {
+        let opened = match self.open_in_place(open, &name, OpenMode::Existing) {
             // A reader of a read-only copy may still look.
             Err(libtp_io::Error::ReadOnly { .. } | libtp_io::Error::Denied { .. }) => {
-                self.directory.open(&name, OpenMode::ReadOnly)
+                self.open_in_place(open, &name, OpenMode::ReadOnly)
             }
             other => other,
         };
@@ -111,9 +167,26 @@ impl LogFiles {
         }
     }
 
+    /// Opens the file `name`, if need be in place of segments that are open, or of the spare descriptor: so a process that has reached its limit of
+    /// descriptors goes on with those it has.
+    fn open_in_place(
+        &self,
+        open: &mut Vec<OpenSegment>,
+        name: &str,
+        mode: OpenMode,
+    ) -> libtp_io::Result<Arc<dyn File>> {
+        loop {
+            match self.directory.open(name, mode) {
+                Err(error) if error.is_out_of_descriptors() && !open.is_empty() => drop(open.remove(0)),
+                Err(error) if error.is_out_of_descriptors() && self.spare().take().is_some() => {}
+                answer => return answer,
+            }
+        }
+    }
+
     /// Closes what this process has open of segment `number`.
     pub(crate) fn forget(&self, number: u32) {
-        self.opened().retain(|(known, _)| *known != number);
+        self.opened().retain(|known| known.number != number);
     }
 
     /// Copies the log's bytes from `from` on into `buffer` and returns how many there are: fewer than asked where a
@@ -181,7 +254,7 @@ impl LogFiles {
     /// As [`LogFiles::prepare_new`], but the log's bytes in it begin with `contents`.
     pub(crate) fn prepare_with(&self, number: u32, incarnation: u64, contents: &[u8]) -> Result<()> {
         self.discard_unfinished()?;
-        let made = self.directory.open(NAME_PREPARING, OpenMode::CreateNew).map_err(no_room)?;
+        let made = self.open_in_place(&mut self.opened(), NAME_PREPARING, OpenMode::CreateNew).map_err(no_room)?;
         failpoint("log: segment made, without blocks");
         let bytes = self.geometry.file_bytes(number);
         let filled = made.allocate(0..bytes).map_err(no_room).and_then(|()| {
@@ -206,7 +279,8 @@ impl LogFiles {
         self.forget(old);
         self.directory.rename(&segment_name(old), NAME_PREPARING).map_err(no_room)?;
         failpoint("log: old segment renamed");
-        let filled = match self.directory.open(NAME_PREPARING, OpenMode::Existing) {
+        let opened = self.open_in_place(&mut self.opened(), NAME_PREPARING, OpenMode::Existing);
+        let filled = match opened {
             Ok(file) => self.finish(&*file, number, incarnation),
             Err(error) => Err(error.into()),
         };

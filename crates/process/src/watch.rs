@@ -67,7 +67,8 @@ enum Happened {
 impl DeathWatch {
     /// Begins to watch everyone who is attached now.
     pub fn new(processes: &ProcessManager) -> DeathWatch {
-        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok().map(Arc::new);
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+        let waker = waker.and_then(|waker| rio::above_standard(waker).ok()).map(Arc::new);
         let called = Instant::now();
         let (processes, next) = (processes.clone(), std::process::id() as usize);
         let mut watch = DeathWatch { processes, watched: Vec::new(), called, next, waker: Waker(waker) };
@@ -207,7 +208,7 @@ fn is_in_turn(place: usize, first: usize, count: usize) -> bool {
 /// None where the kernel gives none, or when the process is gone, which the caller then sees.
 fn descriptor_of(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    pidfd_open(pid, PidfdFlags::empty()).ok()
+    rio::above_standard(pidfd_open(pid, PidfdFlags::empty()).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
+use crate::descriptor::above_standard;
 use crate::{Error, Result};
 
 const GROUP: u32 = 0o070;
@@ -48,7 +49,8 @@ impl Access {
 
     /// Makes a file and gives it to them. It must not be there.
     pub(crate) fn create(&self, path: &Path) -> Result<File> {
-        let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        let made =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).and_then(above_standard);
         let file = made.map_err(|source| system(path, "creation", source))?;
         match self.give(&file) {
             Ok(()) => Ok(file),
@@ -90,7 +92,7 @@ impl Access {
         // Not waiting: by now the name may be a pipe's.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
-        let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).and_then(above_standard);
         let file = opened.map_err(|source| system(path, "opening", source))?;
         // Again, because the name may have got another file since.
         self.check(path, &file.metadata().map_err(|source| system(path, "stat", source))?)?;

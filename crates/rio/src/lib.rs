@@ -33,6 +33,7 @@ mod bytes;
 mod checked;
 mod checkpoint;
 mod checksum;
+mod descriptor;
 mod error;
 mod extent;
 pub mod failpoint;
@@ -64,6 +65,7 @@ pub use access::Access;
 pub use anchor::Anchor;
 pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
 pub use checked::{Checkable, Checked};
+pub use descriptor::above_standard;
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use extent::Extent;

@@ -84,7 +84,8 @@ impl Region {
         let path = Path::new("(memory)");
         let fd = rustix::fs::memfd_create("libtp", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|source| system(path, "creation", source.into()))?;
-        Region::build(File::from(fd), path, identity, reserve)
+        let file = crate::above_standard(File::from(fd)).map_err(|source| system(path, "creation", source))?;
+        Region::build(file, path, identity, reserve)
     }
 
     /// Opens the region at `path` and checks that those in `access` made it, and nobody else may write it, that it is whole

@@ -33,6 +33,9 @@ pub enum Fault {
     Enospc,
     /// A write puts some of its bytes there, not all, then the disk is full.  Other calls do not fail.
     ShortWrite,
+    /// The call meets a limit of its process: it fails with this error number.  A failing write may have written any part of
+    /// its bytes.
+    Limit(i32),
 }
 
 impl Fault {
@@ -40,6 +43,7 @@ impl Fault {
         match self {
             Fault::Eio => EIO,
             Fault::Enospc | Fault::ShortWrite => ENOSPC,
+            Fault::Limit(errno) => errno,
         }
     }
 }
@@ -164,6 +168,8 @@ activity! {
     enospc,
     /// Writes that stopped half-way because that was planted.
     short_write,
+    /// Calls that failed with a planted limit of their process.
+    limit,
     /// Syncs of a file or directory that failed.
     failed_sync,
     /// Failed syncs met by crash images that lost something for ever.
@@ -205,6 +211,7 @@ impl Counters {
             Fault::Eio => &self.eio,
             Fault::Enospc => &self.enospc,
             Fault::ShortWrite => &self.short_write,
+            Fault::Limit(_) => &self.limit,
         }
     }
 

@@ -63,6 +63,8 @@ pub use guard::Guard;
 pub use member::{Decision, Holder, Judge, Mark, Member, Membership};
 pub use options::Options;
 pub use redo::{Changes, Redo};
+#[doc(hidden)]
+pub use rio::above_standard;
 pub use rio::Survives;
 pub use segment::Segment;
 pub use threads::{ThreadTxn, Threads, Worker};

@@ -83,7 +83,10 @@ impl How {
         let mut options = OpenOptions::new();
         options.read(true).write(!self.is_read_only()).custom_flags(self.flags & !libc::O_ACCMODE);
         options.mode(self.mode);
-        options.open(path).map_err(|error| Refusal::io(&path.display().to_string(), &error))
+        options
+            .open(path)
+            .and_then(vista::above_standard)
+            .map_err(|error| Refusal::io(&path.display().to_string(), &error))
     }
 }
 

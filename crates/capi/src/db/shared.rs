@@ -56,7 +56,8 @@ impl Shared {
             return Ok(file.as_raw_fd());
         }
         let path = self.home.directory.join(format!("{}.tp", self.name));
-        let opened = OpenOptions::new().read(true).write(!self.is_read_only).open(&path);
+        let opened =
+            OpenOptions::new().read(true).write(!self.is_read_only).open(&path).and_then(vista::above_standard);
         let file = opened.map_err(|error| Refusal::io(&path.display().to_string(), &error))?;
         Ok(self.descriptor.insert(file).as_raw_fd())
     }

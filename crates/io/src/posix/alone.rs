@@ -21,8 +21,11 @@ impl PosixFile {
         if self.alone.get().is_some() {
             return Ok(true);
         }
-        let again =
-            OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()));
+        let again = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()))
+            .and_then(rio::above_standard);
         let again = match again {
             Ok(again) if Anchor::holds_locks_of(&again) && !planted("io: a clone keeps its parent's lock") => again,
             // Where it cannot be had, a child keeps it until it gives up the descriptor.

@@ -137,7 +137,9 @@ impl PlainFiles for PosixPlain {
         let fail = |errno| self.error(Operation::Open, path, errno);
         // Not blocking: the name might be a pipe's, whose open would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, Mode::empty())).map_err(fail)?;
+        let opened = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))
+            .and_then(super::above_standard)
+            .map_err(fail)?;
         match status_of(&rustix::fs::fstat(&opened).map_err(fail)?).kind {
             PlainKind::File => Ok(Arc::new(PosixFile::new(opened, self.path.join(path), false))),
             PlainKind::Directory => Err(fail(Errno::ISDIR)),
@@ -154,7 +156,9 @@ impl PlainFiles for PosixPlain {
         let fail = |errno| self.error(Operation::Open, path, errno);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o666 });
-        let made = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, mode)).map_err(fail)?;
+        let made = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, mode))
+            .and_then(super::above_standard)
+            .map_err(fail)?;
         if let Some(errno) = like.and_then(|like| PosixPlain::give(&made, like).err()) {
             // Of no use to anybody; if it stays, it is swept away with the others.
             let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());

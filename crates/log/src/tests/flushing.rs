@@ -115,6 +115,71 @@ fn a_failed_sync_poisons_for_good() {
     }
 }
 
+/// Error numbers of Linux.
+const EINTR: i32 = 4;
+const EBADF: i32 = 9;
+const ENOMEM: i32 = 12;
+const EMFILE: i32 = 24;
+const EFBIG: i32 = 27;
+
+/// Appends until the next flush begins in a segment that this process has not opened.
+fn reach_a_new_segment(side: &Side) {
+    let geometry = *side.log.files.geometry();
+    let segment = geometry.locate(side.log.durable()).segment;
+    while geometry.locate(side.log.durable()).segment == segment {
+        side.commit(&[0; 1000]).unwrap();
+    }
+}
+
+#[test]
+fn a_limit_of_one_process_does_not_stop_the_others() {
+    let limits = [
+        (Operation::Write, EFBIG),
+        (Operation::Write, ENOMEM),
+        (Operation::Write, EBADF),
+        (Operation::Sync, EBADF),
+        (Operation::Sync, EINTR),
+    ];
+    for (operation, errno) in limits {
+        let rig = Rig::new();
+        rig.one.commit(b"before").unwrap();
+        let log_calls = Calls::On(operation, "log.0".into());
+        rig.disk.fail_call(log_calls, 0, Fault::Limit(errno), Repeat::Once);
+        let refused = rig.one.commit(b"stepped back").unwrap_err();
+        assert!(matches!(refused, Error::SteppedBack { .. }), "{operation} {errno}: {refused}");
+        assert!(!rig.two.log.is_poisoned() && !rig.one.log.is_poisoned());
+        rig.two.commit(b"another leads").unwrap();
+        rig.one.commit(b"once more").unwrap();
+        assert_eq!(flushed_after(&rig), rig.two.log.durable());
+        assert_eq!(rig.two.bodies(Lsn::FIRST).len(), 4);
+    }
+}
+
+#[test]
+fn a_leader_without_descriptors_steps_back_and_the_flush_of_another_answers_its_commit() {
+    let rig = Rig::on(SimDisk::new(1), Settings { relaxed_micros_max: 1_000_000, ..small() });
+    reach_a_new_segment(&rig.two);
+    // Side one has never opened this segment, and gives up all others for want of a descriptor.
+    let opens = Calls::On(Operation::Open, "log.0".into());
+    rig.disk.fail_call(opens, 0, Fault::Limit(EMFILE), Repeat::Forever);
+    let Rig { one, two, .. } = rig;
+    let answers = on_threads(vec![one, two], |number, side| {
+        std::thread::sleep(Duration::from_millis(50 * number as u64));
+        side.commit(b"limited").map(|_| side.log.is_poisoned())
+    });
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(false))), "{answers:?}");
+}
+
+#[test]
+fn a_segment_is_opened_in_place_of_another_where_no_descriptor_is_left() {
+    let rig = Rig::new();
+    rig.one.commit(b"in the first segment").unwrap();
+    reach_a_new_segment(&rig.two);
+    let opens = Calls::On(Operation::Open, "log.0".into());
+    rig.disk.fail_call(opens, 0, Fault::Limit(EMFILE), Repeat::Once);
+    rig.one.commit(b"in place of the first segment").unwrap();
+}
+
 #[test]
 fn a_failed_write_poisons_and_everyone_who_waits_is_told() {
     let (rig, _) = slow(small());

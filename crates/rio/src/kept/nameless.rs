@@ -100,10 +100,10 @@ fn make(path: &Path) -> std::io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     let made = rustix::fs::open(directory_of(path), OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode);
     if let Ok(made) = made {
-        return Ok(made.into());
+        return crate::above_standard(made.into());
     }
     // A filesystem, or a kernel, without such files.
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     std::fs::remove_file(path)?;
-    Ok(file)
+    crate::above_standard(file)
 }

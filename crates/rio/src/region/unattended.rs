@@ -95,7 +95,7 @@ pub fn remove_region(path: &Path) -> io::Result<()> {
 fn open(path: &Path, write: bool) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
-    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
+    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path).and_then(crate::above_standard)
 }
 
 #[cfg(test)]

@@ -444,9 +444,10 @@ fn every_class_of_loss_is_active_over_a_mixed_workload() {
     }
     let activity = disk.activity();
     for (class, count) in activity.classes() {
-        let is_loss = !["eio", "enospc", "short_write", "failed_sync", "failed_sync_lost", "disk_full", "crash"]
-            .contains(&class)
-            && class != "process_killed";
+        let is_loss =
+            !["eio", "enospc", "short_write", "limit", "failed_sync", "failed_sync_lost", "disk_full", "crash"]
+                .contains(&class)
+                && class != "process_killed";
         assert_eq!(count > 20, is_loss, "{class} was active {count} times: {activity}");
     }
 }
