@@ -14,7 +14,9 @@ use std::process::ExitCode;
 /// # Errors
 /// When it does not build, or a file cannot be written.
 pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String> {
-    let built = cargo().args(["build", "--release", "--package", "libtp-capi"]).status();
+    // Stripped by the linker: of the shared library only the names that the headers declare are left.
+    let built =
+        cargo().args(["rustc", "--release", "--package", "libtp-capi", "--lib", "--", "-C", "strip=symbols"]).status();
     if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
         return Err("the library does not build; nothing was installed".into());
     }

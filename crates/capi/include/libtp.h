@@ -37,6 +37,11 @@
  * as if nothing had been. The child opens the environment for itself. It may end its parent's transactions and close its
  * environment, which changes nothing of theirs.
  *
+ * Codes of the program's own. A function of the program that returns a code (tp_work, tp_index_function, tp_visit, tp_next_pair, tp_watch,
+ * tp_log_visit) may return one of its own: any number but 0 and those from -31999 to -31000, which the library keeps for itself. The call
+ * that led to the function then changes nothing, and returns that code; tp_error has a sentence with the code, tp_strerror says that the
+ * code is not the library's, and tp_is_retryable says 0.
+ *
  * Functions of the program (tp_work, tp_change, tp_page_change, tp_recode, tp_index_function, tp_visit, tp_next_pair, tp_watch,
  * tp_log_visit) return: neither longjmp nor a C++ exception may leave them.
  */
@@ -292,8 +297,8 @@ int tp_pending_free(tp_pending *pending);
 /* Takes back what the transaction did, and ends it, whatever is returned. */
 int tp_abort(tp_txn *txn);
 
-/* Runs work in transactions until one commits: again after each that ended with a code that is retryable. A code of its own that
- * work returns is returned, after the transaction was aborted. */
+/* Runs work in transactions until one commits: again after each that ended with a code that is retryable. A code of the program's own
+ * that work returns is returned, after the transaction was aborted; work is not run again. */
 int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
 
 /* The transaction's number, as tools show it. */
