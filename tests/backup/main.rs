@@ -5,6 +5,7 @@
 //! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
 //! | `deaths` | who copies or restores is killed |
 //! | `harm` | damaged backups, full disks, and what is no backup |
+//! | `refused` | openings that are refused change nothing |
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
@@ -18,6 +19,7 @@
 mod deaths;
 mod harm;
 mod load;
+mod refused;
 mod rules;
 mod salvage;
 mod shop;

@@ -102,6 +102,8 @@ pub(crate) struct Opening<'o> {
     has_panicked: Cell<bool>,
     /// Commits that were answered from memory may be lost.
     pub(crate) has_lost: Cell<bool>,
+    /// Why, until the restart that forgets them has begun.
+    pub(crate) loss: Cell<Option<&'static str>>,
 }
 
 /// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
@@ -145,7 +147,7 @@ fn open_as(
                 failpoint("attach: seated, door held");
                 if opening.has_lost.get() {
                     // What it finds out is in the answer. If this fails, it is told once more.
-                    let noted = opening.note_loss(false);
+                    let noted = opening.note_told();
                     noted.unwrap_or_else(|error| tracing::warn!(%error, "what is lost will be told of again"));
                 }
                 break through;
@@ -203,6 +205,7 @@ impl<'o> Opening<'o> {
             reserve: Cell::new(reserve_after(None)),
             has_panicked: Cell::new(false),
             has_lost: Cell::new(false),
+            loss: Cell::new(None),
         }
     }
 
@@ -257,7 +260,7 @@ impl<'o> Opening<'o> {
                     self.refuse_without_memory(&found, &identity, &control)?;
                 }
                 let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
-                self.memory_is_gone(&control)?;
+                self.memory_is_gone(&control);
                 // Whoever was making it anew has died.
                 let rebuilds = self.left.map_or(0, |left| left.processes.rebuild_count() + 1);
                 let restarted = self.restart(file, how, rebuilds, watch)?;
@@ -414,13 +417,21 @@ impl<'o> Opening<'o> {
         rebuilds: u64,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
-        // First what only looks: a file that cannot be used is refused before anything is changed.
+        // First what only looks: a file that cannot be used is refused before a byte of any file is changed.
+        let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
+        let looked = match how {
+            How::Created => None,
+            _ => Some(libtp_log::look(log, &self.control_file, &log_settings)?),
+        };
         let environment = self.control_file.read()?.environment_id;
         let files = libtp_record::find_files(self.platform.directory.as_ref(), &environment)?;
-        let restarted = match how {
-            How::Created => Restarted::of_new_log(self.control_file.read()?),
-            _ => libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?,
+        let restarted = match looked {
+            None => Restarted::of_new_log(log, &self.control_file)?,
+            Some(looked) => {
+                looked.begin(self.has_lost.get() && !planted("libtp: who dies before a loss is told takes it along"))?
+            }
         };
+        self.say_loss();
         let control = restarted.control;
         failpoint("restart: log's end found");
         let mended = libtp_record::restore_torn(self.platform.directory.as_ref(), &files)?;
@@ -430,7 +441,6 @@ impl<'o> Opening<'o> {
         let lasting = self.platform.lasting(&region, self.settings.region_survives);
         region.set_lasting(lasting);
         failpoint("restart: region made");
-        let log_settings = self.log_settings();
         ProcessManager::init(&region)?;
         LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
         libtp_log::note_lasting(&region, lasting);

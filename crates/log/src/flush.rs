@@ -8,6 +8,7 @@
 //! 1. `durable` moves only after every byte below its new value was written and synced without an error.
 //! 2. After an error `poison` is set before anyone is answered, and `durable` never moves again.
 //! 3. Each flush ends with a mark that states the durable end before it (L2).
+//! 4. The first flush into a segment notes that durably in the segment before, and only then moves `durable` (L2).
 //!
 //! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
 //!
@@ -163,7 +164,7 @@ impl LogManager {
             failpoint("log: segment synced");
             syncs += 1;
         }
-        Ok(syncs)
+        Ok(syncs + self.files.note_begun(from, to)?)
     }
 }
 
