@@ -5,7 +5,7 @@
 //! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
 //! | `deaths` | who copies or restores is killed |
 //! | `harm` | damaged backups, full disks, and what is no backup |
-//! | `refused` | openings that are refused change nothing |
+//! | `refused` | openings that are refused change nothing, and a restore that was cut off is no environment |
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |

@@ -671,10 +671,13 @@ pub const FAILPOINTS: &[Failpoint] = &[
     backup("backup: manifest named, not durable"),
     backup("backup: done, called unfinished"),
     backup("backup: log added, manifest old"),
+    backup("restore: begun, its mark not durable"),
+    backup("restore: control file empty"),
     backup("restore: a file copied"),
     backup("restore: files copied, no log"),
     backup("log copy: a segment made"),
     backup("restore: log made, no control file"),
+    backup("restore: its mark gone, control file empty"),
     backup("restore: an environment, not opened"),
     // Records and memory in one transaction.
     memory("rio: kept region left alone, not sealed"),
