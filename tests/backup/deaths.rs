@@ -140,12 +140,20 @@ fn who_dies(name: &str, job: Job, seed: u64) {
         }
         Job::Restore => {
             let restored = place.join("restored");
-            match Env::builder().settings(settings()).create(false).open(&restored) {
+            // Also an opening that makes what is missing makes no environment here.
+            match Env::builder().settings(settings()).open(&restored) {
                 Ok(env) => {
                     assert_eq!(name, "restore: an environment, not opened");
                     judge(&Shop::open(env).unwrap(), &scenery.commits, Backup::open(&backup).unwrap().end());
                 }
-                Err(_) => assert!(matches!(restore(&place), Err(Error::Environment { .. })), "{name}: it is not empty"),
+                Err(_) => match restore(&place) {
+                    // Nothing was copied yet.
+                    Ok(_) => {
+                        assert!(name == "restore: begun, its mark not durable" || name == "restore: control file empty")
+                    }
+                    Err(Error::Environment { .. }) => {}
+                    Err(error) => panic!("{name}: {error}"),
+                },
             }
             std::fs::remove_dir_all(&restored).unwrap();
             judge_restored(&place, &scenery.commits);

@@ -5,6 +5,7 @@
 //! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
 //! | `deaths` | who copies or restores is killed |
 //! | `harm` | damaged backups, full disks, and what is no backup |
+//! | `refused` | openings that are refused change nothing, and a restore that was cut off is no environment |
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
 //! | `missing` | databases whose files are missing, empty or foreign |
@@ -20,6 +21,7 @@ mod deaths;
 mod harm;
 mod load;
 mod missing;
+mod refused;
 mod rules;
 mod salvage;
 mod shop;

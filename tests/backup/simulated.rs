@@ -126,7 +126,7 @@ impl File for SlowFile {
     }
 }
 
-fn platform(name: &str, directory: Arc<dyn Directory>, memory: &SharedMemory) -> Platform {
+pub fn platform(name: &str, directory: Arc<dyn Directory>, memory: &SharedMemory) -> Platform {
     let log_directory = Arc::clone(&directory);
     Platform {
         path: PathBuf::from("sim:").join(name),
@@ -137,7 +137,7 @@ fn platform(name: &str, directory: Arc<dyn Directory>, memory: &SharedMemory) ->
     }
 }
 
-fn quiet() -> Settings {
+pub fn quiet() -> Settings {
     Settings {
         no_background: true,
         lock_timeout_millis: Some(0),
@@ -149,12 +149,12 @@ fn quiet() -> Settings {
     }
 }
 
-fn open(platform: Platform) -> libtp::Result<Env> {
+pub fn open(platform: Platform) -> libtp::Result<Env> {
     Env::builder().settings(quiet()).open_on(platform, &mut |_, _, _| {})
 }
 
 /// What is in the directory of the disk.
-fn inside(disk: &SimDisk, name: &str) -> Arc<dyn Directory> {
+pub fn inside(disk: &SimDisk, name: &str) -> Arc<dyn Directory> {
     disk.subdirectory(name).unwrap()
 }
 
@@ -169,14 +169,14 @@ fn judge_backup(disk: &SimDisk, commits: &[Commit], until: Until) -> libtp::Resu
 }
 
 /// A disk on which an environment was backed up while it was changed: its commits, and the calls of the backup.
-struct Played {
-    disk: SimDisk,
-    commits: Vec<Commit>,
+pub struct Played {
+    pub disk: SimDisk,
+    pub commits: Vec<Commit>,
     calls: std::ops::Range<usize>,
     reread: u64,
 }
 
-fn play(seed: u64) -> libtp::Result<Played> {
+pub fn play(seed: u64) -> libtp::Result<Played> {
     let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
     // The directories are there, whatever happens in them.
     let _ = (inside(&disk, "env"), inside(&disk, "backup"));

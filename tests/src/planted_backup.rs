@@ -7,6 +7,8 @@ const fn by(name: &'static str, case: &'static str) -> PlantedDeath {
 }
 
 const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_harm";
+const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
+const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 
 /// All of them.
@@ -15,6 +17,9 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("libtp: a torn copy is believed", TORN),
     by("libtp: a backup's log ends before its pages", TORN),
     by("libtp: databases made meanwhile are not in a backup", "rules::what_is_made_meanwhile_is_in_it"),
+    by("log: a new segment is not noted", MISSING),
+    by("log: a restart that is refused has begun", MISSING),
+    by("libtp: a restore that was cut off passes for an environment", CUT_OFF),
     by("libtp: a restore believes what it reads", DAMAGED),
     by("libtp: a restored environment is the old one", "rules::a_restored_environment_is_another_one"),
     by("libtp: a state before the copied pages is restored", "harm::what_is_no_backup_of_this_environment_is_refused"),

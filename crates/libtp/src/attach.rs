@@ -29,7 +29,7 @@ use crate::judge::{Door, Judge};
 use crate::keep::{self, Keep};
 use crate::platform::{reserve_after, Found};
 use crate::settings::{Replacement, Settings, Victim};
-use crate::{log_type, record_types, Error, Result};
+use crate::{log_type, record_types, unfinished, Error, Result};
 
 pub use crate::platform::{Memory, Platform, SharedMemory};
 
@@ -92,6 +92,8 @@ pub(crate) struct Opening<'o> {
     pub(crate) control_file: ControlFile,
     pub(crate) judge: &'o Arc<Judge>,
     pub(crate) keep: Option<Keep>,
+    /// Whether a missing environment is made.
+    may_create: bool,
     /// What we had of the region that we were attached to, if that was found broken: then there is no other that we could not
     /// see.
     pub(crate) left: Option<&'o Managers>,
@@ -102,6 +104,8 @@ pub(crate) struct Opening<'o> {
     has_panicked: Cell<bool>,
     /// Commits that were answered from memory may be lost.
     pub(crate) has_lost: Cell<bool>,
+    /// Why, until the restart that forgets them has begun.
+    pub(crate) loss: Cell<Option<&'static str>>,
 }
 
 /// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
@@ -109,33 +113,36 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait between looks, there and for who still writes to a file.
 pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 
+/// Opens the environment. If there is none, makes one, where `may_create` allows that.
 pub(crate) fn open(
     platform: &Platform,
     settings: &Settings,
     keep: Option<Keep>,
+    may_create: bool,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
-    open_as(platform, settings, keep, None, watch)
+    open_as(platform, settings, keep, may_create, None, watch)
 }
 
 /// Opens once more for a handle that has left a broken region: attaches to the new one, or makes it.
 pub(crate) fn open_again(platform: &Platform, settings: &Settings, left: &Managers) -> Result<Attached> {
-    open_as(platform, settings, None, Some(left), &mut |_, _, _| {})
+    open_as(platform, settings, None, false, Some(left), &mut |_, _, _| {})
 }
 
 fn open_as(
     platform: &Platform,
     settings: &Settings,
     keep: Option<Keep>,
+    may_create: bool,
     left: Option<&Managers>,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
     if ForkMark::none_since_fork() {
         libtp_io::give_up_inherited();
     }
-    let file = open_control(platform)?;
+    let file = open_control(platform, may_create)?;
     let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
-    let opening = Opening { keep, left, ..Opening::new(platform, settings, &judge, &file) };
+    let opening = Opening { keep, left, may_create, ..Opening::new(platform, settings, &judge, &file) };
     opening.reserve.set(reserve_after(left.map(|left| &left.region)));
     let (managers, opened) = loop {
         let door = judge.door()?;
@@ -145,7 +152,7 @@ fn open_as(
                 failpoint("attach: seated, door held");
                 if opening.has_lost.get() {
                     // What it finds out is in the answer. If this fails, it is told once more.
-                    let noted = opening.note_loss(false);
+                    let noted = opening.note_told();
                     noted.unwrap_or_else(|error| tracing::warn!(%error, "what is lost will be told of again"));
                 }
                 break through;
@@ -179,8 +186,23 @@ fn is_seen_ended(region: &Region, seat: u64) -> bool {
     catch_unwind(|| ProcessManager::has_ended(region, seat)).unwrap_or(false)
 }
 
-fn open_control(platform: &Platform) -> Result<Arc<dyn File>> {
-    // Making it here is harmless: an empty control file is no environment until `create` has filled it.
+/// Opens the control file. If there is none, makes an empty one, which is no environment until `create` has filled it. An
+/// opening that is refused here has made no file.
+fn open_control(platform: &Platform, may_create: bool) -> Result<Arc<dyn File>> {
+    let existing = || match platform.directory.open(CONTROL_NAME, OpenMode::Existing) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(None),
+        opened => Ok::<_, Error>(Some(opened?)),
+    };
+    if let Some(file) = existing()? {
+        return Ok(file);
+    }
+    if !may_create {
+        return Err(unfinished::none_was_to_be_made(platform));
+    }
+    if let Err(refused) = unfinished::refuse_others(platform) {
+        // Another process may have made the environment meanwhile.
+        return existing()?.ok_or(refused);
+    }
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
 }
 
@@ -198,11 +220,13 @@ impl<'o> Opening<'o> {
             control_file: ControlFile::new(Arc::clone(file), platform.directory.describe(CONTROL_NAME)),
             judge,
             keep: None,
+            may_create: false,
             left: None,
             started: Instant::now(),
             reserve: Cell::new(reserve_after(None)),
             has_panicked: Cell::new(false),
             has_lost: Cell::new(false),
+            loss: Cell::new(None),
         }
     }
 
@@ -257,7 +281,7 @@ impl<'o> Opening<'o> {
                     self.refuse_without_memory(&found, &identity, &control)?;
                 }
                 let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
-                self.memory_is_gone(&control)?;
+                self.memory_is_gone(&control);
                 // Whoever was making it anew has died.
                 let rebuilds = self.left.map_or(0, |left| left.processes.rebuild_count() + 1);
                 let restarted = self.restart(file, how, rebuilds, watch)?;
@@ -294,7 +318,10 @@ impl<'o> Opening<'o> {
             let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");
             return Err(Error::Environment { environment: self.platform.path.clone(), what });
         }
-        self.refuse_orphans()?;
+        if !self.may_create {
+            return Err(unfinished::none_was_to_be_made(self.platform));
+        }
+        unfinished::refuse_others(self.platform)?;
         let log_settings = self.log_settings();
         let (first, max) = (log_settings.segment_bytes_first, log_settings.segment_bytes_max);
         if Geometry::new(first, max).is_none() {
@@ -311,20 +338,6 @@ impl<'o> Opening<'o> {
         failpoint("attach: control file made, name not durable");
         self.platform.directory.sync()?;
         Ok(true)
-    }
-
-    /// Making an environment is refused where data of one lie whose control file is gone or zeroed: the new one could do
-    /// nothing with them, and it would take the place of what may still be restored.
-    fn refuse_orphans(&self) -> Result<()> {
-        let mut names = self.platform.directory.list()?;
-        names.extend(self.platform.log_directory.list()?);
-        let is_data = |name: &String| name.ends_with(".tp") || libtp_log::segment_number(name).is_some();
-        let Some(orphan) = names.into_iter().find(is_data) else { return Ok(()) };
-        let what = format!(
-            "its file `{CONTROL_NAME}` is empty or zeroed, but there is `{orphan}`, which belongs to an environment. \
-             Restore `{CONTROL_NAME}` from a backup, or move the other files away to make a new environment"
-        );
-        Err(Error::Environment { environment: self.platform.path.clone(), what })
     }
 
     pub(crate) fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
@@ -414,15 +427,23 @@ impl<'o> Opening<'o> {
         rebuilds: u64,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
-        // First what only looks.
+        // First what only looks: a file that cannot be used is refused before a byte of any file is changed.
+        let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
+        let looked = match how {
+            How::Created => None,
+            _ => Some(libtp_log::look(log, &self.control_file, &log_settings)?),
+        };
         let environment = self.control_file.read()?.environment_id;
         let directory = &self.platform.directory;
         let registry = Registry::new(Arc::clone(directory), environment);
         registry.is_there()?;
-        let restarted = match how {
-            How::Created => Restarted::of_new_log(self.control_file.read()?),
-            _ => libtp_log::restart(&self.platform.log_directory, &self.control_file, &self.log_settings())?,
+        let restarted = match looked {
+            None => Restarted::of_new_log(log, &self.control_file)?,
+            Some(looked) => {
+                looked.begin(self.has_lost.get() && !planted("libtp: who dies before a loss is told takes it along"))?
+            }
         };
+        self.say_loss();
         let control = restarted.control;
         failpoint("restart: log's end found");
         libtp_record::make_registry(&registry, directory.as_ref(), &environment)?;
@@ -433,7 +454,6 @@ impl<'o> Opening<'o> {
         let lasting = self.platform.lasting(&region, self.settings.region_survives);
         region.set_lasting(lasting);
         failpoint("restart: region made");
-        let log_settings = self.log_settings();
         ProcessManager::init(&region)?;
         LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
         libtp_log::note_lasting(&region, lasting);

@@ -255,7 +255,7 @@ impl Builder {
         platform.log_types = self.log_types.clone().into();
         let settings = self.settings_over(platform.settings_file()?);
         settings.check()?;
-        let attached = attach::open(&platform, &settings, self.keep, watch)?;
+        let attached = attach::open(&platform, &settings, self.keep, self.create.unwrap_or(true), watch)?;
         let env = Env::of(attached, platform, settings);
         let first = env.0.newest();
         if env.0.durability == Durability::Rio {

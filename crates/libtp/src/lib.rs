@@ -80,6 +80,7 @@ mod stored;
 mod text_file;
 mod txn;
 mod unclaimed;
+mod unfinished;
 mod versions;
 mod warm_start;
 mod watching;

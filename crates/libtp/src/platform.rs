@@ -14,7 +14,7 @@ use crate::environment::lock;
 use crate::left_memory::{sweep, LeftMemory, PREFIX};
 use crate::log_type::LogType;
 use crate::settings::{self, Settings, SETTINGS_NAME};
-use crate::{Error, Result};
+use crate::{unfinished, Error, Result};
 
 /// Where shared memory lies if nobody says otherwise.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -109,8 +109,11 @@ impl Platform {
             None => Arc::clone(&directory),
             Some(log) => {
                 let log = if log.is_absolute() { log.clone() } else { path.join(log) };
-                let made = PosixDirectory::create(&log);
-                Arc::new(made.map_err(|error| refuse(format!("its log directory: {error}")))?) as Arc<dyn Directory>
+                // The log of an environment that is there lies in a directory that is there: what is not there now may be on
+                // a disk that is not mounted.
+                let is_new = !unfinished::has_control(directory.as_ref()).map_err(|error| refuse(error.to_string()))?;
+                let found = if is_new { PosixDirectory::create(&log) } else { PosixDirectory::open(&log) };
+                Arc::new(found.map_err(|error| refuse(format!("its log directory: {error}")))?) as Arc<dyn Directory>
             }
         };
         let mut homes = vec![settings.region_directory.clone().unwrap_or_else(|| SHARED_MEMORY.into())];

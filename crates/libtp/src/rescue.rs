@@ -46,7 +46,7 @@ impl Opening<'_> {
         let rescued = match (read(rescue).unwrap_or(Ok(None)), keep) {
             // PROTOCOLS F1: a backup was restored under it, and the user has decided.
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
-                self.memory_is_forgotten(control)?;
+                self.memory_is_forgotten(control);
                 return Ok(None);
             }
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
@@ -59,7 +59,7 @@ impl Opening<'_> {
         let committed = if is_of_now { read(|| Managers::last_commit(region)).flatten() } else { None };
         let taken = Taken { rescued, committed };
         if control.rio && !taken.is_whole() {
-            self.tell_loss("the log in the shared memory is damaged")?;
+            self.note_loss("the log in the shared memory is damaged");
         }
         Ok(Some(taken))
     }

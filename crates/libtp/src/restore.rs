@@ -8,15 +8,16 @@
 //! segments of the log. So shared memory of the one that was backed up, or that lay here, is never taken for its own (F1), its
 //! log goes on without regard to what the other's did, and segments of memory that belong to the other are refused.
 //!
-//! If we die here: there is no control file until everything else is there and durable, so what is left is no environment,
-//! and opening it says so; restoring begins in an empty directory.
+//! If we die here: the control file is empty until everything else is there and durable, and the directory has the mark
+//! of a restore that was begun, or a log. So what is left is no environment, and opening it says so (`unfinished.rs`);
+//! restoring begins in an empty directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use libtp_buffer::{check, FileId, PageHeader, PageId, PageNo};
-use libtp_io::{Directory, File, OpenMode, PosixDirectory};
+use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::{segment_number, Control, ControlFile, LogFiles, Lsn, CONTROL_NAME};
 use rio::{failpoint, planted};
 use serde::Serialize;
@@ -27,6 +28,7 @@ use crate::backup::manifest::{CopiedFile, Manifest, MANIFEST};
 use crate::backup::{check_log, refused, Watcher};
 use crate::judge::Judge;
 use crate::settings::{self, Settings, SETTINGS_NAME};
+use crate::unfinished::{self, RESTORING};
 use crate::{Builder, Env, Error, Opened, Result};
 
 /// What the settings of a backup are called where they are not put in force.
@@ -223,11 +225,20 @@ impl Backup {
     /// Puts everything in its place but for the log's replay. Whether settings were laid aside, and where the log ends.
     fn lay_out(&self, platform: &Platform, until: Until, watch: Watcher<'_>) -> Result<(bool, Lsn)> {
         platform.check_local()?;
+        // Before any file is made: a restore that is refused changes nothing.
+        check_empty(platform)?;
+        let is_first = unfinished::begin_restore(platform.directory.as_ref())?;
         let file = platform.directory.open(CONTROL_NAME, OpenMode::Create)?;
+        failpoint("restore: control file empty");
         let judge = Judge::new(Arc::clone(&file), platform.path.clone());
         // Nobody makes an environment here meanwhile (F1).
         let _door = judge.door()?;
-        check_empty(platform, file.as_ref())?;
+        if let Err(refused) = check_empty(platform) {
+            if is_first {
+                unfinished::end_restore(platform.directory.as_ref())?;
+            }
+            return Err(refused);
+        }
         let end = self.end_of(until)?;
         let environment = if planted("libtp: a restored environment is the old one") {
             self.manifest.environment().unwrap_or_default()
@@ -242,6 +253,8 @@ impl Backup {
         failpoint("restore: log made, no control file");
         let settings_aside = self.put_settings(platform)?;
         platform.directory.sync()?;
+        unfinished::end_restore(platform.directory.as_ref())?;
+        failpoint("restore: its mark gone, control file empty");
         ControlFile::new(file, platform.directory.describe(CONTROL_NAME)).create(&control)?;
         platform.directory.sync()?;
         failpoint("restore: an environment, not opened");
@@ -396,12 +409,12 @@ fn for_the_program(error: Error) -> Error {
 }
 
 /// A new environment comes where nothing is.
-fn check_empty(platform: &Platform, control: &dyn File) -> Result<()> {
+fn check_empty(platform: &Platform) -> Result<()> {
     let refuse = |what: String| Err(Error::Environment { environment: platform.path.clone(), what });
-    if control.len()? > 0 {
+    if unfinished::has_control(platform.directory.as_ref())? {
         return refuse("it is an environment; restore a backup to an empty directory".into());
     }
-    let is_known = |name: &String| name == CONTROL_NAME || name == SETTINGS_NAME;
+    let is_known = |name: &String| [CONTROL_NAME, SETTINGS_NAME, RESTORING].contains(&name.as_str());
     if let Some(other) = platform.directory.list()?.into_iter().find(|name| !is_known(name)) {
         return refuse(format!(
             "a backup is restored to an empty directory (it may have a `{SETTINGS_NAME}`), and here is `{other}`; if it is left of a restore that was not finished, remove it"

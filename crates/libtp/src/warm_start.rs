@@ -101,38 +101,43 @@ impl Opening<'_> {
     }
 
     /// There is no memory of before: whether commits were answered from it.
-    pub(crate) fn memory_is_gone(&self, control: &Control) -> Result<()> {
+    pub(crate) fn memory_is_gone(&self, control: &Control) {
         if control.rio {
-            self.tell_loss("the shared memory is gone")?;
+            self.note_loss("the shared memory is gone");
         }
-        Ok(())
     }
 
     /// There is memory of before, and the user has decided for the files.
-    pub(crate) fn memory_is_forgotten(&self, control: &Control) -> Result<()> {
+    pub(crate) fn memory_is_forgotten(&self, control: &Control) {
         if control.rio {
-            self.tell_loss("the shared memory is forgotten, as was asked for")?;
+            self.note_loss("the shared memory is forgotten, as was asked for");
         }
-        Ok(())
     }
 
-    /// Before the restart forgets it: if we die in that, the next to open tells it.
-    pub(crate) fn tell_loss(&self, why: &str) -> Result<()> {
+    /// The restart that follows forgets commits that were answered from memory. It says so in the control file with the same
+    /// write that begins its incarnation: a restart that is refused forgets nothing, and if we die after it, the next to open
+    /// tells of the loss.
+    pub(crate) fn note_loss(&self, why: &'static str) {
         self.has_lost.set(true);
-        self.note_loss(true)?;
-        tracing::error!(
-            environment = %self.platform.path.display(),
-            "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system, and {why}: those since the last sync of the log are lost"
-        );
-        Ok(())
+        self.loss.set(Some(why));
     }
 
-    /// Notes in the control file whether a loss is still to be told of.
-    pub(crate) fn note_loss(&self, is_lost: bool) -> Result<()> {
+    /// Says what the restart, which has begun, has forgotten.
+    pub(crate) fn say_loss(&self) {
+        if let Some(why) = self.loss.take() {
+            tracing::error!(
+                environment = %self.platform.path.display(),
+                "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system, and {why}: those since the last sync of the log are lost"
+            );
+        }
+    }
+
+    /// Notes in the control file that the loss is told of by this opening.
+    pub(crate) fn note_told(&self) -> Result<()> {
         let _changing = self.control_file.changing_within(PATIENCE)?;
         let control = self.control_file.read()?;
-        if control.lost != is_lost && !planted("libtp: who dies before a loss is told takes it along") {
-            self.control_file.write(&Control { lost: is_lost, ..control })?;
+        if control.lost {
+            self.control_file.write(&Control { lost: false, ..control })?;
         }
         Ok(())
     }

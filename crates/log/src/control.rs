@@ -39,6 +39,7 @@ const COUNT_MAX: u64 = 1 << 48;
 const FLAG_CLEAN: u32 = 1;
 const FLAG_RIO: u32 = 2;
 const FLAG_LOST: u32 = 4;
+const FLAG_BEGUN: u32 = 8;
 
 /// The first block: the format's name. Written once.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
@@ -55,19 +56,19 @@ struct Front {
 #[repr(C)]
 struct Slot {
     crc: U32,                 // 00-03  CRC-32C of bytes 4..4096
-    flags: U32,               // 04-07  bit 0: clean close, bit 1: commits answered from memory, bit 2: such are lost
-    sequence: U64,            // 08-15
-    environment: [u8; 16],    // 16-31
-    redo_point: U64,          // 32-39
-    checkpoint: U64,          // 40-47
-    durable_end: U64,         // 48-55
-    oldest: U64,              // 56-63
+    flags: U32, // 04-07  bit 0: clean close, bit 1: commits answered from memory, bit 2: such are lost, bit 3: begun
+    sequence: U64, // 08-15
+    environment: [u8; 16], // 16-31
+    redo_point: U64, // 32-39
+    checkpoint: U64, // 40-47
+    durable_end: U64, // 48-55
+    oldest: U64, // 56-63
     segment_bytes_first: U64, // 64-71
-    segment_bytes_max: U64,   // 72-79
-    next_file_id: U32,        // 80-83
-    incarnation_count: U32,   // 84-87
-    unresolved_count: U32,    // 88-91
-    spare: U32,               // 92-95  zero
+    segment_bytes_max: U64, // 72-79
+    next_file_id: U32, // 80-83
+    incarnation_count: U32, // 84-87
+    unresolved_count: U32, // 88-91
+    spare: U32, // 92-95  zero
 }
 
 const LIVES_AT: usize = 96;
@@ -100,6 +101,8 @@ pub struct Control {
     pub rio: bool,
     /// Whether such commits may be lost, and nobody was told of it yet.
     pub lost: bool,
+    /// Whether the log's first segment was made with a durable name: from then on the log has a segment wherever it ends.
+    pub begun: bool,
     /// The next database file's id.
     pub next_file_id: u32,
     /// Bytes of the first segment file.
@@ -123,6 +126,7 @@ impl Control {
             clean: false,
             rio: false,
             lost: false,
+            begun: false,
             next_file_id: 1,
             segment_bytes_first: settings.segment_bytes_first,
             segment_bytes_max: settings.segment_bytes_max,
@@ -153,7 +157,8 @@ impl Control {
             flags: U32::new(
                 (u32::from(self.clean) * FLAG_CLEAN)
                     | (u32::from(self.rio) * FLAG_RIO)
-                    | (u32::from(self.lost) * FLAG_LOST),
+                    | (u32::from(self.lost) * FLAG_LOST)
+                    | (u32::from(self.begun) * FLAG_BEGUN),
             ),
             sequence: U64::new(sequence),
             environment: self.environment_id,
@@ -220,6 +225,7 @@ impl Control {
             clean: slot.flags.get() & FLAG_CLEAN != 0,
             rio: slot.flags.get() & FLAG_RIO != 0,
             lost: slot.flags.get() & FLAG_LOST != 0,
+            begun: slot.flags.get() & FLAG_BEGUN != 0,
             next_file_id: slot.next_file_id.get(),
             segment_bytes_first: first,
             segment_bytes_max: max,

@@ -9,6 +9,7 @@
 //! 2. After an error by which bytes may be lost `poison` is set before anyone is answered, and `durable` never moves again.
 //!    After a limit of the leader's own process nothing is set: the next leader writes the same bytes (L3).
 //! 3. Each flush ends with a mark that states the durable end before it (L2).
+//! 4. The first flush into a segment notes that durably in the segment before, and only then moves `durable` (L2).
 //!
 //! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
 //!
@@ -171,7 +172,7 @@ impl LogManager {
             failpoint("log: segment synced");
             syncs += 1;
         }
-        Ok(syncs)
+        Ok(syncs + self.files.note_begun(from, to)?)
     }
 }
 

@@ -99,9 +99,11 @@ pub use record::{
 };
 pub use repair::{durable_in, rescue_ring, Rescued};
 pub use reserve::UNDO_SHARE_BYTES;
-pub use restart::{begin_incarnation, find_end, restart, LogEnd, Restarted};
+pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Restarted};
 pub use roll::Roll;
-pub use segment::{segment_name, segment_number, Geometry, Place, LOG_VERSION, SEGMENT_HEADER_BYTES};
+pub use segment::{
+    segment_name, segment_number, Geometry, Place, LOG_VERSION, LOG_VERSION_OLDEST, SEGMENT_HEADER_BYTES,
+};
 pub use segment_files::LogFiles;
 pub use settings::Settings;
 pub use survivor::rescue_survivor;
@@ -290,22 +292,25 @@ impl LogManager {
 /// beyond `end` is of an earlier life and never verifies; those beyond a gap are replaced when their turn comes.
 fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     let mut number = files.geometry().locate(end).segment;
-    match files.segment(number)? {
-        Opened::Good(_) => {}
-        // Nothing of the log can have been in it.
-        _ if end == Lsn::FIRST || end == files.geometry().start(number) => {
-            files.prepare_new(number, control.incarnation())?;
-        }
-        Opened::Missing => return Err(files.damage(end.minus(8), "the segment file at the log's end is missing")),
-        Opened::Wrong(_) => {
-            return Err(files.damage(end.minus(8), "the segment file at the log's end is not the log's"))
-        }
+    if may_be_made(files, control, end)? {
+        files.prepare_new(number, control.incarnation())?;
+    }
+    if let Some(why) = files.why_not_whole(number)? {
+        return Err(files.damage(end.minus(8), &why));
     }
     while matches!(files.segment(number + 1)?, Opened::Good(_)) {
         number += 1;
     }
     files.directory().sync()?;
     Ok(files.geometry().end(number))
+}
+
+/// Whether the segment at the log's end is missing and nothing of the log can have been in it.
+fn may_be_made(files: &LogFiles, control: &Control, end: Lsn) -> Result<bool> {
+    let number = files.geometry().locate(end).segment;
+    let is_unused =
+        if number == 1 { end == Lsn::FIRST && !control.begun } else { end == files.geometry().start(number) };
+    Ok(is_unused && matches!(files.segment(number)?, Opened::Missing))
 }
 
 #[cfg(test)]

@@ -265,7 +265,9 @@ impl LogFiles {
             failpoint("rescue: a piece synced, its name not durable");
             done += piece;
         }
+        // Names first: a note about a segment that a power cut takes away would pass for damage.
         self.directory().sync()?;
+        self.note_begun(from, from.plus(bytes.len() as u64))?;
         Ok(())
     }
 
@@ -292,6 +294,7 @@ impl LogFiles {
             }
         }
         self.directory().sync()?;
+        self.note_begun(from, end)?;
         Ok(())
     }
 }

@@ -7,6 +7,11 @@
 //! are flush marks: each states how far the log was durable when its flush began. A flush mark lies at the end of its
 //! flush and so at most two ring lengths beyond any byte it vouches for.
 //!
+//! A segment says that the next one was begun, and how far the log was durable then: that testifies, too, where the next segment
+//! is missing with all its marks. A segment that is missing, or too short, is refused wherever it lies.
+//!
+//! Invariant: [`look`] changes nothing; all that can refuse comes before the first write of [`Look::begin`].
+//!
 //! If we die here: before the control file is written, nothing has changed. After it, nothing was appended yet, and the
 //! next restart finds the same end and raises the incarnation once more.
 
@@ -14,11 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtp_io::Directory;
-use rio::planted;
+use rio::{failpoint, planted};
 
 use crate::record::{record_bytes, verify, RecordHeader};
-use crate::segment_files::Opened;
-use crate::{Control, ControlFile, Error, LogFiles, Lsn, Result, Roll, Settings, KIND_FLUSH_MARK};
+use crate::segment::segment_name;
+use crate::{
+    may_be_made, prepared_end, Changing, Control, ControlFile, Error, LogFiles, Lsn, Result, Roll, Settings,
+    KIND_FLUSH_MARK,
+};
 
 const MARK_BYTES: usize = record_bytes(8);
 
@@ -60,23 +68,57 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     let ring = settings.ring_bytes_max.max(Settings::default().ring_bytes_max);
     if let Some(mark) = later_witness(files, end, 2 * ring)?.filter(|_| !planted("log: witnesses not heard")) {
         let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
-        return Err(files.damage(end, &what));
+        return Err(files.damage(end, &and_why_not_whole(files, control, what, mark)?));
     }
-    check_headers_beyond(files, end)?;
+    if let Some((number, durable)) = noted_beyond(files, end)? {
+        let what =
+            format!("{}, and {} says that the log was durable up to LSN {durable}", bad.what(), segment_name(number));
+        return Err(files.damage(end, &and_why_not_whole(files, control, what, durable)?));
+    }
+    check_whole(files, control, end)?;
     Ok(LogEnd { end, what: bad.what(), records_beyond, vouched: vouched.min(end) })
 }
 
-/// A segment gets its name when its header is on the disk, so a crash leaves no wrong header; what was logged behind one is
-/// not there for anyone to testify, and would be lost in silence.
-fn check_headers_beyond(files: &LogFiles, end: Lsn) -> Result<()> {
-    let first = files.geometry().locate(end).segment;
-    for number in files.present()?.into_iter().filter(|&number| number >= first) {
-        if let Opened::Wrong(_) = files.segment(number)? {
-            let begin = files.geometry().start(number).max(end);
-            return Err(files.damage(begin, "a segment is whole when it gets its name, and this one is not"));
+/// Refuses where a segment that the log needs, or one made ahead, is not whole. A segment gets its name when its header and its
+/// length are on the disk, so no crash leaves another. What was logged there would be lost in silence.
+fn check_whole(files: &LogFiles, control: &Control, end: Lsn) -> Result<()> {
+    let geometry = files.geometry();
+    let last = geometry.locate(end).segment;
+    let needed = geometry.locate(control.oldest.min(end)).segment..=last;
+    let made_ahead = files.present()?.into_iter().filter(|&number| number > last);
+    for number in needed.chain(made_ahead) {
+        if number == last && may_be_made(files, control, end)? {
+            continue;
+        }
+        if let Some(why) = files.why_not_whole(number)? {
+            return Err(files.damage(geometry.start(number).max(control.oldest), &why));
         }
     }
     Ok(())
+}
+
+/// The sentence `what`, and which file is the reason, if one that the log needs up to `durable` is not whole.
+fn and_why_not_whole(files: &LogFiles, control: &Control, mut what: String, durable: Lsn) -> Result<String> {
+    let geometry = files.geometry();
+    for number in geometry.locate(control.oldest).segment..=geometry.locate(durable.minus(8)).segment {
+        if let Some(why) = files.why_not_whole(number)? {
+            what = format!("{what}: {why}");
+            break;
+        }
+    }
+    Ok(what)
+}
+
+/// Looks for a segment that says that the log was durable beyond `bad`: its number, and up to where. The note about the segment of
+/// `bad` is in the one before.
+fn noted_beyond(files: &LogFiles, bad: Lsn) -> Result<Option<(u32, Lsn)>> {
+    let first = files.geometry().locate(bad).segment.saturating_sub(1);
+    for number in files.present()?.into_iter().filter(|&number| number >= first) {
+        if let Some(durable) = files.noted_by(number)?.filter(|&durable| durable > bad) {
+            return Ok(Some((number, durable)));
+        }
+    }
+    Ok(None)
 }
 
 /// Looks for a good flush mark beyond `bad` that says the log was durable beyond `bad`; returns where it lies.
@@ -149,6 +191,7 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     next.incarnations.make_room(next.oldest);
     next.incarnations.begin(end)?;
     next.clean = false;
+    next.begun = true;
     // What memory had that outlives the system is in the files by now, or `lost` says that it is not.
     next.rio = false;
     if planted("log: incarnation not raised") {
@@ -178,35 +221,94 @@ pub struct Restarted {
 
 impl Restarted {
     /// The same for a log whose control file the caller has just made, behind the door that it still holds: nobody can
-    /// have appended anything, so the incarnation it was made with is the one that begins.
-    pub fn of_new_log(control: Control) -> Restarted {
+    /// have appended anything, so the incarnation it was made with is the one that begins. The first segment is made, and the
+    /// control file says so before anything is appended: from then on a first segment that is missing is damage.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`]: what is there is an environment in which nothing was done.
+    pub fn of_new_log(directory: &Arc<dyn Directory>, file: &ControlFile) -> Result<Restarted> {
+        let mut control = file.read()?;
         let end = control.durable_end;
-        Restarted { control, end: LogEnd { end, what: "nothing was ever written", records_beyond: 0, vouched: end } }
+        prepared_end(&LogFiles::new(Arc::clone(directory), &control), &control, end)?;
+        failpoint("control: log begun, not noted");
+        control.begun = true;
+        file.write(&control)?;
+        let end = LogEnd { end, what: "nothing was ever written", records_beyond: 0, vouched: end };
+        Ok(Restarted { control, end })
     }
 }
 
-/// Restart's part of the log, from the files alone: find the end, make what was found durable, begin a new incarnation.
-/// The caller is alone (F1), and then makes a region and a [`LogManager`](crate::LogManager) on it.
+/// What a restart has found, before it has changed anything.
+pub struct Look<'f> {
+    file: &'f ControlFile,
+    // From the read to the write: a checkpoint or a new database of the life that ends here would take the incarnation back
+    // otherwise. A process that is stopped in there sees, when it goes on, that its life is over.
+    _changing: Option<Changing<'f>>,
+    files: LogFiles,
+    control: Control,
+    end: LogEnd,
+}
+
+/// Restart's part of the log, from the files alone, as far as it only looks: finds the end, and refuses a log that is not whole.
+/// No byte of any file is changed. The caller is alone (F1).
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Full`], [`Error::Io`].
-pub fn restart(directory: &Arc<dyn Directory>, file: &ControlFile, settings: &Settings) -> Result<Restarted> {
-    // From the read to the write: a checkpoint or a new database of the life that ends here would take the incarnation back
-    // otherwise. Who is stopped in there sees, when it goes on, that its life is over.
+/// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Io`].
+pub fn look<'f>(directory: &Arc<dyn Directory>, file: &'f ControlFile, settings: &Settings) -> Result<Look<'f>> {
     let _changing = file.changing_within(CHANGING_PATIENCE)?;
     let mut control = file.read()?;
     let files = LogFiles::new(Arc::clone(directory), &control);
-    files.discard_unfinished().or_else(|error| match error {
-        // A read-only or full disk does not keep anyone from reading on; the leftover is harmless.
-        Error::Io(_) | Error::Full { .. } => Ok(()),
-        other => Err(other),
+    let end = find_end(&files, &control, settings).or_else(|error| {
+        if planted("log: a restart that is refused has begun") {
+            let end = control.durable_end;
+            begin_incarnation(file, &mut control, end)?;
+        }
+        Err(error)
     })?;
-    let end = find_end(&files, &control, settings)?;
-    // What was found may have been written and never synced, or worse: after a sync that failed the system shows bytes
-    // that are not on the disk and holds them for clean. From now on others will build on them, so they are written again.
-    if !planted("log: found tail not written again") {
-        files.write_again(end.vouched, end.end)?;
+    // What is to be replayed: found to be damaged in the middle of that, files would be changed already.
+    let replayed_from = if control.checkpoint.is_none() { control.oldest } else { control.redo_point };
+    let mut replayed = files.roll(replayed_from, control.durable_end);
+    while let Some(record) = replayed.next_record() {
+        record?;
     }
-    begin_incarnation(file, &mut control, end.end)?;
-    Ok(Restarted { control, end })
+    drop(replayed);
+    Ok(Look { file, _changing, files, control, end })
+}
+
+impl Look<'_> {
+    /// Where the log ends.
+    pub fn end(&self) -> LogEnd {
+        self.end
+    }
+
+    /// Makes durable what was found, and begins a new incarnation at the end. `is_lost` says in the control file that commits
+    /// are lost and nobody was told of it. The caller then makes a region and a [`LogManager`](crate::LogManager) on it.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`].
+    pub fn begin(mut self, is_lost: bool) -> Result<Restarted> {
+        self.files.discard_unfinished().or_else(|error| match error {
+            // A read-only or full disk does not keep anyone from reading on; the leftover is harmless.
+            Error::Io(_) | Error::Full { .. } => Ok(()),
+            other => Err(other),
+        })?;
+        // What was found may have been written and never synced, or worse: after a sync that failed the system shows bytes
+        // that are not on the disk and holds them for clean. From now on others will build on them, so they are written again.
+        if !planted("log: found tail not written again") {
+            self.files.write_again(self.end.vouched, self.end.end)?;
+        }
+        // The control file is about to say that there is one.
+        prepared_end(&self.files, &self.control, self.end.end)?;
+        self.control.lost |= is_lost;
+        begin_incarnation(self.file, &mut self.control, self.end.end)?;
+        Ok(Restarted { control: self.control, end: self.end })
+    }
+}
+
+/// [`look`] and [`Look::begin`] at one go.
+///
+/// # Errors
+/// As both.
+pub fn restart(directory: &Arc<dyn Directory>, file: &ControlFile, settings: &Settings) -> Result<Restarted> {
+    look(directory, file, settings)?.begin(false)
 }

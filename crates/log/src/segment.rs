@@ -17,7 +17,12 @@ use crate::Lsn;
 /// Bytes of the block that holds a segment's header; the log's bytes begin after it.
 pub const SEGMENT_HEADER_BYTES: u64 = 4096;
 /// The version of the log's format.
-pub const LOG_VERSION: u32 = 3;
+pub const LOG_VERSION: u32 = 4;
+/// The oldest version of the log's format that this build reads: its segments have no notes.
+pub const LOG_VERSION_OLDEST: u32 = 3;
+/// Where a segment's note lies in its first block: in a sector of its own, so that writing the note cannot tear the header.
+pub(crate) const NOTE_AT: usize = 512;
+const NOTE_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"libtplog";
 /// A segment that is being prepared.
 pub(crate) const NAME_PREPARING: &str = "log.preparing";
@@ -122,7 +127,7 @@ impl Geometry {
 pub(crate) struct SegmentHeader {
     magic: [u8; 8],        // 00-07  "libtplog"
     version: U32,          // 08-11
-    crc: U32,              // 12-15  CRC-32C of bytes 16..4096
+    crc: U32,              // 12-15  CRC-32C of bytes 16..4096, the note's taken for zeros
     number: U32,           // 16-19
     spare: U32,            // 20-23  zero
     first: U64,            // 24-31  position of the segment's first byte in the log
@@ -132,6 +137,43 @@ pub(crate) struct SegmentHeader {
 }
 
 const _: () = assert!(size_of::<SegmentHeader>() == 64);
+
+/// What a segment says of the one that comes after it. Zeros until that one is begun.
+#[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
+#[repr(C)]
+struct SegmentNote {
+    durable: U64, // 00-07  the log was durable up to here when the next segment was begun
+    crc: U32,     // 08-11  CRC-32C of `durable`, the segment's number and the environment's id
+    spare: U32,   // 12-15  zero
+}
+
+const _: () = assert!(size_of::<SegmentNote>() == NOTE_BYTES);
+
+fn note_crc(durable: U64, number: u32, environment: [u8; 16]) -> u32 {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(durable.as_bytes()), &number.to_le_bytes());
+    crc32c::crc32c_append(crc, &environment)
+}
+
+/// The note of segment `number`, which says that the next segment is begun and the log durable up to `durable`.
+pub(crate) fn note(number: u32, environment: [u8; 16], durable: Lsn) -> [u8; NOTE_BYTES] {
+    let durable = U64::new(durable.raw());
+    let crc = U32::new(note_crc(durable, number, environment));
+    let note = SegmentNote { durable, crc, spare: U32::ZERO };
+    note.as_bytes().try_into().expect("a note has sixteen bytes")
+}
+
+/// What the note in the first block of segment `number` says, if there is a good one.
+pub(crate) fn noted(block: &[u8], number: u32, environment: [u8; 16]) -> Option<Lsn> {
+    let (note, _) = SegmentNote::read_from_prefix(block.get(NOTE_AT..)?).ok()?;
+    let is_good = note.durable != U64::ZERO && note.crc.get() == note_crc(note.durable, number, environment);
+    is_good.then(|| Lsn::new(note.durable.get()))
+}
+
+/// The checksum of a first block, whatever its note says.
+fn header_crc(block: &[u8]) -> u32 {
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&block[16..NOTE_AT]), &[0; NOTE_BYTES]);
+    crc32c::crc32c_append(crc, &block[NOTE_AT + NOTE_BYTES..])
+}
 
 /// What a header says that is right in every way but one: which one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +194,7 @@ pub(crate) fn header_block(geometry: &Geometry, number: u32, incarnation: u64, e
     };
     let mut block = vec![0; 4096];
     block[..64].copy_from_slice(header.as_bytes());
-    header.crc = U32::new(crc32c::crc32c(&block[16..]));
+    header.crc = U32::new(header_crc(&block));
     block[..64].copy_from_slice(header.as_bytes());
     block
 }
@@ -174,11 +216,13 @@ pub(crate) fn check_header(
     if header.magic != MAGIC {
         return wrong("its header is not that of a log segment");
     }
-    if header.version.get() != LOG_VERSION {
+    if !(LOG_VERSION_OLDEST..=LOG_VERSION).contains(&header.version.get()) {
         let found = header.version.get();
-        return wrong(&format!("its format has version {found}; this build knows version {LOG_VERSION}"));
+        return wrong(&format!(
+            "its format has version {found}; this build knows versions {LOG_VERSION_OLDEST} to {LOG_VERSION}"
+        ));
     }
-    if header.crc.get() != crc32c::crc32c(&block[16..4096]) {
+    if header.crc.get() != header_crc(&block[..4096]) {
         return wrong("its header's checksum is wrong");
     }
     if header.environment != environment {
@@ -237,6 +281,20 @@ mod tests {
         for name in ["log.00000000", "log.1", "log.preparing", "log.000000001", "bank.tp", "log.+0000001"] {
             assert_eq!(segment_number(name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn a_note_changes_no_header_and_is_believed_of_its_own_segment_only() {
+        let geometry = small();
+        let mut block = header_block(&geometry, 3, 7, [9; 16]);
+        assert_eq!(noted(&block, 3, [9; 16]), None);
+        block[NOTE_AT..NOTE_AT + NOTE_BYTES].copy_from_slice(&note(3, [9; 16], Lsn::new(4711)));
+        assert_eq!(check_header(&block, &geometry, 3, [9; 16]), Ok(()));
+        assert_eq!(noted(&block, 3, [9; 16]), Some(Lsn::new(4711)));
+        assert_eq!((noted(&block, 2, [9; 16]), noted(&block, 3, [8; 16])), (None, None));
+        block[NOTE_AT] ^= 1;
+        assert_eq!(noted(&block, 3, [9; 16]), None);
+        assert_eq!(check_header(&block, &geometry, 3, [9; 16]), Ok(()));
     }
 
     #[test]

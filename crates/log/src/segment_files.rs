@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libtp_io::{Directory, File, Identity, OpenMode};
 use rio::{failpoint, planted};
 
-use crate::segment::{check_header, header_block, segment_name, segment_number, WrongHeader, NAME_PREPARING};
+use crate::segment::{
+    check_header, header_block, note, noted, segment_name, segment_number, WrongHeader, NAME_PREPARING, NOTE_AT,
+};
 use crate::{Control, Error, Geometry, Incarnations, Lsn, Result, SEGMENT_HEADER_BYTES};
 
 const OPEN_MAX: usize = 16;
@@ -225,6 +227,50 @@ impl LogFiles {
         }
         let file = self.directory.describe(&segment_name(place.segment));
         Error::Corrupt { lsn, file, offset: place.offset, what }
+    }
+
+    /// Notes durably, in the segment before each one that begins in `from .. to`, that this one is begun and that the log is
+    /// durable up to `to`, where a record ends. To be called when that is so, and before anybody is told (PROTOCOLS L2).
+    /// Returns the number of notes.
+    pub(crate) fn note_begun(&self, from: Lsn, to: Lsn) -> Result<u64> {
+        let first = self.geometry.locate(from);
+        let begun = first.segment.max(2) + u32::from(first.segment > 1 && first.offset != SEGMENT_HEADER_BYTES);
+        let mut notes = 0;
+        for number in begun..=self.geometry.locate(to.minus(8)).segment {
+            if planted("log: a new segment is not noted") {
+                break;
+            }
+            // Where the segment before is missing, a restart misses that one.
+            let Opened::Good(file) = self.segment(number - 1)? else { continue };
+            file.write_at(&note(number - 1, self.environment, to), NOTE_AT as u64)?;
+            failpoint("log: new segment noted, not synced");
+            file.sync()?;
+            notes += 1;
+        }
+        Ok(notes)
+    }
+
+    /// Up to where the log was durable when the segment after `number` was begun, if segment `number` says so.
+    pub(crate) fn noted_by(&self, number: u32) -> Result<Option<Lsn>> {
+        let Opened::Good(file) = self.segment(number)? else { return Ok(None) };
+        let mut block = vec![0; 4096];
+        let read = file.read_at(&mut block, 0)?;
+        let durable = noted(&block[..read], number, self.environment);
+        Ok(durable.filter(|&durable| durable > self.geometry.end(number)))
+    }
+
+    /// Why the file of segment `number` is not a whole segment, half a sentence; none if it is one.
+    pub(crate) fn why_not_whole(&self, number: u32) -> Result<Option<String>> {
+        let name = segment_name(number);
+        let why = match self.segment(number)? {
+            Opened::Missing => "is missing".into(),
+            Opened::Wrong(wrong) => format!("cannot be used: {}", wrong.0),
+            Opened::Good(file) => match (file.len()?, self.geometry.file_bytes(number)) {
+                (found, whole) if found < whole => format!("has {found} bytes, and must have {whole}"),
+                _ => return Ok(None),
+            },
+        };
+        Ok(Some(format!("the file {name} {why}")))
     }
 
     /// Writes the bytes of `from .. to` again as they are, and syncs them.

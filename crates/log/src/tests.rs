@@ -6,6 +6,7 @@
 mod appending;
 mod flushing;
 mod hit;
+mod missing;
 mod recycling;
 mod restarting;
 mod rig;

@@ -1,0 +1,95 @@
+//! Directories in which something was begun that is no environment yet: a restore, a backup, the making of an environment.
+//!
+//! Paper: none. A restore that was cut off must not pass for an environment: it would be empty, and nobody would notice. So
+//! a restore first makes the file [`RESTORING`] and syncs its name, then makes the control file, and removes [`RESTORING`] when the
+//! restored log has durable names. While the control file says nothing, an opening refuses a directory that has one of
+//! these files, a database or a segment of the log.
+//!
+//! If we die here: [`RESTORING`] stays, or the segments of the log do. Both are refused.
+
+use std::path::Path;
+
+use libtp_io::{Directory, OpenMode};
+use libtp_log::{segment_number, CONTROL_NAME};
+use rio::{failpoint, planted};
+
+use crate::backup::manifest::MANIFEST;
+use crate::backup::UNFINISHED;
+use crate::platform::Platform;
+use crate::{Error, Result};
+
+/// Lies in a directory in which a restore was begun and has not come to the log.
+pub(crate) const RESTORING: &str = "restore.unfinished";
+
+/// The error of an opening that was not to make an environment, and found none.
+pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
+    refusal(
+        &platform.path,
+        format!("its file `{CONTROL_NAME}` is missing or empty, so it is no environment, and none was to be made"),
+    )
+}
+
+/// Whether the directory has a control file that is not empty.
+pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
+    match directory.open(CONTROL_NAME, OpenMode::ReadOnly) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(false),
+        file => Ok(file?.len()? > 0),
+    }
+}
+
+/// Refuses to make an environment in a directory that has data of one: the new one could do nothing with them, and it would
+/// take the place of what can still be restored.
+///
+/// # Errors
+/// `Environment`, with the file that is in the way and what to do.
+pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
+    let mut names = platform.directory.list()?;
+    if names.iter().any(|name| name == RESTORING)
+        && !planted("libtp: a restore that was cut off passes for an environment")
+    {
+        let what = format!(
+            "it has `{RESTORING}`: a backup was being restored into it, and that was cut off. It is no environment. Remove the \
+             directory, and restore the backup again"
+        );
+        return Err(refusal(&platform.path, what));
+    }
+    if let Some(name) = names.iter().find(|name| [MANIFEST, UNFINISHED].contains(&name.as_str())) {
+        let what = format!(
+            "it has `{name}`: the directory is for a backup, and no environment. `tp restore` makes an environment of a backup, in \
+             another directory"
+        );
+        return Err(refusal(&platform.path, what));
+    }
+    names.extend(platform.log_directory.list()?);
+    let is_data = |name: &String| name.ends_with(".tp") || segment_number(name).is_some();
+    let Some(orphan) = names.into_iter().find(is_data) else { return Ok(()) };
+    let what = format!(
+        "its file `{CONTROL_NAME}` is missing, empty or zeroed, but there is `{orphan}`, which belongs to an environment. \
+         Restore `{CONTROL_NAME}` from a backup, or move the other files away to make a new environment"
+    );
+    Err(refusal(&platform.path, what))
+}
+
+/// Says durably that a restore begins in this directory. Whether this call has made the file.
+pub(crate) fn begin_restore(directory: &dyn Directory) -> Result<bool> {
+    let is_new = match directory.open(RESTORING, OpenMode::CreateNew) {
+        Ok(_) => true,
+        Err(libtp_io::Error::Exists { .. }) => false,
+        Err(error) => return Err(error.into()),
+    };
+    failpoint("restore: begun, its mark not durable");
+    directory.sync()?;
+    Ok(is_new)
+}
+
+/// Says durably that the directory holds all that was restored but the control file's contents.
+pub(crate) fn end_restore(directory: &dyn Directory) -> Result<()> {
+    match directory.remove(RESTORING) {
+        Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(directory.sync()?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn refusal(path: &Path, what: String) -> Error {
+    Error::Environment { environment: path.to_path_buf(), what }
+}

@@ -1,0 +1,155 @@
+//! Openings that are refused: they change no byte, and what is refused is put right by putting back what was missing. A restore
+//! that was cut off is refused, too: it is no environment.
+
+use libtp::{Backup, Env, Error, SharedMemory, Until};
+use libtp_io::{Directory, OpenMode};
+use libtp_sim::{LossMode, Random, SimDisk};
+use libtp_tests::sizes;
+
+use crate::shop::{judge, Commit, Shop};
+use crate::simulated::{inside, open, platform, play, quiet};
+
+/// Bytes of log in each segment of these environments.
+const SEGMENT_BYTES: u64 = (16 << 10) - 4096;
+
+fn segment_of(lsn: u64) -> u64 {
+    lsn / SEGMENT_BYTES + 1
+}
+
+/// Every file with its bytes.
+fn contents(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
+    disk.paths().into_iter().map(|path| (path.clone(), disk.file_bytes(&path))).collect()
+}
+
+/// Opens the environment on that disk, after a new start of the machine.
+fn open_anew(disk: &SimDisk, name: &str) -> libtp::Result<Env> {
+    open(platform(name, inside(disk, name), &SharedMemory::new()))
+}
+
+/// An environment with commits in several segments behind its last checkpoint, and what was committed.
+fn trade_on(disk: &SimDisk, seed: u64) -> (Shop, Vec<Commit>) {
+    let shop = Shop::open(open_anew(disk, "env").unwrap()).unwrap();
+    let mut random = Random::new(seed);
+    let mut commits = vec![shop.stock().unwrap()];
+    shop.env.checkpoint().unwrap();
+    let checkpointed = segment_of(shop.env.stats().unwrap().log_tail);
+    while segment_of(commits.last().unwrap().lsn) < checkpointed + 3 {
+        commits.extend(shop.trade(&mut random).unwrap());
+    }
+    // Some of them have not waited for the disk.
+    shop.env.flush().unwrap();
+    (shop, commits)
+}
+
+#[test]
+fn a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed() {
+    let seed = sizes::first_seed();
+    let disk = SimDisk::new(seed);
+    let (shop, commits) = trade_on(&disk, seed);
+    let oldest = segment_of(shop.env.stats().unwrap().log_oldest);
+    let newest = segment_of(commits.last().unwrap().lsn);
+    let mut refused = 0;
+    for number in oldest..=newest {
+        let name = format!("log.{number:08}");
+        for kept in [None, Some(0), Some(4096), Some(12_000)] {
+            let what = format!("LIBTP_TEST_SEED={seed}, {kept:?} bytes left of {name}");
+            let image = disk.crash_image(LossMode::KeepAll, seed);
+            let directory = inside(&image, "env");
+            let file = directory.open(&name, OpenMode::Existing).unwrap();
+            let mut whole = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+            file.read_at(&mut whole, 0).unwrap();
+            match kept {
+                None => directory.remove(&name).unwrap(),
+                Some(bytes) => file.set_len(bytes).unwrap(),
+            }
+            let before = contents(&image);
+            let error = open_anew(&image, "env").err().unwrap_or_else(|| panic!("{what}: it was opened"));
+            assert!(error.to_string().contains(&name), "{what}: {error}");
+            assert!(contents(&image) == before, "{what}: the refused opening has changed a file");
+            directory.open(&name, OpenMode::Create).unwrap().write_at(&whole, 0).unwrap();
+            let env = open_anew(&image, "env").unwrap_or_else(|error| panic!("{what}, put back: {error}"));
+            judge(&Shop::open(env).unwrap(), &commits, u64::MAX);
+            refused += 1;
+        }
+    }
+    println!("figures: {refused} openings refused without a change, {} commits kept", commits.len());
+}
+
+#[test]
+fn an_environment_without_its_control_file_is_refused_and_none_is_made() {
+    let seed = sizes::first_seed();
+    let disk = SimDisk::new(seed);
+    let (_shop, commits) = trade_on(&disk, seed);
+    let image = disk.crash_image(LossMode::KeepAll, seed);
+    let directory = inside(&image, "env");
+    directory.rename("control", "away").unwrap();
+    let before = contents(&image);
+    let error = open_anew(&image, "env").err().unwrap();
+    assert!(matches!(error, Error::Environment { .. }), "{error}");
+    assert!(contents(&image) == before, "the refused opening has changed a file");
+    directory.rename("away", "control").unwrap();
+    judge(&Shop::open(open_anew(&image, "env").unwrap()).unwrap(), &commits, u64::MAX);
+}
+
+#[test]
+fn a_power_cut_in_a_restore_leaves_an_environment_or_none() {
+    let seed = sizes::first_seed();
+    let played = play(seed).unwrap();
+    let backup = Backup::open_on(inside(&played.disk, "backup")).unwrap();
+    let disk = SimDisk::new(seed);
+    let target = platform("restored", inside(&disk, "restored"), &SharedMemory::new());
+    disk.sync().unwrap();
+    let begun = disk.io_index();
+    let end = backup.restore_on(target, quiet(), Until::End, &mut |_, _, _| {}).unwrap().end;
+    let mut random = Random::new(seed);
+    let (mut whole, mut none, mut not_begun) = (0, 0, 0);
+    let mut images = disk.crash_images();
+    images.advance_to(begun);
+    let mut is_over = false;
+    while !is_over {
+        is_over = images.advance().is_none();
+        let position = images.position();
+        if position > begun + 40 && !is_over && !random.chance(1, 8) {
+            continue;
+        }
+        for mode in LossMode::ALL {
+            let image = images.image(mode, position as u64);
+            let what = format!("LIBTP_TEST_SEED={seed} call {position} {mode:?}");
+            if inside(&image, "restored").list().unwrap().is_empty() {
+                assert!(!is_over, "{what}: the restored environment is gone");
+                not_begun += 1;
+                continue;
+            }
+            match open_anew(&image, "restored") {
+                Ok(env) => {
+                    judge(&Shop::open(env).unwrap_or_else(|error| panic!("{what}: {error}")), &played.commits, end);
+                    whole += 1;
+                }
+                Err(Error::Environment { .. }) if !is_over => none += 1,
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+    assert!(whole > 0 && none > 0, "{whole} environments, {none} none");
+    println!("figures: {} power cuts in a restore, {whole} left an environment, {none} none, {not_begun} came before it began", whole + none + not_begun);
+}
+
+#[test]
+fn a_directory_of_a_backup_is_no_place_for_an_environment() {
+    let seed = sizes::first_seed();
+    let played = play(seed).unwrap();
+    for (begins, name) in [("backup.toml", "whole"), ("backup.unfinished", "cut off")] {
+        let image = played.disk.crash_image(LossMode::KeepAll, seed);
+        let directory = inside(&image, "backup");
+        if begins == "backup.unfinished" {
+            for name in directory.list().unwrap() {
+                directory.remove(&name).unwrap();
+            }
+            directory.open(begins, OpenMode::CreateNew).unwrap();
+        }
+        let before = contents(&image);
+        let error = open_anew(&image, "backup").err().unwrap_or_else(|| panic!("{name}: it was opened"));
+        assert!(error.to_string().contains(begins), "{name}: {error}");
+        assert!(contents(&image) == before, "{name}: the refused opening has changed a file");
+    }
+}
