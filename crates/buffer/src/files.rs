@@ -26,7 +26,8 @@ use rio::{failpoint, planted, Held, Link, Offset, Region, Slab, SlabHeader, Word
 use crate::file_index::FileIndex;
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
-use crate::page_header::{self, is_page_size};
+use crate::own_file::{check_own, environment_of};
+use crate::page_header::is_page_size;
 use crate::pool::{PoolId, Shelf, Taken};
 use crate::{BufferManager, Entry, Error, FileId, PageId, Registry, Result};
 
@@ -34,8 +35,6 @@ const FILES_FIRST: u32 = 8;
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 const NAME_WORDS: usize = 26;
-/// Where page 0 says which environment the file belongs to.
-const ENVIRONMENT_AT: usize = 48;
 const OWED: &str =
     "its file was away when the environment was opened, and its changes in the log wait to be repeated: with the \
                     file in its place, close the environment everywhere and open it again";
@@ -485,31 +484,6 @@ impl BufferManager {
         shelf.push_free(session, Taken { slot, guard });
         true
     }
-}
-
-/// The number of the environment whose region it is.
-fn environment_of(region: &Region) -> [u8; 16] {
-    let mut id = [0; 16];
-    for (eight, word) in id.chunks_exact_mut(8).zip(&region.header().environment) {
-        eight.copy_from_slice(&word.get().to_le_bytes());
-    }
-    id
-}
-
-/// Looks at page 0 (docs/formats/file.md) of a file that bears a database's name: whether it is that database's file.
-fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
-    let mut page = vec![0; info.page_bytes as usize];
-    let read = file.read_at(&mut page, 0).map_err(|error| error.to_string())?;
-    let what = if read < page.len() {
-        "the file of that name is shorter than a page"
-    } else if page_header::check(&page, PageId::new(info.id, crate::PageNo::HEADER)).is_err() {
-        "the file of that name is another file, or its first page is damaged"
-    } else if page[ENVIRONMENT_AT..ENVIRONMENT_AT + 16] != environment {
-        "the file of that name belongs to another environment"
-    } else {
-        return Ok(());
-    };
-    Err(what.into())
 }
 
 fn check(info: &FileInfo) -> Result<()> {

@@ -40,6 +40,7 @@ mod frame;
 mod get;
 mod grown;
 mod lookup;
+mod own_file;
 mod page_header;
 mod page_id;
 mod pool;

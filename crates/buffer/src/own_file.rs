@@ -1,0 +1,35 @@
+//! Whether the file that bears a database's name is that database's file.
+
+use libtp_io::File;
+use rio::Region;
+
+use crate::page_header;
+use crate::{FileInfo, PageId, PageNo};
+
+/// Where page 0 says which environment the file belongs to.
+const ENVIRONMENT_AT: usize = 48;
+
+/// The number of the environment whose region it is.
+pub(crate) fn environment_of(region: &Region) -> [u8; 16] {
+    let mut id = [0; 16];
+    for (eight, word) in id.chunks_exact_mut(8).zip(&region.header().environment) {
+        eight.copy_from_slice(&word.get().to_le_bytes());
+    }
+    id
+}
+
+/// Looks at page 0 (docs/formats/file.md) of a file that bears a database's name: whether it is that database's file.
+pub(crate) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
+    let mut page = vec![0; info.page_bytes as usize];
+    let read = file.read_at(&mut page, 0).map_err(|error| error.to_string())?;
+    let what = if read < page.len() {
+        "the file of that name is shorter than a page"
+    } else if page_header::check(&page, PageId::new(info.id, PageNo::HEADER)).is_err() {
+        "the file of that name is another file, or its first page is damaged"
+    } else if page[ENVIRONMENT_AT..ENVIRONMENT_AT + 16] != environment {
+        "the file of that name belongs to another environment"
+    } else {
+        return Ok(());
+    };
+    Err(what.into())
+}
