@@ -220,6 +220,14 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// meant to be opened.
     fn describe(&self, name: &str) -> String;
 
+    /// Returns which directory this is, whatever its path; none where the disk cannot tell.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn identity(&self) -> Result<Option<Identity>> {
+        Ok(None)
+    }
+
     /// Returns a descriptor that the caller closes when it has to open a file and the process has reached its limit of
     /// descriptors; none where the files of this directory need no descriptors.
     fn spare_descriptor(&self) -> Option<OwnedFd> {

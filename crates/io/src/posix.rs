@@ -261,6 +261,10 @@ impl Directory for PosixDirectory {
         }
     }
 
+    fn identity(&self) -> Result<Option<Identity>> {
+        identity_of(&self.descriptor).map(Some).map_err(|errno| self.error(Operation::Inspect, "", errno))
+    }
+
     fn spare_descriptor(&self) -> Option<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 3).ok()
     }
@@ -499,11 +503,14 @@ impl File for PosixFile {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let fail = |errno| self.error(Operation::Inspect, None, errno);
-        let status = rustix::fs::fstat(&self.descriptor).map_err(fail)?;
-        let birth_ns = birth_ns(&self.descriptor).map_err(fail)?;
-        Ok(Identity { device: status.st_dev, inode: status.st_ino, birth_ns })
+        identity_of(&self.descriptor).map_err(|errno| self.error(Operation::Inspect, None, errno))
     }
+}
+
+/// Which file or directory it is, whatever its name.
+fn identity_of(descriptor: &OwnedFd) -> rustix::io::Result<Identity> {
+    let status = rustix::fs::fstat(descriptor)?;
+    Ok(Identity { device: status.st_dev, inode: status.st_ino, birth_ns: birth_ns(descriptor)? })
 }
 
 /// When a file or directory was made, in nanoseconds since 1970; 0 where nobody knows.

@@ -294,6 +294,7 @@ impl<'o> Opening<'o> {
     /// Joins those who are at work in the region. None if it is to be tried again, or cannot be what they work in: then it is
     /// found broken next time.
     fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
+        libtp_log::check_same_files(region, &self.platform.log_directory)?;
         match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
             Ok(attached) => Ok(Some((attached?, self.opened(How::Joined)))),
             // As with any panic of the library: once it may be a bug that is seldom met.
@@ -403,6 +404,8 @@ impl<'o> Opening<'o> {
         failpoint("alone: sections rolled back");
         managers.log.repair_alone()?;
         managers.log.check_against_files(control).map_err(|error| error.to_string())?;
+        // The log may have been moved while nobody used it.
+        libtp_log::note_files(region, &self.platform.log_directory).map_err(|error| error.to_string())?;
         failpoint("alone: log repaired");
         managers.buffers.repair_alone();
         failpoint("alone: frames repaired");

@@ -279,6 +279,7 @@ sorted!(libtp_lock::Error, error =>
 sorted!(libtp_log::Error, error =>
     libtp_log::Error::Full { .. } => full("the log", error),
     libtp_log::Error::Failed { .. } => Error::Failed(error.to_string()),
+    libtp_log::Error::OtherDirectory { .. } => Error::Settings { what: error.to_string() },
     libtp_log::Error::Corrupt { .. } | libtp_log::Error::Unusable { .. } => Error::Corrupt(error.to_string()),
     libtp_log::Error::Io(io) => io.into(),
     _ => other(error),

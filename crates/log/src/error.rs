@@ -27,6 +27,14 @@ pub enum Error {
         /// What failed.
         cause: String,
     },
+    /// The processes that use the environment have the log's files in another directory than this process.
+    #[error("this process has the log in {own}, and the processes that use the environment have the log in {shared}; nothing was changed; give every process the same `log_directory`: the file libtp.toml in the environment is the place for it")]
+    OtherDirectory {
+        /// The directory of this process.
+        own: String,
+        /// The directory of the others.
+        shared: String,
+    },
     /// The log is damaged where it must be whole.
     #[error("the log is damaged at LSN {lsn} ({file}, byte {offset}): {what}, although the log was durable beyond it; nothing was changed; restore the file from a backup")]
     Corrupt {

@@ -12,6 +12,7 @@
 //! | `flush`, `group_commit`, `waiters` | to the disk, many together, and who sleeps meanwhile |
 //! | `segment`, `segment_files`, `prepare` | the files: arithmetic, handling, made ahead and recycled |
 //! | `reader`, `roll`, `unroll` | one record, all forwards, one transaction's backwards |
+//! | `same_files` | that all processes have the same directory |
 //! | `incarnation`, `control` | whose bytes verify, and what restart must know |
 //! | `restart`, `repair`, `salvage` | where the log ends, and what to save from a region, also from one that was hit |
 //! | `copy` | bytes of the log, into segment files elsewhere |
@@ -63,6 +64,7 @@ mod ring;
 mod roles;
 mod roll;
 mod salvage;
+mod same_files;
 mod segment;
 mod segment_files;
 mod settings;
@@ -101,6 +103,7 @@ pub use repair::{durable_in, rescue_ring, Rescued};
 pub use reserve::UNDO_SHARE_BYTES;
 pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Restarted};
 pub use roll::Roll;
+pub use same_files::{check_same_files, note_files};
 pub use segment::{
     segment_name, segment_number, Geometry, Place, LOG_VERSION, LOG_VERSION_OLDEST, SEGMENT_HEADER_BYTES,
 };
@@ -181,7 +184,7 @@ impl LogManager {
         before[read..].fill(0);
         ring.copy_in(witness, &before);
         region.set_root(RootSlot::Log, offset);
-        Ok(())
+        note_files(region, directory)
     }
 
     /// Opens the log manager of a region.

@@ -132,7 +132,18 @@ rio::shared! {
         pub directory: [Checked<Chunk>; 1024],
         /// Who waits for a flush.
         pub waiters: [FlushWaiter; 256],
-    } size 12544
+
+        /// Inode of the directory of the segment files; zero: not known.
+        pub files_inode: Word<u64>,
+        /// When that directory was made, in nanoseconds since 1970.
+        pub files_birth: Word<u64>,
+        /// Bytes of its path, for people.
+        pub files_path_bytes: Word<u64>,
+        /// Zero.
+        pub spare_files: [Word<u64>; 5],
+        /// Its path, in the file system of the process that made the region.
+        pub files_path: [Word<u64>; 512],
+    } size 16704
 }
 
 const _: () = {

@@ -1,0 +1,42 @@
+//! All processes that use an environment have its log in one directory.
+#![allow(clippy::unwrap_used)]
+
+use libtp::Env;
+
+#[test]
+fn a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, ours, theirs) = (dir.path().join("env"), dir.path().join("ours"), dir.path().join("theirs"));
+    let env = Env::builder().log_directory(&ours).open(&home).unwrap();
+    let stock = env.btree("stock").unwrap();
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    for builder in [Env::builder().log_directory(&theirs), Env::builder()] {
+        let refused = builder.open(&home).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("ours"), "{refused}");
+        assert!(refused.contains("theirs") || refused.contains("env"), "{refused}");
+    }
+    env.run(|txn| stock.put(txn, b"pears", b"4")).unwrap();
+    // The same directory by another path is the same.
+    std::os::unix::fs::symlink(&ours, dir.path().join("by-another-name")).unwrap();
+    let other = Env::builder().log_directory(dir.path().join("by-another-name")).open(&home).unwrap();
+    let same = other.btree("stock").unwrap();
+    assert_eq!(other.run(|txn| same.get(txn, b"pears")).unwrap().as_deref(), Some(&b"4"[..]));
+}
+
+#[test]
+fn a_log_that_was_moved_while_nobody_used_it_is_used_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (home, old, new) = (dir.path().join("env"), dir.path().join("old"), dir.path().join("new"));
+    let env = Env::builder().log_directory(&old).open(&home).unwrap();
+    let stock = env.btree("stock").unwrap();
+    env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    drop((stock, env));
+    std::fs::create_dir(&new).unwrap();
+    for entry in std::fs::read_dir(&old).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::rename(entry.path(), new.join(entry.file_name())).unwrap();
+    }
+    let env = Env::builder().log_directory(&new).open(&home).unwrap();
+    let stock = env.btree("stock").unwrap();
+    assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
