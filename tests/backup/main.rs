@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
+//! | `clocks` | a wall clock that jumps |
 //! | `deaths` | who copies or restores is killed |
 //! | `harm` | damaged backups, full disks, and what is no backup |
 //! | `rules` | rules that the others do not meet |
@@ -14,6 +15,7 @@
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod clocks;
 #[cfg(feature = "failpoints")]
 mod deaths;
 mod harm;
