@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
+//! | `clocks` | a wall clock that jumps |
 //! | `deaths` | who copies or restores is killed |
 //! | `harm` | damaged backups, full disks, and what is no backup |
 //! | `refused` | openings that are refused change nothing, and a restore that was cut off is no environment |
@@ -16,6 +17,7 @@
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+mod clocks;
 #[cfg(feature = "failpoints")]
 mod deaths;
 mod harm;

@@ -9,10 +9,13 @@ const fn by(name: &'static str, case: &'static str) -> PlantedDeath {
 const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_harm";
 const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
+const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 
 /// All of them.
 pub const PLANTED_BACKUP: &[PlantedDeath] = &[
+    by("log: times of flush marks go back", CLOCKS),
+    by("process: durations come from the wall clock", CLOCKS),
     by("txn: the log does not wait for who copies it", TORN),
     by("libtp: a torn copy is believed", TORN),
     by("libtp: a backup's log ends before its pages", TORN),

@@ -36,6 +36,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if restored.settings_aside {
         eprintln!("tp: the backup's libtp.toml names directories, which belong to the other environment: it is put aside as libtp.toml.backup");
     }
+    if restored.clock_behind > 0 {
+        eprintln!(
+            "tp: the wall clock was behind the log's times in {} flushes, the first at LSN {}: it had been set back, or ahead before. Times in the log do not go back, so states of meanwhile are found by LSN: `tp printlog` shows them, and --until takes one",
+            restored.clock_behind, restored.clock_behind_from
+        );
+    }
     if let Value::Object(object) = facts(&restored)? {
         write_list(output, &object)?;
     }

@@ -439,7 +439,10 @@ impl<'o> Opening<'o> {
         let environment = self.control_file.read()?.environment_id;
         let directory = &self.platform.directory;
         let registry = Registry::new(Arc::clone(directory), environment);
-        registry.is_there()?;
+        if !registry.is_there()? {
+            // An environment of an earlier build: its files make the register below, and must be fit for that.
+            libtp_record::find_files(directory.as_ref(), &environment)?;
+        }
         let restarted = match looked {
             None => Restarted::of_new_log(log, &self.control_file)?,
             Some(looked) => {

@@ -26,7 +26,7 @@ pub(crate) mod manifest;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use libtp_buffer::{seal, PageId};
 use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory};
@@ -72,12 +72,6 @@ pub struct BackedUp {
     pub reread: u64,
     /// How long it took.
     pub millis: u64,
-}
-
-/// Now.
-fn micros_since_1970() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Told what is done, how many bytes of it are, and how many there are.
@@ -268,6 +262,11 @@ impl<'e> Copying<'e> {
         })
     }
 
+    /// The log's time: a commit that has a later one is behind all that is logged by now.
+    fn time(&self) -> Result<u64> {
+        self.with(|managers, _| Ok(managers.log.time()))
+    }
+
     /// Forces the log; where it is durable to.
     fn force(&self) -> Result<Lsn> {
         self.with(|managers, who| {
@@ -294,7 +293,7 @@ impl<'e> Copying<'e> {
         let mut copied = files.iter().map(|file| copy.copy(&file.info)).collect::<Result<Vec<_>>>()?;
         let (reread, highest) = (copy.reread, copy.highest);
         failpoint("backup: files copied, log not");
-        let time = micros_since_1970();
+        let time = self.time()?;
         let end =
             if planted("libtp: a backup's log ends before its pages") { taken.lsn.plus(8) } else { self.force()? };
         // What the control file says from here on is of a time when all was logged that the files have.
@@ -339,7 +338,7 @@ impl<'e> Copying<'e> {
             return Err(refused(to.as_ref(), what));
         }
         self.check_history(to, &manifest, &control)?;
-        let time = micros_since_1970();
+        let time = self.time()?;
         let end = self.force()?.max(from);
         let control = self.control()?;
         let before = manifest.lives().map(|lives| lives.list().to_vec()).unwrap_or_default();

@@ -42,7 +42,8 @@ pub enum Until {
     /// That behind the log record at this LSN: a transaction whose commit record it is, or stands before it, is there.
     Lsn(u64),
     /// That of a time. What had been answered as on disk by then is there, and nothing that was logged later: the log says at
-    /// each flush when that was.
+    /// each flush when that was. Times in the log never go back: while the wall clock is behind them they stand still
+    /// ([`Restored::clock_behind`]).
     Time(SystemTime),
 }
 
@@ -80,11 +81,35 @@ pub struct Restored {
     pub log_bytes: u64,
     /// Transactions that had not committed and were undone.
     pub undone: u64,
+    /// Flushes in the backup's log that were made while the wall clock was behind the log's last time: somebody had set the clock
+    /// back, or it had been wrong before. Their times stand still, and states of meanwhile are found by their LSNs.
+    pub clock_behind: u64,
+    /// The LSN of the first of these flushes, or zero.
+    pub clock_behind_from: u64,
+    /// The time of the first flush that was left out, in microseconds since 1970, if the state of a time was asked for; or zero. Where
+    /// this time is far from the time that was asked for, the wall clock may have been ahead.
+    pub left_out_time: u64,
     /// Whether the settings of the backup name directories, and so were laid aside, as `libtp.toml.backup`: what they name is the
     /// other environment's.
     pub settings_aside: bool,
     /// How long it took.
     pub millis: u64,
+}
+
+/// Where the log ends that is replayed, and what the log's times say.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    end: Lsn,
+    /// As in [`Restored`].
+    clock_behind: u64,
+    clock_behind_from: Option<Lsn>,
+    left_out_time: Option<u64>,
+}
+
+impl Cut {
+    fn at(end: Lsn) -> Cut {
+        Cut { end, clock_behind: 0, clock_behind_from: None, left_out_time: None }
+    }
 }
 
 impl Backup {
@@ -112,6 +137,11 @@ impl Backup {
     /// The earliest state that can be had: all that was logged before this LSN.
     pub fn earliest(&self) -> u64 {
         self.manifest.copied
+    }
+
+    /// The latest time whose state can be had.
+    pub fn latest_time(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(self.manifest.time)
     }
 
     /// Where the backup's log ends.
@@ -189,18 +219,21 @@ impl Backup {
 
     fn make(&self, builder: &Builder, platform: Platform, until: Until, watch: Watcher<'_>) -> Result<Restored> {
         let begun = Instant::now();
-        let (settings_aside, end) = self.lay_out(&platform, until, watch)?;
+        let (settings_aside, cut) = self.lay_out(&platform, until, watch)?;
         let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
         let env = quiet.open_on(platform, watch).map_err(for_the_program)?;
         // From here on it is an environment like any other.
         env.checkpoint()?;
         let opened: &Opened = env.opened();
         Ok(Restored {
-            end: end.raw(),
+            end: cut.end.raw(),
             files: self.manifest.files.len() as u64,
             file_bytes: self.file_bytes(),
             log_bytes: opened.log_bytes,
             undone: opened.undone,
+            clock_behind: cut.clock_behind,
+            clock_behind_from: cut.clock_behind_from.map_or(0, Lsn::raw),
+            left_out_time: cut.left_out_time.unwrap_or(0),
             settings_aside,
             millis: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
@@ -223,7 +256,7 @@ impl Backup {
     }
 
     /// Puts everything in its place but for the log's replay. Whether settings were laid aside, and where the log ends.
-    fn lay_out(&self, platform: &Platform, until: Until, watch: Watcher<'_>) -> Result<(bool, Lsn)> {
+    fn lay_out(&self, platform: &Platform, until: Until, watch: Watcher<'_>) -> Result<(bool, Cut)> {
         platform.check_local()?;
         // Before any file is made: a restore that is refused changes nothing.
         check_empty(platform)?;
@@ -239,7 +272,8 @@ impl Backup {
             }
             return Err(refused);
         }
-        let end = self.end_of(until)?;
+        let cut = self.end_of(until)?;
+        let end = cut.end;
         let environment = if planted("libtp: a restored environment is the old one") {
             self.manifest.environment().unwrap_or_default()
         } else {
@@ -258,21 +292,22 @@ impl Backup {
         ControlFile::new(file, platform.directory.describe(CONTROL_NAME)).create(&control)?;
         platform.directory.sync()?;
         failpoint("restore: an environment, not opened");
-        Ok((settings_aside, end))
+        Ok((settings_aside, cut))
     }
 
     /// Where the log ends that is replayed.
-    fn end_of(&self, until: Until) -> Result<Lsn> {
+    fn end_of(&self, until: Until) -> Result<Cut> {
         let (earliest, last) = (Lsn::new(self.manifest.copied), Lsn::new(self.manifest.end));
-        let end = self.cut(until, last)?;
+        let cut = self.cut(until, last)?;
+        let end = cut.end;
         if end < earliest && !planted("libtp: a state before the copied pages is restored") {
             return Err(self.refused(format!("the earliest state that can be had from it is that before LSN {earliest}; for what was before, take an earlier backup")));
         }
-        Ok(end)
+        Ok(cut)
     }
 
-    /// The place behind the last record that belongs to that state.
-    fn cut(&self, until: Until, last: Lsn) -> Result<Lsn> {
+    /// The place behind the last record that belongs to that state, and what the log's times say.
+    fn cut(&self, until: Until, last: Lsn) -> Result<Cut> {
         let until_micros = match until {
             Until::Time(time) => time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros(),
             _ => u128::MAX,
@@ -282,25 +317,41 @@ impl Backup {
                 return Err(self.refused(format!("its log ends before LSN {last}: what came later is not in it")));
             }
             Until::Time(_) if until_micros > u128::from(self.manifest.time) => {
-                return Err(self.refused("its log was copied before that time: what came later is not in it"));
+                let latest = self.manifest.time;
+                return Err(self.refused(format!(
+                    "its log ends at {}.{:06} s since 1970, before that time: what came later is not in it",
+                    latest / 1_000_000,
+                    latest % 1_000_000
+                )));
             }
             _ => {}
         }
         let files = self.log(last)?;
         let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
         // Behind the last mark of before that time: it stands behind what its flush made durable.
+        let (mut cut, mut before) = (Cut::at(last), None::<u64>);
         let mut in_time = Lsn::NONE;
         while let Some(record) = roll.next_record() {
             let record = record?;
-            match (until, record.time()) {
-                (Until::Lsn(until), _) if record.lsn.raw() > until => return Ok(record.lsn),
-                (Until::Time(_), Some(time)) if u128::from(time) > until_micros => return Ok(in_time),
-                (Until::Time(_), Some(_)) => in_time = record.end(),
+            match until {
+                Until::Lsn(until) if record.lsn.raw() > until => return Ok(Cut { end: record.lsn, ..cut }),
                 _ => {}
+            }
+            let Some(said) = record.time() else { continue };
+            // Builds before this one let times go back.
+            let time = before.map_or(said, |before| said.max(before.saturating_add(1)));
+            if before.is_some_and(|before| time == before.saturating_add(1)) {
+                cut.clock_behind += 1;
+                cut.clock_behind_from = cut.clock_behind_from.or(Some(record.lsn));
+            }
+            before = Some(time);
+            match cut.left_out_time {
+                None if u128::from(time) > until_micros => (cut.left_out_time, cut.end) = (Some(time), in_time),
+                _ => in_time = record.end(),
             }
         }
         match roll.position() {
-            end if end == last => Ok(last),
+            end if end == last => Ok(cut),
             end => Err(Error::Corrupt(format!("the backup's log ends at LSN {end}, not at {last}, where it should"))),
         }
     }

@@ -7,9 +7,8 @@
 
 use std::time::Duration;
 
-use libtp_process::{Session, SLEEP_MAX};
+use libtp_process::{boot_micros, Session, SLEEP_MAX};
 
-use crate::detector::now_micros;
 use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
@@ -56,7 +55,7 @@ impl LockManager {
 
 #[cold]
 fn stand_aside(session: &Session, slot: &LockerSlot) {
-    let mut left = slot.pause(now_micros());
+    let mut left = slot.pause(boot_micros());
     while !left.is_zero() {
         // A wake meant for something else ends one of the sleeps early, which does not matter.
         let ticket = session.prepare_sleep();
@@ -69,11 +68,10 @@ fn stand_aside(session: &Session, slot: &LockerSlot) {
 mod tests {
     use std::time::Duration;
 
-    use libtp_process::ProcessManager;
+    use libtp_process::{boot_micros, ProcessManager};
     use rio::Region;
 
     use super::{DOUBLINGS, FORGOTTEN_AFTER, PAUSE};
-    use crate::detector::now_micros;
     use crate::{LockManager, LockName, Mode, Settings, Wait};
 
     #[test]
@@ -113,7 +111,7 @@ mod tests {
         let locker = locks.new_locker(&session).unwrap();
         let slot = locks.table.locker(locker.0);
         locks.stand_aside(&session, locker);
-        slot.note_gave_way(now_micros());
+        slot.note_gave_way(boot_micros());
         assert_eq!(slot.aside_due.get(), 1);
         locks.stand_aside(&session, locker);
         assert_eq!(slot.aside_due.get(), 0, "once is enough");

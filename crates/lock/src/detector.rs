@@ -19,9 +19,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use libtp_process::{Session, SessionId};
+use libtp_process::{boot_micros, Session, SessionId};
 use rio::failpoint;
 
 use crate::table::Role;
@@ -70,7 +70,7 @@ impl LockManager {
 
     /// As [`LockManager::detect`], and says what was found; `None` if another session is searching.
     pub fn find_deadlocks(&self, session: &Session) -> Option<Vec<Deadlock>> {
-        self.table.header.searched_micros.publish(now_micros());
+        self.table.header.searched_micros.publish(boot_micros());
         self.search(session, self.lockers(), true)
     }
 
@@ -90,7 +90,7 @@ impl LockManager {
             }
             Detect::OnWait(_) => {}
             Detect::Every(period) => {
-                let (last, now) = (self.table.header.searched_micros.load(), now_micros());
+                let (last, now) = (self.table.header.searched_micros.load(), boot_micros());
                 let due = u128::from(now.abs_diff(last)) >= period.as_micros();
                 if due && self.table.header.searched_micros.compare_exchange(last, now).is_ok() {
                     self.search(session, self.lockers(), true);
@@ -226,12 +226,6 @@ impl LockManager {
         });
         chosen.expect("a circle has lockers")
     }
-}
-
-/// Microseconds since 1970; a clock that is set only makes a search come early or late.
-pub(crate) fn now_micros() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

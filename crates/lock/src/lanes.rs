@@ -21,10 +21,9 @@ mod words;
 
 use std::time::Duration;
 
-use libtp_process::Session;
+use libtp_process::{boot_micros, Session};
 use rio::{failpoint, shared, Word};
 
-use crate::detector::now_micros;
 use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
@@ -41,7 +40,7 @@ const AWAY_AFTER: u64 = 100;
 const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// Who has waited for one and not looked for so long is stopped, and is given none, in microseconds.
 const STOPPED_AFTER: u64 = 100_000;
-/// A turn that ends later than that was given before the clock was set, in microseconds.
+/// A turn that ends later than that, in microseconds, is no turn that anybody gave.
 const CLOCK_SET: u64 = 1_000_000;
 /// Who has slept neither for a lock nor for a lane for so long needs none, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
@@ -82,7 +81,7 @@ impl LockManager {
     /// Takes a lane for the locker's next transaction, if it needs one.
     #[inline(never)]
     pub(crate) fn take_lane(&self, session: &Session, locker: LockerId, slot: &LockerSlot) {
-        let now = now_micros();
+        let now = boot_micros();
         let left = slot.crowded_until.get().wrapping_sub(now);
         if left == 0 || left > FORGOTTEN_AFTER || u64::from(locker.0) >> LOCKER_BITS != 0 {
             slot.crowded_until.init(0);
@@ -119,7 +118,7 @@ impl LockManager {
             }
             session.sleep_long(ticket, bound);
             bound = LOOK_AFTER;
-            now = now_micros();
+            now = boot_micros();
             slot.note_crowded(now);
         }
         slot.wants_lane.publish(Wish::NONE);
@@ -194,11 +193,10 @@ impl LockManager {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use libtp_process::{ProcessManager, Session};
+    use libtp_process::{boot_micros, ProcessManager, Session};
     use rio::Region;
 
     use super::{Begun, Taken, Wish, AWAY_AFTER, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
-    use crate::detector::now_micros;
     use crate::locker::LockerSlot;
     use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
 
@@ -359,7 +357,7 @@ mod tests {
         assert_eq!(scene.holder(0), waiter.0);
         locks.forget_crowd(waiter);
         assert_eq!(slot.crowded_until.get(), 0);
-        slot.note_crowded(now_micros() - FORGOTTEN_AFTER);
+        slot.note_crowded(boot_micros() - FORGOTTEN_AFTER);
         locks.stand_aside(&scene.session, waiter);
         assert_eq!(slot.crowded_until.get(), 0, "long ago");
     }
@@ -371,8 +369,8 @@ mod tests {
         scene.hold(0);
         let slot = locks.table.locker(waiter.0);
         // A turn that ends long after the patience does.
-        locks.lane(0).taken.publish(Taken::new(holder.0, now_micros() + CLOCK_SET - TURN));
-        slot.note_crowded(now_micros());
+        locks.lane(0).taken.publish(Taken::new(holder.0, boot_micros() + CLOCK_SET - TURN));
+        slot.note_crowded(boot_micros());
         let started = Instant::now();
         locks.stand_aside(&scene.session, waiter);
         let waited = started.elapsed();

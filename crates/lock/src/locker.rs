@@ -68,15 +68,15 @@ shared! {
         pub(crate) victim: Word<u32>,
         /// The number of the last wait in a circle in which another gave way.
         pub(crate) spared: Word<u32>,
-        /// Since when, in microseconds since 1970, for the tools; zero while the wait is young.
+        /// Since when, in microseconds since the machine started, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
-        /// Until when it stands aside, or last did, in microseconds since 1970 (`aside.rs`).
+        /// Until when it stands aside, or last did, in microseconds since the machine started (`aside.rs`).
         pub(crate) aside_until: Word<u64>,
         /// Non-zero if it is to do so before its next transaction.
         pub(crate) aside_due: Word<u32>,
         /// How often the pause was doubled.
         pub(crate) aside_doublings: Word<u32>,
-        /// Until when its transactions begin in a lane, in microseconds since 1970, or zero (`lanes.rs`).
+        /// Until when its transactions begin in a lane, in microseconds since the machine started, or zero (`lanes.rs`).
         pub(crate) crowded_until: Word<u64>,
         /// The lane it had last, and when it last began a transaction in it.
         pub(crate) lane: Word<Begun>,

@@ -79,7 +79,7 @@ shared! {
         pub(crate) splitter: Word<SessionId>,
         /// The session that searches for deadlocks.
         pub(crate) detector: Word<SessionId>,
-        /// When the last whole search began, in microseconds since 1970.
+        /// When the last whole search began, in microseconds since the machine started.
         pub(crate) searched_micros: Word<u64>,
         /// Waits so far.
         pub(crate) wait_count: Word<u64>,

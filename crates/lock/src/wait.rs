@@ -14,12 +14,11 @@
 
 use std::time::{Duration, Instant};
 
-use libtp_process::{Work, SLEEP_MAX};
+use libtp_process::{boot_micros, Work, SLEEP_MAX};
 use rio::failpoint;
 
 use crate::acquire::Ask;
 use crate::change::Change;
-use crate::detector::now_micros;
 use crate::doubt::Doubts;
 use crate::locker::Waiting;
 use crate::object::{Granted, Queue};
@@ -94,9 +93,9 @@ impl LockManager {
         }
         let outcome = self.sleep_until_granted(ask, place, number, wait);
         match outcome {
-            Err(Error::Deadlock { .. }) => ask.slot.note_gave_way(now_micros()),
+            Err(Error::Deadlock { .. }) => ask.slot.note_gave_way(boot_micros()),
             _ if ask.slot.spared.load() == number => {}
-            _ => ask.slot.note_crowded(now_micros()),
+            _ => ask.slot.note_crowded(boot_micros()),
         }
         outcome
     }
@@ -105,7 +104,7 @@ impl LockManager {
         let request = self.table.request(place);
         let started = Instant::now();
         let mut doubts = Doubts::default();
-        ask.slot.waiting_since.init(now_micros());
+        ask.slot.waiting_since.init(boot_micros());
         loop {
             let ticket = ask.session.prepare_sleep();
             match self.next_step(ask, request, number, started.elapsed(), wait) {

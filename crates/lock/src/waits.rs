@@ -3,9 +3,9 @@
 //! Invariant: nothing here waits. What is read may be of a moment ago, so it is for people only; `waits_for.rs` reads the
 //! same under latches, for the search for deadlocks.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use libtp_process::SessionId;
+use libtp_process::{wall_time, SessionId};
 
 use crate::object::LockName;
 use crate::{LockManager, LockerId, Mode};
@@ -42,7 +42,7 @@ impl LockManager {
             session: slot.session.load(),
             name: request.lock_name(),
             wanted: request.state.load().wanted()?,
-            since: (since != 0).then(|| SystemTime::UNIX_EPOCH + Duration::from_micros(since)),
+            since: (since != 0).then(|| wall_time(since)),
         };
         (slot.waiting.load() == waiting).then_some(info)
     }

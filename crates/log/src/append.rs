@@ -11,9 +11,7 @@
 //! Latch: `append` (rank 80), then nothing.
 //! If we die here: before the tail's store the record does not exist; after it, it does, and the note names it.
 
-use std::time::SystemTime;
-
-use libtp_process::{Rank, Session};
+use libtp_process::{wall_micros, Rank, Session};
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
@@ -202,9 +200,10 @@ impl LogManager {
     }
 
     /// Appends a flush mark if there is room for one: what the log says about its own durable end (PROTOCOLS L2). It
-    /// changes no page, so nothing is noted. Returns the durable end and the tail after it.
+    /// changes no page, so nothing is noted. It belongs to no transaction: in the place of the record before, its header has its time.
+    /// What was answered as on disk before a time lies below the last mark of before this time. Returns the durable end and the tail after it.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
-        let now = micros_since_1970();
+        let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
         let durable = self.header.durable.load();
         // Relaxed: only the latch's holder moves the tail.
@@ -213,7 +212,8 @@ impl LogManager {
             return (durable, durable);
         }
         let body = durable.raw().to_le_bytes();
-        let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::new(now), body.len());
+        let (last, time) = (self.header.mark_time.get(), self.next_mark_time(wall));
+        let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::new(time), body.len());
         let end = lsn.plus(header.length() as u64);
         let is_in_the_way = end > self.header.ring_end.load() || end > self.header.file_end.load();
         if is_in_the_way || planted("log: no flush marks") {
@@ -224,20 +224,15 @@ impl LogManager {
         put_crc(&mut place.0, seal(crc, lsn, self.incarnation));
         failpoint("log: flush mark not copied");
         self.ring.copy_in(lsn, &place.0);
+        self.header.mark_time.init(time);
         // Release: as in `publish`.
         failpoint("log: flush mark copied");
         self.header.tail.publish(end);
         failpoint("log: flush mark published");
         drop(latch);
+        self.tell_of_jumps(wall, last);
         (durable, end)
     }
-}
-
-/// A flush mark belongs to no transaction: where others name the record before, it says when it was logged. A mark lies behind
-/// all that its flush makes durable, so what was answered as on disk before a time is below the last mark of before it.
-fn micros_since_1970() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Copies parts of any length into the ring in whole words.

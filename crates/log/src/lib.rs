@@ -46,6 +46,7 @@
 
 mod agree;
 mod append;
+mod clock;
 mod control;
 mod copy;
 mod error;
@@ -121,6 +122,7 @@ pub struct LogManager {
     settings: Settings,
     incarnation: u64,
     relaxed: RelaxedAge,
+    wall_clock: clock::WallClock,
 }
 
 impl LogManager {
@@ -167,6 +169,8 @@ impl LogManager {
         header.leader.init(SessionId::NONE);
         header.preparer.init(SessionId::NONE);
         header.kept.init(end);
+        let ring = settings.ring_bytes_max.max(Settings::default().ring_bytes_max);
+        header.mark_time.init(clock::last_mark_time(&files, control.oldest, end, ring)?);
         for word in [&header.start, &header.durable, &header.tail] {
             word.init(end);
         }
@@ -223,6 +227,7 @@ impl LogManager {
             processes: processes.clone(),
             settings: settings.clone(),
             relaxed: RelaxedAge::default(),
+            wall_clock: clock::WallClock::default(),
         })
     }
 

@@ -288,7 +288,7 @@ pub struct RecordRef<'b> {
 }
 
 impl RecordRef<'_> {
-    /// Of a flush mark, when it was logged, microseconds since 1970; none of other records, and of marks of builds that did
+    /// Of a flush mark, when it was logged, microseconds since 1970, never earlier than that of a mark before; none of other records, and of marks of builds that did
     /// not say.
     pub fn time(&self) -> Option<u64> {
         let is_said = self.header.kind() == KIND_FLUSH_MARK && self.header.prev() != Lsn::NONE;

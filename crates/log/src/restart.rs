@@ -28,7 +28,7 @@ use crate::{
     KIND_FLUSH_MARK,
 };
 
-const MARK_BYTES: usize = record_bytes(8);
+pub(crate) const MARK_BYTES: usize = record_bytes(8);
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
 
 /// As `LogFiles::copy_out`, whatever the headers say, and zeros where a file is cut off: a witness in a file with a
 /// damaged header is a witness. Ends where the files end.
-fn copy_out_unchecked(files: &LogFiles, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+pub(crate) fn copy_out_unchecked(files: &LogFiles, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         let place = files.geometry().locate(from.plus(done as u64));

@@ -108,8 +108,8 @@ rio::shared! {
         pub waiter_high: Word<u64>,
         /// The most bytes of log that were needed at once of late; a little less at each checkpoint.
         pub needed_lately: Word<u64>,
-        /// Zero.
-        pub spare_flush: [Word<u64>; 1],
+        /// The time of the last flush mark, in microseconds since 1970; zero if there is no mark (`clock.rs`).
+        pub mark_time: Word<u64>,
 
         /// Held while chunks of the ring move.
         pub ring: Latch,

@@ -23,6 +23,7 @@
 //! ```
 
 mod attachment;
+mod clock;
 mod corpse;
 mod error;
 mod join;
@@ -60,6 +61,9 @@ use repair_times::RepairCounts;
 use slot::{ProcessHeader, SessionSlot, State};
 
 pub use attachment::Seats;
+#[doc(hidden)]
+pub use clock::shift_wall_clock;
+pub use clock::{boot_micros, wall_micros, wall_time};
 pub use corpse::Corpse;
 pub use error::{Error, Result};
 #[cfg(feature = "kernel-latches")]
@@ -67,7 +71,7 @@ pub use kernel_latches::KernelLatches;
 pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
 pub use leaving::Late;
 pub use notes::NOTES;
-pub use os::{coarse_micros, ForkMark};
+pub use os::ForkMark;
 pub use passer::{Passer, Patience};
 pub use pins::PinNote;
 pub use rank::Rank;

@@ -22,13 +22,6 @@ pub(crate) fn sleep_while(word: &AtomicU32, seen: u32, bound: Duration) -> Wait 
     outcome(futex::wait(word, futex::Flags::empty(), seen, Some(&timeout)), bound)
 }
 
-/// Microseconds since 1970 as the kernel's last tick left them, some milliseconds ago: costs a few loads, and no read of a clock.
-pub fn coarse_micros() -> u64 {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    let micros = now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1000);
-    u64::try_from(micros).unwrap_or(0)
-}
-
 /// Wakes whoever sleeps on `word`.
 pub(crate) fn wake_all(word: &AtomicU32) {
     // A wake is an optimisation (PROTOCOLS D8), so a refusal is no error.

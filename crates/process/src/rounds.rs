@@ -9,9 +9,9 @@
 //!
 //! If we die here: the word grows old.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use crate::ProcessManager;
+use crate::{boot_micros, ProcessManager};
 
 /// How many kinds of work have a word.
 pub(crate) const ROUNDS: usize = 3;
@@ -44,8 +44,7 @@ impl Rounds {
     /// Whether the next round is ours: we lead, or the last round began at least `patience` ago.
     pub fn begin(&mut self, processes: &ProcessManager, patience: Duration) -> bool {
         let word = &processes.0.header.rounds[self.work as usize];
-        let (last, now) = (word.load(), now_micros());
-        // A clock that is set back makes the word look old, which costs one change of leader.
+        let (last, now) = (word.load(), boot_micros());
         let is_due = u128::from(now.abs_diff(last)) >= patience.as_micros();
         // Two words in one microsecond differ, or two would lead.
         let now = if now == last { now + 1 } else { now };
@@ -73,9 +72,4 @@ impl ProcessManager {
     pub fn begin_if_due(&self, work: Work, period: Duration) -> bool {
         Rounds::new(work).begin(self, period)
     }
-}
-
-fn now_micros() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

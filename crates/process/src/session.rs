@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
@@ -234,8 +234,8 @@ impl Session {
     pub fn waits_since(&self, kind: u32, subject: u64, waited: Duration) -> LongWait<'_> {
         let before = (self.slot.wait_kind.get(), self.slot.wait_subject.get(), self.slot.wait_since.get());
         self.wait_info(kind, subject);
-        let since = SystemTime::now().checked_sub(waited).and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-        self.slot.wait_since.publish(since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0)));
+        let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.slot.wait_since.publish(crate::boot_micros().saturating_sub(waited).max(1));
         LongWait { session: self, before }
     }
 

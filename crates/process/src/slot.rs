@@ -7,7 +7,7 @@
 //! 2. A dead slot keeps everything until repair is complete; only then is it free.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rio::{bits, planted, shared, Link, SlabHeader, UndoLog, Word};
 
@@ -208,7 +208,7 @@ shared! {
         pub(crate) repaired: Word<u64>,
         /// How often the environment's memory was made anew while it was in use, this region included.
         pub(crate) rebuilt: Word<u64>,
-        /// When the last round of each kind of background work began (`rounds.rs`), in microseconds since 1970; zero is never.
+        /// When the last round of each kind of background work began (`rounds.rs`), in microseconds since the machine started; zero is never.
         pub(crate) rounds: [Word<u64>; ROUNDS],
         /// How long repairs took.
         pub(crate) times: Link<RepairCounts>,
@@ -242,7 +242,7 @@ shared! {
         pub(crate) sleep: Word<u32>,
         /// What kind of thing it waits for; zero is nothing.
         pub(crate) wait_kind: Word<u32>,
-        /// Since when, in microseconds since 1970; zero if that was not said.
+        /// Since when, in microseconds since the machine started; zero if that was not said.
         pub(crate) wait_since: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 3],
@@ -287,9 +287,7 @@ impl SessionSlot {
             tree_epoch: self.tree_epoch.load(),
             wait_kind: self.wait_kind.load(),
             wait_subject: self.wait_subject.load(),
-            wait_since: Some(self.wait_since.load())
-                .filter(|&since| since != 0)
-                .map(|since| SystemTime::UNIX_EPOCH + Duration::from_micros(since)),
+            wait_since: Some(self.wait_since.load()).filter(|&since| since != 0).map(crate::wall_time),
         }
     }
 }

@@ -87,7 +87,7 @@ rio::shared! {
         /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
         pub segments: [Word<u32>; SEGMENTS_MAX],
 
-        /// When the snapshot that its session holds was begun, microseconds since 1970; zero without one. The pin has a cache line of
+        /// When the snapshot that its session holds was begun, microseconds since the machine started; zero without one. The pin has a cache line of
         /// its own: each snapshot writes it, and looks at what ended in all slots.
         pub pinned_since: Word<u64>,
         /// What that snapshot shows ends here; none while it is being taken.

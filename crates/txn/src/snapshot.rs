@@ -24,7 +24,7 @@ use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, SystemTime};
 
 use libtp_log::{Lsn, TxnId};
-use libtp_process::{coarse_micros, SessionId};
+use libtp_process::{boot_micros, wall_time, SessionId};
 use rio::{failpoint, planted};
 
 use crate::slot::{State, TxnSlot, ENDED};
@@ -112,11 +112,6 @@ pub struct SnapshotInfo {
 struct Open {
     id: TxnId,
     first: Lsn,
-}
-
-fn micros_since_1970() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
 impl TxnSlot {
@@ -269,7 +264,7 @@ impl Managers {
         let is_late = planted("snapshot: pinned when it is taken");
         if !is_late {
             slot.pinned_horizon.init(self.early_horizon(who)?);
-            slot.pinned_since.publish(coarse_micros().max(1));
+            slot.pinned_since.publish(boot_micros().max(1));
         }
         failpoint("snapshot: pinned, not taken");
         // Sequentially consistent, with that of who reclaims: either the place is read after that one's, or the pin is seen
@@ -280,7 +275,7 @@ impl Managers {
         slot.pinned_lsn.init(view.lsn);
         slot.pinned_horizon.publish(view.horizon);
         if is_late {
-            slot.pinned_since.publish(coarse_micros().max(1));
+            slot.pinned_since.publish(boot_micros().max(1));
         }
         who.last_horizon.set(view.horizon);
         self.want_shortcuts();
@@ -318,18 +313,17 @@ impl Managers {
 
     /// Every snapshot that is held.
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
-        let now = micros_since_1970();
+        let now = boot_micros();
         let pinned = self.txns.used().filter_map(|slot| {
             // Acquire: a pin that is seen was made after the one before was given back.
             let since = slot.pinned_since.load();
             let (horizon, lsn) = (slot.pinned_horizon.load(), slot.pinned_lsn.load());
-            let since_1970 = Duration::from_micros(since);
             (since != 0 && horizon != Lsn::NONE).then(|| SnapshotInfo {
                 session: slot.owner.load(),
-                since: SystemTime::UNIX_EPOCH + since_1970,
+                since: wall_time(since),
                 lsn,
                 horizon,
-                is_kept: self.keeps(horizon, Duration::from_micros(now).saturating_sub(since_1970)),
+                is_kept: self.keeps(horizon, Duration::from_micros(now.saturating_sub(since))),
             })
         });
         pinned.collect()

@@ -223,18 +223,18 @@ fn recovered(directory: &Arc<dyn Directory>, restarted: &Restarted) {
 
 fn recover(directory: &Arc<dyn Directory>, restarted: &Restarted) -> Result<(), String> {
     let said = |error: libtp_record::Error| error.to_string();
-    let found = libtp_record::find_files(&**directory, &[0; 16]).map_err(said)?;
-    libtp_record::restore_torn(&**directory, &found).map_err(said)?;
+    let registry = libtp_buffer::Registry::new(Arc::clone(directory), [0; 16]);
+    libtp_record::make_registry(&registry, &**directory, &[0; 16]).map_err(said)?;
+    libtp_record::restore_torn(&registry, &**directory, &[0; 16]).map_err(said)?;
     let control = &restarted.control;
     let managers = managers(directory, control, restarted.end.end)?;
     let _: &LogManager = &managers.log;
     let who = managers.join().map_err(|error| error.to_string())?;
-    libtp_record::register_files(&managers, &who, &found).map_err(said)?;
     let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
     libtp_txn::restart(&managers, &who, checkpoint, control.oldest, &mut |_, _, _| {})
         .map_err(|error| error.to_string())?;
     libtp_record::after_restart(&managers, &who).map_err(said)?;
-    for file in &found {
+    for file in libtp_record::entered_files(&registry, &**directory, &[0; 16]).map_err(said)? {
         let database =
             libtp_record::open(&managers, &who, &**directory, &file.info.name, &Default::default()).map_err(said)?;
         let Some(database) = database else { continue };

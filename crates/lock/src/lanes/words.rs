@@ -22,7 +22,7 @@ impl Taken {
         u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
     }
 
-    /// Whether the turn is over, or nobody's. It may have begun after `now` was read. A clock that was set ends it.
+    /// Whether the turn is over, or nobody's. It may have begun after `now` was read. One that is too far away is over.
     pub(super) fn is_over(self, now: u64) -> bool {
         let left = self.0.wrapping_sub(now) & TIME;
         left == 0 || left > CLOCK_SET || self.locker() == 0

@@ -1,0 +1,146 @@
+//! The times of the log: when each flush mark was logged.
+//!
+//! The wall clock may be set back or ahead. The times of flush marks never go back: each is the later of the wall clock and the time
+//! of the mark before plus one microsecond. A restart finds the time of the last mark in the log itself. A jump of the wall clock is
+//! told as a warning by each process that leads a flush.
+//!
+//! Invariant: the shared word is written under the append latch alone, before the tail that covers its mark.
+//! If we die here: the next mark has a time that is a microsecond later than it needs to be.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use libtp_process::{boot_micros, wall_micros};
+use rio::planted;
+
+use crate::restart::{copy_out_unchecked, mark_at, MARK_BYTES};
+use crate::{LogFiles, LogManager, Lsn, RecordHeader, Result};
+
+/// A jump of fewer microseconds is not told.
+const JUMP: u64 = 1_000_000;
+/// Bytes that are looked through at a time for the last mark.
+const PIECE_BYTES: u64 = 64 << 10;
+/// The process has not read the clocks yet.
+const UNREAD: i64 = i64::MIN;
+
+/// How far the wall clock was ahead of the boot-time clock when this process last led a flush, in microseconds.
+#[derive(Debug)]
+pub(crate) struct WallClock {
+    ahead: AtomicI64,
+}
+
+impl Default for WallClock {
+    fn default() -> WallClock {
+        WallClock { ahead: AtomicI64::new(UNREAD) }
+    }
+}
+
+/// A jump of the wall clock, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Jump {
+    Ahead(u64),
+    Back(u64),
+    /// The process sees the clock for the first time, and the log has later times.
+    BehindTheLog(u64),
+}
+
+impl WallClock {
+    /// How the wall clock, which says `wall`, has jumped since the last call. The last mark before has the time `last`.
+    pub(crate) fn jump(&self, wall: u64, boot: u64, last: u64) -> Option<Jump> {
+        let ahead = i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(boot);
+        // Relaxed: two leaders at once tell a jump twice, or one of them tells of it.
+        let before = self.ahead.swap(ahead, Ordering::Relaxed);
+        let distance = ahead.abs_diff(before);
+        match before {
+            UNREAD => Some(last.saturating_sub(wall)).filter(|&micros| micros > JUMP).map(Jump::BehindTheLog),
+            _ if distance <= JUMP => None,
+            _ if ahead > before => Some(Jump::Ahead(distance)),
+            _ => Some(Jump::Back(distance)),
+        }
+    }
+
+    fn tell(&self, wall: u64, last: u64) {
+        let seconds = |micros: u64| micros / 1_000_000;
+        match self.jump(wall, boot_micros(), last) {
+            None => {}
+            Some(Jump::Ahead(by)) => tracing::warn!(
+                "the wall clock jumped ahead by {} s: the log has the new time from here on; if it is wrong, `tp restore --until` finds later states by their LSNs",
+                seconds(by)
+            ),
+            Some(Jump::Back(by)) => tracing::warn!(
+                "the wall clock jumped back by {} s: times in the log do not go back, and stand still until the clock has passed them; `tp restore --until` finds states of meanwhile by their LSNs",
+                seconds(by)
+            ),
+            Some(Jump::BehindTheLog(by)) => tracing::warn!(
+                "the wall clock is {} s behind the last time in the log: times in the log do not go back, and stand still until the clock has passed them; `tp restore --until` finds states of meanwhile by their LSNs",
+                seconds(by)
+            ),
+        }
+    }
+}
+
+impl LogManager {
+    /// The time of the log, microseconds since 1970: every mark that has been logged has this time or an earlier one.
+    pub fn time(&self) -> u64 {
+        wall_micros().max(self.header.mark_time.get())
+    }
+
+    /// The time of the mark that is logged now, where the wall clock says `wall`. The caller holds the append latch.
+    pub(crate) fn next_mark_time(&self, wall: u64) -> u64 {
+        let last = self.header.mark_time.get();
+        match planted("log: times of flush marks go back") {
+            true => wall,
+            false => wall.max(last.saturating_add(1)),
+        }
+    }
+
+    /// Warns if the wall clock, which says `wall`, has jumped. The mark before has the time `last`.
+    pub(crate) fn tell_of_jumps(&self, wall: u64, last: u64) {
+        self.wall_clock.tell(wall, last);
+    }
+}
+
+/// The time of the last flush mark in `oldest .. end`, looked for in the last `bytes`; zero if there is no mark.
+pub(crate) fn last_mark_time(files: &LogFiles, oldest: Lsn, end: Lsn, bytes: u64) -> Result<u64> {
+    let first = oldest.max(end.minus(bytes.min(end.raw())));
+    let mut to = end;
+    while to > first {
+        let from = first.max(to.minus(PIECE_BYTES.min(to.raw())));
+        // A mark may begin in this piece and end in the one behind.
+        let want = end.since(from).min(PIECE_BYTES + MARK_BYTES as u64);
+        let mut piece = vec![0; usize::try_from(want).expect("a piece is short")];
+        let read = copy_out_unchecked(files, from, &mut piece)?;
+        let mut into = read.saturating_sub(MARK_BYTES) / 8 * 8;
+        while read >= MARK_BYTES {
+            let (lsn, place) = (from.plus(into as u64), &piece[into..into + MARK_BYTES]);
+            if mark_at(place, lsn, files.incarnations().at(lsn)).is_some() {
+                return Ok(RecordHeader::plausible(place).map_or(0, |header| header.prev().raw()));
+            }
+            if into == 0 {
+                break;
+            }
+            into -= 8;
+        }
+        to = from;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Jump, WallClock};
+
+    const HOUR: u64 = 3_600_000_000;
+
+    #[test]
+    fn a_jump_of_the_wall_clock_is_told_once_and_in_its_direction() {
+        let clock = WallClock::default();
+        let (wall, boot) = (500 * HOUR, 3 * HOUR);
+        assert_eq!(clock.jump(wall, boot, 0), None);
+        assert_eq!(clock.jump(wall + 5 * HOUR, boot + 5 * HOUR, 0), None, "time has passed");
+        assert_eq!(clock.jump(wall + 8 * HOUR, boot + 6 * HOUR, 0), Some(Jump::Ahead(2 * HOUR)));
+        assert_eq!(clock.jump(wall + 8 * HOUR, boot + 6 * HOUR, 0), None);
+        assert_eq!(clock.jump(wall + 6 * HOUR, boot + 6 * HOUR, 0), Some(Jump::Back(2 * HOUR)));
+        let newcomer = WallClock::default();
+        assert_eq!(newcomer.jump(wall, boot, wall + HOUR), Some(Jump::BehindTheLog(HOUR)));
+    }
+}
