@@ -109,16 +109,13 @@ pub(crate) fn last_mark_time(files: &LogFiles, oldest: Lsn, end: Lsn, bytes: u64
         let want = end.since(from).min(PIECE_BYTES + MARK_BYTES as u64);
         let mut piece = vec![0; usize::try_from(want).expect("a piece is short")];
         let read = copy_out_unchecked(files, from, &mut piece)?;
-        let mut into = read.saturating_sub(MARK_BYTES) / 8 * 8;
-        while read >= MARK_BYTES {
-            let (lsn, place) = (from.plus(into as u64), &piece[into..into + MARK_BYTES]);
+        // The last place first.
+        for into in (0..=read.saturating_sub(MARK_BYTES) / 8).rev().map(|place| place * 8) {
+            let Some(place) = piece[..read].get(into..into + MARK_BYTES) else { continue };
+            let lsn = from.plus(into as u64);
             if mark_at(place, lsn, files.incarnations().at(lsn)).is_some() {
                 return Ok(RecordHeader::plausible(place).map_or(0, |header| header.prev().raw()));
             }
-            if into == 0 {
-                break;
-            }
-            into -= 8;
         }
         to = from;
     }

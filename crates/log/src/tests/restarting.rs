@@ -41,6 +41,28 @@ fn image(rig: &Rig) -> SimDisk {
 }
 
 #[test]
+fn a_restart_goes_on_with_the_last_time_of_the_log() {
+    let rig = Rig::new();
+    fill(&rig, 30, 700);
+    // As if the wall clock had been ahead by an hour.
+    let ahead = rig.one.log.time() + 3_600_000_000;
+    rig.one.log.header.mark_time.init(ahead);
+    fill(&rig, 30, 700);
+    let (next, _) = Rig::restart_on(image(&rig), small()).unwrap();
+    assert_eq!(next.one.log.header.mark_time.get(), rig.one.log.header.mark_time.get());
+    fill(&next, 5, 100);
+    let mut last = 0;
+    for record in next.one.log.roll(Lsn::FIRST) {
+        let record = record.unwrap();
+        if record.header.kind() == crate::KIND_FLUSH_MARK {
+            assert!(record.header.prev().raw() > last, "the time of the mark at LSN {}", record.lsn);
+            last = record.header.prev().raw();
+        }
+    }
+    assert!(last > ahead + 30);
+}
+
+#[test]
 fn a_restarted_log_goes_on_where_it_ended() {
     let mut rig = Rig::new();
     let mut all = 0;
