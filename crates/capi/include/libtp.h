@@ -522,7 +522,7 @@ int tp_multi_cursor_seek(tp_multi_cursor *cursor, const void *from, size_t from_
 int tp_multi_cursor_next(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 int tp_multi_cursor_prev(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* The next value of the same key; TP_NOTFOUND if there is none, and the cursor stays. */
+/* The next value of the same key; TP_NOTFOUND if there is none, and the cursor stays, also where the pair in its place is gone. */
 int tp_multi_cursor_next_value(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /* The first value of the next key. */

@@ -329,8 +329,18 @@ pub struct MultiCursor<'t> {
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl MultiCursor<'_> {
     fn arrive(&mut self, found: Option<Pair>) -> Result<Option<Pair>> {
-        self.entry = found.as_ref().map(|entry| entry.0.clone());
-        found.map(|entry| self.multi.pair(entry)).transpose()
+        let entry = found.as_ref().map(|entry| entry.0.clone());
+        let pair = found.map(|entry| self.multi.pair(entry)).transpose();
+        match pair {
+            Ok(_) => self.entry = entry,
+            Err(_) => self.stay()?,
+        }
+        pair
+    }
+
+    /// Stands where the cursor stood before a step that came to nothing, whether the pair is still there or not.
+    fn stay(&mut self) -> Result<()> {
+        self.at.stand_on(self.entry.as_deref())
     }
 
     /// The key it stands on, as the tree has it.
@@ -398,7 +408,7 @@ impl MultiCursor<'_> {
         self.arrive(found)
     }
 
-    /// The next value of the same key; none if there is none, and the cursor stays.
+    /// The next value of the same key; none if there is no further value, and the cursor stays, also where the pair that it stood on is gone.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -406,11 +416,7 @@ impl MultiCursor<'_> {
         let Some(key) = self.key() else { return Ok(None) };
         match self.at.next()? {
             Some(next) if duplicates::read(&next.0).is_some_and(|next| next.0 == key) => self.arrive(Some(next)),
-            _ => {
-                // Back to where it was; if that has gone, to the one before, from which the next step leads on.
-                self.at.prev()?;
-                Ok(None)
-            }
+            _ => self.stay().map(|()| None),
         }
     }
 
@@ -430,10 +436,13 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn prev_key(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return self.prev() };
-        let found = match self.at.seek(&duplicates::beginning(&key))? {
-            Some(_) => self.at.prev()?,
-            None => self.at.last()?,
-        };
-        self.arrive(found)
+        let found = self.at.seek(&duplicates::beginning(&key)).and_then(|found| match found {
+            Some(_) => self.at.prev(),
+            None => self.at.last(),
+        });
+        match found {
+            Ok(found) => self.arrive(found),
+            Err(error) => self.stay().and(Err(error)),
+        }
     }
 }
