@@ -136,6 +136,9 @@ impl Multi {
 
     /// Adds a value to those of a key: at its place in the order, or as the last. False if the set has it already.
     ///
+    /// Where values stand as they came, a transaction that has added a value to a key keeps a lock on the key's order until the transaction
+    /// ends: another transaction that adds a value to the same key waits. So the order of the values is that of the commits.
+    ///
     /// # Errors
     /// As [`Db::put`]; `Length` when key, or key and value, are too long ([`Multi::pair_bytes_max`]).
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -158,6 +161,8 @@ impl Multi {
         self.check(&duplicates::numbered_entry(&key, 0))?;
         txn.guarded(|| {
             let access = self.tree.access(txn);
+            // PROTOCOLS K3: the number is chosen under a lock that the transaction keeps.
+            access.lock_order_of(&duplicates::beginning(&key))?;
             let mut number = txn.life().managers.log.tail().raw();
             if planted("libtp: values that came later stand before") {
                 number = u64::MAX - number;

@@ -302,6 +302,27 @@ fn a_call_that_fails_leaves_the_cursor_where_it_was() {
 }
 
 #[test]
+fn values_of_a_key_come_in_an_order_that_holds_until_the_transaction_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
+    let list = env.multi("list", Duplicates::AsTheyCame).unwrap();
+    // With values there, and with none.
+    for round in 0..2 {
+        let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+        list.put(&one, b"x", b"one").unwrap();
+        list.put(&two, b"y", b"two").unwrap();
+        for refused in [list.put(&two, b"x", b"two"), list.put(&one, b"y", b"one")] {
+            assert!(matches!(refused, Err(crate::Error::LockTimeout)), "{round}: {refused:?}");
+        }
+        one.commit().unwrap();
+        list.put(&two, b"x", b"two").unwrap();
+        two.commit().unwrap();
+    }
+    let txn = env.begin().unwrap();
+    assert_eq!(list.values(&txn, b"x").unwrap(), [b"one", b"two", b"one", b"two"]);
+}
+
+#[test]
 fn a_cursor_of_an_index_stays_where_a_record_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
