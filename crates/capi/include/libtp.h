@@ -488,7 +488,8 @@ int tp_multi_close(tp_multi *multi);
 /* The longest key it takes; if values are sorted the longest key and value together. A zero byte in a key counts twice. */
 int tp_multi_pair_max(tp_multi *multi, size_t *size);
 
-/* Adds a value to those of a key. TP_EXISTS if they are sorted and it is there already. */
+/* Adds a value to those of a key. TP_EXISTS if they are sorted and it is there already. Where values stand as they came, another transaction
+ * that adds a value to the same key waits until this transaction ends. */
 int tp_multi_put(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
 /* The first value of a key, or TP_NOTFOUND. */
@@ -527,7 +528,7 @@ int tp_multi_cursor_seek(tp_multi_cursor *cursor, const void *from, size_t from_
 int tp_multi_cursor_next(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 int tp_multi_cursor_prev(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* The next value of the same key; TP_NOTFOUND if there is none, and the cursor stays. */
+/* The next value of the same key; TP_NOTFOUND if there is none, and the cursor stays, also where the pair in its place is gone. */
 int tp_multi_cursor_next_value(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /* The first value of the next key. */

@@ -228,16 +228,25 @@ impl<'t> Cursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        // Keys that are equal in the order are encoded alike.
+        let behind = self.encoded(key);
         let found = match &mut self.place {
-            Place::HashLocking(at, txn) => return txn.guarded(|| Ok(at.next_behind(key)?)),
-            Place::HashSnapshot(at, snapshot) => return snapshot.guarded(|| Ok(at.next_behind(key)?)),
-            Place::Locking(..) | Place::Snapshot(..) => self.seek(key)?,
+            Place::HashLocking(at, txn) => txn.guarded(|| Ok(at.next_behind(&behind)?)),
+            Place::HashSnapshot(at, snapshot) => snapshot.guarded(|| Ok(at.next_behind(&behind)?)),
+            Place::Locking(at, txn) => txn.guarded(|| Ok(at.seek_behind(&behind)?)),
+            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.seek_behind(&behind)?)),
         };
-        // Keys that are equal in the order may have come back spelled otherwise.
-        match found {
-            Some((there, _)) if self.encoded(&there) == self.encoded(key) => self.next(),
-            found => Ok(found),
+        self.found(found)
+    }
+
+    /// Stands on an entry of a tree that the cursor stood on before, or in the gap that the entry has left; nowhere without an entry.
+    pub(crate) fn stand_on(&mut self, entry: Option<&[u8]>) -> Result<()> {
+        match &mut self.place {
+            Place::Locking(at, _) => at.stand_on(entry),
+            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.stand_on(entry)?))?,
+            Place::HashLocking(..) | Place::HashSnapshot(..) => {}
         }
+        Ok(())
     }
 
     fn encoded(&self, key: &[u8]) -> Vec<u8> {

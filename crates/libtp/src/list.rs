@@ -415,7 +415,9 @@ impl ListCursor<'_, Txn<'_>> {
     pub fn delete(&mut self) -> Result<bool> {
         let Standing::On(number) = self.standing else { return Ok(false) };
         let was_there = self.list.delete(self.reader, number)?;
-        self.standing = Standing::Before(number);
+        if was_there {
+            self.standing = Standing::Before(number);
+        }
         Ok(was_there)
     }
 }

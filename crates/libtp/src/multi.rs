@@ -136,6 +136,9 @@ impl Multi {
 
     /// Adds a value to those of a key: at its place in the order, or as the last. False if the set has it already.
     ///
+    /// Where values stand as they came, a transaction that has added a value to a key keeps a lock on the key's order until the transaction
+    /// ends: another transaction that adds a value to the same key waits. So the order of the values is that of the commits.
+    ///
     /// # Errors
     /// As [`Db::put`]; `Length` when key, or key and value, are too long ([`Multi::pair_bytes_max`]).
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -158,6 +161,8 @@ impl Multi {
         self.check(&duplicates::numbered_entry(&key, 0))?;
         txn.guarded(|| {
             let access = self.tree.access(txn);
+            // PROTOCOLS K3: the number is chosen under a lock that the transaction keeps.
+            access.lock_order_of(&duplicates::beginning(&key))?;
             let mut number = txn.life().managers.log.tail().raw();
             if planted("libtp: values that came later stand before") {
                 number = u64::MAX - number;
@@ -329,8 +334,18 @@ pub struct MultiCursor<'t> {
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl MultiCursor<'_> {
     fn arrive(&mut self, found: Option<Pair>) -> Result<Option<Pair>> {
-        self.entry = found.as_ref().map(|entry| entry.0.clone());
-        found.map(|entry| self.multi.pair(entry)).transpose()
+        let entry = found.as_ref().map(|entry| entry.0.clone());
+        let pair = found.map(|entry| self.multi.pair(entry)).transpose();
+        match pair {
+            Ok(_) => self.entry = entry,
+            Err(_) => self.stay()?,
+        }
+        pair
+    }
+
+    /// Stands where the cursor stood before a step that came to nothing, whether the pair is still there or not.
+    fn stay(&mut self) -> Result<()> {
+        self.at.stand_on(self.entry.as_deref())
     }
 
     /// The key it stands on, as the tree has it.
@@ -398,7 +413,7 @@ impl MultiCursor<'_> {
         self.arrive(found)
     }
 
-    /// The next value of the same key; none if there is none, and the cursor stays.
+    /// The next value of the same key; none if there is no further value, and the cursor stays, also where the pair that it stood on is gone.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -406,11 +421,7 @@ impl MultiCursor<'_> {
         let Some(key) = self.key() else { return Ok(None) };
         match self.at.next()? {
             Some(next) if duplicates::read(&next.0).is_some_and(|next| next.0 == key) => self.arrive(Some(next)),
-            _ => {
-                // Back to where it was; if that has gone, to the one before, from which the next step leads on.
-                self.at.prev()?;
-                Ok(None)
-            }
+            _ => self.stay().map(|()| None),
         }
     }
 
@@ -430,10 +441,13 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn prev_key(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return self.prev() };
-        let found = match self.at.seek(&duplicates::beginning(&key))? {
-            Some(_) => self.at.prev()?,
-            None => self.at.last()?,
-        };
-        self.arrive(found)
+        let found = self.at.seek(&duplicates::beginning(&key)).and_then(|found| match found {
+            Some(_) => self.at.prev(),
+            None => self.at.last(),
+        });
+        match found {
+            Ok(found) => self.arrive(found),
+            Err(error) => self.stay().and(Err(error)),
+        }
     }
 }

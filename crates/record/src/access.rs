@@ -12,6 +12,7 @@ use libtp_txn::{Change, Managers, TxnSession};
 use rio::planted;
 
 use crate::database::{Database, Granularity};
+use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::pages::Pages;
 use crate::{Error, Result};
@@ -171,6 +172,18 @@ impl<'a> Access<'a> {
         }
         let change = &self.pages.change;
         Ok(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, self.wait)?)
+    }
+
+    /// Takes the right to say in which order the values of a key come, until the transaction ends (PROTOCOLS K3). `beginning` is what the
+    /// entries of the key begin with.
+    ///
+    /// # Errors
+    /// What locks can fail with.
+    pub fn lock_order_of(&self, beginning: &[u8]) -> Result<()> {
+        if self.enter(Purpose::Write)?.is_none() {
+            return Ok(());
+        }
+        self.lock(lock_names::record(self.database.id(), key_hash(beginning)), Mode::X)
     }
 
     /// Takes a lock if that needs no waiting. Latches may be held.

@@ -213,3 +213,134 @@ fn a_range_whose_end_lies_before_its_beginning_has_no_keys() {
     let txn = env.begin().unwrap();
     assert_eq!(db.count(&txn, ..).unwrap(), 2000);
 }
+
+/// Removes the last value of a key in one of several ways, while two cursors stand on the value. Returns the values before and behind, as the
+/// cursors find them after a call that found nothing, and whether a cursor said that its place was the same.
+fn last_removed(env: &Env, tags: &crate::Multi, way: usize) -> (Option<Vec<u8>>, Option<Vec<u8>>, bool) {
+    let txn = env.begin().unwrap();
+    for (key, value) in [(b"a", b"0"), (b"k", b"1"), (b"k", b"2"), (b"z", b"9")] {
+        tags.put(&txn, key, value).unwrap();
+    }
+    let savepoint = txn.savepoint();
+    tags.put(&txn, b"k", b"3").unwrap();
+    let mut cursors = [tags.cursor(&txn), tags.cursor(&txn)];
+    for cursor in &mut cursors {
+        cursor.seek(b"k").unwrap();
+        cursor.next_duplicate().unwrap();
+        assert_eq!(cursor.next_duplicate().unwrap().unwrap().1, b"3");
+    }
+    match way {
+        1 => assert!(tags.delete_at(&txn, &cursors[0]).unwrap()),
+        2 => assert!(tags.delete_at(&txn, &cursors[1]).unwrap()),
+        3 => assert!(tags.delete_value(&txn, b"k", b"3").unwrap()),
+        _ => {}
+    }
+    match way {
+        4 => savepoint.roll_back().unwrap(),
+        _ => savepoint.keep(),
+    }
+    let place = cursors[0].place().map(<[u8]>::to_vec);
+    assert_eq!(cursors[0].next_duplicate().unwrap(), None);
+    assert_eq!(cursors[0].next_duplicate().unwrap(), None);
+    let stays = cursors[0].place().map(<[u8]>::to_vec) == place;
+    cursors[0].next_duplicate().unwrap();
+    let [mut back, mut on] = cursors;
+    on.next_duplicate().unwrap();
+    (back.prev().unwrap().map(|pair| pair.1), on.next().unwrap().map(|pair| pair.1), stays)
+}
+
+#[test]
+fn a_cursor_that_finds_no_further_value_stays_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
+        let tags = env.multi(&format!("{kind:?}"), kind).unwrap();
+        for way in 0..5 {
+            let found = last_removed(&env, &tags, way);
+            assert_eq!(found, (Some(b"2".to_vec()), Some(b"9".to_vec()), true), "{kind:?}, way {way}");
+        }
+    }
+}
+
+/// A call that needs the lock of a key that another transaction has changed.
+type Call = fn(&mut crate::Cursor<'_>) -> crate::Result<Option<crate::Pair>>;
+
+#[test]
+fn a_call_that_fails_leaves_the_cursor_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
+    let tree = env.btree("tree").unwrap();
+    env.run(|txn| (0..9).try_for_each(|number| tree.put(txn, &name(number), b""))).unwrap();
+    let calls: [(u32, Call); 4] = [
+        (8, |cursor| cursor.last()),
+        (6, |cursor| cursor.seek(b"key 6")),
+        (6, |cursor| cursor.next_behind(b"key 5")),
+        (0, |cursor| cursor.first()),
+    ];
+    for (held, call) in calls {
+        let (other, txn) = (env.begin().unwrap(), env.begin().unwrap());
+        tree.put(&other, &name(held), b"changed").unwrap();
+        let mut cursor = tree.cursor(&txn);
+        assert_eq!(cursor.seek(b"key 3").unwrap().unwrap().0, name(3));
+        let failed = call(&mut cursor);
+        assert!(matches!(failed, Err(crate::Error::LockTimeout)), "{held}: {failed:?}");
+        assert_eq!(cursor.next().unwrap().map(|pair| pair.0), Some(name(4)), "{held}");
+    }
+    let hash = env.hash("hash").unwrap();
+    env.run(|txn| (0..9).try_for_each(|number| hash.put(txn, &name(number), b""))).unwrap();
+    let (other, txn) = (env.begin().unwrap(), env.begin().unwrap());
+    let mut cursor = hash.cursor(&txn);
+    let walked: Vec<_> = std::iter::from_fn(|| cursor.next().unwrap().map(|pair| pair.0)).collect();
+    drop(cursor);
+    drop(txn);
+    hash.put(&other, &walked[0], b"changed").unwrap();
+    let txn = env.begin().unwrap();
+    let mut cursor = hash.cursor(&txn);
+    assert_eq!(cursor.next_behind(&walked[3]).unwrap().unwrap().0, walked[4]);
+    assert!(matches!(cursor.first(), Err(crate::Error::LockTimeout)));
+    assert_eq!(cursor.next().unwrap().unwrap().0, walked[5]);
+}
+
+#[test]
+fn values_of_a_key_come_in_an_order_that_holds_until_the_transaction_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
+    let list = env.multi("list", Duplicates::AsTheyCame).unwrap();
+    // With values there, and with none.
+    for round in 0..2 {
+        let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+        list.put(&one, b"x", b"one").unwrap();
+        list.put(&two, b"y", b"two").unwrap();
+        for refused in [list.put(&two, b"x", b"two"), list.put(&one, b"y", b"one")] {
+            assert!(matches!(refused, Err(crate::Error::LockTimeout)), "{round}: {refused:?}");
+        }
+        one.commit().unwrap();
+        list.put(&two, b"x", b"two").unwrap();
+        two.commit().unwrap();
+    }
+    let txn = env.begin().unwrap();
+    assert_eq!(list.values(&txn, b"x").unwrap(), [b"one", b"two", b"one", b"two"]);
+}
+
+#[test]
+fn a_cursor_of_an_index_stays_where_a_record_cannot_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
+    let people = env.btree("people").unwrap();
+    let index = people.index("by town", |_, town, keys| keys.add(town)).unwrap();
+    env.run(|txn| {
+        [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")].iter().try_for_each(|(key, town)| people.put(txn, *key, *town))
+    })
+    .unwrap();
+    for held in [b"a", b"b"] {
+        let (other, txn) = (env.begin().unwrap(), env.begin().unwrap());
+        people.put(&other, held, if held == b"a" { b"1" } else { b"2" }).unwrap();
+        let mut cursor = index.cursor(&txn);
+        if held == b"b" {
+            assert_eq!(cursor.next().unwrap().unwrap().key, b"a");
+        }
+        assert!(matches!(cursor.next(), Err(crate::Error::LockTimeout)));
+        other.commit().unwrap();
+        assert_eq!(cursor.next().unwrap().unwrap().key, held);
+    }
+}

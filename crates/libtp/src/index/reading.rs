@@ -70,7 +70,7 @@ impl Index {
     /// A cursor over some index keys.
     pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
         let at = self.tree.raw_cursor(reader, keys.into().into_entries(None).unwrap_or_default());
-        IndexCursor { index: self, reader, at, is_listed: Cell::new(false) }
+        IndexCursor { index: self, reader, at, entry: None, is_listed: Cell::new(false) }
     }
 
     /// A cursor over the index keys that begin with some bytes.
@@ -102,19 +102,31 @@ pub struct IndexCursor<'t, R: Reader> {
     index: &'t Index,
     reader: &'t R,
     at: Cursor<'t>,
+    /// The entry that the cursor stands on.
+    entry: Option<Vec<u8>>,
     /// Whether that was asked.
     is_listed: Cell<bool>,
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<R: Reader> IndexCursor<'_, R> {
+    /// Stands on an entry whose record can be read. Where the record cannot be read, the cursor stands where the cursor stood before.
+    fn arrive(&mut self, found: Option<Pair>) -> Result<Option<IndexEntry>> {
+        let record = self.record_of(found.as_ref());
+        match record {
+            Ok(_) => self.entry = found.map(|entry| entry.0),
+            Err(_) => self.at.stand_on(self.entry.as_deref())?,
+        }
+        record
+    }
+
     /// The record of an entry.
-    fn arrive(&self, found: Option<Pair>) -> Result<Option<IndexEntry>> {
+    fn record_of(&self, found: Option<&Pair>) -> Result<Option<IndexEntry>> {
         if !self.is_listed.replace(true) {
             self.index.check_listed(self.reader).inspect_err(|_| self.is_listed.set(false))?;
         }
         let Some(entry) = found else { return Ok(None) };
-        let (index_key, stored) = self.index.read(&entry)?;
+        let (index_key, stored) = self.index.read(entry)?;
         let Some(value) = self.reader.read(&self.index.of, stored, <[u8]>::to_vec)? else {
             let what = format!(
                 "it leads to a record that is not in `{}`. Nothing was changed. Look with `Index::verify`; drop the index \

@@ -107,6 +107,8 @@ pub struct BtreeCursor<'a> {
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// The key that the cursor stood on before a call that goes elsewhere: a call that fails goes back to the key.
+    before: Vec<u8>,
     /// What has to be locked below the database, once that is known.
     granularity: Option<Option<Granularity>>,
     /// Leaves that were tried to be cleaned in this step.
@@ -142,6 +144,7 @@ impl<'a> BtreeCursor<'a> {
             position: None,
             key: Vec::new(),
             value: Vec::new(),
+            before: Vec::new(),
             granularity: None,
             cleaned: Vec::new(),
             passed: None,
@@ -235,18 +238,51 @@ impl<'a> BtreeCursor<'a> {
             return self.step(Towards::Last);
         };
         // The gap that the range's end lies in; then down from there.
+        let standing = self.standing;
         self.seek_from(Some(&high))?;
-        self.position = None;
-        self.key = high;
-        self.step(Towards::Below)
+        self.key.clone_from(&high);
+        let found = self.step(Towards::Below);
+        self.go_back_if_failed(found, standing)
     }
 
     /// Goes to the first record of the range from `key` on.
     fn seek_from(&mut self, key: Option<&[u8]>) -> Result<bool> {
+        let standing = self.standing;
         self.position = None;
+        std::mem::swap(&mut self.key, &mut self.before);
         self.key.clear();
         self.key.extend_from_slice(key.unwrap_or_default().max(self.range.low()));
-        self.step(Towards::AtOrAbove)
+        let found = self.step(Towards::AtOrAbove);
+        self.go_back_if_failed(found, standing)
+    }
+
+    /// Stands where the cursor stood before, if the call failed.
+    #[inline]
+    fn go_back_if_failed(&mut self, found: Result<bool>, standing: Standing) -> Result<bool> {
+        if found.is_err() {
+            (self.position, self.standing) = (None, standing);
+            std::mem::swap(&mut self.key, &mut self.before);
+        }
+        found
+    }
+
+    /// Stands on a key, whether the key is there or not, without a look at the key or a lock; nowhere without a key. The value is not read.
+    pub fn stand_on(&mut self, key: Option<&[u8]>) {
+        self.position = None;
+        self.value.clear();
+        self.key.clear();
+        self.key.extend_from_slice(key.unwrap_or_default());
+        self.standing = if key.is_some() { Standing::OnRecord } else { Standing::Nowhere };
+    }
+
+    /// The first record whose key is above `key`.
+    ///
+    /// # Errors
+    /// As [`BtreeCursor::seek`].
+    pub fn seek_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        self.access.check_key(key)?;
+        let found = self.seek_from(Some(&[key, &[0]].concat()))?;
+        Ok(self.found(found))
     }
 
     /// Goes to the first record whose key is `key` or above; whether there is one.

@@ -106,9 +106,17 @@ impl<'a> HashCursor<'a> {
     /// # Errors
     /// What locks and pages can fail with.
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        self.from = Some(0);
-        self.keys.clear();
-        self.next()
+        self.go_or_stay(0, HashCursor::next)
+    }
+
+    /// Looks from a place on; where the look fails, the cursor stands where the cursor stood before.
+    fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
+        let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.keys));
+        let found = look(self);
+        if found.is_err() {
+            (self.standing, self.from, self.keys) = before;
+        }
+        found
     }
 
     /// The next record; the first, if it stands nowhere yet.
@@ -124,14 +132,14 @@ impl<'a> HashCursor<'a> {
     /// # Errors
     /// As [`HashCursor::first`].
     pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.from = Some(place_of(key));
-        self.keys.clear();
-        while self.move_next()? {
-            if is_behind(&self.key, key) {
-                return Ok(Some((self.key.clone(), self.value.clone())));
+        self.go_or_stay(place_of(key), |at| {
+            while at.move_next()? {
+                if is_behind(&at.key, key) {
+                    return Ok(Some((at.key.clone(), at.value.clone())));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 
     /// Goes to the next record, to be looked at with [`HashCursor::record`]; whether there is one.

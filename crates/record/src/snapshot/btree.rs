@@ -182,6 +182,25 @@ impl<'a> SnapshotCursor<'a> {
         Ok(self.found(found))
     }
 
+    /// Stands on a key that the cursor stood on before; nowhere without a key.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn stand_on(&mut self, key: Option<&[u8]>) -> Result<()> {
+        self.standing = Standing::Nowhere;
+        key.map_or(Ok(()), |key| self.go_from(Some(key.to_vec())).map(|_| ()))
+    }
+
+    /// The first record whose key is above `key`.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn seek_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        self.at.access.check_key(key)?;
+        let found = self.go_from(Some([key, &[0]].concat()))?;
+        Ok(self.found(found))
+    }
+
     /// The next record; the first, if it stands nowhere yet.
     ///
     /// # Errors

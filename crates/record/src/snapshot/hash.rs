@@ -160,8 +160,18 @@ impl<'a> SnapshotHashCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn first(&mut self) -> Result<Option<Pair>> {
-        (self.standing, self.from, self.batch) = (Standing::Nowhere, Some(0), Batch::default());
-        self.next()
+        self.go_or_stay(0, SnapshotHashCursor::next)
+    }
+
+    /// Looks from a place on; where the look fails, the cursor stands where the cursor stood before.
+    fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
+        let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.batch), self.long.clone());
+        self.standing = Standing::Nowhere;
+        let found = look(self);
+        if found.is_err() {
+            (self.standing, self.from, self.batch, self.long) = before;
+        }
+        found
     }
 
     /// The next record; the first, if it stands nowhere yet.
@@ -178,13 +188,14 @@ impl<'a> SnapshotHashCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        (self.standing, self.from, self.batch) = (Standing::Nowhere, Some(place_of(key)), Batch::default());
-        while self.move_next()? {
-            if let Some(found) = self.record().filter(|found| is_behind(found.0, key)) {
-                return Ok(Some((found.0.to_vec(), found.1.to_vec())));
+        self.go_or_stay(place_of(key), |at| {
+            while at.move_next()? {
+                if let Some(found) = at.record().filter(|found| is_behind(found.0, key)) {
+                    return Ok(Some((found.0.to_vec(), found.1.to_vec())));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 
     /// Goes to the next record, to be looked at with [`SnapshotHashCursor::record`]; whether there is one.
