@@ -81,6 +81,10 @@ fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
     maps.lines().filter_map(line).collect()
 }
 
+/// Units of two blocks that are allocated first: the undo log grows for the second, which lies behind all that is hidden by then, and
+/// what grows next is the heap's table.
+const PREPARED: [u64; 2] = [80, 30];
+
 /// The child's part: nothing of vista's can be hidden any more, and then it can.
 fn hide(path: &str) {
     let mut segment = Options::new(BYTES as u64).grows_to(2 * BYTES as u64).anywhere().open(path.as_ref()).unwrap();
@@ -88,6 +92,12 @@ fn hide(path: &str) {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("changing the protection"), "{refused}");
     };
+    // The heap's first blocks, before that.
+    let mut txn = segment.begin();
+    for units in PREPARED {
+        txn.malloc(units << 16).unwrap();
+    }
+    txn.end().unwrap();
     let used = use_up_mappings(0);
     // A longer undo log.
     let (before, mut after) = (segment.file_used(), 0);
@@ -124,7 +134,7 @@ fn hide(path: &str) {
     txn.set_range(0, 1 << 20).unwrap().fill(7);
     txn.abort();
     assert_eq!(rights(&segment, before.next_multiple_of(64 << 10)..after), ["---s"], "the longer log is hidden");
-    assert_eq!((segment.bytes()[0], segment.bytes()[8], segment.verify().unwrap().blocks), (4, 1, have as u64));
+    assert_eq!((segment.bytes()[0], segment.bytes()[8], segment.verify().unwrap().blocks), (4, 1, have as u64 + 2));
     // Of a thread. What lies beside what is hidden takes no mapping of its own, so something lies between.
     let mut txn = segment.begin();
     txn.malloc(4 << 20).unwrap();
