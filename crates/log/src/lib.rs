@@ -74,6 +74,7 @@ mod unroll;
 mod waiters;
 
 use std::num::NonZeroU16;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use libtp_io::Directory;
@@ -119,6 +120,8 @@ pub struct LogManager {
     settings: Settings,
     incarnation: u64,
     relaxed: RelaxedAge,
+    /// This process could not write the log, and no other did: relaxed, because only the length of a wait depends on the flag.
+    is_unaided: AtomicBool,
 }
 
 impl LogManager {
@@ -221,6 +224,7 @@ impl LogManager {
             processes: processes.clone(),
             settings: settings.clone(),
             relaxed: RelaxedAge::default(),
+            is_unaided: AtomicBool::new(false),
         })
     }
 
