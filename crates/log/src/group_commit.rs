@@ -10,6 +10,7 @@
 //!
 //! Who waits, and who wakes whom, is in `waiters.rs`.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use libtp_process::{Session, SessionId};
@@ -81,15 +82,21 @@ impl LogManager {
 
     /// This process could not write the log: waits until another process has written it beyond `lsn`.
     fn wait_for_another(&self, session: &Session, lsn: Lsn, cause: String) -> Result<()> {
-        let patience = (2 * self.relaxed_bound()).min(PATIENCE_MAX);
+        // After a wait in vain there is probably no other process: then the error comes at once.
+        let patience = match self.is_unaided.load(Ordering::Relaxed) {
+            true => SLICE,
+            false => (2 * self.relaxed_bound()).min(PATIENCE_MAX),
+        };
         let begun = Instant::now();
         while !self.flushed().covers(lsn) {
             self.check_poison()?;
             if begun.elapsed() >= patience {
+                self.is_unaided.store(true, Ordering::Relaxed);
                 return Err(Error::SteppedBack { cause });
             }
             self.sleep_in_table(session, lsn, SLICE, || false);
         }
+        self.is_unaided.store(false, Ordering::Relaxed);
         Ok(())
     }
 

@@ -75,6 +75,7 @@ mod unroll;
 mod waiters;
 
 use std::num::NonZeroU16;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use libtp_io::Directory;
@@ -123,6 +124,8 @@ pub struct LogManager {
     incarnation: u64,
     relaxed: RelaxedAge,
     wall_clock: clock::WallClock,
+    /// This process could not write the log, and no other did: relaxed, because only the length of a wait depends on the flag.
+    is_unaided: AtomicBool,
 }
 
 impl LogManager {
@@ -228,6 +231,7 @@ impl LogManager {
             settings: settings.clone(),
             relaxed: RelaxedAge::default(),
             wall_clock: clock::WallClock::default(),
+            is_unaided: AtomicBool::new(false),
         })
     }
 
