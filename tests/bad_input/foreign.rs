@@ -50,6 +50,22 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     check(directory.path());
 }
 
+/// A file that cannot be a database's stops that database and no other: the words are said, and the file stays as it is.
+#[track_caller]
+fn stops_its_own(directory: &Path, name: &str, words: &[&str]) {
+    let file = directory.join(format!("{name}.tp"));
+    let before = fs::read(&file).unwrap();
+    let env = Env::open(directory).unwrap();
+    // Twice: a database that was refused once must not be opened by the second call.
+    for _ in 0..2 {
+        says(&env.btree(name).map(drop).unwrap_err(), words);
+    }
+    let other = env.btree("other").unwrap();
+    env.run(|txn| other.put(txn, b"key", b"value")).unwrap();
+    drop((other, env));
+    assert!(fs::read(&file).unwrap() == before, "{name}.tp was changed");
+}
+
 #[test]
 fn a_foreign_file_in_the_control_files_place_is_refused_and_left_alone() {
     for text in ["", "x", "hello", "[Desktop Entry]\nName=Something else entirely\n", &"#".repeat(20_000)] {
@@ -68,14 +84,13 @@ fn a_foreign_file_in_the_control_files_place_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_foreign_file_among_the_databases_is_refused_by_name() {
+fn a_foreign_file_among_the_databases_stops_its_own_name_alone() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path());
     for content in ["", "a recipe for soup", &"soup ".repeat(10_000)] {
         let file = directory.path().join("recipe.tp");
         fs::write(&file, content).unwrap();
-        says(&refused(directory.path()), &["recipe.tp"]);
-        assert_eq!(fs::read_to_string(&file).unwrap(), content);
+        stops_its_own(directory.path(), "recipe", &["recipe.tp"]);
         fs::remove_file(file).unwrap();
         check(directory.path());
     }
@@ -99,7 +114,16 @@ fn an_unknown_version_of_the_environment_is_refused_by_number() {
 
 #[test]
 fn an_unknown_version_of_a_database_file_is_refused_by_number() {
-    refuses("table.tp", &["version 77", "versions up to 3"], |bytes| bytes[40] = 77);
+    let directory = tempfile::tempdir().unwrap();
+    make(directory.path());
+    let file = directory.path().join("table.tp");
+    let good = fs::read(&file).unwrap();
+    let mut bad = good.clone();
+    bad[40] = 77;
+    fs::write(&file, &bad).unwrap();
+    stops_its_own(directory.path(), "table", &["table.tp", "version 77", "versions up to 3"]);
+    fs::write(&file, &good).unwrap();
+    check(directory.path());
 }
 
 #[test]
@@ -128,7 +152,7 @@ fn a_database_of_another_environment_is_refused_with_what_to_do() {
     make(other.path());
     let visitor = one.path().join("visitor.tp");
     fs::copy(other.path().join("table.tp"), &visitor).unwrap();
-    says(&refused(one.path()), &["visitor.tp", "another environment", "tp dump"]);
+    stops_its_own(one.path(), "visitor", &["visitor.tp", "another environment", "tp dump"]);
     fs::remove_file(visitor).unwrap();
     check(one.path());
 }
@@ -139,7 +163,7 @@ fn a_copy_of_a_database_under_another_name_is_refused() {
     make(directory.path());
     let copy = directory.path().join("copy.tp");
     fs::copy(directory.path().join("table.tp"), &copy).unwrap();
-    says(&refused(directory.path()), &["copy.tp", "table.tp"]);
+    stops_its_own(directory.path(), "copy", &["copy.tp", "table.tp"]);
     fs::remove_file(copy).unwrap();
     check(directory.path());
 }

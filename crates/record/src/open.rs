@@ -293,10 +293,16 @@ pub fn open(
     check_name(name)?;
     let full_name = file_name(name);
     let registry = managers.buffers.registry();
-    if !directory.exists(&full_name)? {
-        if registry.find(name)?.is_some() && !planted("record: a database whose file is missing is made anew") {
+    let mut is_there = directory.exists(&full_name)?;
+    if !is_there && registry.find(name)?.is_some() && !planted("record: a database whose file is missing is made anew")
+    {
+        // A file has its name before the register has the entry. Another process may have made both since the first look.
+        is_there = directory.exists(&full_name)?;
+        if !is_there {
             return Err(libtp_buffer::Error::Away { name: name.into(), what: "its file is missing".into() }.into());
         }
+    }
+    if !is_there {
         let Some(method) = settings.create else { return Ok(None) };
         let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
         make(managers, who, directory, name, &Making { method, page_bytes, keying: settings.keying })?;
