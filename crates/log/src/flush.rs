@@ -16,6 +16,8 @@
 //! The `unsafe` is a promise to rio: nobody changes what the leader writes.
 #![allow(unsafe_code)]
 
+use std::sync::atomic::Ordering;
+
 use libtp_io::{File, Operation};
 use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted, SharedHold};
@@ -98,6 +100,10 @@ impl LogManager {
                 tracing::warn!(%error, %from, %to, "this process could not write the log; another process may");
                 self.wake_waiters(Lsn::new(u64::MAX));
                 self.files.forget_foreign();
+                if !matches!(&error, Error::Io(error) if error.is_limit_of_process()) {
+                    // Another process probably meets the same error: a commit of this process does not wait for it long.
+                    self.is_unaided.store(true, Ordering::Relaxed);
+                }
                 Err(Error::SteppedBack { cause: error.to_string() })
             }
             Err(error) => {
