@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rio::Slab;
 
-use crate::files::{read, FileSlot, FileTable};
+use crate::files::{read, FileInfo, FileSlot, FileTable};
 use crate::FileId;
 
 /// What one process knows of the table.
@@ -42,20 +42,37 @@ impl FileIndex {
         self.up_to_date(table, slots).by_name.get(name).copied()
     }
 
+    /// What is known, after all slots in use were read. Shared words are read without the mutex: at each of them the scheduler of
+    /// the suite `schedules` may go on with another thread.
     fn up_to_date(&self, table: &FileTable, slots: &Slab<FileSlot>) -> MutexGuard<'_, Known> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = table.changed.load();
-        if known.changed != changed {
-            *known = Known { changed, ..Known::default() };
-        }
-        let used = table.used.load().min(slots.capacity());
-        for number in known.read_to + 1..=used {
-            if let Some((info, _)) = read(slots.at(number)) {
-                known.by_id.insert(info.id, number);
-                known.by_name.insert(info.name, number);
+        loop {
+            let (changed, used) = (table.changed.load(), table.used.load().min(slots.capacity()));
+            let read_to = {
+                let mut known = self.known();
+                if known.changed != changed {
+                    *known = Known { changed, ..Known::default() };
+                }
+                if known.read_to >= used {
+                    return known;
+                }
+                known.read_to
+            };
+            let slot = |number: u32| read(slots.at(number)).map(|(info, _)| (number, info));
+            let found: Vec<(u32, FileInfo)> = (read_to + 1..=used).filter_map(slot).collect();
+            let mut known = self.known();
+            // Another thread may have begun again meanwhile.
+            if known.changed == changed && known.read_to >= read_to {
+                for (number, info) in found {
+                    known.by_id.insert(info.id, number);
+                    known.by_name.insert(info.name, number);
+                }
+                known.read_to = known.read_to.max(used);
+                return known;
             }
         }
-        known.read_to = known.read_to.max(used);
-        known
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,8 +11,8 @@
 //!    record of a database that is not entered.
 //! 2. A number is never used again. A name is, when the database that had the name is dropped.
 //!
-//! If we die here: a slot is written by one call, and its checksum tells a slot that was torn. A torn slot is free: nothing
-//! was logged of its number.
+//! If we die here: a slot is written by one call, and its checksum tells a slot that was torn or damaged. Such a slot says nothing. A
+//! restart enters the database again if its file is there; nothing was logged of a number whose slot was torn by a crash.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

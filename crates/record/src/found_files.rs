@@ -4,7 +4,7 @@
 //! the file over, and every use of its database is told which file is not in its place.
 
 use std::collections::btree_map::Entry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use libtp_buffer::Entry as RegistryEntry;
 use libtp_buffer::{file_name, FileId, FileInfo, Registry};
@@ -115,19 +115,46 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
     Ok(restored.mended)
 }
 
-/// Makes the register of an environment that has none, at restart, of the files that are there.
+/// Makes the register of an environment that has none, at restart, of the files that are there. Into a register that is there
+/// the databases are entered whose files are there and whose entries are damaged: else redo passes over their records.
 ///
 /// # Errors
 /// The disk refused.
 pub fn make_registry(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<()> {
     if registry.is_there()? {
-        return Ok(());
+        return enter_unknown(registry, directory, environment);
     }
     let found = find_files(directory, environment)?;
     let entries: Vec<RegistryEntry> = found.iter().map(|file| entry_of(&file.info)).collect();
     // Whoever made a file may have died before its name was durable; from now on it is relied on.
     directory.sync()?;
     Ok(registry.make(&entries)?)
+}
+
+/// Enters the databases whose files are there and of whose numbers the register says nothing. Only files whose names the
+/// register does not have are read.
+fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<()> {
+    let known: HashSet<String> = registry.all()?.into_iter().map(|entry| entry.name).collect();
+    for full_name in directory.list()? {
+        let Some(name) = full_name.strip_suffix(".tp").filter(|name| !known.contains(*name)) else { continue };
+        let file = match find_file(directory, name, environment) {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::warn!(%error, "a file is passed over");
+                continue;
+            }
+        };
+        // An entry under another name, or of a dropped database, stays: then the file is a copy, or was put back.
+        if registry.entry(file.info.id)?.is_none() {
+            tracing::warn!(
+                file = full_name,
+                "the register of databases has no entry for this file: it is entered again"
+            );
+            directory.sync()?;
+            registry.enter(&entry_of(&file.info))?;
+        }
+    }
+    Ok(())
 }
 
 /// Drops a database whose file is missing, and says so in the register. Its name can be used again; its records in the log are
