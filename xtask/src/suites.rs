@@ -204,7 +204,7 @@ pub const SUITES: &[Suite] = &[
         name: "vista", package: TESTS, target: "vista", only: "", build: Build::ForTests,
         doubt: "Is recoverable memory whole at a kill between any two stores?",
         catches: "a torn or lost transaction at kills, single steps and wild stores; planted bugs of vista",
-        test_env: &[("LIBTP_TEST_KILLS", "360"), ("LIBTP_TEST_WILD", "10000")],
+        test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")],
         deep_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")],
         soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")],
     },

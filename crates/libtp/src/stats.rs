@@ -162,9 +162,11 @@ fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
             })
             .collect(),
         databases: buffers
-            .files()
+            .registry()
+            .all()
+            .map_err(libtp_record::Error::from)?
             .into_iter()
-            .map(|info| DatabaseInfo { name: info.name, file: info.id.raw(), page_bytes: info.page_bytes })
+            .map(|entry| DatabaseInfo { name: entry.name, file: entry.id.raw(), page_bytes: entry.page_bytes })
             .collect(),
     })
 }

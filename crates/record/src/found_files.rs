@@ -197,6 +197,8 @@ pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
         }
         Some(_) => return Ok(()),
         None => match registry.find(&info.name)? {
+            // Entered by another process since the first look.
+            Some(entry) if entry.id == info.id => return Ok(()),
             Some(entry) => {
                 let what = format!("it is file number {}, and the database has number {}", info.id, entry.id);
                 return Err(libtp_buffer::Error::Away { name: info.name.clone(), what }.into());
