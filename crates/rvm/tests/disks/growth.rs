@@ -6,11 +6,22 @@ use libtp_sim::{LossMode, SimDisk};
 
 use crate::workload::{options, transact, word, Draw};
 
+/// Bytes of a block that is freed, and of the block by which the heap then grows. What says how much of the file is the heap's lies beside
+/// other words or not, by the sizes.
+const SIZES: [(u64, u64); 6] = [
+    (200_000, 1_000_000),
+    (200_000, 3_000_000),
+    (60_000, 400_000),
+    (700_000, 1_500_000),
+    (30_000, 100_000),
+    (10_000, 9_000_000),
+];
+
 /// A truncation, and a transaction that frees what is the heap's beside what says how much of the file is the heap's.
-fn until_it_grows(memory: &mut rvm::Rvm) {
+fn until_it_grows(memory: &mut rvm::Rvm, (freed, grown): (u64, u64)) {
     transact(memory, &mut Draw(1), 1).unwrap();
     let mut txn = memory.begin().unwrap();
-    let block = txn.malloc(200_000).unwrap();
+    let block = txn.malloc(freed).unwrap();
     txn.end().unwrap();
     memory.truncate().unwrap();
     let mut txn = memory.begin().unwrap();
@@ -18,7 +29,7 @@ fn until_it_grows(memory: &mut rvm::Rvm) {
     txn.end().unwrap();
     // It is the heap's from now on, and no log has heard of it.
     let mut txn = memory.begin().unwrap();
-    let _ = txn.malloc(1_000_000).unwrap();
+    let _ = txn.malloc(grown).unwrap();
     txn.abort();
 }
 
@@ -36,10 +47,11 @@ fn check(disk: &SimDisk) {
 
 #[test]
 fn what_an_aborted_transaction_has_made_grow_is_truncated_whole() {
-    for is_closed in [true, false] {
+    for (sizes, is_closed) in SIZES.into_iter().flat_map(|sizes| [(sizes, true), (sizes, false)]) {
+        println!("{sizes:?}, closed {is_closed}");
         let disk = SimDisk::new(3);
         let mut memory = options(1).open_in(Arc::new(disk.clone())).unwrap();
-        until_it_grows(&mut memory);
+        until_it_grows(&mut memory, sizes);
         if is_closed {
             memory.close().unwrap();
         } else {
@@ -55,7 +67,7 @@ fn what_an_aborted_transaction_has_made_grow_is_truncated_whole() {
 fn the_machine_crashes_while_that_is_truncated() {
     let disk = SimDisk::new(4);
     let mut memory = options(1).open_in(Arc::new(disk.clone())).unwrap();
-    until_it_grows(&mut memory);
+    until_it_grows(&mut memory, SIZES[0]);
     let begun = disk.io_index();
     memory.close().unwrap();
     let (mut images, mut tried) = (disk.crash_images(), 0);
