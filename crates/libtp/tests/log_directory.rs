@@ -10,6 +10,7 @@ fn a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_o
     let env = Env::builder().log_directory(&ours).open(&home).unwrap();
     let stock = env.btree("stock").unwrap();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
+    std::fs::create_dir(&theirs).unwrap();
     for builder in [Env::builder().log_directory(&theirs), Env::builder()] {
         let refused = builder.open(&home).map(drop).unwrap_err().to_string();
         assert!(refused.contains("ours"), "{refused}");
