@@ -48,7 +48,7 @@ enum Verb {
         /// List the suites and stop
         #[arg(long)]
         list: bool,
-        /// Larger sizes, optimised: up to an hour
+        /// Larger sizes, optimised
         #[arg(long)]
         deep: bool,
         /// Write the times to docs/testing.md

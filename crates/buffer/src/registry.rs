@@ -104,7 +104,7 @@ impl Slot {
         slot
     }
 
-    /// None if the slot is free.
+    /// The entry in the slot. A free or damaged slot has no entry.
     fn entry(&self, id: FileId) -> Option<Entry> {
         if self.state.get() == 0 || self.id.get() != id.raw() || crc32c::crc32c(&self.as_bytes()[4..]) != self.crc.get()
         {
@@ -124,7 +124,7 @@ impl Slot {
 #[derive(Default)]
 struct Known {
     file: Option<Arc<dyn File>>,
-    /// Numbers by name, as they were when they were read: a slot that is looked up so is read again.
+    /// File numbers by name, as the process last read them. A lookup by name reads the slot again.
     names: HashMap<String, FileId>,
     /// The slots below were read.
     read_to: u32,
@@ -147,7 +147,7 @@ impl Registry {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open file; none if there is no register.
+    /// The open file, or `None` if the environment has no register.
     fn file(&self, known: &mut Known) -> Result<Option<Arc<dyn File>>> {
         if let Some(file) = &known.file {
             return Ok(Some(Arc::clone(file)));
@@ -212,7 +212,7 @@ impl Registry {
         Ok(())
     }
 
-    /// What the register says of a number; none if it says nothing.
+    /// The entry of a file number, or `None` if the register has no entry.
     ///
     /// # Errors
     /// As [`Registry::is_there`].
