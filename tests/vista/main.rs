@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `killed` | a process that changes a segment is killed again and again, at random moments |
 //! | `trace` | a child is stepped through its transactions, one instruction at a time; each store it does, each line it writes back and each fence is told |
+//! | `instructions` | what the child's next instruction may do to the file |
 //! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
 //! | `lines` | what memory may have then, where it outlives the cache |
 //! | `joined` | the same of a transaction over records and memory: of both, or of neither |
@@ -35,6 +36,7 @@ mod creation;
 mod forks;
 mod hidden;
 mod inherited;
+mod instructions;
 mod joined;
 mod killed;
 mod lines;

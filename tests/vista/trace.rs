@@ -16,6 +16,8 @@ use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{gettid, Pid};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
+use crate::instructions::{Effect, Instructions};
+
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -65,6 +67,18 @@ pub fn stopped(child: &mut Child, path: &Path) -> Pid {
 /// Runs the command, which calls [`be_traced`], to its end, and tells of each event with the file's bytes after it.
 /// Returns the number of steps, or what else the child came to.
 pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u8])) -> Result<u64, String> {
+    trace_while(command, path, |event, bytes| {
+        told(event, bytes);
+        true
+    })
+}
+
+/// The same, until `told` answers false: the child is killed then.
+pub fn trace_while(
+    command: &mut Command,
+    path: &Path,
+    mut told: impl FnMut(Event, &[u8]) -> bool,
+) -> Result<u64, String> {
     // On one processor, where the two take turns: to wake another for each step takes many times as long as the step.
     let here = Pid::from_raw(0);
     let all = sched_getaffinity(here).unwrap();
@@ -94,14 +108,14 @@ fn least_busy(ours: &[usize]) -> usize {
     mine
 }
 
-fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, &[u8])) -> Result<u64, String> {
+fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, &[u8]) -> bool) -> Result<u64, String> {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let pid = stopped(&mut child, path);
     let file = Mapped::new(path);
-    let mut ranges = ranges(pid, path);
+    let mut instructions = Instructions::new(pid, path);
     let (mut before, mut steps) = (file.bytes().to_vec(), 0);
     loop {
-        let event = instruction(pid).and_then(|event| event.of(pid, path, &mut ranges));
+        let effect = instructions.next();
         ptrace::step(pid, None).unwrap();
         match waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap() {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
@@ -112,83 +126,30 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
             other => panic!("the child came to {other:?}"),
         }
         steps += 1;
-        if let Some(event) = event {
-            told(event, file.bytes());
-        } else if file.bytes() != before {
-            file.bytes().clone_into(&mut before);
-            told(Event::Store, &before);
-        }
-    }
-}
-
-/// An instruction that writes back, fences, or calls the system.
-enum Instruction {
-    /// The register with the line's address.
-    WriteBack(u8),
-    Fence,
-    Call,
-}
-
-impl Instruction {
-    fn of(self, pid: Pid, path: &Path, ranges: &mut Vec<(u64, u64, u64)>) -> Option<Event> {
-        let regs = ptrace::getregs(pid).unwrap();
-        let register = match self {
-            Instruction::WriteBack(register) => register,
-            Instruction::Fence => return Some(Event::Fence),
-            Instruction::Call => {
-                let is_sync = [libc::SYS_fsync, libc::SYS_fdatasync].iter().any(|call| *call as u64 == regs.rax);
-                let is_answer = regs.rax == libc::SYS_getppid as u64;
-                return is_sync.then_some(Event::Sync).or(is_answer.then_some(Event::Answered));
+        let event = match effect {
+            Effect::None => None,
+            Effect::Fence => Some(Event::Fence),
+            Effect::WriteBack(line) => Some(Event::WriteBack(line)),
+            Effect::Call(libc::SYS_fsync | libc::SYS_fdatasync) => Some(Event::Sync),
+            Effect::Call(libc::SYS_getppid) => Some(Event::Answered),
+            Effect::Call(_) | Effect::Store => {
+                if effect != Effect::Store {
+                    instructions.has_called();
+                }
+                (file.bytes() != before).then(|| {
+                    file.bytes().clone_into(&mut before);
+                    Event::Store
+                })
             }
         };
-        let all = [
-            regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi, regs.r8, regs.r9, regs.r10,
-            regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
-        ];
-        let address = all[usize::from(register)];
-        let is_there = |ranges: &[(u64, u64, u64)]| ranges.iter().find(|it| (it.0..it.1).contains(&address)).copied();
-        if is_there(ranges).is_none() {
-            // It may have been mapped since.
-            *ranges = self::ranges(pid, path);
+        if !event.is_none_or(|event| told(event, file.bytes())) {
+            child.kill().unwrap();
+            // The stepped thread is ours to wait for, before the child is.
+            while matches!(waitpid(pid, Some(WaitPidFlag::__WALL)), Ok(WaitStatus::Stopped(..))) {}
+            let _ = child.wait();
+            return Ok(steps);
         }
-        let (from, _, offset) = is_there(ranges)?;
-        Some(Event::WriteBack(usize::try_from((address - from + offset) & !63).unwrap()))
     }
-}
-
-/// The next instruction, if it is one of ours.
-fn instruction(pid: Pid) -> Option<Instruction> {
-    let at = ptrace::getregs(pid).unwrap().rip;
-    let bytes = ptrace::read(pid, at as *mut libc::c_void).unwrap().to_ne_bytes();
-    let mut rest = bytes.iter().copied().peekable();
-    let is_new = rest.next_if_eq(&0x66).is_some();
-    let extended = u8::from(rest.next_if(|byte| byte & 0xf1 == 0x41).is_some()) * 8;
-    match (rest.next(), rest.next()) {
-        (Some(0x0f), Some(0x05)) => return Some(Instruction::Call),
-        (Some(0x0f), Some(0xae)) => {}
-        _ => return None,
-    }
-    let form = rest.next()?;
-    if form == 0xf8 {
-        return Some(Instruction::Fence);
-    }
-    // clwb is 66 0f ae /6, clflushopt 66 0f ae /7, clflush 0f ae /7; all of one register here.
-    let (mode, operation, register) = (form >> 6, form >> 3 & 7, form & 7);
-    let is_write_back = operation == 7 || (operation == 6 && is_new);
-    (is_write_back && mode < 3).then_some(Instruction::WriteBack(register + extended))
-}
-
-/// Where the child has the file mapped: from, to, and the offset of the file there.
-fn ranges(pid: Pid, path: &Path) -> Vec<(u64, u64, u64)> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let ours = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
-    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-    ours.map(|line| {
-        let mut fields = line.split_whitespace();
-        let (from, to) = fields.next().unwrap().split_once('-').unwrap();
-        (hex(from), hex(to), hex(fields.nth(1).unwrap()))
-    })
-    .collect()
 }
 
 /// The file grows no longer than this.

@@ -220,7 +220,7 @@ pub const SUITES: &[Suite] = &[
         name: "yardstick", package: TESTS, target: "yardstick", only: "", build: Build::ForTests,
         doubt: "Do the crash tests notice a broken rule?",
         catches: "each planted bug of log, buffer, lock, tree and recovery, within ten seeds",
-        test_env: &[("LIBTP_TEST_UNPLANTED", "1")],
+        test_env: &[("LIBTP_TEST_UNPLANTED", "0")],
         deep_env: &[("LIBTP_TEST_UNPLANTED", "3")],
         soak_env: &[("LIBTP_TEST_UNPLANTED", "10")],
     },

@@ -1,0 +1,161 @@
+//! The next instruction of a stepped child, and what the instruction may do to a file that the child maps.
+//!
+//! Few instructions store to the file. The trace compares the file's bytes after those few alone.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory};
+use libc::user_regs_struct;
+use nix::sys::ptrace;
+use nix::unistd::Pid;
+
+/// The longest instruction of the processor, rounded up to whole words.
+const WORDS: usize = 2;
+/// A store begins at most so many bytes before the first byte that it changes.
+const LONGEST_STORE: u64 = 4096;
+
+/// What an instruction does to the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// The file stays as it is.
+    None,
+    /// The file may have other bytes afterwards.
+    Store,
+    /// The line at this offset of the file is written back.
+    WriteBack(usize),
+    /// What was written back is in memory afterwards.
+    Fence,
+    /// The kernel is called, with this number of a system call. The file may have other bytes afterwards.
+    Call(i64),
+}
+
+/// A decoded instruction.
+struct Known {
+    mnemonic: Mnemonic,
+    /// The memory that the instruction writes to, or whose line it writes back.
+    places: Vec<UsedMemory>,
+}
+
+/// The instructions of a child.
+pub struct Instructions {
+    pid: Pid,
+    path: PathBuf,
+    factory: InstructionInfoFactory,
+    /// What was decoded before, by address. A child loads no code while it is stepped.
+    known: HashMap<u64, Known>,
+    /// Where the child maps the file: first address, end, and the file's offset at the first.
+    ranges: Vec<(u64, u64, u64)>,
+}
+
+impl Instructions {
+    /// The instructions of the thread `pid`, which maps the file `path`.
+    pub fn new(pid: Pid, path: &Path) -> Instructions {
+        let factory = InstructionInfoFactory::new();
+        Instructions { pid, path: path.to_path_buf(), factory, known: HashMap::new(), ranges: ranges(pid, path) }
+    }
+
+    /// What the child's next instruction does.
+    pub fn next(&mut self) -> Effect {
+        let regs = ptrace::getregs(self.pid).unwrap();
+        let (pid, factory) = (self.pid, &mut self.factory);
+        let known = self.known.entry(regs.rip).or_insert_with(|| decode(pid, regs.rip, factory));
+        let offset_of = |place: &UsedMemory| offset(&self.ranges, &regs, place);
+        match known.mnemonic {
+            Mnemonic::Syscall => Effect::Call(i64::from_ne_bytes(regs.rax.to_ne_bytes())),
+            Mnemonic::Sfence => Effect::Fence,
+            Mnemonic::Clwb | Mnemonic::Clflush | Mnemonic::Clflushopt => match known.places.first().map(offset_of) {
+                Some(Place::Inside(offset)) => Effect::WriteBack(offset & !63),
+                _ => Effect::None,
+            },
+            _ if known.places.iter().any(|place| offset_of(place) != Place::Outside) => Effect::Store,
+            _ => Effect::None,
+        }
+    }
+
+    /// The child may have mapped the file anew.
+    pub fn has_called(&mut self) {
+        self.ranges = ranges(self.pid, &self.path);
+    }
+}
+
+/// Where memory lies that an instruction uses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Outside,
+    /// At this offset of the file.
+    Inside(usize),
+    /// Just before the file, or at an address that the general registers do not give.
+    Maybe,
+}
+
+fn offset(ranges: &[(u64, u64, u64)], regs: &user_regs_struct, place: &UsedMemory) -> Place {
+    let Some(address) = place.virtual_address(0, |register, _, _| value(regs, register)) else { return Place::Maybe };
+    let inside = ranges.iter().find(|range| (range.0..range.1).contains(&address));
+    if let Some((from, _, offset)) = inside {
+        return Place::Inside(usize::try_from(address - from + offset).unwrap());
+    }
+    let is_near = ranges.iter().any(|range| (range.0 - LONGEST_STORE..range.0).contains(&address));
+    if is_near {
+        Place::Maybe
+    } else {
+        Place::Outside
+    }
+}
+
+fn decode(pid: Pid, address: u64, factory: &mut InstructionInfoFactory) -> Known {
+    let mut bytes = Vec::new();
+    for word in 0..WORDS {
+        // The mapping of the code may end behind the instruction.
+        let Ok(word) = ptrace::read(pid, (address + 8 * word as u64) as *mut libc::c_void) else { break };
+        bytes.extend(word.to_ne_bytes());
+    }
+    let instruction = Decoder::with_ip(64, &bytes, address, DecoderOptions::NONE).decode();
+    let mnemonic = instruction.mnemonic();
+    let is_place = |access| {
+        use OpAccess::{CondWrite, ReadCondWrite, ReadWrite, Write};
+        matches!(access, Write | ReadWrite | CondWrite | ReadCondWrite)
+            || matches!(mnemonic, Mnemonic::Clwb | Mnemonic::Clflush | Mnemonic::Clflushopt)
+    };
+    let used = factory.info(&instruction).used_memory();
+    Known { mnemonic, places: used.iter().filter(|used| is_place(used.access())).copied().collect() }
+}
+
+/// The value of a general register, or the base of a segment.
+fn value(regs: &user_regs_struct, register: Register) -> Option<u64> {
+    Some(match register.full_register() {
+        Register::RAX => regs.rax,
+        Register::RCX => regs.rcx,
+        Register::RDX => regs.rdx,
+        Register::RBX => regs.rbx,
+        Register::RSP => regs.rsp,
+        Register::RBP => regs.rbp,
+        Register::RSI => regs.rsi,
+        Register::RDI => regs.rdi,
+        Register::R8 => regs.r8,
+        Register::R9 => regs.r9,
+        Register::R10 => regs.r10,
+        Register::R11 => regs.r11,
+        Register::R12 => regs.r12,
+        Register::R13 => regs.r13,
+        Register::R14 => regs.r14,
+        Register::R15 => regs.r15,
+        Register::FS => regs.fs_base,
+        Register::GS => regs.gs_base,
+        Register::CS | Register::DS | Register::ES | Register::SS => 0,
+        _ => return None,
+    })
+}
+
+/// Where the child has the file mapped: from, to, and the offset of the file there.
+fn ranges(pid: Pid, path: &Path) -> Vec<(u64, u64, u64)> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let ours = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    ours.map(|line| {
+        let mut fields = line.split_whitespace();
+        let (from, to) = fields.next().unwrap().split_once('-').unwrap();
+        (hex(from), hex(to), hex(fields.nth(1).unwrap()))
+    })
+    .collect()
+}
