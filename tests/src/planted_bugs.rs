@@ -115,7 +115,6 @@ pub const PLANTED_BUGS: &[PlantedBug] = &[
     caught_by(Catcher::LogEnds, "record: high key ignored"),
     by_crashes("record: incomplete mark not cleared"),
     by_crashes("record: left link of the old neighbour not set"),
-    by_crashes("record: a leaf that was merged is not marked"),
     by_crashes("record: a loaded page does not lead to the next"),
     by_crashes("record: pages of a load that is undone are not given back"),
     by_crashes("libtp: of equal keys in several runs any counts"),

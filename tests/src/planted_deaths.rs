@@ -122,6 +122,8 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // D6
     by("txn: who had committed is aborted", &[At("commit: locks released, not over")]),
     by("txn: who had not committed is finished", &[At("change: append cleared, pages latched")]),
+    // T2
+    by("record: a leaf that was merged is not marked", &[At("merge: merged, not remembered")]),
     // D7
     // Whoever waits long for a latch that nobody explains counts its holders, too.
     seldom_by("process: shared holders are not recounted", &[At("latch: shared taken, not noted as held")]),
