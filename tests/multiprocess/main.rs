@@ -6,6 +6,7 @@
 //! | `crew` | the test's end of the pipes |
 //! | `bank` | transfers whose sums tell whether a transaction was cut in two |
 //! | `barrier` | memory is declared broken at the very moment of a commit |
+//! | `admission` | a process with another log directory, or without standard descriptors |
 //! | `together` | at work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
 //! | `forks` | children of a fork: they are told, and keep nobody alive |
@@ -39,6 +40,7 @@
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
 
+mod admission;
 mod bank;
 mod barrier;
 mod builds;

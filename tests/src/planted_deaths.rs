@@ -122,6 +122,9 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // D6
     by("txn: who had committed is aborted", &[At("commit: locks released, not over")]),
     by("txn: who had not committed is finished", &[At("change: append cleared, pages latched")]),
+    // The admission of a process.
+    by_case("log: another directory of the log is admitted", "admission::a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_on"),
+    by_case("rio: a standard descriptor is kept", "admission::a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_library"),
     // T2
     by("record: a leaf that was merged is not marked", &[At("merge: merged, not remembered")]),
     // D7

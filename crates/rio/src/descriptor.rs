@@ -10,6 +10,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::planted;
+
 /// The lowest number that is no standard descriptor's.
 const FIRST_OWN: i32 = 3;
 
@@ -19,7 +21,7 @@ const FIRST_OWN: i32 = 3;
 /// Those of `fcntl(2)`: the process has no descriptor left. The file is closed then.
 pub fn above_standard<D: Into<OwnedFd> + From<OwnedFd>>(opened: D) -> io::Result<D> {
     let opened: OwnedFd = opened.into();
-    if opened.as_raw_fd() >= FIRST_OWN {
+    if opened.as_raw_fd() >= FIRST_OWN || planted("rio: a standard descriptor is kept") {
         return Ok(D::from(opened));
     }
     Ok(D::from(rustix::io::fcntl_dupfd_cloexec(&opened, FIRST_OWN)?))

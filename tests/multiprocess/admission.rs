@@ -1,7 +1,12 @@
-//! All processes that use an environment have its log in one directory.
-#![allow(clippy::unwrap_used)]
+//! With what a process comes: the log's directory, and its standard descriptors.
 
-use libtp::Env;
+use std::process::{Command, Stdio};
+
+use libtp::{Durability, Env};
+use libtp_tests::sizes;
+
+const CLOSED: &str = "LIBTP_TEST_CLOSED";
+const COMMITS: u64 = 50;
 
 #[test]
 fn a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_on() {
@@ -40,4 +45,41 @@ fn a_log_that_was_moved_while_nobody_used_it_is_used_where_it_is() {
     let env = Env::builder().log_directory(&new).open(&home).unwrap();
     let stock = env.btree("stock").unwrap();
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_library() {
+    if let Some(directory) = sizes::chosen::<String>(CLOSED) {
+        return work_without_standard_descriptors(&directory);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let name = "admission::a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_library";
+    let ended = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(CLOSED, directory.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    let env = Env::open(directory.path()).unwrap_or_else(|error| panic!("{ended}: {error}"));
+    let stock = env.btree("stock").unwrap();
+    let found = env.run(|txn| stock.count(txn, ..)).unwrap();
+    assert_eq!(found, COMMITS, "{ended}");
+}
+
+/// The child's part. Rust's runtime opens descriptors that are closed when a program begins, so they are closed here. The first two
+/// files that the library opens would have their numbers: the directory, and the control file.
+fn work_without_standard_descriptors(directory: &str) {
+    for standard in [1, 2] {
+        nix::unistd::close(standard).unwrap();
+    }
+    let env = Env::open(directory).unwrap();
+    let stock = env.btree("stock").unwrap();
+    for number in 0..COMMITS {
+        env.run_with(Durability::Sync, |txn| stock.put(txn, &number.to_be_bytes(), b"there")).unwrap();
+        println!("commit {number} was answered");
+        eprintln!("commit {number} was answered");
+    }
+    // Whatever the harness does without descriptors is no matter here.
+    std::process::exit(0);
 }
