@@ -113,6 +113,12 @@ impl Member {
         }
     }
 
+    /// The process.
+    pub fn pid(&self) -> rustix::process::Pid {
+        let pid = i32::try_from(self.process.pid()).expect("a pid is small");
+        rustix::process::Pid::from_raw(pid).expect("a pid is not 0")
+    }
+
     /// Lets it close the environment and end.
     #[track_caller]
     pub fn leave(mut self) {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use libtp::{Env, Settings};
 use libtp_tests::sizes;
+use rustix::process::{prlimit, Resource, Rlimit};
 
 use crate::crew::Member;
 
@@ -71,6 +72,50 @@ fn memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it() {
     drop(env);
     small.leave();
     large.leave();
+}
+
+/// A process that meets a limit of its own as it leads a flush says so, and the others commit.
+fn meets_its_limit(resource: Resource, limit: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let settings = "log_segment_first = \"64KiB\"\nlog_segment_max = \"64KiB\"\n";
+    std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
+    let mut other = Member::start(directory.path(), 1);
+    let without_signal = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"];
+    let mut limited = Member::launch_under(&without_signal, directory.path(), 2, "record").opened();
+    limited.ask("put before there");
+    let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
+    prlimit(Some(limited.pid()), resource, limit).unwrap();
+    let (mut refusals, mut acknowledged) = (Vec::new(), 0);
+    for round in 0..150 {
+        // The same key: the data file stays as long as it is, and the log gets longer.
+        let letter = if round % 2 == 0 { "x" } else { "y" };
+        limited.order(&format!("put before {}", letter.repeat(800)));
+        match limited.answer() {
+            answer if answer == "put" => acknowledged += 1,
+            refusal => refusals.push(refusal),
+        }
+        assert_eq!(other.ask(&format!("put other{} there", round % 4)), "put");
+    }
+    assert!(!refusals.is_empty(), "the limit was never met");
+    println!("figures: {resource:?}: {acknowledged} answered, {} refused: {}", refusals.len(), refusals[0]);
+    other.ask("transfers 100");
+    assert_eq!(other.ask("rebuilds"), "0");
+    limited.kill();
+    limited.wait();
+    other.leave();
+    let env = Env::open(directory.path()).unwrap();
+    assert!(!env.opened().lost);
+    assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 100);
+}
+
+#[test]
+fn who_may_write_no_longer_files_stops_nobody() {
+    meets_its_limit(Resource::Fsize, 32 << 10);
+}
+
+#[test]
+fn who_may_open_no_more_files_stops_nobody() {
+    meets_its_limit(Resource::Nofile, 4);
 }
 
 /// Lets the environment's memory grow no more, and takes all that is left of it.
