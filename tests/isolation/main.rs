@@ -12,11 +12,14 @@
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains them |
 //! | `deadlocks` | victims are told, and `Env::run` runs them again |
+//! | `waits`, `cancelled` | how long a lock is waited for, and what ends a wait |
+//! | `yardstick` | planted bugs that these notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 mod anomalies;
+mod cancelled;
 mod checker;
 mod deadlocks;
 mod graph;
@@ -29,4 +32,7 @@ mod serializable;
 mod session;
 mod telling;
 mod unheard;
+mod waits;
 mod workload;
+#[cfg(feature = "planted")]
+mod yardstick;

@@ -230,12 +230,13 @@ pub trait Reader: sealed::Sealed {
 impl Reader for Txn<'_> {
     #[inline]
     fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(db.access(self).get(key, read)?))
+        self.guarded(|| Ok(db.access(self).get(key, read)?)).map_err(|error| db.about(error, key))
     }
 
     #[inline]
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?))
+        let copied = self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?));
+        copied.map_err(|error| db.about(error, key))
     }
 
     #[inline]

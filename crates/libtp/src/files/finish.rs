@@ -20,8 +20,8 @@ use rio::{failpoint, planted};
 use super::paths::{beside, refused, split, Door, Owner};
 use super::row::{self, Identity, Named, New, Row};
 use crate::environment::Inner;
+use crate::run::run;
 use crate::snapshot::Snapshot;
-use crate::txn::run;
 use crate::{Db, Durability, Error, Result, Txn};
 
 /// Held by who puts files in their places, or sweeps.
@@ -122,10 +122,9 @@ pub(super) fn give_up(env: &Arc<Inner>, path: &str) -> Result<bool> {
 }
 
 fn lock(txn: &Txn<'_>) -> Result<()> {
-    let wait = txn.environment().wait;
     txn.guarded(|| {
         let (locks, session) = (&txn.life().managers.locks, txn.session());
-        Ok(locks.lock(session.session(), session.locker(), FINISHING, Mode::X, wait)?)
+        Ok(locks.lock(session.session(), session.locker(), FINISHING, Mode::X, session.wait())?)
     })
 }
 
@@ -321,7 +320,7 @@ impl Finisher<'_, '_> {
     /// Deletes a row that is done, unless somebody is at it: then whoever keeps house tries again.
     fn forget(&self, path: &str, row: &Row) -> Result<()> {
         match self.delete(path, row) {
-            Err(Error::LockTimeout) => {
+            Err(Error::LockTimeout(_)) => {
                 self.txn.environment().files.is_left.store(true, Ordering::Relaxed);
                 Ok(())
             }

@@ -137,7 +137,7 @@ pub(crate) fn disagreements(env: &Arc<Inner>, name: &str) -> Result<Vec<String>>
 
 /// The indices on the list of a database, and a snapshot of then. Nobody makes or drops one while we have it locked in `IX`.
 fn listed<'e>(env: &'e Arc<Inner>, of: &Db) -> Result<(Vec<FileId>, Snapshot<'e>)> {
-    crate::txn::run(env, env.durability, |txn| {
+    crate::run::run(env, env.durability, |txn| {
         let listed = txn.guarded(|| Ok(of.access(txn).indices()?))?;
         Ok((listed, Snapshot::begin(env)?))
     })
