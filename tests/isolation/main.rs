@@ -12,6 +12,7 @@
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains them |
 //! | `deadlocks` | victims are told, and `Env::run` runs them again |
+//! | `session_order` | what a session has seen, or was told, it sees ever after |
 //! | `waits`, `cancelled` | how long a lock is waited for, and what ends a wait |
 //! | `yardstick` | planted bugs that these notice |
 // Test code outside of test functions: a panic is the report.
@@ -30,6 +31,7 @@ mod process;
 mod serial;
 mod serializable;
 mod session;
+mod session_order;
 mod telling;
 mod unheard;
 mod waits;

@@ -52,6 +52,10 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
             force()?;
         }
         let snapshot = Snapshot::begin(env)?;
+        if !planted(TOO_EARLY) {
+            // It shows what was committed since, too.
+            snapshot.durable()?;
+        }
         let mut found = if all { committed(&snapshot, &db)? } else { Vec::new() };
         for intention in rows {
             // Long after its commit, perhaps: others may have put it in its place, and a later transaction have undone that.
