@@ -134,7 +134,7 @@ impl Shop {
         let seed = random.next_u64();
         loop {
             match self.try_trade(&mut Random::new(seed)) {
-                Err(Error::Deadlock | Error::LockTimeout | Error::Rebuilt) => std::thread::yield_now(),
+                Err(Error::Deadlock | Error::LockTimeout(_) | Error::Rebuilt) => std::thread::yield_now(),
                 traded => return traded,
             }
         }

@@ -87,7 +87,7 @@ fn no_time_for_a_lock_is_an_error_at_once() {
     let table = env.btree("table").unwrap();
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
     table.put(&one, b"key", b"1").unwrap();
-    assert!(matches!(table.get(&two, b"key"), Err(Error::LockTimeout)));
+    assert!(matches!(table.get(&two, b"key"), Err(Error::LockTimeout(_))));
     one.commit().unwrap();
 }
 

@@ -386,7 +386,7 @@ impl<'e> Churn<'e> {
         }
         let how = if is_sorted { Load::sorted() } else { Load::unsorted().memory(Bytes::kib(16)) };
         match db.load(&how, numbers.iter().map(|at| (at.to_be_bytes(), [b'l'; 60]))) {
-            Err(Error::NotEmpty { .. } | Error::OutOfOrder { .. } | Error::LockTimeout) => Ok(()),
+            Err(Error::NotEmpty { .. } | Error::OutOfOrder { .. } | Error::LockTimeout(_)) => Ok(()),
             done => done.map(|_| ()),
         }
     }
@@ -464,12 +464,12 @@ impl<'e> Churn<'e> {
                 }
                 taken => taken?,
             },
-            Err(Error::Deadlock | Error::LockTimeout) => return txn.abort(),
+            Err(Error::Deadlock | Error::LockTimeout(_)) => return txn.abort(),
             Err(error) => return Err(error),
         };
         match self.fill.put(&txn, &other, &[b'p'; 100]) {
             Ok(()) if is_kept => txn.commit(),
-            Ok(()) | Err(Error::Deadlock | Error::LockTimeout) => txn.abort(),
+            Ok(()) | Err(Error::Deadlock | Error::LockTimeout(_)) => txn.abort(),
             Err(error) => Err(error),
         }
     }
@@ -536,7 +536,7 @@ impl<'e> Churn<'e> {
         })();
         match done {
             Ok(()) if is_kept => txn.commit(),
-            Ok(()) | Err(Error::Deadlock | Error::LockTimeout) => txn.abort(),
+            Ok(()) | Err(Error::Deadlock | Error::LockTimeout(_)) => txn.abort(),
             Err(error) => Err(error),
         }
     }
@@ -567,7 +567,7 @@ impl<'e> Churn<'e> {
             self.in_txn(true, |churn, txn| churn.indexed.put(txn, b"always", b"there"))?;
             // It is on the list before the first record is found to be none for it.
             return match self.indexed.index(NO_INDEX, |_, _, keys| keys.add([0; 9000])) {
-                Err(Error::Length { .. } | Error::Deadlock | Error::LockTimeout) => Ok(()),
+                Err(Error::Length { .. } | Error::Deadlock | Error::LockTimeout(_)) => Ok(()),
                 made => made.map(|_| ()),
             };
         }
@@ -645,7 +645,7 @@ impl<'e> Churn<'e> {
         let txn = self.env.begin_with(self.durability())?;
         match work(self, &txn) {
             Ok(()) if is_kept => txn.commit(),
-            Ok(()) | Err(Error::Deadlock | Error::LockTimeout) => txn.abort(),
+            Ok(()) | Err(Error::Deadlock | Error::LockTimeout(_)) => txn.abort(),
             Err(error) => Err(error),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use libtp::{Bytes, Durability, Env, Error, Granularity, Settings, Victim};
+use libtp::{Bytes, Durability, Env, Granularity, Settings, Victim};
 
 use crate::session::{value, with_both, Do, Ended, Scene};
 
@@ -136,24 +136,6 @@ fn every_policy_of_victims_lets_all_work_end() {
             assert_eq!(env.run(sum).unwrap() % 256, 360 % 256, "{victim:?} {deadlock_period_millis:?}");
         }
     }
-}
-
-#[test]
-fn a_lock_that_is_not_granted_in_time_is_an_error_that_can_be_retried() {
-    let directory = tempfile::tempdir().unwrap();
-    let env = Env::builder().lock_timeout(Duration::from_millis(30)).open(directory.path()).unwrap();
-    let table = env.btree("table").unwrap();
-    env.run(|txn| table.put(txn, b"x", b"1")).unwrap();
-    let holder = env.begin().unwrap();
-    table.put(&holder, b"x", b"2").unwrap();
-    let waiter = env.begin().unwrap();
-    let start = Instant::now();
-    let error = table.get(&waiter, b"x").unwrap_err();
-    assert!(matches!(error, Error::LockTimeout) && error.is_retryable(), "{error}");
-    assert!(start.elapsed() >= Duration::from_millis(30), "{:?}", start.elapsed());
-    waiter.abort().unwrap();
-    holder.commit().unwrap();
-    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"2"[..]));
 }
 
 #[test]

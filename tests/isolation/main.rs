@@ -12,11 +12,15 @@
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains them |
 //! | `deadlocks` | victims are told, and `Env::run` runs them again |
+//! | `session_order` | what a session has seen, or was told, it sees ever after |
+//! | `waits`, `cancelled` | how long a lock is waited for, and what ends a wait |
+//! | `yardstick` | planted bugs that these notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 mod anomalies;
+mod cancelled;
 mod checker;
 mod deadlocks;
 mod graph;
@@ -27,6 +31,10 @@ mod process;
 mod serial;
 mod serializable;
 mod session;
+mod session_order;
 mod telling;
 mod unheard;
+mod waits;
 mod workload;
+#[cfg(feature = "planted")]
+mod yardstick;

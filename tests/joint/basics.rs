@@ -178,7 +178,7 @@ fn a_segment_that_is_at_work_is_not_joined_twice() {
     let memory = txn.join(&segment).unwrap();
     assert!(matches!(txn.join(&segment), Err(Error::Segment { .. })));
     let other = env.begin().unwrap();
-    assert!(matches!(other.join(&segment), Err(Error::LockTimeout)));
+    assert!(matches!(other.join(&segment), Err(Error::LockTimeout(_))));
     drop(memory);
     txn.commit().unwrap();
     other.join(&segment).unwrap();

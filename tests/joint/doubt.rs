@@ -31,7 +31,7 @@ fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     for _ in 0..3 {
         let next = other.begin().unwrap();
         let refused = read(&next, &theirs);
-        assert!(matches!(refused, Err(Error::LockTimeout)), "{refused:?}");
+        assert!(matches!(refused, Err(Error::LockTimeout(_))), "{refused:?}");
     }
     range.fill(2);
     drop(memory);
@@ -95,7 +95,7 @@ fn what_commits_in_memory_that_was_given_up_is_told_to_no_segment() {
         one.managers().processes.declare_broken();
         let next = other.begin().unwrap();
         let refused = read(&next, &theirs);
-        assert!(matches!(refused, Err(Error::LockTimeout)), "{refused:?}");
+        assert!(matches!(refused, Err(Error::LockTimeout(_))), "{refused:?}");
         drop(next);
         let answer = txn.commit();
         assert!(matches!(answer, Err(Error::Rebuilt)), "{answer:?}");

@@ -384,7 +384,7 @@ impl Subject for Tree {
     fn compact(&self) -> Outcome<()> {
         match self.db.compact(90) {
             // An open transaction has locked all of it.
-            Ok(_) | Err(Error::LockTimeout) => Ok(()),
+            Ok(_) | Err(Error::LockTimeout(_)) => Ok(()),
             Err(error) => Err(failed("compact")(error)),
         }
     }

@@ -149,7 +149,7 @@ fn who_opens_an_index_by_its_name_may_look_and_not_write() {
     assert_eq!(findings(&env, &index), 0);
 }
 
-/// Its maker's commit lets go of its locks when it is in the log, and a snapshot shows it when it is on the disk.
+/// Its maker's commit lets go of its locks when it is in the log; a snapshot shows it from then on, and who reads it there waits for the disk.
 #[cfg(feature = "failpoints")]
 #[test]
 fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {

@@ -69,7 +69,7 @@ fn one_process_may_open_it_twice() {
     let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
     let third = impatient.btree("table").unwrap();
     let refused = impatient.begin().map(|txn| third.get(&txn, b"key")).unwrap();
-    assert!(matches!(refused, Err(libtp::Error::LockTimeout)), "{refused:?}");
+    assert!(matches!(refused, Err(libtp::Error::LockTimeout(_))), "{refused:?}");
     txn.commit().unwrap();
     drop((table, one));
     assert_eq!(two.run(|txn| same.get(txn, b"key")).unwrap().as_deref(), Some(&b"mine"[..]));
@@ -154,7 +154,7 @@ fn what_a_thread_has_forgotten_is_given_back_when_its_process_ends() {
     let env = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let refused = env.begin().map(|txn| table.get(&txn, b"key")).unwrap();
-    assert!(matches!(refused, Err(libtp::Error::LockTimeout)), "{refused:?}");
+    assert!(matches!(refused, Err(libtp::Error::LockTimeout(_))), "{refused:?}");
     // Whoever waits without end does so, and those at work are seen to have it.
     two.waits("put key newer");
     assert_eq!(env.transactions().len(), 2, "{:?}", env.transactions());

@@ -158,7 +158,7 @@ fn changes_of_several_transactions_go_side_by_side_and_each_takes_back_its_own()
     pages.apply(&two, 0, ADD, &by(0, 5000)).unwrap();
     part.roll_back().unwrap();
     let reader = env.begin().unwrap();
-    assert!(matches!(pages.lock(&reader, 0, PageLock::Read), Err(Error::LockTimeout)));
+    assert!(matches!(pages.lock(&reader, 0, PageLock::Read), Err(Error::LockTimeout(_))));
     reader.abort().unwrap();
     one.abort().unwrap();
     two.commit().unwrap();
@@ -219,7 +219,7 @@ fn who_lacks_a_type_leaves_what_the_dead_did_by_it_to_one_who_has_it() {
     for _ in 0..3 {
         // It cannot; nothing of it is lost.
         let _ = other.managers().reap();
-        assert!(matches!(counter(&other, &theirs, 0), Err(Error::LockTimeout)));
+        assert!(matches!(counter(&other, &theirs, 0), Err(Error::LockTimeout(_))));
         other.run(|txn| table.put(txn, b"key", b"value")).unwrap();
     }
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -254,7 +254,7 @@ fn objects_that_the_program_names_are_locked() {
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
     one.lock(b"printer", Mode::X).unwrap();
     two.lock(b"plotter", Mode::X).unwrap();
-    assert!(matches!(two.lock(b"printer", Mode::S), Err(Error::LockTimeout)));
+    assert!(matches!(two.lock(b"printer", Mode::S), Err(Error::LockTimeout(_))));
     one.lock_downgrade(b"printer", Mode::S).unwrap();
     two.lock(b"printer", Mode::S).unwrap();
     one.unlock(b"printer").unwrap();
@@ -350,7 +350,7 @@ fn a_lock_for_reading_is_given_back_also_where_the_database_is_locked_as_a_whole
     }
     // By now one lock stands for them all.
     let another = env.begin().unwrap();
-    assert!(matches!(pages.lock(&another, 7_000_000, PageLock::Write), Err(Error::LockTimeout)));
+    assert!(matches!(pages.lock(&another, 7_000_000, PageLock::Write), Err(Error::LockTimeout(_))));
     pages.unlock(&txn, 119_999).unwrap();
     txn.commit().unwrap();
 }

@@ -73,7 +73,7 @@ impl From<Error> for Trouble {
     fn from(error: Error) -> Trouble {
         let text = error.to_string();
         match error {
-            Error::LockTimeout | Error::Deadlock => Trouble::Conflict,
+            Error::LockTimeout(_) | Error::Deadlock => Trouble::Conflict,
             Error::Full { .. } => Trouble::Full(text),
             Error::Failed(_) => Trouble::Failed(text),
             Error::Corrupt(_) => Trouble::Damaged(text),

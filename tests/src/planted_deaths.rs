@@ -175,7 +175,6 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     by_case("log: makes segments in a broken region", "given_up::who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up"),
     // Indices: record/indices.rs has the argument.
     by_case("pass: what is taken over is still offered", "passing::what_is_taken_over_is_not_there_for_who_ends_it"),
-    by_case("libtp: an index is verified before it is shown", "indices::an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty"),
     by_case("pass: intent locks stay kept", "indices::who_goes_on_with_a_transaction_keeps_the_indices_or_may_not_write"),
     by_case("libtp: some of the entries that are sorted are lost", "indices::an_index_is_made_of_all_records"),
     by_case("libtp: indices are not verified", "indices::an_index_that_is_not_as_its_function_says_is_found"),

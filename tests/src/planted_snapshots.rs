@@ -8,7 +8,7 @@ const fn by(name: &'static str, case: &'static str) -> PlantedDeath {
     PlantedDeath { name, judge: Judge::OwnCase(case), is_seldom: false }
 }
 
-const ANSWERED: &str = "rules::s1_what_waits_for_the_disk_is_not_seen_and_what_was_answered_is";
+const ANSWERED: &str = "rules::s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not";
 const UNDONE: &str = "rules::s3_what_is_undone_has_the_lsn_it_had";
 const GHOSTS: &str = "rules::s3_ghosts_wait_for_the_oldest_snapshot";
 const GONE: &str = "rules::s3_who_is_beyond_the_bounds_is_told_that_ghosts_are_gone";
@@ -17,10 +17,10 @@ const BOUND: &str = "rules::s4_the_log_that_a_snapshot_needs_is_kept_within_the_
 
 /// All of them.
 pub const PLANTED_SNAPSHOTS: &[PlantedDeath] = &[
-    by("snapshot: what is not durable is seen", ANSWERED),
-    by("snapshot: relaxed commits are not seen", ANSWERED),
+    by("snapshot: what is not durable is shown at once", ANSWERED),
+    by("snapshot: relaxed commits are waited for", ANSWERED),
     by("snapshot: all that was logged before is seen", "rules::s2_what_runs_is_not_seen_though_it_logged_before"),
-    by("snapshot: who has ended is forgotten", "rules::s2_who_has_ended_beyond_what_is_visible_is_remembered"),
+    by("snapshot: who has ended is forgotten", "rules::s2_who_has_ended_beyond_what_is_sure_is_remembered"),
     by("record: what is undone is a new version", UNDONE),
     by("snapshot: ghosts do not wait", GHOSTS),
     by("snapshot: what was removed was never there", GONE),

@@ -40,6 +40,23 @@ pub fn next_order() -> Option<String> {
     (bytes > 0).then(|| line.trim_end().to_owned())
 }
 
+/// Runs the test `entry`, which calls this, in a process of its own.
+///
+/// # Panics
+/// When it fails there.
+pub fn alone(entry: &str, work: impl FnOnce()) {
+    const VARIABLE: &str = "LIBTP_TEST_ALONE";
+    if std::env::var(VARIABLE).is_ok_and(|name| name == entry) {
+        return work();
+    }
+    let program = std::env::current_exe().expect("a program knows its path");
+    let mut command = Command::new(program);
+    command.args(["--exact", entry, "--nocapture", "--test-threads", "1"]).env(VARIABLE, entry).stdin(Stdio::null());
+    let ended = command.output().expect("this program can be started again");
+    let said = [ended.stdout, ended.stderr].concat();
+    assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&said));
+}
+
 /// A process and the pipes to it. Dropping it kills it.
 pub struct Process {
     child: Child,

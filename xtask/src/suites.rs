@@ -115,7 +115,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "isolation", package: TESTS, target: "isolation", only: "", build: Build::ForTests,
         doubt: "Is every history serializable?",
-        catches: "a cycle in the histories of threads and of killed processes; Hermitage cases",
+        catches: "a cycle in the histories of threads and of killed processes; Hermitage cases; a look that goes backwards; a wait that does not end",
         test_env: &[("LIBTP_TEST_TXNS", "20000")],
         deep_env: &[("LIBTP_TEST_TXNS", "20000")],
         soak_env: &[("LIBTP_TEST_TXNS", "1000000")],

@@ -94,7 +94,7 @@ enum {
     TP_NOTFOUND = -31001,         /* there is no such record, or none further on */
     TP_EXISTS = -31002,           /* tp_put_new: the key is there already; tp_multi_put: with this value */
     TP_DEADLOCK = -31003,         /* transactions waited for each other, and this one was chosen to end: abort it, run it again */
-    TP_LOCK_TIMEOUT = -31004,     /* a lock was not granted within the time set: abort, and run it again */
+    TP_LOCK_TIMEOUT = -31004,     /* a lock was not granted within the time set: tp_error says who is in the way */
     TP_REBUILT = -31005,          /* the shared memory was made anew; the transaction was undone: abort, and run it again */
     TP_PANICKED = -31006,         /* a bug of the library, or damaged memory, cost this transaction alone: abort, and run it again */
     TP_SNAPSHOT_TOO_OLD = -31007, /* the snapshot needs what is not kept any more: begin another */
@@ -122,6 +122,8 @@ enum {
     TP_FILE = -31029,             /* a plain file cannot be read or changed as it was asked */
     TP_FILES_WAITING = -31030,    /* it is committed, and not all of its plain files are in their places: do not run it again */
     TP_BACKUP = -31031,           /* a backup cannot be taken there, or nothing can be restored from it */
+    TP_CANCELLED = -31032,        /* tp_cancel_waits ended the wait for a lock: abort */
+    TP_OWN_THREAD = -31033,       /* another transaction of this thread keeps the lock: end that first, or do both in one */
     TP_OTHER = -31099             /* what this header does not know yet */
 };
 
@@ -131,6 +133,11 @@ enum {
     TP_SYNC = 1,    /* when they are on disk */
     TP_RELAXED = 2, /* at once: they survive any process, and are on disk a tenth of a second later */
     TP_RIO = 3      /* at once, from memory that outlives a crash of the system */
+};
+
+/* Added to the durability of tp_run: the transaction is run again also when it did not get a lock in time. */
+enum {
+    TP_AGAIN = 16
 };
 
 /* For tp_env_open, added up. */
@@ -306,6 +313,17 @@ int tp_txn_id(tp_txn *txn, uint64_t *id);
 
 /* Answers the commit at another durability than the one it was begun with, to which TP_DEFAULT goes back. */
 int tp_set_durability(tp_txn *txn, int durability);
+
+/* The longest that its locks are waited for from now on, in milliseconds, whatever the settings say: 0 is not at all, and less is for
+ * ever. For one call it is said before, and taken back behind. */
+int tp_set_lock_timeout(tp_txn *txn, int64_t millis);
+
+/*
+ * Ends every wait for a lock of the transactions that run in this process now: the calls that wait return TP_CANCELLED within some
+ * milliseconds, and so does the next call of such a transaction that would have to wait. Other calls, and a commit, go on. It may be
+ * called in a signal handler, and be one: signal(SIGINT, tp_cancel_waits). What it is given is not looked at.
+ */
+void tp_cancel_waits(int signal);
 
 /* Passes a running transaction on, with its locks and all it did: whoever has the word, a text, goes on with it by tp_attach, a
  * thread or another process of the environment, once. What was done since its savepoints stays, and they are forgotten. Ends the

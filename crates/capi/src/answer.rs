@@ -34,7 +34,7 @@ codes! {
     TP_NOTFOUND = -31001, c"there is no such record, or none further on";
     TP_EXISTS = -31002, c"the key is there already; nothing was changed";
     TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen to end; abort it and run it again";
-    TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; abort the transaction and run it again";
+    TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; tp_error says who is in the way";
     TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; run it again";
     TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; run it again";
     TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs what is not kept any more; begin another";
@@ -62,6 +62,8 @@ codes! {
     TP_FILE = -31029, c"a plain file cannot be read or changed as it was asked; nothing was changed";
     TP_FILES_WAITING = -31030, c"the transaction is committed, and not all of its plain files are in their places yet";
     TP_BACKUP = -31031, c"a backup cannot be taken there, or nothing can be restored from it";
+    TP_CANCELLED = -31032, c"the program ended the wait for a lock, with tp_cancel_waits; abort the transaction";
+    TP_OWN_THREAD = -31033, c"another transaction of this thread keeps the lock; end that first, or do both in one";
     TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
 }
 
@@ -132,8 +134,10 @@ impl From<Error> for Trouble {
         let code = match &error {
             // These come often, and their sentences are the code's.
             Error::Deadlock => return Trouble::bare(TP_DEADLOCK),
-            Error::LockTimeout => return Trouble::bare(TP_LOCK_TIMEOUT),
             Error::Exists => return Trouble::bare(TP_EXISTS),
+            Error::LockTimeout(_) => TP_LOCK_TIMEOUT,
+            Error::Cancelled(_) => TP_CANCELLED,
+            Error::OwnThread(_) => TP_OWN_THREAD,
             Error::Rebuilt => TP_REBUILT,
             Error::Panicked { .. } => TP_PANICKED,
             Error::SnapshotTooOld(_) => TP_SNAPSHOT_TOO_OLD,
@@ -229,7 +233,7 @@ pub extern "C" fn tp_strerror(code: c_int) -> *const c_char {
 
 /// Whether a transaction that ended with this, or a snapshot, may succeed if it is run again.
 pub(crate) fn is_retryable(code: c_int) -> bool {
-    matches!(code, TP_DEADLOCK | TP_LOCK_TIMEOUT | TP_REBUILT | TP_PANICKED | TP_SNAPSHOT_TOO_OLD)
+    matches!(code, TP_DEADLOCK | TP_REBUILT | TP_PANICKED | TP_SNAPSHOT_TOO_OLD)
 }
 
 /// See `libtp.h`.
@@ -246,7 +250,6 @@ mod tests {
     fn what_may_be_run_again_is_what_the_library_says() {
         let some = [
             Error::Deadlock,
-            Error::LockTimeout,
             Error::Rebuilt,
             Error::Panicked { what: "for a test".into() },
             Error::SnapshotTooOld("for a test".into()),

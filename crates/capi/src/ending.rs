@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtp::{CommitLsn, Durability};
 
-use crate::answer::{door, is_retryable, Outcome, Trouble, TP_OK};
+use crate::answer::{door, is_retryable, Outcome, Trouble, TP_LOCK_TIMEOUT, TP_OK};
 use crate::arguments::Out;
 use crate::environment::Environment;
 use crate::handles::{Handle, Kind, Pinned, Table};
@@ -70,16 +70,28 @@ pub extern "C" fn tp_pending_free(pending: Handle<Pending>) -> c_int {
 /// `tp_work`.
 pub type Work = extern "C" fn(txn: Handle<Transaction>, argument: *mut c_void) -> c_int;
 
+/// Added to the durability of `tp_run`, as `libtp.h` has it: a lock timeout is run again, too.
+const TP_AGAIN: c_int = 16;
+
+/// See `libtp.h`. A signal handler may call it, so it does not go through the door.
+#[no_mangle]
+pub extern "C" fn tp_cancel_waits(_signal: c_int) {
+    libtp::cancel_waits();
+}
+
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work>, argument: *mut c_void) -> c_int {
     door("tp_run", || {
         let work = work.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
-        let how = durability(how)?;
+        let is_again_after_timeout = how & TP_AGAIN != 0;
+        let how = durability(how & !TP_AGAIN)?;
+        let is_again = |code| is_retryable(code) || (is_again_after_timeout && code == TP_LOCK_TIMEOUT);
+        let cancels = libtp::cancels();
         let mut tries = 0;
         loop {
-            match run_once(env, how, work, argument) {
-                Err(trouble) if is_retryable(trouble.code()) && tries < TRIES => {
+            match run_once(env, how, cancels, work, argument) {
+                Err(trouble) if is_again(trouble.code()) && tries < TRIES => {
                     tries += 1;
                     // As the library's own `run` does: give whoever we collided with a chance, longer with each try.
                     std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
@@ -90,8 +102,15 @@ pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work
     })
 }
 
-fn run_once(env: Handle<Environment>, how: Option<Durability>, work: Work, argument: *mut c_void) -> Outcome<()> {
+fn run_once(
+    env: Handle<Environment>,
+    how: Option<Durability>,
+    cancels: u32,
+    work: Work,
+    argument: *mut c_void,
+) -> Outcome<()> {
     let txn = begin(env, how)?;
+    transaction(txn)?.writer()?.heed_cancels_since(cancels);
     let code = work(txn, argument);
     if !goes_on(txn) {
         return Err(Trouble::misuse("the function has ended the transaction, which is for this call to do"));

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::rc::Rc;
+use std::time::Duration;
 
 use libtp::{CommitLsn, Detached, Durability, PageCopy, Savepoint, Snapshot, Txn};
 
@@ -377,6 +378,17 @@ pub extern "C" fn tp_set_durability(txn: Handle<Transaction>, how: c_int) -> c_i
         let (how, mut txn) = (durability(how)?, transaction(txn)?);
         txn.writer()?;
         txn.durability = how;
+        Ok(())
+    })
+}
+
+/// See `libtp.h`.
+#[no_mangle]
+pub extern "C" fn tp_set_lock_timeout(txn: Handle<Transaction>, millis: i64) -> c_int {
+    door("tp_set_lock_timeout", || {
+        // Below zero is for ever.
+        let longest = u64::try_from(millis).ok().map(Duration::from_millis);
+        transaction(txn)?.writer()?.set_lock_timeout(longest);
         Ok(())
     })
 }

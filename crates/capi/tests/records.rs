@@ -14,6 +14,15 @@ use c::{compiled, says, says_under_valgrind, told, under_valgrind, workshop, Lin
 /// line are enough where it goes on with what is not the same each time.
 const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
     (
+        "examples/waits.c",
+        &[],
+        &[
+            "the error names the record",
+            "the program ended the wait for a lock, with tp_cancel_waits; abort the transaction",
+            "another transaction of this thread keeps the lock; end that first, or do both in one",
+        ],
+    ),
+    (
         "examples/words.c",
         &[],
         &[

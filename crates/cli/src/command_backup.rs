@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         _ if arguments.check => facts(&Backup::open(&arguments.directory)?.check(watch)?)?,
         (None, _) => return Err(Failure::Usage("--env DIR is missing".into())),
         (Some(env), is_incremental) => {
-            let env = EnvironmentArgument { env: env.clone() }.open(output)?;
+            let env = EnvironmentArgument::at(env).open(output)?;
             match is_incremental {
                 true => facts(&env.backup_more(&arguments.directory, watch)?)?,
                 false => facts(&env.backup(&arguments.directory, watch)?)?,

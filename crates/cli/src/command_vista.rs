@@ -60,7 +60,7 @@ fn verify_alone(file: &Path, output: &mut Output) -> Result<Ending> {
 
 /// As one of its environment, whose log says what becomes of what is unfinished, and in whose turn nobody changes anything.
 fn verify_joined(file: &Path, env: &Path, output: &mut Output) -> Result<Ending> {
-    let env = EnvironmentArgument { env: env.to_path_buf() }.open(output)?;
+    let env = EnvironmentArgument::at(env).open(output)?;
     let segment = env.segment_at(file, &Options::new(0).anywhere())?;
     let txn = env.begin()?;
     let joined = txn.join(&segment)?;

@@ -1,6 +1,7 @@
 //! Opening the environment that a command names.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use libtp::{Builder, Database, Env, Keep, Settings};
@@ -15,6 +16,20 @@ pub struct EnvironmentArgument {
     /// The environment's directory.
     #[arg(long, value_name = "DIR")]
     pub env: PathBuf,
+    /// The longest that each lock is waited for which a transaction of another process holds.
+    #[arg(long, value_name = "SECONDS", default_value = WAIT, value_parser = seconds)]
+    pub wait: Duration,
+}
+
+/// So many seconds a lock is waited for.
+const WAIT: &str = "5";
+
+/// The longest that can be waited, of which a day is enough for anybody.
+const WAIT_MAX: f64 = 86_400.0;
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.0..=WAIT_MAX).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("a number of seconds from 0 to {WAIT_MAX}"))
 }
 
 /// An environment and one of its databases.
@@ -27,9 +42,14 @@ pub struct DatabaseArguments {
 }
 
 impl EnvironmentArgument {
+    /// The environment in that directory, with the wait that is meant if nothing is said.
+    pub fn at(directory: &Path) -> EnvironmentArgument {
+        EnvironmentArgument { env: directory.to_path_buf(), wait: seconds(WAIT).unwrap_or_default() }
+    }
+
     /// Opens the environment; one that is missing is not made.
     pub fn open(&self, output: &Output) -> Result<Env> {
-        open(&self.env, Env::builder().create(false), output)
+        open(&self.env, Env::builder().create(false).lock_timeout(self.wait), output)
     }
 
     /// Looks at what the others do, without a place among them and waiting for nobody; opens it, if there are no others.
@@ -43,7 +63,7 @@ impl EnvironmentArgument {
 
     /// As [`EnvironmentArgument::open`], saying what is right where shared memory and log files disagree.
     pub fn open_keeping(&self, keep: Option<Keep>, output: &Output) -> Result<Env> {
-        let builder = Env::builder().create(false);
+        let builder = Env::builder().create(false).lock_timeout(self.wait);
         open(&self.env, keep.into_iter().fold(builder, Builder::keep), output)
     }
 
@@ -54,7 +74,7 @@ impl EnvironmentArgument {
 
     /// The same, with settings.
     pub fn open_or_create_with(&self, builder: Builder, output: &Output) -> Result<Env> {
-        open(&self.env, builder, output)
+        open(&self.env, builder.lock_timeout(self.wait), output)
     }
 }
 

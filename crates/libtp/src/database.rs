@@ -233,6 +233,7 @@ impl Db {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
         txn.guarded(|| Ok(self.access(txn).get_for_update(key, <[u8]>::to_vec)?))
+            .map_err(|error| self.about(error, key))
     }
 
     /// Reads, changes and writes back a value of the same length; none if there is no such key.
@@ -245,7 +246,8 @@ impl Db {
         let mut change = Some(change);
         let done = self.written(txn, |access| {
             access.update(stored, |value| change.take().map(|change| callers(|| change(value))))
-        })?;
+        });
+        let done = done.map_err(|error| self.about(error, stored))?;
         match (done, change) {
             (Some(found), _) => Ok(found.flatten()),
             (None, Some(change)) => self.update_indexed(txn, stored, change),
@@ -260,7 +262,7 @@ impl Db {
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        match self.written(txn, |access| access.put(key, value))? {
+        match self.written(txn, |access| access.put(key, value)).map_err(|error| self.about(error, key))? {
             Some(()) => Ok(()),
             None => self.put_indexed(txn, key, value),
         }
@@ -273,7 +275,8 @@ impl Db {
     pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        let is_new = match self.written(txn, |access| access.put_new(key, value))? {
+        let written = self.written(txn, |access| access.put_new(key, value)).map_err(|error| self.about(error, key));
+        let is_new = match written? {
             Some(is_new) => is_new,
             None => self.put_new_indexed(txn, key, value)?,
         };
@@ -291,7 +294,7 @@ impl Db {
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<bool> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
-        match self.written(txn, |access| access.delete(key))? {
+        match self.written(txn, |access| access.delete(key)).map_err(|error| self.about(error, key))? {
             Some(was_there) => Ok(was_there),
             None => self.delete_indexed(txn, key),
         }
@@ -410,6 +413,14 @@ impl Db {
         })
     }
 
+    /// An error of what was done with a key, as it stands in the tree: one of its lock says which key it was.
+    pub(crate) fn about(&self, error: Error, stored: &[u8]) -> Error {
+        match error.lock_wait() {
+            None => error,
+            Some(_) => error.of_key(stored, &self.known(stored)),
+        }
+    }
+
     /// A cursor over keys as they stand in the tree.
     pub(crate) fn raw_cursor<'t>(&'t self, reader: &'t impl Reader, range: KeyRange) -> Cursor<'t> {
         reader.cursor(self, range)
@@ -509,7 +520,7 @@ pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a T
         std::ptr::eq(Arc::as_ptr(env), Arc::as_ptr(txn.environment())),
         "a database is used with transactions of its own environment handle"
     );
-    Access::new(&txn.life().managers, txn.session(), open, env.wait)
+    Access::of_session(&txn.life().managers, txn.session(), open)
 }
 
 /// How long the environment's settings let a lock be waited for.

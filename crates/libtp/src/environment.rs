@@ -22,9 +22,10 @@ use crate::left_memory::LeftMemory;
 use crate::life::{Present, Refused};
 use crate::log_type::{self, LogType};
 use crate::passing::PassedOn;
+use crate::run::run;
 use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
-use crate::txn::{run, CommitLsn};
+use crate::txn::CommitLsn;
 use crate::{Database, Db, Durability, Error, List, Multi, Recno, Result, Txn};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
@@ -55,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) present: Present,
     /// Held by who begins a new life; what has kept the last one who tried from it.
     pub(crate) renewing: Mutex<Option<Refused>>,
-    databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
+    pub(crate) databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
     /// The indices that this process can keep.
     pub(crate) indices: KeptIndices,
     pub(crate) segments: OpenSegments,
@@ -175,7 +176,7 @@ impl Builder {
         self
     }
 
-    /// The longest a lock is waited for.
+    /// The longest a lock is waited for: for ever if nothing is said. A transaction may say otherwise ([`Txn::set_lock_timeout`]).
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Builder {
         self.settings.lock_timeout_millis = Some(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
@@ -345,7 +346,9 @@ impl Env {
         Txn::begin(&self.0, durability)
     }
 
-    /// Runs `work` in a transaction and commits it; runs it again when it was chosen to end a deadlock.
+    /// Runs `work` in a transaction and commits it; runs it again when it was chosen to end a deadlock. A lock that is not granted in
+    /// time ([`Error::LockTimeout(_)`](crate::Error::LockTimeout(_))) ends it: [`Env::try_run`] runs it again after that, too, if it is asked to, and takes an error
+    /// type of the program's own.
     ///
     /// # Errors
     /// What `work` returned, after the transaction was aborted; or the commit's error.

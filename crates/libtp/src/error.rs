@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use rio::planted;
+
+use crate::LockWait;
+
 /// A call of the library failed. [`Error::is_retryable`] says whether running the transaction again may succeed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,11 +46,16 @@ pub enum Error {
         /// Why not, what became of it, and what to do.
         what: String,
     },
-    /// A lock was not granted within the time set.
-    #[error(
-        "a lock was not granted within the time set; abort the transaction and run it again, or set a longer time"
-    )]
-    LockTimeout,
+    /// A lock was not granted within the time set. The transaction goes on, without that lock. It is not run again by itself: who holds the
+    /// lock may be stopped.
+    #[error("{} was not to be had in mode {} {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.who())]
+    LockTimeout(Box<LockWait>),
+    /// The program ended its waits for locks ([`cancel_waits`](crate::cancel_waits)) while this one was waited for.
+    #[error("the wait for {} in mode {} was cancelled by this program: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.who())]
+    Cancelled(Box<LockWait>),
+    /// The lock is held by another transaction of this thread, or by one that waits for such a one: the thread cannot end that while it waits.
+    #[error("{} is not to be had in mode {}: {}, and this thread itself keeps it from going on, by another transaction that it has open; nothing was changed by this call. End the other transaction first, or do both in one", .0.object, .0.mode, .0.who())]
+    OwnThread(Box<LockWait>),
     /// A snapshot needs what is not kept any more: it was held for longer, or more was written meanwhile, than the bounds allow.
     #[error("{0}")]
     SnapshotTooOld(String),
@@ -205,10 +214,14 @@ pub enum Error {
 
 impl Error {
     /// Whether the same transaction, run again from its beginning, may succeed without anyone doing anything; or what was read
-    /// in a snapshot, read in another.
+    /// in a snapshot, read in another. A lock that was not granted in time is not such an error: the wait was as long as the program allows,
+    /// and the next one ends no sooner where the holder is stopped.
     pub fn is_retryable(&self) -> bool {
-        let is_locks = matches!(self, Error::Deadlock | Error::LockTimeout);
-        is_locks || matches!(self, Error::Rebuilt | Error::Panicked { .. } | Error::SnapshotTooOld(_))
+        let is_endless =
+            matches!(self, Error::LockTimeout(_)) && planted("libtp: a transaction is run again after a lock timeout");
+        let is_retryable =
+            matches!(self, Error::Deadlock | Error::Rebuilt | Error::Panicked { .. } | Error::SnapshotTooOld(_));
+        is_retryable || is_endless
     }
 
     /// What went wrong after a commit record was written says nothing of the transaction, whatever it says of itself.
@@ -271,7 +284,10 @@ sorted!(libtp_process::Error, error =>
 );
 sorted!(libtp_lock::Error, error =>
     libtp_lock::Error::Deadlock { .. } => Error::Deadlock,
-    libtp_lock::Error::Timeout { .. } | libtp_lock::Error::WouldBlock { .. } => Error::LockTimeout,
+    libtp_lock::Error::Timeout { name, mode, limit } => Error::LockTimeout(LockWait::new(name, mode, Some(limit))),
+    libtp_lock::Error::WouldBlock { name, mode } => Error::LockTimeout(LockWait::new(name, mode, None)),
+    libtp_lock::Error::Cancelled { name, mode } => Error::Cancelled(LockWait::new(name, mode, None)),
+    libtp_lock::Error::OwnThread { name, mode, .. } => Error::OwnThread(LockWait::new(name, mode, None)),
     libtp_lock::Error::HeldForGood { .. } => Error::Failed(error.to_string()),
     libtp_lock::Error::Full(_) | libtp_lock::Error::OutOfReach { .. } => full("the lock table", error),
     _ => other(error),
@@ -341,8 +357,13 @@ mod tests {
     /// What surely left nothing behind may be run again; what may have been kept may not: it would be done twice.
     #[test]
     fn a_transaction_is_run_again_only_if_nothing_of_it_is_kept() {
-        for error in [Error::Deadlock, Error::LockTimeout, Error::Rebuilt] {
+        for error in [Error::Deadlock, Error::Rebuilt] {
             assert!(error.is_retryable(), "{error}");
+        }
+        let name = libtp_lock::LockName { space: 1, kind: 3, hash: 4 };
+        let wait = || super::LockWait::new(name, libtp_lock::Mode::X, None);
+        for error in [Error::LockTimeout(wait()), Error::Cancelled(wait()), Error::OwnThread(wait())] {
+            assert!(!error.is_retryable(), "{error}");
         }
         let unknown = Error::OutcomeUnknown { cause: Error::Rebuilt.to_string() };
         assert!(!unknown.is_retryable(), "{unknown}");

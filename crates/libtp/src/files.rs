@@ -23,7 +23,7 @@ use libtp_record::Method;
 use rio::{failpoint, planted};
 
 use crate::environment::{lock, Inner};
-use crate::txn::run;
+use crate::run::run;
 use crate::{Db, Durability, Env, Error, Result, Txn};
 
 use finish::{Intention, TOO_EARLY, UNSEEN};

@@ -25,7 +25,7 @@ use vista::{Decision, Judge, Member, Survives};
 
 use crate::life::Life;
 use crate::segment::{OpenSegment, Segment};
-use crate::{Error, Result, Txn};
+use crate::{Error, LockWait, Result, Txn};
 
 pub(crate) use going_back::{GoingBack, MemoryMark};
 
@@ -282,13 +282,7 @@ struct Joining<'a> {
 impl Joining<'_> {
     fn join(&self) -> Result<Part> {
         let (managers, session) = (&self.life.managers, self.who.session());
-        managers.locks.lock(
-            session,
-            self.who.locker(),
-            segment_lock(self.segment.number),
-            Mode::X,
-            self.segment.env.wait,
-        )?;
+        managers.locks.lock(session, self.who.locker(), segment_lock(self.segment.number), Mode::X, self.who.wait())?;
         failpoint("join: segment locked");
         if !planted("libtp: a segment is joined without its row") {
             self.segment.keep_row(managers, session)?;
@@ -336,13 +330,13 @@ impl Joining<'_> {
 
     /// Whoever keeps the segment lives, and is about to give it back.
     fn wait(&self, begun: Instant) -> Result<()> {
-        let patience = match self.segment.env.wait {
+        let patience = match self.who.wait() {
             Wait::No => Duration::ZERO,
             Wait::For(longest) => longest.min(PATIENCE),
             Wait::Forever => PATIENCE,
         };
         if begun.elapsed() >= patience {
-            return Err(Error::LockTimeout);
+            return Err(Error::LockTimeout(LockWait::new(segment_lock(self.segment.number), Mode::X, Some(patience))));
         }
         self.who.session().sleep(MOMENT);
         Ok(())

@@ -344,7 +344,10 @@ impl Inner {
         // The pool is free again before anyone joins, which may take long.
         let pooled = lock(&self.present.0).idle.pop();
         match pooled {
-            Some(pooled) if !pooled.life.managers.region.is_broken() => Ok(pooled),
+            Some(pooled) if !pooled.life.managers.region.is_broken() => {
+                pooled.session.session().heed_cancels();
+                Ok(pooled)
+            }
             _ => self.new_session(),
         }
     }
@@ -510,6 +513,7 @@ impl Inner {
             let done = self.take_session().and_then(|who| {
                 let life = Arc::clone(&who.life);
                 let done = life.guarded_by(&who.session, || work(&life.managers, &who.session));
+                let done = done.map_err(|error| error.with_who(self, &life, &who.session));
                 self.give_session(who);
                 done
             });

@@ -11,7 +11,7 @@ use libtp_record::{open::LIST, Stretch};
 
 use crate::database::Db;
 use crate::environment::Inner;
-use crate::txn::keep_first;
+use crate::run::keep_first;
 use crate::{Reader, Result, Txn};
 
 /// A database of records of any length, numbered from 1 without gaps: who inserts a record, or removes one, changes the

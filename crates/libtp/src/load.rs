@@ -9,9 +9,9 @@ use libtp_record::Duplicates;
 
 use crate::database::Db;
 use crate::multi::Multi;
+use crate::run::keep_first;
 use crate::settings::Bytes;
 use crate::sort::{Merge, Sorter};
-use crate::txn::keep_first;
 use crate::{Durability, Error, Pair, Result, Txn};
 
 /// How often somebody who watches is told.

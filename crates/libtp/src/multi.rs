@@ -150,6 +150,10 @@ impl Multi {
     /// # Errors
     /// As [`Multi::put`].
     pub fn put_placed(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.put_entry(txn, key, value).map_err(|error| error.of_values(key))
+    }
+
+    fn put_entry(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         self.check_writable()?;
         let key = self.ordered(key);
         if self.kind == Duplicates::Sorted {
@@ -183,7 +187,8 @@ impl Multi {
     /// As [`Db::get`].
     pub fn get(&self, reader: &impl Reader, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut cursor = self.tree.raw_cursor(reader, self.entries_of(key));
-        cursor.next()?.map(|entry| Ok(self.pair(entry)?.1)).transpose()
+        let entry = cursor.next().map_err(|error| error.of_values(key))?;
+        entry.map(|entry| Ok(self.pair(entry)?.1)).transpose()
     }
 
     /// All values of a key.
@@ -193,7 +198,7 @@ impl Multi {
     pub fn values(&self, reader: &impl Reader, key: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut cursor = self.tree.raw_cursor(reader, self.entries_of(key));
         let mut values = Vec::new();
-        while let Some(entry) = cursor.next()? {
+        while let Some(entry) = cursor.next().map_err(|error| error.of_values(key))? {
             values.push(self.pair(entry)?.1);
         }
         Ok(values)
@@ -213,7 +218,7 @@ impl Multi {
     /// As [`Db::delete_range`].
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<u64> {
         self.check_writable()?;
-        self.tree.delete_raw_range(txn, self.entries_of(key))
+        self.tree.delete_raw_range(txn, self.entries_of(key)).map_err(|error| error.of_values(key))
     }
 
     /// Removes one value of a key: the first that is equal. False if there is none.

@@ -30,10 +30,9 @@ impl Txn<'_> {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `Full`.
     pub fn lock(&self, name: &[u8], mode: Mode) -> Result<()> {
-        let wait = self.environment().wait;
         self.guarded(|| {
             let (locks, session) = (&self.life().managers.locks, self.session());
-            Ok(locks.lock(session.session(), session.locker(), object(name), mode, wait)?)
+            Ok(locks.lock(session.session(), session.locker(), object(name), mode, session.wait())?)
         })
     }
 

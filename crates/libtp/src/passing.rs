@@ -12,7 +12,6 @@ use libtp_txn::{Managers, Offer};
 
 use crate::environment::lock;
 use crate::life::{Life, Seated, Sessions};
-use crate::open_here::OpenHere;
 use crate::{Durability, Env, Error, Result, Txn};
 
 /// Names a running transaction that was passed on with [`Txn::detach`], for [`Env::attach`]. As text it is one word, to be sent
@@ -198,7 +197,7 @@ impl Env {
             ));
         };
         self.0.passed_on.sweep();
-        Ok(Txn::of(&self.0, Box::new(Seated { session, life }), durability, OpenHere::new()))
+        Ok(Txn::of(&self.0, Box::new(Seated { session, life }), durability, libtp_lock::OpenHere::new()))
     }
 }
 
@@ -242,7 +241,7 @@ mod tests {
             let word = txn.detach().unwrap().to_string();
             assert_eq!(env.0.newest().offers(), 1);
             let meanwhile = other.begin().unwrap();
-            assert!(matches!(theirs.get(&meanwhile, b"apples"), Err(Error::LockTimeout)), "its locks are held");
+            assert!(matches!(theirs.get(&meanwhile, b"apples"), Err(Error::LockTimeout(_))), "its locks are held");
             drop(meanwhile);
             let txn = other.attach(&word.parse().unwrap()).unwrap();
             assert_eq!(theirs.get(&txn, b"apples").unwrap().unwrap(), value);

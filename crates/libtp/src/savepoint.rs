@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use libtp_txn::Mark;
 
 use crate::joined::{GoingBack, MemoryMark};
-use crate::txn::keep_first;
+use crate::run::keep_first;
 use crate::{Error, Result, Txn};
 
 /// What a transaction knows of its savepoints.

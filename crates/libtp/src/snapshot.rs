@@ -1,4 +1,4 @@
-//! A snapshot, as a program holds it: a read-only transaction that takes no locks, never waits for anybody and is never
+//! A snapshot, as a program holds it: a read-only transaction that takes no locks, waits for nobody but the disk and is never
 //! chosen to end.
 //!
 //! Paper: none (DESIGN 7; PROTOCOLS S1 to S4). A snapshot has a session of its own, in whose slot is noted what is kept for
@@ -11,18 +11,20 @@ use std::time::SystemTime;
 use libtp_buffer::FileId;
 use libtp_process::SessionId;
 use libtp_record::{KeyRange, Listed, SnapshotNumberCursor, Stretch};
+use libtp_txn::TxnSession;
 
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::database::{Db, Recno};
 use crate::environment::Inner;
-use crate::life::Seated;
+use crate::life::{Life, Seated};
 use crate::panics::callers;
-use crate::{Env, Error, List, Result, Txn};
+use crate::{Durability, Env, Error, List, Result, Txn};
 
 /// What everybody had committed at one moment. It is read without a lock: nobody waits for it, and it for nobody.
 ///
-/// It shows every commit that was answered when it began, of this process and others, and none that losing the machine could
-/// take back, unless that was answered before it was on disk ([`Durability`](crate::Durability)). What was changed since is
+/// It shows every commit that anybody could have read when it began, of this process and others: what a thread has seen, or was told by
+/// who saw it, it sees. What losing the machine could take back it does not tell: a read that has met a commit which is neither on disk nor
+/// was answered before it was ([`Durability`](crate::Durability)) waits for the disk, unless the environment's commits are `Relaxed`. What was changed since is
 /// read as it was, out of the log. That is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in
 /// `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is made anew
 /// ([`Error::Rebuilt`]), the snapshot is over; another can be begun at once.
@@ -99,8 +101,8 @@ impl<'e> Snapshot<'e> {
         self.shown.log_reads()
     }
 
-    /// Waits until all that it shows is on disk: for who tells others what it has read. Where every commit waits for the disk it
-    /// is so from the beginning.
+    /// Waits until all that it shows is on disk: for who tells others what it has read. Where every commit waits for the disk the reads have
+    /// waited for what they have shown.
     ///
     /// # Errors
     /// `Failed` when writing to disk failed.
@@ -113,10 +115,20 @@ impl<'e> Snapshot<'e> {
         self.who.as_ref().expect("a snapshot holds its session until it ends")
     }
 
-    /// Does something in it. Memory that was given up shows nothing any more that can be relied on.
+    #[cold]
+    fn wait(&self, life: &Life, session: &TxnSession) -> Result<()> {
+        life.guarded_by(session, || Ok(life.managers.wait_view_durable(session, self.shown.view())?))?;
+        self.shown.note_on_disk();
+        Ok(())
+    }
+
+    /// Does something in it. What losing the machine could take back is on disk before it is told. Memory that was given up shows nothing any more that can be relied on.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Seated { life, session } = self.seated();
-        let done = life.guarded_by(session, work);
+        let mut done = life.guarded_by(session, work);
+        if done.is_ok() && self.shown.is_unsure() && self.env.durability != Durability::Relaxed {
+            done = self.wait(life, session).and(done);
+        }
         match life.managers.region.is_broken() {
             true => Err(Error::Rebuilt),
             false => done,
@@ -230,12 +242,13 @@ pub trait Reader: sealed::Sealed {
 impl Reader for Txn<'_> {
     #[inline]
     fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(db.access(self).get(key, read)?))
+        self.guarded(|| Ok(db.access(self).get(key, read)?)).map_err(|error| db.about(error, key))
     }
 
     #[inline]
     fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?))
+        let copied = self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?));
+        copied.map_err(|error| db.about(error, key))
     }
 
     #[inline]

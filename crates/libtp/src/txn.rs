@@ -1,20 +1,23 @@
 //! A transaction, as a program holds it.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
+use libtp_lock::OpenHere;
 use libtp_log::Lsn;
 use libtp_record::KeyRange;
 use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
-use crate::database::OpenDatabase;
+use crate::database::{wait_of, OpenDatabase};
 use crate::emptied::Emptied;
 use crate::environment::Inner;
 use crate::files::Files;
 use crate::joined::Parts;
 use crate::life::{Life, Seated};
-use crate::open_here::OpenHere;
+use crate::run::Met;
 use crate::savepoint::Savepoints;
 use crate::{Durability, Error, Result};
 
@@ -64,8 +67,10 @@ pub struct Txn<'e> {
     savepoints: Savepoints,
     emptied: Emptied,
     files: Files,
-    _open: OpenHere,
-    not_sync: PhantomData<std::cell::Cell<()>>,
+    open: OpenHere,
+    /// What its last call that failed came to.
+    met: Cell<Met>,
+    not_sync: PhantomData<Cell<()>>,
 }
 
 impl<'e> Txn<'e> {
@@ -103,8 +108,10 @@ impl<'e> Txn<'e> {
     /// One that runs already.
     pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
-        let (who, files) = (Some(who), Files::default());
-        Txn { env, who, durability, joined, savepoints, emptied, files, _open: open, not_sync: PhantomData }
+        open.set_name(&who.life.managers.locks, who.session.locker(), who.session.id().raw());
+        who.session.set_wait(env.wait);
+        let (who, files, met) = (Some(who), Files::default(), Cell::default());
+        Txn { env, who, durability, joined, savepoints, emptied, files, open, met, not_sync: PhantomData }
     }
 
     /// Its session, which it does without from now on.
@@ -127,6 +134,43 @@ impl<'e> Txn<'e> {
     /// commit refuses.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = durability;
+    }
+
+    /// The longest that its locks are waited for from now on, whatever the environment's settings say: for ever if none, and zero is not
+    /// at all. A lock that is not granted in time is [`Error::LockTimeout(_)`].
+    pub fn set_lock_timeout(&self, longest: Option<Duration>) {
+        self.session().set_wait(wait_of(longest));
+    }
+
+    /// Makes some calls with another lock timeout than the transaction has, and then it has its own again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use std::time::Duration;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let stock = env.btree("stock")?;
+    /// let (one, two) = (env.begin()?, env.begin()?);
+    /// stock.put(&one, b"apples", b"3")?;
+    /// let refused = two.within(Some(Duration::ZERO), || stock.get(&two, b"apples"));
+    /// assert!(matches!(refused, Err(libtp::Error::LockTimeout(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn within<T>(&self, longest: Option<Duration>, calls: impl FnOnce() -> T) -> T {
+        let before = self.session().wait();
+        self.set_lock_timeout(longest);
+        let done = calls();
+        self.session().set_wait(before);
+        done
+    }
+
+    /// As [`crate::cancel_waits`] was called so often: every call of it since concerns this transaction.
+    #[doc(hidden)]
+    pub fn heed_cancels_since(&self, cancels: u32) {
+        self.session().session().heed_cancels_since(cancels);
+    }
+
+    pub(crate) fn met(&self) -> Met {
+        self.met.get()
     }
 
     /// Keeps what the transaction did: the paper's `txn_commit`. Returns when it is as durable as the transaction asks; with plain
@@ -329,7 +373,18 @@ impl<'e> Txn<'e> {
     /// Does something of this transaction.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.life().guarded_by(self.session(), work)
+        self.open.note_use();
+        match self.life().guarded_by(self.session(), work) {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn failed(&self, error: Error) -> Error {
+        self.met.set(Met::of(&error));
+        error.with_who(self.env, self.life(), self.session())
     }
 
     #[inline]
@@ -388,45 +443,5 @@ impl CommitLsn {
     /// The log sequence number; zero if there was nothing to commit.
     pub fn lsn(self) -> u64 {
         self.committed.lsn.raw()
-    }
-}
-
-/// How often [`run`] tries before it gives the error to the caller.
-const TRIES: u32 = 1000;
-
-/// Runs `work` in transactions until one commits.
-pub(crate) fn run<T>(
-    env: &Arc<Inner>,
-    durability: Durability,
-    mut work: impl FnMut(&Txn<'_>) -> Result<T>,
-) -> Result<T> {
-    let mut tries = 0;
-    loop {
-        let txn = Txn::begin(env, durability)?;
-        let ended = match work(&txn) {
-            Ok(value) => txn.commit().map(|()| value),
-            Err(error) => {
-                // The caller's error counts more than one of the abort, which the next open repeats.
-                let aborted = txn.abort();
-                Err(keep_first(error, aborted))
-            }
-        };
-        tries += 1;
-        match ended {
-            Err(error) if error.is_retryable() && tries < TRIES => {
-                // Give whoever we collided with a chance, longer with each try.
-                std::thread::sleep(std::time::Duration::from_micros(u64::from(tries.min(64)) * 10));
-            }
-            ended => return ended,
-        }
-    }
-}
-
-/// The first error, unless it is one that running again may mend and the second is not.
-pub(crate) fn keep_first(first: Error, undone: Result<()>) -> Error {
-    match undone {
-        Ok(()) => first,
-        Err(second) if first.is_retryable() => second,
-        Err(_) => first,
     }
 }

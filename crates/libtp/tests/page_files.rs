@@ -64,7 +64,7 @@ fn who_has_locked_all_pages_has_also_those_that_are_to_come() {
     let (reader, other) = (env.begin().unwrap(), env.begin().unwrap());
     pages.lock_all(&reader, PageLock::Read).unwrap();
     pages.lock(&other, 0, PageLock::Read).unwrap();
-    assert!(matches!(pages.lock(&other, 1, PageLock::Write), Err(Error::LockTimeout)));
+    assert!(matches!(pages.lock(&other, 1, PageLock::Write), Err(Error::LockTimeout(_))));
     other.abort().unwrap();
     // To read them all is not to change one.
     let mut page = pages.get(&reader, 0).unwrap();
@@ -73,7 +73,7 @@ fn who_has_locked_all_pages_has_also_those_that_are_to_come() {
     pages.lock_all(&reader, PageLock::Write).unwrap();
     pages.put(&reader, &page).unwrap();
     let other = env.begin().unwrap();
-    assert!(matches!(pages.lock(&other, 1, PageLock::Read), Err(Error::LockTimeout)));
+    assert!(matches!(pages.lock(&other, 1, PageLock::Read), Err(Error::LockTimeout(_))));
     other.abort().unwrap();
     reader.commit().unwrap();
     assert_eq!(counted(&env), 1);

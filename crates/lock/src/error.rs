@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{LockName, Mode};
+use crate::{LockName, LockerId, Mode};
 
 /// A lock call did not do what it was asked. Locks the locker held before are still held.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,26 @@ pub enum Error {
         mode: Mode,
         /// How long the caller allowed.
         limit: Duration,
+    },
+    /// The program ended its waits ([`libtp_process::cancel_waits`]).
+    #[error(
+        "the wait for {name} in mode {mode} was cancelled by this program; nothing was changed. Abort the transaction"
+    )]
+    Cancelled {
+        /// The object waited for.
+        name: LockName,
+        /// The mode asked for.
+        mode: Mode,
+    },
+    /// Another transaction of the same thread is in the way: the thread cannot end it while it waits.
+    #[error("{name} cannot be had in mode {mode}: {holder}, of another transaction of this thread, is in the way, and the thread cannot end that while it waits; nothing was changed. End the other transaction first, or do both in one")]
+    OwnThread {
+        /// The object waited for.
+        name: LockName,
+        /// The mode asked for.
+        mode: Mode,
+        /// The other transaction's.
+        holder: LockerId,
     },
     /// Whoever holds it has died, or could not be undone, and never will be, because the log has failed.
     #[error("{name} could not be had in mode {mode}: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; what was committed is safe in the log. Close the environment everywhere, look at the disk, and open it again")]

@@ -8,7 +8,8 @@
 //! 1. Nobody waits here with a latch held.
 //! 2. Nobody depends on being woken (PROTOCOLS D8): after each sleep without a wake, the sleeper grants what can be
 //!    granted itself, and looks for deadlocks.
-//! 3. `waiting` in the locker's slot is set while it waits and only then: it is where a search for deadlocks begins.
+//! 3. A wait that is cancelled (`process/cancel.rs`) ends within [`SLEEP_MAX`].
+//! 4. `waiting` in the locker's slot is set while it waits and only then: it is where a search for deadlocks begins.
 //!
 //! If we die here: the request waits on; repair takes it out like a granted one.
 
@@ -22,6 +23,7 @@ use crate::change::Change;
 use crate::doubt::Doubts;
 use crate::locker::Waiting;
 use crate::object::{Granted, Queue};
+use crate::own_thread::OWN_THREAD_AFTER;
 use crate::request::{Place, Request, State};
 use crate::{Detect, Error, LockManager, LockerId, Result, Wait};
 
@@ -104,6 +106,7 @@ impl LockManager {
         let request = self.table.request(place);
         let started = Instant::now();
         let mut doubts = Doubts::default();
+        let mut ask_for_own_after = OWN_THREAD_AFTER;
         ask.slot.waiting_since.init(boot_micros());
         loop {
             let ticket = ask.session.prepare_sleep();
@@ -133,6 +136,13 @@ impl LockManager {
                         if self.look(ask, place, Look::Again) {
                             return Ok(());
                         }
+                        if started.elapsed() >= ask_for_own_after {
+                            ask_for_own_after = started.elapsed() * 2;
+                            if let Some(holder) = self.own_thread_in_the_way(ask.session, ask.locker) {
+                                let error = Error::OwnThread { name: ask.name, mode: ask.mode, holder };
+                                return self.give_up(ask, place, error);
+                            }
+                        }
                         if started.elapsed() >= HOPE && self.processes.are_dead_for_good() {
                             let error = Error::HeldForGood { name: ask.name, mode: ask.mode };
                             return self.give_up(ask, place, error);
@@ -150,6 +160,9 @@ impl LockManager {
         }
         if ask.slot.victim.load() == number {
             return Step::GiveUp(Error::Deadlock { name, mode });
+        }
+        if ask.session.is_cancelled() {
+            return Step::GiveUp(Error::Cancelled { name, mode });
         }
         let mut bound = SLEEP_MAX;
         if let Detect::OnWait(patience) = self.settings.detect {

@@ -58,6 +58,18 @@ impl LockManager {
         edges
     }
 
+    /// Who holds the object in a mode that keeps the locker from it in `mode`, or waits for it, at this moment: for messages. Those who
+    /// hold it come first. No latch is held.
+    pub fn in_the_way(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Vec<LockerId> {
+        let mixed = name.mixed();
+        let latched = self.table.latch(session, mixed);
+        let Ok(queue) = self.table.find(latched.bucket, name, mixed) else { return Vec::new() };
+        let others = || queue.requests().map(|(_, request)| request).filter(|other| other.locker.get() != locker.0);
+        let holders = others().filter(|other| other.state.get().held_bit() & mode.conflicts() != 0);
+        let waiters = others().filter(|other| other.state.get().held_bit() == 0 && other.state.get().waits());
+        holders.chain(waiters).map(|other| LockerId(other.locker.get())).collect()
+    }
+
     /// The numbers of all locker slots.
     pub(crate) fn lockers(&self) -> std::ops::RangeInclusive<u32> {
         1..=self.table.lockers.capacity()

@@ -23,6 +23,7 @@
 //! ```
 
 mod attachment;
+mod cancel;
 mod clock;
 mod corpse;
 mod error;
@@ -61,6 +62,7 @@ use repair_times::RepairCounts;
 use slot::{ProcessHeader, SessionSlot, State};
 
 pub use attachment::Seats;
+pub use cancel::{cancel_waits, cancels};
 #[doc(hidden)]
 pub use clock::shift_wall_clock;
 pub use clock::{boot_micros, wall_micros, wall_time};

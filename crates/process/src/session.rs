@@ -40,6 +40,8 @@ pub struct Session {
     owing: Cell<bool>,
     /// The last append noted, and the transaction it was for: also when the note itself is gone.
     last_noted: Cell<(u64, u64)>,
+    /// How often waits had been cancelled when its transaction began (`cancel.rs`).
+    pub(crate) cancels: Cell<u32>,
     /// It works in a dead session's name, for its repair.
     is_stand_in: bool,
     undo_log: Offset<UndoLog>,
@@ -86,6 +88,7 @@ impl Session {
             dead: Cell::new(false),
             owing: Cell::new(false),
             last_noted: Cell::new((0, 0)),
+            cancels: Cell::new(crate::cancels()),
             is_stand_in: false,
             undo_log,
             processes,

@@ -70,14 +70,21 @@ pub(crate) enum Tried {
 pub struct Access<'a> {
     pub(crate) pages: Pages<'a>,
     pub(crate) database: &'a Database,
-    wait: Wait,
+    /// None: as long as the session says.
+    wait: Option<Wait>,
 }
 
 impl<'a> Access<'a> {
     /// Access for the transaction running in `who`. Locks are waited for as `wait` says.
     #[inline]
     pub fn new(managers: &'a Managers, who: &'a TxnSession, database: &'a Database, wait: Wait) -> Access<'a> {
-        Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait }
+        Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait: Some(wait) }
+    }
+
+    /// As [`Access::new`]; locks are waited for as the session says at the time ([`TxnSession::set_wait`]).
+    #[inline]
+    pub fn of_session(managers: &'a Managers, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
+        Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait: None }
     }
 
     /// The database.
@@ -171,7 +178,8 @@ impl<'a> Access<'a> {
             return Ok(());
         }
         let change = &self.pages.change;
-        Ok(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, self.wait)?)
+        let wait = self.wait.unwrap_or_else(|| change.who.wait());
+        Ok(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, wait)?)
     }
 
     /// Takes the right to say in which order the values of a key come, until the transaction ends (PROTOCOLS K3). `beginning` is what the

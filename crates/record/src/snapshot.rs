@@ -74,17 +74,50 @@ pub struct Snapshot {
     /// Where log records are read to.
     buffer: RefCell<Vec<u8>>,
     log_reads: Cell<u64>,
+    shown: Cell<Shown>,
+}
+
+/// What a snapshot has shown so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// Nothing that losing the machine could take back.
+    Sure,
+    /// Something that it could.
+    Unsure,
+    /// All that the view shows is on disk.
+    OnDisk,
 }
 
 impl Snapshot {
     /// A snapshot that shows this view.
     pub fn new(view: View) -> Snapshot {
-        Snapshot { view, found: RefCell::default(), buffer: RefCell::default(), log_reads: Cell::new(0) }
+        let (found, buffer) = (RefCell::default(), RefCell::default());
+        Snapshot { view, found, buffer, log_reads: Cell::new(0), shown: Cell::new(Shown::Sure) }
     }
 
     /// What it shows.
     pub fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Whether it has read what losing the machine could take back: before anybody is told of it, all that the view shows is to be on
+    /// disk (PROTOCOLS S1).
+    #[inline]
+    pub fn is_unsure(&self) -> bool {
+        self.shown.get() == Shown::Unsure
+    }
+
+    /// All that the view shows is on disk.
+    pub fn note_on_disk(&self) {
+        self.shown.set(Shown::OnDisk);
+    }
+
+    /// A version is shown, or that there is none since it.
+    #[inline]
+    fn note_shown(&self, version: Lsn) {
+        if self.view.is_unsure(version) && self.shown.get() == Shown::Sure {
+            self.shown.set(Shown::Unsure);
+        }
     }
 
     /// Log records that were read for it.
@@ -121,7 +154,11 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     fn sees(&self, version: Lsn) -> bool {
-        self.view().sight(version) == Sight::Seen
+        let is_seen = self.view().sight(version) == Sight::Seen;
+        if is_seen {
+            self.snapshot.note_shown(version);
+        }
+        is_seen
     }
 
     /// Refuses to conclude anything from what is not there, where it may have been removed since.
@@ -156,11 +193,13 @@ impl<'a> SnapshotAccess<'a> {
         let found = loop {
             let sight = self.view().sight(version.lsn);
             if sight == Sight::Seen {
+                self.snapshot.note_shown(version.lsn);
                 break version.into_record();
             }
             let mut buffer = self.snapshot.buffer.borrow_mut();
             let record = self.read_log(version.lsn, &mut buffer)?;
             if sight == Sight::Ask && self.view().sees(record.header.txn()) {
+                self.snapshot.note_shown(version.lsn);
                 break version.into_record();
             }
             self.check_removed(deleter)?;

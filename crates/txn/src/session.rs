@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use libtp_lock::LockerId;
+use libtp_lock::{LockerId, Wait};
 use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session, SessionId};
 use rio::{failpoint, planted, Held};
@@ -29,6 +29,8 @@ pub struct TxnSession {
     entered: Entered,
     /// What is to be looked at when the running transaction has committed, see [`TxnSession::note_for_later`].
     for_later: RefCell<Vec<(u32, Vec<u8>)>>,
+    /// How long its locks are waited for.
+    wait: Cell<Wait>,
     /// The commit record of the transaction that ends, none before it is written.
     commit_record: Cell<Lsn>,
     /// The last append noted before the commit record was to be written; none before that.
@@ -109,6 +111,7 @@ impl Managers {
             spare: Cell::new(Vec::new()),
             entered: Entered::default(),
             for_later: RefCell::default(),
+            wait: Cell::new(Wait::Forever),
             commit_record: Cell::new(Lsn::NONE),
             noted_before_commit: Cell::new(None),
             last_horizon: Cell::new(Lsn::NONE),
@@ -259,6 +262,18 @@ impl TxnSession {
     #[inline]
     pub(crate) fn note_commit_record(&self, lsn: Lsn) {
         self.commit_record.set(lsn);
+    }
+
+    /// How long its locks are waited for; for ever unless it was said.
+    #[inline]
+    pub fn wait(&self) -> Wait {
+        self.wait.get()
+    }
+
+    /// Says how long its locks are waited for, until the next word.
+    #[inline]
+    pub fn set_wait(&self, wait: Wait) {
+        self.wait.set(wait);
     }
 
     /// What the transaction is doing.

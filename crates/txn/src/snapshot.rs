@@ -42,6 +42,8 @@ pub struct View {
     open: Vec<TxnId>,
     /// The log's tail when it was taken.
     taken_at: Lsn,
+    /// What is below was on disk when the view was taken, or had been answered before.
+    sure: Lsn,
 }
 
 /// What a view says of a version by its LSN alone.
@@ -75,6 +77,13 @@ impl View {
         self.taken_at
     }
 
+    /// Whether losing the machine can take a version back that is seen, or could when the view was taken: who shows it waits first
+    /// ([`Managers::wait_view_durable`]).
+    #[inline]
+    pub fn is_unsure(&self, version: Lsn) -> bool {
+        version >= self.sure
+    }
+
     /// What the LSN of a version says of it.
     #[inline]
     pub fn sight(&self, version: Lsn) -> Sight {
@@ -106,6 +115,21 @@ pub struct SnapshotInfo {
     pub horizon: Lsn,
     /// Whether what it needs is kept: it is neither too old nor too much.
     pub is_kept: bool,
+}
+
+/// A place in the log, and where the log that is kept for it begins at the latest (PROTOCOLS S2): the same, or the beginning of the record
+/// that it lies in.
+#[derive(Clone, Copy)]
+struct Place {
+    lsn: Lsn,
+    begins: Lsn,
+}
+
+impl Place {
+    /// Behind the beginning of a record: no record begins within another's first eight bytes.
+    fn behind(record: Lsn) -> Place {
+        Place { lsn: record.plus(8), begins: record }
+    }
 }
 
 /// A transaction that the slots show.
@@ -198,44 +222,67 @@ impl TxnSession {
     }
 
     /// The transaction that ran last is answered at that durability: if that is before it is on disk, whoever takes a
-    /// snapshot from now on sees it all the same (PROTOCOLS S1).
+    /// snapshot from now on shows it without waiting for the disk (PROTOCOLS S1).
     #[inline]
     pub fn note_answer(&self, managers: &Managers, durability: Durability) {
         let own = self.commit_record();
-        if durability != Durability::Sync && own != Lsn::NONE && !planted("snapshot: relaxed commits are not seen") {
+        if durability != Durability::Sync && own != Lsn::NONE && !planted("snapshot: relaxed commits are waited for") {
             managers.txns.header.answered.fetch_max(own);
         }
     }
 }
 
 impl Managers {
-    /// What everybody may be shown ends at the first of the two: all that is on disk, or was answered before it was (PROTOCOLS S1). The
-    /// second is where the log that is kept for it begins at the latest (S2): the same, or the beginning of the record that it lies in.
-    fn visible_lsn(&self) -> (Lsn, Lsn) {
+    /// Up to where nothing can be taken back by losing the machine: all that is on disk, or was answered before it was.
+    fn sure_place(&self) -> Place {
         let (durable, answered) = (self.log.durable(), self.txns.header.answered.load());
-        if planted("snapshot: what is not durable is seen") {
-            return (self.log.tail(), self.log.tail());
-        }
         match answered >= durable && answered != Lsn::NONE {
-            // No record begins within another's first eight bytes.
-            true => (answered.plus(8), answered),
-            false => (durable, durable),
+            true => Place::behind(answered),
+            false => Place { lsn: durable, begins: durable },
         }
     }
 
-    /// Takes a view now; none if too much ended meanwhile.
-    fn try_view(&self) -> Option<View> {
-        let (lsn, begins) = self.visible_lsn();
-        failpoint("snapshot: place chosen, nothing looked at");
+    /// Up to where a snapshot shows what was committed: all whose locks have fallen, which others may have read by now and told of
+    /// (PROTOCOLS S1). Behind a failed sync no more becomes sure.
+    fn visible_place(&self, sure: Place) -> Place {
+        let last = self.txns.header.last_commit.load();
+        let is_behind = planted("snapshot: what others have read is not seen") || self.log.is_poisoned();
+        match last >= sure.lsn && !is_behind {
+            true => Place::behind(last),
+            false => sure,
+        }
+    }
+
+    /// The transactions that were open at a place; none if too much ended meanwhile.
+    fn open_at(&self, lsn: Lsn) -> Option<Vec<Open>> {
         let (mut notes, mut open) = (Vec::new(), Vec::new());
         let noted = self.processes.noted_appends().filter(|&(at, id)| id != 0 && at < lsn.raw());
         noted.for_each(|(at, id)| notes.push(Open { id: TxnId::new(id), first: Lsn::new(at) }));
         self.txns.used().try_for_each(|slot| slot.open_at(lsn, &notes, &mut open)).ok()?;
-        let horizon = open.iter().map(|open| open.first).fold(begins, Lsn::min);
+        Some(open)
+    }
+
+    /// The horizon at a place; none if too much ended meanwhile.
+    fn horizon_at(&self, place: Place) -> Option<Lsn> {
+        Some(self.open_at(place.lsn)?.iter().map(|open| open.first).fold(place.begins, Lsn::min))
+    }
+
+    /// Takes a view now; none if too much ended meanwhile.
+    fn try_view(&self) -> Option<View> {
+        let sure_place = self.sure_place();
+        let place = self.visible_place(sure_place);
+        failpoint("snapshot: place chosen, nothing looked at");
+        let open = self.open_at(place.lsn)?;
+        let horizon = open.iter().map(|open| open.first).fold(place.begins, Lsn::min);
         let mut open: Vec<TxnId> = open.into_iter().map(|open| open.id).collect();
         open.sort_unstable();
+        let sure = match place.lsn == sure_place.lsn || planted("snapshot: what is not durable is shown at once") {
+            true => Lsn::new(u64::MAX),
+            // What is below the horizon of that place was committed there. Where nobody can tell it all is unsure.
+            false => self.horizon_at(sure_place).unwrap_or(Lsn::NONE),
+        };
         // After all that: who was not met any more has undone what it undid below.
-        Some(View { lsn, horizon, open, taken_at: self.log.tail() })
+        Some(View { lsn: place.lsn, horizon, open, taken_at: self.log.tail(), sure })
     }
 
     fn view(&self) -> Result<View> {
@@ -358,10 +405,11 @@ impl Managers {
         if planted("snapshot: ghosts do not wait") {
             return Lsn::new(u64::MAX);
         }
-        let Some(now) = self.try_view() else { return Lsn::NONE };
+        // A ghost stays until its deletion is sure: by the ghost a reader knows that it has to wait.
+        let Some(now) = self.horizon_at(self.sure_place()) else { return Lsn::NONE };
         // As in `begin_snapshot`.
         fence(Ordering::SeqCst);
         let kept = self.snapshots().into_iter().filter(|held| held.is_kept);
-        kept.map(|held| held.horizon).fold(now.horizon, Lsn::min)
+        kept.map(|held| held.horizon).fold(now, Lsn::min)
     }
 }

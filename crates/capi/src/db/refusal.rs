@@ -43,8 +43,9 @@ impl Refusal {
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
         let errno = match &error {
-            Error::Deadlock => libc::EDEADLK,
-            Error::LockTimeout => libc::ETIMEDOUT,
+            Error::Deadlock | Error::OwnThread(_) => libc::EDEADLK,
+            Error::LockTimeout(_) => libc::ETIMEDOUT,
+            Error::Cancelled(_) => libc::EINTR,
             Error::Rebuilt | Error::Panicked { .. } => libc::EAGAIN,
             Error::Full { .. } => libc::ENOSPC,
             Error::NoDatabase { .. } => libc::ENOENT,

@@ -20,8 +20,8 @@ use rio::{failpoint, planted};
 use super::paths::{beside, refused, split, Door, Owner};
 use super::row::{self, Identity, Named, New, Row};
 use crate::environment::Inner;
+use crate::run::run;
 use crate::snapshot::Snapshot;
-use crate::txn::run;
 use crate::{Db, Durability, Error, Result, Txn};
 
 /// Held by who puts files in their places, or sweeps.
@@ -52,6 +52,10 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
             force()?;
         }
         let snapshot = Snapshot::begin(env)?;
+        if !planted(TOO_EARLY) {
+            // It shows what was committed since, too.
+            snapshot.durable()?;
+        }
         let mut found = if all { committed(&snapshot, &db)? } else { Vec::new() };
         for intention in rows {
             // Long after its commit, perhaps: others may have put it in its place, and a later transaction have undone that.
@@ -122,10 +126,9 @@ pub(super) fn give_up(env: &Arc<Inner>, path: &str) -> Result<bool> {
 }
 
 fn lock(txn: &Txn<'_>) -> Result<()> {
-    let wait = txn.environment().wait;
     txn.guarded(|| {
         let (locks, session) = (&txn.life().managers.locks, txn.session());
-        Ok(locks.lock(session.session(), session.locker(), FINISHING, Mode::X, wait)?)
+        Ok(locks.lock(session.session(), session.locker(), FINISHING, Mode::X, session.wait())?)
     })
 }
 
@@ -321,7 +324,7 @@ impl Finisher<'_, '_> {
     /// Deletes a row that is done, unless somebody is at it: then whoever keeps house tries again.
     fn forget(&self, path: &str, row: &Row) -> Result<()> {
         match self.delete(path, row) {
-            Err(Error::LockTimeout) => {
+            Err(Error::LockTimeout(_)) => {
                 self.txn.environment().files.is_left.store(true, Ordering::Relaxed);
                 Ok(())
             }

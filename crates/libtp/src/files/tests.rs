@@ -300,8 +300,8 @@ fn two_transactions_take_turns_over_a_file() {
     let first = place.env.begin().unwrap();
     first.replace_file(place.at("a"), b"2").unwrap();
     let second = place.env.begin().unwrap();
-    assert!(matches!(second.read_file(place.at("a")), Err(Error::LockTimeout)));
-    assert!(matches!(second.replace_file(place.at("a"), b"3"), Err(Error::LockTimeout)));
+    assert!(matches!(second.read_file(place.at("a")), Err(Error::LockTimeout(_))));
+    assert!(matches!(second.replace_file(place.at("a"), b"3"), Err(Error::LockTimeout(_))));
     second.create_file(place.at("b"), b"another path").unwrap();
     first.commit().unwrap();
     second.replace_file(place.at("a"), b"3").unwrap();
@@ -340,7 +340,7 @@ fn a_reader_inside_does_not_keep_files_from_their_places() {
                     std::thread::sleep(Duration::from_millis(200));
                     return reader.read_file(place.at("a")).unwrap().unwrap();
                 }
-                Err(Error::LockTimeout) => {}
+                Err(Error::LockTimeout(_)) => {}
                 Err(error) => panic!("{error}"),
             }
         });
@@ -374,7 +374,7 @@ fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
                     std::thread::sleep(Duration::from_millis(200));
                     return;
                 }
-                Err(Error::LockTimeout) => {}
+                Err(Error::LockTimeout(_)) => {}
                 Err(error) => panic!("{error}"),
             }
         });

@@ -123,7 +123,7 @@ impl Db {
 impl Differing {
     fn apply(&self, of: &Db, txn: &Txn<'_>) -> Result<()> {
         let tree = &self.kept.tree;
-        let access = Access::new(&txn.life().managers, txn.session(), tree, of.environment().wait);
+        let access = Access::of_session(&txn.life().managers, txn.session(), tree);
         for gone in self.before.difference(&self.after) {
             if planted("libtp: what a record is no more under stays in the index") {
                 continue;

@@ -49,7 +49,7 @@ impl Db {
         // Before it is on the list: from then on this process's writers need it.
         let before = env.indices.note(&index.kept);
         // On the disk at once, as what is loaded is.
-        if let Err(error) = crate::txn::run(env, Durability::Sync, |txn| index.make(txn)) {
+        if let Err(error) = crate::run::run(env, Durability::Sync, |txn| index.make(txn)) {
             env.indices.forget(&index.kept, before);
             return Err(error);
         }
@@ -68,7 +68,7 @@ impl Db {
             return Err(database::no_index_of(name, self.name()));
         }
         let tree = Db::open_keyed(env, name, *open.keying(), None)?;
-        crate::txn::run(env, env.durability, |txn| {
+        crate::run::run(env, env.durability, |txn| {
             if !txn.guarded(|| Ok(self.access(txn).indices()?.contains(&open.id())))? {
                 return Ok(false);
             }

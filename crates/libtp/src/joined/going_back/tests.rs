@@ -167,7 +167,7 @@ fn who_is_at_work_in_memory_is_no_hindrance_to_a_change_that_fails() {
     let txn = house.env.begin().unwrap();
     let mut memory = txn.join(&house.left).unwrap();
     let error = house.tree.put(&txn, b"key", &[7]).unwrap_err();
-    assert!(matches!(error, Error::LockTimeout), "{error}");
+    assert!(matches!(error, Error::LockTimeout(_)), "{error}");
     memory.set_range(0, 8).unwrap().fill(1);
     memory.set_range(2000, 100).unwrap().fill(1);
     drop(memory);

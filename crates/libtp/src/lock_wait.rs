@@ -1,0 +1,175 @@
+//! What a call that did not get a lock says of it: which object, for how long, and who is in the way.
+//!
+//! Invariant: nothing here is done before a call has failed.
+
+use std::fmt;
+use std::time::Duration;
+
+use libtp_lock::{LockName, Mode};
+use libtp_record::{key_hash::key_hash, lock_names, Method};
+use libtp_txn::{Managers, TxnSession};
+use serde::Serialize;
+
+use crate::environment::{lock, Inner};
+use crate::life::Life as RegionLife;
+use crate::watching::Life;
+use crate::Error;
+
+/// A lock that a call did not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockWait {
+    /// What the lock manager calls the object.
+    pub name: LockName,
+    /// In which mode it was wanted.
+    pub mode: Mode,
+    /// How long it was waited for; none if the wait did not end by its time.
+    pub limit: Option<Duration>,
+    /// The object in words: ``the record "apples" of database `stock` ``.
+    pub object: String,
+    /// Who was in the way when the call had failed; empty if nobody was any more.
+    pub in_the_way: Vec<InTheWay>,
+}
+
+/// A transaction that holds a lock, or waits for one before others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct InTheWay {
+    /// Its number; none if it ended meanwhile.
+    pub txn: Option<u64>,
+    /// Its process, as that process's own pid namespace calls it; zero is not known.
+    pub pid: u32,
+    /// Whether that runs.
+    pub life: Life,
+}
+
+/// More than so many are not named in a sentence.
+const NAMED: usize = 3;
+
+impl LockWait {
+    pub(crate) fn new(name: LockName, mode: Mode, limit: Option<Duration>) -> Box<LockWait> {
+        let (object, in_the_way) = (name.to_string(), Vec::new());
+        Box::new(LockWait { name, mode, limit, object, in_the_way })
+    }
+
+    /// Who was in the way, as a part of a sentence.
+    pub(crate) fn who(&self) -> String {
+        let mut named: Vec<String> = self.in_the_way.iter().take(NAMED).map(ToString::to_string).collect();
+        let more = self.in_the_way.len().saturating_sub(NAMED);
+        if more > 0 {
+            named.push(format!("{more} more"));
+        }
+        match &named[..] {
+            [] => "nobody is in the way any more".into(),
+            [one] => format!("{one} is in the way"),
+            several => format!("{} are in the way", several.join(" and ")),
+        }
+    }
+
+    /// How long it was waited for, as a part of a sentence.
+    pub(crate) fn within(&self) -> String {
+        match self.limit {
+            None => "at once".into(),
+            Some(limit) => format!("within {limit:?}"),
+        }
+    }
+}
+
+impl fmt::Display for InTheWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.txn {
+            Some(txn) => write!(f, "transaction {txn}")?,
+            None => f.write_str("a transaction")?,
+        }
+        match self.life {
+            Life::Alive => write!(f, " of process {}", self.pid),
+            Life::Stopped => write!(f, " of process {}, which is stopped,", self.pid),
+            Life::Dead => write!(f, " of process {}, which has ended and is about to be repaired,", self.pid),
+        }
+    }
+}
+
+impl Error {
+    /// The lock that was not got, if that is what failed.
+    pub fn lock_wait(&self) -> Option<&LockWait> {
+        match self {
+            Error::LockTimeout(wait) | Error::Cancelled(wait) | Error::OwnThread(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    fn lock_wait_mut(&mut self) -> Option<&mut LockWait> {
+        match self {
+            Error::LockTimeout(wait) | Error::Cancelled(wait) | Error::OwnThread(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// Says in an error of a lock which database it was, and who is in the way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn with_who(mut self, env: &Inner, life: &RegionLife, who: &TxnSession) -> Error {
+        if let Some(wait) = self.lock_wait_mut() {
+            let name = wait.name;
+            wait.object = words(env, name);
+            let look = || Ok(in_the_way(&life.managers, who, name, wait.mode));
+            // What fails of it says no more of the first error.
+            wait.in_the_way = life.guarded(look).unwrap_or_default();
+        }
+        self
+    }
+
+    /// Says of which key the record is, if the lock is that of the key as it stands in the tree.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_key(mut self, stored: &[u8], known: &[u8]) -> Error {
+        if let Some(wait) = self.lock_wait_mut() {
+            if wait.name.kind == lock_names::KIND_RECORD && wait.name.hash == key_hash(stored) {
+                wait.object = wait.object.replacen("a record", &format!("the record \"{}\"", known.escape_ascii()), 1);
+            }
+        }
+        self
+    }
+
+    /// Says of which key the record is, of a database where each value of a key is a record.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_values(mut self, key: &[u8]) -> Error {
+        if let Some(wait) = self.lock_wait_mut() {
+            wait.object =
+                wait.object.replacen("a record", &format!("a value of the key \"{}\"", key.escape_ascii()), 1);
+        }
+        self
+    }
+}
+
+/// What a lock's name stands for. A database that is not open has no name here.
+fn words(env: &Inner, name: LockName) -> String {
+    let open = lock(&env.databases).iter().find_map(|(known, database)| {
+        let is_by_number = matches!(database.method(), Method::Recno { .. });
+        (database.id().raw() == name.space).then(|| (format!("database `{known}`"), is_by_number))
+    });
+    let (of, is_by_number) = open.unwrap_or_else(|| (format!("database {}", name.space), false));
+    match name.kind {
+        lock_names::KIND_DATABASE => of,
+        lock_names::KIND_PAGE => format!("page {} of {of}", name.hash),
+        lock_names::KIND_RECORD if is_by_number => format!("record {} of {of}", name.hash),
+        lock_names::KIND_RECORD => format!("a record of {of}"),
+        lock_names::KIND_GAP => format!("the place between two records of {of}"),
+        _ => name.to_string(),
+    }
+}
+
+fn in_the_way(managers: &Managers, who: &TxnSession, name: LockName, mode: Mode) -> Vec<InTheWay> {
+    let lockers = managers.locks.in_the_way(who.session(), who.locker(), name, mode);
+    let (transactions, sessions) = (managers.transactions(), managers.processes.sessions());
+    let party = |locker: libtp_lock::LockerId| {
+        let txn = transactions.iter().find(|txn| txn.locker == locker.0);
+        let session = txn.and_then(|txn| sessions.iter().find(|session| session.id == txn.session));
+        let life = match session {
+            Some(session) if !session.alive => Life::Dead,
+            Some(session) if managers.processes.is_stopped(session.id) => Life::Stopped,
+            _ => Life::Alive,
+        };
+        InTheWay { txn: txn.map(|txn| txn.id.raw()), pid: session.map_or(0, |session| session.pid), life }
+    };
+    lockers.into_iter().map(party).collect()
+}

@@ -1,0 +1,178 @@
+//! Running a transaction until it commits.
+//!
+//! A transaction that was chosen to end a deadlock, or that was undone because of what happened to others, is run again. One whose wait
+//! for a lock was as long as the program allows is not: who holds the lock may never give it back, a stopped process, say.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::database::wait_of;
+use crate::environment::Inner;
+use crate::{Durability, Env, Error, Result, Txn};
+
+/// How often a transaction is tried before the error goes to the caller.
+const TRIES: u32 = 1000;
+
+/// How [`Env::try_run`] runs a transaction.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use std::time::Duration;
+/// let env = libtp::Env::open(dir.path())?;
+/// let stock = env.btree("stock")?;
+///
+/// #[derive(Debug)]
+/// enum Trouble {
+///     SoldOut,
+///     Library(libtp::Error),
+/// }
+/// impl From<libtp::Error> for Trouble {
+///     fn from(error: libtp::Error) -> Trouble {
+///         Trouble::Library(error)
+///     }
+/// }
+///
+/// let how = libtp::Run::new().lock_timeout(Duration::from_secs(2));
+/// let sold = env.try_run(&how, |txn| match stock.get(txn, b"apples")? {
+///     None => Err(Trouble::SoldOut),
+///     Some(_) => Ok(stock.delete(txn, b"apples")?),
+/// });
+/// assert!(matches!(sold, Err(Trouble::SoldOut)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    durability: Option<Durability>,
+    lock_timeout: Option<Duration>,
+    is_again_after_timeout: bool,
+}
+
+impl Run {
+    /// As the environment's settings say.
+    pub fn new() -> Run {
+        Run::default()
+    }
+
+    /// When the commit is answered.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Run {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// The longest that each of its locks is waited for.
+    #[must_use]
+    pub fn lock_timeout(mut self, longest: Duration) -> Run {
+        self.lock_timeout = Some(longest);
+        self
+    }
+
+    /// Runs the transaction again also when it did not get a lock in time.
+    #[must_use]
+    pub fn again_after_timeout(mut self) -> Run {
+        self.is_again_after_timeout = true;
+        self
+    }
+
+    fn is_again(&self, error: &Error) -> bool {
+        error.is_retryable() || (self.is_again_after_timeout && matches!(error, Error::LockTimeout(_)))
+    }
+}
+
+/// What a transaction has met that says whether to run it again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Met {
+    #[default]
+    Nothing,
+    /// An error after which it is run again.
+    Retryable,
+    /// A lock that was not granted in time.
+    Timeout,
+}
+
+impl Met {
+    pub(crate) fn of(error: &Error) -> Met {
+        match error {
+            Error::LockTimeout(_) => Met::Timeout,
+            error if error.is_retryable() => Met::Retryable,
+            _ => Met::Nothing,
+        }
+    }
+}
+
+impl Env {
+    /// As [`Env::run`], where `work` has an error type of its own. The transaction is run again when the last of its calls that failed
+    /// did so because of a deadlock or of what happened to others, whatever `work` has made of that error. Any other error of `work` ends
+    /// it.
+    ///
+    /// # Errors
+    /// What `work` returned, after the transaction was aborted; or the commit's error.
+    pub fn try_run<T, E: From<Error>>(
+        &self,
+        how: &Run,
+        work: impl FnMut(&Txn<'_>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let is_again = |_: &E, txn: &Txn<'_>| match txn.met() {
+            Met::Nothing => false,
+            Met::Retryable => true,
+            Met::Timeout => how.is_again_after_timeout,
+        };
+        run_until(&self.0, how, work, is_again)
+    }
+}
+
+/// As [`Env::run`].
+pub(crate) fn run<T>(env: &Arc<Inner>, durability: Durability, work: impl FnMut(&Txn<'_>) -> Result<T>) -> Result<T> {
+    run_until(env, &Run::new().durability(durability), work, |error: &Error, _| error.is_retryable())
+}
+
+/// Runs `work` in transactions until one commits. `is_again` says of an error of `work` whether the transaction is run again.
+fn run_until<T, E: From<Error>>(
+    env: &Arc<Inner>,
+    how: &Run,
+    mut work: impl FnMut(&Txn<'_>) -> std::result::Result<T, E>,
+    is_again: impl Fn(&E, &Txn<'_>) -> bool,
+) -> std::result::Result<T, E> {
+    let cancels = libtp_process::cancels();
+    let mut tries = 0;
+    loop {
+        let txn = Txn::begin(env, how.durability.unwrap_or(env.durability))?;
+        txn.heed_cancels_since(cancels);
+        if how.lock_timeout.is_some() {
+            txn.session().set_wait(wait_of(how.lock_timeout));
+        }
+        let (error, again) = match work(&txn) {
+            Ok(value) => match txn.commit() {
+                Ok(()) => return Ok(value),
+                Err(error) => {
+                    let again = how.is_again(&error);
+                    (E::from(error), again)
+                }
+            },
+            Err(error) => {
+                let again = is_again(&error, &txn);
+                match txn.abort() {
+                    // What running it again would mend counts less than that it could not be undone.
+                    Err(undone) if again => (E::from(undone), false),
+                    // The caller's error counts more than one of the abort, which the next open repeats.
+                    _ => (error, again),
+                }
+            }
+        };
+        tries += 1;
+        if !again || tries >= TRIES {
+            return Err(error);
+        }
+        // Give whoever we collided with a chance, longer with each try.
+        std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
+    }
+}
+
+/// The first error, unless it is one that running again may mend and the second is not.
+pub(crate) fn keep_first(first: Error, undone: Result<()>) -> Error {
+    match undone {
+        Ok(()) => first,
+        Err(second) if first.is_retryable() => second,
+        Err(_) => first,
+    }
+}

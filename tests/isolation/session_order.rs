@@ -1,0 +1,266 @@
+//! Session order: what a session has seen committed, or was told by who saw it, it sees ever after, by whichever way it looks.
+//!
+//! A process counts a number up, in a record, its index, a list of values and a segment of memory, each time in one transaction that is
+//! answered when it is on disk, or at once; it is killed now and then, and another goes on. Two others look, by turns, each time another
+//! way: one is this process, the other is told over a pipe and answers over one. The number only grows, so the checker is one comparison: a
+//! look finds no less than what was found by any look that had ended when it began.
+//!
+//! Of these ways the first waits for the disk before it answers, the others do not. So the second look by a snapshot begins while what the first
+//! has found may not be on disk yet.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{channel, Receiver};
+use std::time::Duration;
+
+use libtp::{Db, Duplicates, Durability, Env, Index, Multi, Reader, Segment, Settings, Survives};
+use libtp_tests::process::{next_order, say, Process};
+use libtp_tests::sizes;
+
+const ENTRY: &str = "session_order::entry";
+const ORDERS: &str = "LIBTP_TEST_SESSION_ORDER";
+const KEY: &[u8] = b"number";
+
+/// Ways to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// In a transaction that is committed so.
+    Locked(Durability),
+    /// In one that is committed, and whose answer is not waited for.
+    Async,
+    /// In one that is aborted.
+    Aborted,
+    /// In one that goes on while a snapshot looks, too.
+    Open,
+    /// By the index, in a transaction.
+    Index,
+    /// By the values of a key, in a transaction.
+    Values,
+    /// In memory that the transaction joins.
+    Memory(Durability),
+    Snapshot,
+    SnapshotOfIndex,
+    SnapshotOfValues,
+}
+
+const WAYS: [Way; 12] = [
+    Way::Locked(Durability::Sync),
+    Way::Locked(Durability::Relaxed),
+    Way::Async,
+    Way::Aborted,
+    Way::Open,
+    Way::Index,
+    Way::Values,
+    Way::Memory(Durability::Sync),
+    Way::Memory(Durability::Relaxed),
+    Way::Snapshot,
+    Way::SnapshotOfIndex,
+    Way::SnapshotOfValues,
+];
+
+/// A look, and the most that was known when it began.
+#[derive(Clone, Copy)]
+struct Look {
+    way: Way,
+    before: Way,
+    known: u64,
+    found: u64,
+}
+
+impl Look {
+    fn goes_backwards(&self) -> bool {
+        self.found < self.known
+    }
+
+    fn told(&self) -> String {
+        let Look { way, before, known, found } = self;
+        format!("{way:?} finds {found}, where {known} was known and {before:?} had looked before")
+    }
+}
+
+/// An environment with the number in it.
+struct Counted {
+    env: Env,
+    records: Db,
+    index: Index,
+    values: Multi,
+    memory: Segment,
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_be_bytes(bytes.try_into().unwrap())
+}
+
+fn settings() -> Settings {
+    // For `Rio` the operator's word is enough: no machine fails here.
+    Settings { region_survives: Some(Survives::System), relaxed_millis: Some(1000), ..Settings::default() }
+}
+
+impl Counted {
+    fn open(directory: &Path) -> libtp::Result<Counted> {
+        let env = Env::builder().settings(settings()).open(directory)?;
+        let records = env.btree("records")?;
+        let index = records.index("by number", |_, value, keys| keys.add(value))?;
+        let (values, memory) = (env.multi("values", Duplicates::AsTheyCame)?, env.segment("memory", 4096)?);
+        Ok(Counted { env, records, index, values, memory })
+    }
+
+    fn count_up(&self, durability: Durability) -> libtp::Result<()> {
+        self.env.run_with(durability, |txn| {
+            let next = self.records.get_for_update(txn, KEY)?.map_or(0, |bytes| number(&bytes)) + 1;
+            self.records.put(txn, KEY, &next.to_be_bytes())?;
+            self.values.delete(txn, KEY)?;
+            self.values.put(txn, KEY, &next.to_be_bytes())?;
+            txn.join(&self.memory)?.set_range(0, 8)?.copy_from_slice(&next.to_be_bytes());
+            Ok(())
+        })
+    }
+
+    fn by_record(&self, reader: &impl Reader) -> libtp::Result<u64> {
+        Ok(self.records.get(reader, KEY)?.map_or(0, |bytes| number(&bytes)))
+    }
+
+    fn by_index(&self, reader: &impl Reader) -> libtp::Result<u64> {
+        Ok(self.index.cursor(reader).last()?.map_or(0, |entry| number(&entry.index_key)))
+    }
+
+    fn by_values(&self, reader: &impl Reader) -> libtp::Result<u64> {
+        Ok(self.values.get(reader, KEY)?.map_or(0, |bytes| number(&bytes)))
+    }
+
+    /// What it finds, in the order in which it is found.
+    fn look(&self, way: Way) -> libtp::Result<Vec<u64>> {
+        let in_memory =
+            |durability| self.env.run_with(durability, |txn| Ok(number(&txn.join(&self.memory)?.bytes()[..8])));
+        let found = match way {
+            Way::Locked(durability) => self.env.run_with(durability, |txn| self.by_record(txn)),
+            Way::Async => {
+                let txn = self.env.begin()?;
+                let found = self.by_record(&txn)?;
+                txn.commit_async().map(|_| found)
+            }
+            Way::Aborted => {
+                let txn = self.env.begin()?;
+                let found = self.by_record(&txn)?;
+                txn.abort().map(|()| found)
+            }
+            Way::Open => {
+                let txn = self.env.begin()?;
+                let found = self.by_record(&txn)?;
+                let shown = self.by_record(&self.env.snapshot()?)?;
+                txn.commit_async()?;
+                return Ok(vec![found, shown]);
+            }
+            Way::Index => self.env.run_with(Durability::Relaxed, |txn| self.by_index(txn)),
+            Way::Values => self.env.run_with(Durability::Relaxed, |txn| self.by_values(txn)),
+            Way::Memory(durability) => in_memory(durability),
+            Way::Snapshot => self.by_record(&self.env.snapshot()?),
+            Way::SnapshotOfIndex => self.by_index(&self.env.snapshot()?),
+            Way::SnapshotOfValues => self.by_values(&self.env.snapshot()?),
+        };
+        Ok(vec![found?])
+    }
+}
+
+/// A process that counts up (`count 2`: with the durability of that number), or that looks as it is told (`look`).
+#[test]
+fn entry() {
+    let Ok(orders) = std::env::var(ORDERS) else { return };
+    let (task, directory) = orders.split_once(' ').unwrap();
+    let counted = Counted::open(&PathBuf::from(directory)).unwrap();
+    say("ready");
+    match task.strip_prefix("count") {
+        Some(durability) => {
+            let durability = DURABILITIES[durability.parse::<usize>().unwrap()];
+            loop {
+                counted.count_up(durability).unwrap();
+                if durability != Durability::Sync {
+                    // Other tests run beside this one.
+                    std::thread::sleep(Duration::from_micros(500));
+                }
+            }
+        }
+        None => {
+            while let Some(way) = next_order() {
+                let found = counted.look(WAYS[way.parse::<usize>().unwrap()]).unwrap();
+                say(&found.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
+            }
+        }
+    }
+}
+
+const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Relaxed, Durability::Rio];
+
+fn start(task: &str, directory: &Path) -> (Process, Receiver<String>) {
+    let (tell, told) = channel();
+    let orders = format!("{task} {}", directory.display());
+    // Who does not listen any more has ended.
+    let process = Process::start(ENTRY, &[(ORDERS, orders)], move |line| drop(tell.send(line.to_owned())));
+    assert_eq!(told.recv().unwrap(), "ready");
+    (process, told)
+}
+
+/// Looks by turns in two processes beside one that counts up with that durability.
+fn looks(durability: usize) -> Vec<Look> {
+    let directory = tempfile::tempdir().unwrap();
+    let counted = Counted::open(directory.path()).unwrap();
+    let rounds = sizes::number("LIBTP_TEST_SESSION_ORDER_ROUNDS", 400);
+    let (mut other, answers) = start("look", directory.path());
+    let count = format!("count{durability}");
+    let mut counter = start(&count, directory.path()).0;
+    let mut random = sizes::first_seed().wrapping_mul(2).wrapping_add(1);
+    let mut draw = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(random >> 33).unwrap() % WAYS.len()
+    };
+    let (mut all, mut known, mut before) = (Vec::new(), 0, Way::Snapshot);
+    for round in 0..rounds {
+        let way = draw();
+        let found = match round % 4 {
+            // Told over a pipe, and answered over one.
+            1 | 2 => {
+                other.order(&way.to_string());
+                answers.recv().unwrap().split(' ').map(|found| found.parse().unwrap()).collect()
+            }
+            _ => counted.look(WAYS[way]).unwrap(),
+        };
+        for found in found {
+            all.push(Look { way: WAYS[way], before, known, found });
+            (known, before) = (known.max(found), WAYS[way]);
+        }
+        if round % (rounds / 4).max(1) == rounds / 8 {
+            counter.kill();
+            counter = start(&count, directory.path()).0;
+        }
+    }
+    assert!(known > rounds / 20, "the number was counted up beside the looks: {known}");
+    all
+}
+
+fn check(durability: usize) {
+    let all = looks(durability);
+    let backwards: Vec<&Look> = all.iter().filter(|look| look.goes_backwards()).collect();
+    let first = backwards.first().map(|look| look.told()).unwrap_or_default();
+    assert!(backwards.is_empty(), "{} of {} looks go backwards: {first}", backwards.len(), all.len());
+}
+
+#[test]
+fn reads_never_go_backwards_where_commits_are_synced() {
+    check(0);
+}
+
+#[test]
+fn reads_never_go_backwards_where_commits_are_answered_at_once() {
+    check(1);
+}
+
+#[test]
+fn reads_never_go_backwards_where_commits_are_answered_from_memory() {
+    check(2);
+}
+
+#[test]
+fn the_checker_sees_a_look_that_goes_backwards() {
+    let look = |known, found| Look { way: Way::Snapshot, before: Way::Locked(Durability::Relaxed), known, found };
+    assert!(look(163, 161).goes_backwards());
+    assert!(!look(163, 163).goes_backwards() && !look(163, 164).goes_backwards());
+}

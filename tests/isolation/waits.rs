@@ -1,0 +1,223 @@
+//! How long a lock is waited for: by the environment's word, a transaction's, a call's; and what ends a wait before that.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use libtp::{Durability, Env, Error, Life, Run};
+
+const MOMENT: Duration = Duration::from_millis(30);
+
+/// An environment of a test, with one table that has a key `x`.
+fn table(builder: libtp::Builder) -> (tempfile::TempDir, Env, libtp::Db) {
+    let directory = tempfile::tempdir().unwrap();
+    let env = builder.durability(Durability::Relaxed).open(directory.path()).unwrap();
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.put(txn, b"x", b"1")).unwrap();
+    (directory, env, table)
+}
+
+/// Until `count` sessions wait for locks.
+fn until_waiting(env: &Env, count: usize) {
+    while env.sessions().iter().filter(|session| session.waits_since.is_some()).count() < count {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_granted_in_time_is_an_error_that_says_who_is_in_the_way() {
+    let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
+    let holder = env.begin().unwrap();
+    table.put(&holder, b"x", b"2").unwrap();
+    let waiter = env.begin().unwrap();
+    let start = Instant::now();
+    let error = table.get(&waiter, b"x").unwrap_err();
+    assert!(start.elapsed() >= MOMENT, "{:?}", start.elapsed());
+    assert!(matches!(error, Error::LockTimeout(_)) && !error.is_retryable(), "{error}");
+    let (pid, txn) = (std::process::id(), holder.id());
+    let wanted = format!(
+        "the record \"x\" of database `table` was not to be had in mode S within 30ms: transaction {txn} of process {pid} is in the way"
+    );
+    assert!(error.to_string().starts_with(&wanted), "{error}");
+    let wait = error.lock_wait().unwrap();
+    assert_eq!((wait.in_the_way[0].txn, wait.in_the_way[0].pid), (Some(txn), pid));
+    assert_eq!(wait.in_the_way[0].life, Life::Alive);
+    // Of other kinds of databases, too.
+    let numbers = env.recno("numbers", 1).unwrap();
+    let values = env.multi("values", libtp::Duplicates::AsTheyCame).unwrap();
+    numbers.put(&holder, 3, b"3").unwrap();
+    values.put(&holder, b"x", b"1").unwrap();
+    let text = |error: Error| error.to_string();
+    let said = text(numbers.get(&waiter, 3).unwrap_err());
+    assert!(said.starts_with("record 3 of database `numbers` was not to be had"), "{said}");
+    let said = text(values.put(&waiter, b"x", b"2").unwrap_err());
+    assert!(said.starts_with("a value of the key \"x\" of database `values` was not to be had"), "{said}");
+    // The transaction goes on without them.
+    table.put(&waiter, b"y", b"1").unwrap();
+    waiter.commit().unwrap();
+    holder.commit().unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
+fn run_does_not_run_again_after_a_timeout_unless_it_is_asked_to() {
+    let (_directory, env, table) = table(Env::builder().lock_timeout(MOMENT));
+    let tries = AtomicU32::new(0);
+    let work = |txn: &libtp::Txn<'_>| {
+        tries.fetch_add(1, Ordering::Relaxed);
+        table.put(txn, b"x", b"3")
+    };
+    std::thread::scope(|scope| {
+        let holder = env.begin().unwrap();
+        table.put(&holder, b"x", b"2").unwrap();
+        assert!(matches!(scope.spawn(|| env.run(work)).join().unwrap(), Err(Error::LockTimeout(_))));
+        assert_eq!(tries.load(Ordering::Relaxed), 1);
+        let asked = scope.spawn(|| env.try_run(&Run::new().again_after_timeout(), work));
+        while tries.load(Ordering::Relaxed) < 4 {
+            std::thread::yield_now();
+        }
+        holder.commit().unwrap();
+        asked.join().unwrap().unwrap();
+    });
+    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn transactions_and_calls_have_timeouts_of_their_own() {
+    let (_directory, env, table) = table(Env::builder());
+    let holder = env.begin().unwrap();
+    table.put(&holder, b"x", b"2").unwrap();
+    let is_timeout = |read: libtp::Result<Option<Vec<u8>>>, limit| match read {
+        Err(Error::LockTimeout(wait)) => wait.limit == limit,
+        other => panic!("{other:?}"),
+    };
+    let waiter = env.begin().unwrap();
+    waiter.set_lock_timeout(Some(MOMENT));
+    assert!(is_timeout(table.get(&waiter, b"x"), Some(MOMENT)));
+    assert!(is_timeout(waiter.within(Some(Duration::ZERO), || table.get(&waiter, b"x")), None));
+    assert!(is_timeout(table.get(&waiter, b"x"), Some(MOMENT)), "the call's timeout is the call's alone");
+    let mut cursor = table.cursor(&waiter);
+    let refused = waiter.within(Some(MOMENT / 2), || cursor.first());
+    assert!(matches!(refused, Err(Error::LockTimeout(wait)) if wait.limit == Some(MOMENT / 2)), "a cursor's call, too");
+    let how = Run::new().lock_timeout(MOMENT * 2);
+    let refused = env.try_run(&how, |txn| table.get(txn, b"x"));
+    assert!(is_timeout(refused, Some(MOMENT * 2)));
+    drop(cursor);
+    waiter.abort().unwrap();
+    // The session that had the word is used again, without it.
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| env.run(|txn| table.get(txn, b"x")));
+        until_waiting(&env, 1);
+        std::thread::sleep(MOMENT * 3);
+        holder.commit().unwrap();
+        assert_eq!(read.join().unwrap().unwrap().as_deref(), Some(&b"2"[..]));
+    });
+}
+
+#[derive(Debug, PartialEq)]
+enum Trouble {
+    OutOfStock,
+    Library(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        Trouble::Library(error.to_string())
+    }
+}
+
+#[test]
+fn a_transaction_may_have_an_error_type_of_its_own() {
+    let (_directory, env, table) = table(Env::builder());
+    let tries = AtomicU32::new(0);
+    let refused = env.try_run(&Run::new(), |txn| -> Result<(), Trouble> {
+        tries.fetch_add(1, Ordering::Relaxed);
+        table.put(txn, b"x", b"gone")?;
+        Err(Trouble::OutOfStock)
+    });
+    assert_eq!((refused, tries.load(Ordering::Relaxed)), (Err(Trouble::OutOfStock), 1));
+    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"1"[..]), "it was taken back");
+    // A deadlock is run again, though the error says no more what it was.
+    env.run(|txn| table.put(txn, b"y", b"1")).unwrap();
+    let (told, met) = (channel(), channel());
+    std::thread::scope(|scope| {
+        let (env, table, tries) = (&env, &table, &tries);
+        let first = env.begin().unwrap();
+        table.put(&first, b"x", b"2").unwrap();
+        let second = scope.spawn(move || {
+            let mut has_told = false;
+            env.try_run(&Run::new(), |txn| -> Result<(), Trouble> {
+                tries.fetch_add(1, Ordering::Relaxed);
+                table.put(txn, b"y", b"3")?;
+                if !has_told {
+                    has_told = true;
+                    told.0.send(()).unwrap();
+                    met.1.recv().unwrap();
+                }
+                Ok(table.put(txn, b"x", b"3")?)
+            })
+        });
+        told.1.recv().unwrap();
+        met.0.send(()).unwrap();
+        until_waiting(env, 1);
+        // The second is the younger: it gives way.
+        table.put(&first, b"y", b"2").unwrap();
+        first.commit().unwrap();
+        second.join().unwrap().unwrap();
+    });
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+    assert_eq!(env.run(|txn| table.get(txn, b"y")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
+    // Longer than a wait goes on that is refused.
+    let (_directory, env, table) = table(Env::builder().lock_timeout(Duration::from_secs(10)));
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    table.put(&one, b"x", b"2").unwrap();
+    let error = table.put(&two, b"x", b"3").unwrap_err();
+    assert!(matches!(error, Error::OwnThread(_)) && !error.is_retryable(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("record \"x\"") && text.contains(&format!("transaction {}", one.id())), "{text}");
+    // Through another thread, which waits for the first.
+    table.put(&two, b"y", b"3").unwrap();
+    std::thread::scope(|scope| {
+        let (env, table) = (&env, &table);
+        let (tell, told) = channel();
+        let other = scope.spawn(move || {
+            let third = env.begin().unwrap();
+            table.put(&third, b"z", b"4").unwrap();
+            tell.send(()).unwrap();
+            table.put(&third, b"x", b"4").unwrap();
+            third.commit().unwrap();
+        });
+        told.recv().unwrap();
+        until_waiting(env, 1);
+        let error = table.put(&two, b"z", b"3").unwrap_err();
+        assert!(matches!(error, Error::OwnThread(_)), "{error}");
+        one.commit().unwrap();
+        other.join().unwrap();
+    });
+    two.commit().unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"4"[..]));
+}
+
+#[test]
+fn a_transaction_that_another_thread_goes_on_with_is_waited_for() {
+    let (_directory, env, table) = table(Env::builder());
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    table.put(&one, b"x", b"2").unwrap();
+    std::thread::scope(|scope| {
+        let (env, table) = (&env, &table);
+        scope.spawn(move || {
+            table.put(&one, b"y", b"2").unwrap();
+            until_waiting(env, 1);
+            // Longer than one waits that is refused.
+            std::thread::sleep(Duration::from_millis(1500));
+            one.commit().unwrap();
+        });
+        table.put(&two, b"x", b"3").unwrap();
+    });
+    two.commit().unwrap();
+    assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"3"[..]));
+}
