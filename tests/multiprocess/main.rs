@@ -53,6 +53,7 @@ mod durable;
 mod fork;
 mod forked;
 mod forks;
+mod full_disk;
 #[cfg(feature = "failpoints")]
 mod given_up;
 #[cfg(feature = "failpoints")]

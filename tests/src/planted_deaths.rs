@@ -78,6 +78,11 @@ use Scene::{At, Panicking, Repairing, Standing, Young};
 /// All of them.
 #[rustfmt::skip]
 pub const PLANTED_DEATHS: &[PlantedDeath] = &[
+    // D11, on a full disk.
+    by_case("log: segments of a full disk are whole", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
+    by_case("log: a full disk is not given back what nobody needs", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
+    by_case("txn: a full log waits for a checkpoint that nobody takes", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
+    by_case("log: nothing is kept back for deletes", "full_disk::deletes_go_through_where_no_checkpoint_can_make_room"),
     // D1, D2
     by("rio: areas change without before-images", &[At("change: page changed, LSN old")]),
     seldom_by("rio: closing cuts the outer section's images", &[At("rio: a section has closed"), At("change: page changed, LSN old")]),

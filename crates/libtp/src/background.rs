@@ -386,10 +386,17 @@ pub(crate) fn step(managers: &Managers, who: &TxnSession) -> Result<()> {
 }
 
 fn clean(managers: &Managers, who: &TxnSession) -> Result<()> {
-    managers.log.prepare_next_segment(who.session())?;
+    // On a full disk the work goes on: a checkpoint may give the log room.
+    let prepared = managers.log.prepare_next_segment(who.session());
+    let is_full = matches!(prepared, Err(libtp_log::Error::Full { .. }));
+    if !is_full {
+        prepared?;
+    }
     managers.buffers.background_step(who.session())?;
     if managers.checkpoint_due() {
         managers.checkpoint(who)?;
+    } else if is_full {
+        managers.free_log(who)?;
     }
     managers.log.prepare_next_segment(who.session())?;
     Ok(())
