@@ -67,6 +67,7 @@ mod leaving;
 mod left;
 mod limits;
 mod missing;
+mod nameless;
 mod passing;
 mod primitives;
 #[cfg(feature = "failpoints")]

@@ -78,6 +78,10 @@ use Scene::{At, Panicking, Repairing, Standing, Young};
 /// All of them.
 #[rustfmt::skip]
 pub const PLANTED_DEATHS: &[PlantedDeath] = &[
+    // L5, where the memory is removed.
+    by_case("libtp: memory without a name is worked in", "nameless::memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits"),
+    by_case("txn: the control file is not told of relaxed commits", "nameless::who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss"),
+    by_case("rio: shared memory is in core dumps", "nameless::core_dumps_are_without_the_shared_memory_unless_it_is_asked_for"),
     // D11, on a full disk.
     by_case("log: segments of a full disk are whole", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
     by_case("log: a full disk is not given back what nobody needs", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),

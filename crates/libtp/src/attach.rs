@@ -70,8 +70,8 @@ pub struct Opened {
     pub undone: u64,
     /// Torn pages mended from the double-write file.
     pub mended: u64,
-    /// Commits of durability Rio that were answered since the last sync may be lost: the memory they were in is gone, or is
-    /// damaged.
+    /// Commits of durability Rio or Relaxed that were answered since the last sync may be lost: the memory they were in is gone, or
+    /// is damaged.
     pub lost: bool,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Opening<'o> {
     /// Commits that were answered from memory may be lost.
     pub(crate) has_lost: Cell<bool>,
     /// Why, until the restart that forgets them has begun.
-    pub(crate) loss: Cell<Option<&'static str>>,
+    pub(crate) loss: Cell<Option<String>>,
 }
 
 /// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
@@ -511,6 +511,9 @@ impl<'o> Opening<'o> {
     ) -> Result<Arc<Managers>> {
         let directory = &self.platform.log_directory;
         region.set_lasting(libtp_log::lasting_of(region));
+        if self.settings.dump_memory {
+            region.set_dumped(true);
+        }
         let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;
         let home = Arc::clone(&self.platform.directory);

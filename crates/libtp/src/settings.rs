@@ -155,6 +155,8 @@ pub struct Settings {
     /// it is said of the processor's cache, too: nothing is written back from it, also where that was found to be needed.
     #[serde(deserialize_with = "survives")]
     pub region_survives: Option<Survives>,
+    /// Core dumps of this process have the shared memory, too: as large as it is, with what the records say.
+    pub dump_memory: bool,
     /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.
     pub no_background: bool,
     /// Nothing is locked and nothing is logged (LIBTP 5.1.1, NOTP): for measurements of what protection costs. No file can say it.
@@ -220,6 +222,7 @@ impl Settings {
             lanes: self.lanes.or(under.lanes),
             region_directory: self.region_directory.or(under.region_directory),
             region_survives: self.region_survives.or(under.region_survives),
+            dump_memory: self.dump_memory || under.dump_memory,
             no_background: self.no_background || under.no_background,
             #[cfg(feature = "unprotected")]
             is_unprotected: self.is_unprotected,

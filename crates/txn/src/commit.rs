@@ -49,6 +49,9 @@ impl TxnSession {
         if durability == Durability::Rio {
             managers.begin_rio(self)?;
         }
+        if durability == Durability::Relaxed {
+            managers.begin_relaxed(self)?;
+        }
         let committed = self.commit_now(managers)?;
         match durability {
             Durability::Sync => self.wait_durable(managers, committed)?,
