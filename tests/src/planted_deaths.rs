@@ -78,6 +78,8 @@ use Scene::{At, Panicking, Repairing, Standing, Young};
 /// All of them.
 #[rustfmt::skip]
 pub const PLANTED_DEATHS: &[PlantedDeath] = &[
+    // Limits of a process.
+    by_case("rio: memory takes all address space that is left", "limits::whatever_the_limit_of_address_space_there_is_memory_left_to_work_with"),
     // L5, where the memory is removed.
     by_case("libtp: memory without a name is worked in", "nameless::memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits"),
     by_case("txn: the control file is not told of relaxed commits", "nameless::who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss"),

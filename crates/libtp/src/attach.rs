@@ -464,7 +464,7 @@ impl<'o> Opening<'o> {
         LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
         libtp_log::note_lasting(&region, lasting);
         LockManager::init(&region)?;
-        BufferManager::init(&region, &self.buffer_settings())?;
+        BufferManager::init(&region, &self.buffer_settings(&region))?;
         failpoint("restart: managers made");
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
@@ -518,7 +518,7 @@ impl<'o> Opening<'o> {
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;
         let home = Arc::clone(&self.platform.directory);
         let ahead: Arc<dyn WriteAhead> = Arc::clone(&log) as Arc<dyn WriteAhead>;
-        let buffers = BufferManager::attach(region, &self.buffer_settings(), home, ahead);
+        let buffers = BufferManager::attach(region, &self.buffer_settings(region), home, ahead);
         let parts =
             Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
         failpoint("attach: managers known");
@@ -554,12 +554,16 @@ impl<'o> Opening<'o> {
         log
     }
 
-    fn buffer_settings(&self) -> libtp_buffer::Settings {
+    fn buffer_settings(&self, region: &Region) -> libtp_buffer::Settings {
         let policy = match self.settings.replacement.unwrap_or_default() {
             Replacement::Clock => Policy::Clock,
             Replacement::Lru => Policy::Lru,
         };
-        let pool = PoolSettings { budget_bytes: self.settings.memory_bytes(), policy };
+        let budget_bytes = match self.settings.memory {
+            Some(bytes) => bytes.0,
+            None => self.settings.memory_bytes().min(self.platform.memory_for_pages(region)),
+        };
+        let pool = PoolSettings { budget_bytes, policy };
         libtp_buffer::Settings {
             pool,
             #[cfg(feature = "unprotected")]

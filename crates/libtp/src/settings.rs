@@ -234,7 +234,7 @@ impl Settings {
 
     /// The bytes the page cache may use.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory.map_or_else(|| machine_memory() / 4, |bytes| bytes.0)
+        self.memory.map_or_else(|| rio::memory_bytes() / 4, |bytes| bytes.0)
     }
 
     /// The longest wait for a lock.
@@ -259,19 +259,6 @@ fn survives<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result<O
         "power" => Ok(Some(Survives::Power)),
         other => Err(serde::de::Error::custom(format!("`{other}` is nothing to survive: process, system or power"))),
     }
-}
-
-/// Bytes of memory this process may count on: the machine's, or its control group's limit if that is lower.
-fn machine_memory() -> u64 {
-    const UNKNOWN: u64 = 1 << 30;
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))
-        .and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok())
-        .map_or(UNKNOWN, |kib| kib * 1024);
-    limit.map_or(total, |limit: u64| limit.min(total))
 }
 
 /// A number of bytes: a plain number, or text with a unit (`KiB`, `MiB`, `GiB`).

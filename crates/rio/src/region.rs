@@ -16,6 +16,7 @@ use rustix::fs::{fallocate, FallocateFlags};
 use crate::map::HUGE_BYTES;
 use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
+mod address_space;
 mod attended;
 mod file;
 mod header;
@@ -208,7 +209,7 @@ impl Region {
         if size > BYTES_MAX {
             return Err(unusable(path, format!("it has {size} bytes, and a region at most {BYTES_MAX}")));
         }
-        let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
+        let mapping = address_space::reserve(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
         mapping.see(usize::try_from(size).unwrap_or(usize::MAX));
         // It is as large as the machine's memory, and holds what the records hold.
@@ -519,18 +520,6 @@ impl Region {
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Region({})", self.0.path.display())
-    }
-}
-
-/// Maps as much address space as asked, or the half, or the quarter of it where a limit is set, but all of the file.
-fn reserve_address_space(file: &File, wanted: usize, size: u64) -> std::io::Result<Mapping> {
-    let mut bytes = wanted;
-    loop {
-        match Mapping::new(file, bytes) {
-            Ok(mapping) => return Ok(mapping),
-            Err(error) if (bytes / 2) as u64 <= size => return Err(error),
-            Err(_) => bytes /= 2,
-        }
     }
 }
 
