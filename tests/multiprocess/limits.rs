@@ -55,6 +55,26 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
 }
 
 #[test]
+fn whatever_the_limit_of_address_space_there_is_memory_left_to_work_with() {
+    // A power of two of these is nearly all that there is.
+    for mib in [150, 300, 530, 1045] {
+        let directory = tempfile::tempdir().unwrap();
+        let limit = format!("ulimit -v {}; exec \"$@\"", mib << 10);
+        let mut one = Member::launch_under(&["sh", "-c", &limit, "sh"], directory.path(), 1, "record").opened();
+        assert_eq!(one.how, "Created", "{mib} MiB");
+        assert_eq!(one.ask("transfers 300"), "transferred", "{mib} MiB");
+        let mut two = Member::start(directory.path(), 2);
+        assert_eq!(two.how, "Joined", "{mib} MiB");
+        two.ask("transfers 100");
+        assert_eq!(one.ask("put key value"), "put", "{mib} MiB");
+        two.leave();
+        one.leave();
+        let env = Env::open(directory.path()).unwrap();
+        assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 400);
+    }
+}
+
+#[test]
 fn memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it() {
     let directory = tempfile::tempdir().unwrap();
     let mut small = Member::launch_under(&LITTLE, directory.path(), 1, "record").opened();

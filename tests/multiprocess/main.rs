@@ -55,6 +55,7 @@ mod durable;
 mod fork;
 mod forked;
 mod forks;
+mod full_disk;
 #[cfg(feature = "failpoints")]
 mod given_up;
 #[cfg(feature = "failpoints")]
@@ -68,6 +69,7 @@ mod leaving;
 mod left;
 mod limits;
 mod missing;
+mod nameless;
 mod passing;
 mod primitives;
 #[cfg(feature = "failpoints")]

@@ -78,6 +78,17 @@ use Scene::{At, Panicking, Repairing, Standing, Young};
 /// All of them.
 #[rustfmt::skip]
 pub const PLANTED_DEATHS: &[PlantedDeath] = &[
+    // Limits of a process.
+    by_case("rio: memory takes all address space that is left", "limits::whatever_the_limit_of_address_space_there_is_memory_left_to_work_with"),
+    // L5, where the memory is removed.
+    by_case("libtp: memory without a name is worked in", "nameless::memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits"),
+    by_case("txn: the control file is not told of relaxed commits", "nameless::who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss"),
+    by_case("rio: shared memory is in core dumps", "nameless::core_dumps_are_without_the_shared_memory_unless_it_is_asked_for"),
+    // D11, on a full disk.
+    by_case("log: segments of a full disk are whole", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
+    by_case("log: a full disk is not given back what nobody needs", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
+    by_case("txn: a full log waits for a checkpoint that nobody takes", "full_disk::puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk"),
+    by_case("log: nothing is kept back for deletes", "full_disk::deletes_go_through_where_no_checkpoint_can_make_room"),
     // D1, D2
     by("rio: areas change without before-images", &[At("change: page changed, LSN old")]),
     seldom_by("rio: closing cuts the outer section's images", &[At("rio: a section has closed"), At("change: page changed, LSN old")]),

@@ -76,7 +76,7 @@ pub use page_header::{
 pub use page_id::{FileId, PageId, PageNo};
 pub use pool::PoolId;
 pub use registry::{Entry, Registry, REGISTRY_NAME};
-pub use settings::{memory_bytes, Policy, PoolSettings, Settings};
+pub use settings::{Policy, PoolSettings, Settings};
 pub use write_ahead::WriteAhead;
 
 rio::shared! {

@@ -40,7 +40,7 @@ pub struct PoolSettings {
 
 impl Default for PoolSettings {
     fn default() -> PoolSettings {
-        PoolSettings { budget_bytes: memory_bytes() / 4, policy: Policy::Clock }
+        PoolSettings { budget_bytes: rio::memory_bytes() / 4, policy: Policy::Clock }
     }
 }
 
@@ -85,35 +85,9 @@ impl Settings {
     }
 }
 
-/// Bytes of memory this process may count on: the machine's, or its container's if that is less.
-pub fn memory_bytes() -> u64 {
-    const FALLBACK: u64 = 1 << 30;
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total_of(&text)).unwrap_or(FALLBACK);
-    let container = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok())
-        .filter_map(|text| text.trim().parse::<u64>().ok())
-        .min();
-    container.map_or(machine, |limit| limit.min(machine))
-}
-
-/// The `MemTotal` of `/proc/meminfo`, in bytes.
-fn total_of(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_machines_memory_is_read_from_its_line() {
-        assert_eq!(total_of("MemTotal:       24604116 kB\nMemFree: 1 kB\n"), Some(24_604_116 * 1024));
-        assert_eq!(total_of("MemFree: 1 kB\n"), None);
-        assert!(memory_bytes() >= 64 << 20, "a test machine has 64 MiB");
-    }
 
     #[test]
     fn a_policy_comes_back_from_shared_memory() {

@@ -99,6 +99,17 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`Error::Full`] when there are not so many blocks, [`Error::ReadOnly`], [`Error::Io`].
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
+    /// Gives the blocks that lie in `range` back to the filesystem: the bytes read as zero then, and the length stays. A later write
+    /// there may find the disk full. At a power cut before the next sync of the file the old bytes may be back.
+    ///
+    /// A filesystem that has no such call keeps the blocks and the bytes.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Io`].
+    fn give_back(&self, _range: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether the filesystem notes of a block that [`File::allocate`] gave when it is written for the
     /// first time, so that the next sync has that to write, too.  Where it does, who writes a file in
     /// small pieces, each synced, fills it with zeros beforehand.

@@ -445,6 +445,19 @@ impl File for PosixFile {
         }
     }
 
+    fn give_back(&self, range: Range<u64>) -> Result<()> {
+        self.require_writable(Operation::Allocate)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (from, bytes) = (range.start, range.end - range.start);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| rustix::fs::fallocate(&self.descriptor, flags, from, bytes)) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            Err(errno) => Err(self.error(Operation::Allocate, Some(from), errno)),
+        }
+    }
+
     fn notes_first_writes(&self) -> bool {
         // Those of memory have nothing to note it in.
         const TMPFS_AND_RAMFS: [u32; 2] = [0x0102_1994, 0x8584_58f6];

@@ -70,8 +70,8 @@ pub struct Opened {
     pub undone: u64,
     /// Torn pages mended from the double-write file.
     pub mended: u64,
-    /// Commits of durability Rio that were answered since the last sync may be lost: the memory they were in is gone, or is
-    /// damaged.
+    /// Commits of durability Rio or Relaxed that were answered since the last sync may be lost: the memory they were in is gone, or
+    /// is damaged.
     pub lost: bool,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Opening<'o> {
     /// Commits that were answered from memory may be lost.
     pub(crate) has_lost: Cell<bool>,
     /// Why, until the restart that forgets them has begun.
-    pub(crate) loss: Cell<Option<&'static str>>,
+    pub(crate) loss: Cell<Option<String>>,
 }
 
 /// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
@@ -464,7 +464,7 @@ impl<'o> Opening<'o> {
         LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
         libtp_log::note_lasting(&region, lasting);
         LockManager::init(&region)?;
-        BufferManager::init(&region, &self.buffer_settings())?;
+        BufferManager::init(&region, &self.buffer_settings(&region))?;
         failpoint("restart: managers made");
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
@@ -511,11 +511,14 @@ impl<'o> Opening<'o> {
     ) -> Result<Arc<Managers>> {
         let directory = &self.platform.log_directory;
         region.set_lasting(libtp_log::lasting_of(region));
+        if self.settings.dump_memory {
+            region.set_dumped(true);
+        }
         let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
         let locks = LockManager::attach(region, &processes, self.lock_settings())?;
         let home = Arc::clone(&self.platform.directory);
         let ahead: Arc<dyn WriteAhead> = Arc::clone(&log) as Arc<dyn WriteAhead>;
-        let buffers = BufferManager::attach(region, &self.buffer_settings(), home, ahead);
+        let buffers = BufferManager::attach(region, &self.buffer_settings(region), home, ahead);
         let parts =
             Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
         failpoint("attach: managers known");
@@ -551,12 +554,16 @@ impl<'o> Opening<'o> {
         log
     }
 
-    fn buffer_settings(&self) -> libtp_buffer::Settings {
+    fn buffer_settings(&self, region: &Region) -> libtp_buffer::Settings {
         let policy = match self.settings.replacement.unwrap_or_default() {
             Replacement::Clock => Policy::Clock,
             Replacement::Lru => Policy::Lru,
         };
-        let pool = PoolSettings { budget_bytes: self.settings.memory_bytes(), policy };
+        let budget_bytes = match self.settings.memory {
+            Some(bytes) => bytes.0,
+            None => self.settings.memory_bytes().min(self.platform.memory_for_pages(region)),
+        };
+        let pool = PoolSettings { budget_bytes, policy };
         libtp_buffer::Settings {
             pool,
             #[cfg(feature = "unprotected")]

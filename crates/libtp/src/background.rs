@@ -385,11 +385,33 @@ pub(crate) fn step(managers: &Managers, who: &TxnSession) -> Result<()> {
     clean(managers, who)
 }
 
+/// Who works in memory whose file was removed is alone with it, and if all such die, what only that memory has is lost. So all that is
+/// committed goes to the disk, and then the memory is made anew for all, under its name. Whether that is so.
+fn leave_if_nameless(managers: &Managers, who: &TxnSession) -> Result<bool> {
+    if !managers.region.has_lost_name() || planted("libtp: memory without a name is worked in") {
+        return Ok(false);
+    }
+    let flushed = managers.log.force_all(who.session());
+    managers.give_up("its file was removed while it was in use");
+    flushed?;
+    Ok(true)
+}
+
 fn clean(managers: &Managers, who: &TxnSession) -> Result<()> {
-    managers.log.prepare_next_segment(who.session())?;
+    if leave_if_nameless(managers, who)? {
+        return Ok(());
+    }
+    // On a full disk the work goes on: a checkpoint may give the log room.
+    let prepared = managers.log.prepare_next_segment(who.session());
+    let is_full = matches!(prepared, Err(libtp_log::Error::Full { .. }));
+    if !is_full {
+        prepared?;
+    }
     managers.buffers.background_step(who.session())?;
     if managers.checkpoint_due() {
         managers.checkpoint(who)?;
+    } else if is_full {
+        managers.free_log(who)?;
     }
     managers.log.prepare_next_segment(who.session())?;
     Ok(())

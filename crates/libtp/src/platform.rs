@@ -234,6 +234,18 @@ impl Platform {
         }
     }
 
+    /// Bytes of pages that fit into a region, with all else that it has: half of the address space that it may have, and of the room where
+    /// its file lies.
+    pub(crate) fn memory_for_pages(&self, region: &Region) -> u64 {
+        let room = match (&self.memory, region.path().parent()) {
+            (Memory::Files(_), Some(home)) => {
+                free_bytes(home).map_or(u64::MAX, |free| free.saturating_add(region.allocated_bytes().unwrap_or(0)))
+            }
+            _ => u64::MAX,
+        };
+        region.reserved().min(room) / 2
+    }
+
     /// What the memory of a region survives, as far as can be found out, or as it is declared. What is declared is said of the
     /// first home: a region that had no room there lies on other memory.
     pub(crate) fn lasting(&self, region: &Region, declared: Option<Survives>) -> Lasting {
@@ -480,7 +492,12 @@ fn may_pass(error: &rio::Error) -> bool {
 }
 
 fn has_room(home: &Path) -> bool {
-    rustix::fs::statvfs(home).is_ok_and(|stat| stat.f_bavail.saturating_mul(stat.f_frsize) >= ROOM_MIN)
+    free_bytes(home).is_some_and(|free| free >= ROOM_MIN)
+}
+
+/// Bytes that are free where a directory lies.
+fn free_bytes(home: &Path) -> Option<u64> {
+    rustix::fs::statvfs(home).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 #[cfg(test)]

@@ -155,6 +155,8 @@ pub struct Settings {
     /// it is said of the processor's cache, too: nothing is written back from it, also where that was found to be needed.
     #[serde(deserialize_with = "survives")]
     pub region_survives: Option<Survives>,
+    /// Core dumps of this process have the shared memory, too: as large as it is, with what the records say.
+    pub dump_memory: bool,
     /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.
     pub no_background: bool,
     /// Nothing is locked and nothing is logged (LIBTP 5.1.1, NOTP): for measurements of what protection costs. No file can say it.
@@ -220,6 +222,7 @@ impl Settings {
             lanes: self.lanes.or(under.lanes),
             region_directory: self.region_directory.or(under.region_directory),
             region_survives: self.region_survives.or(under.region_survives),
+            dump_memory: self.dump_memory || under.dump_memory,
             no_background: self.no_background || under.no_background,
             #[cfg(feature = "unprotected")]
             is_unprotected: self.is_unprotected,
@@ -231,7 +234,7 @@ impl Settings {
 
     /// The bytes the page cache may use.
     pub fn memory_bytes(&self) -> u64 {
-        self.memory.map_or_else(|| machine_memory() / 4, |bytes| bytes.0)
+        self.memory.map_or_else(|| rio::memory_bytes() / 4, |bytes| bytes.0)
     }
 
     /// The longest wait for a lock.
@@ -256,19 +259,6 @@ fn survives<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result<O
         "power" => Ok(Some(Survives::Power)),
         other => Err(serde::de::Error::custom(format!("`{other}` is nothing to survive: process, system or power"))),
     }
-}
-
-/// Bytes of memory this process may count on: the machine's, or its control group's limit if that is lower.
-fn machine_memory() -> u64 {
-    const UNKNOWN: u64 = 1 << 30;
-    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))
-        .and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok())
-        .map_or(UNKNOWN, |kib| kib * 1024);
-    limit.map_or(total, |limit: u64| limit.min(total))
 }
 
 /// A number of bytes: a plain number, or text with a unit (`KiB`, `MiB`, `GiB`).

@@ -277,6 +277,9 @@ impl<'e> Txn<'e> {
                 // It may have been asked for after the transaction began.
                 life.begin_rio(session)?;
             }
+            if durability == Durability::Relaxed {
+                life.begin_relaxed(session)?;
+            }
             joined.commit(managers, session, durability)
         });
         // What decides is whether the commit record had been written when the region broke, or the session died.

@@ -104,6 +104,9 @@ impl Opening<'_> {
     pub(crate) fn memory_is_gone(&self, control: &Control) {
         if control.rio {
             self.note_loss("the shared memory is gone");
+        } else if control.relaxed && !control.clean {
+            self.has_lost.set(true);
+            self.loss.set(Some("relaxed commits were answered from shared memory, which is gone: those that were not yet on disk are lost".into()));
         }
     }
 
@@ -119,16 +122,14 @@ impl Opening<'_> {
     /// tells of the loss.
     pub(crate) fn note_loss(&self, why: &'static str) {
         self.has_lost.set(true);
-        self.loss.set(Some(why));
+        let promise = "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system";
+        self.loss.set(Some(format!("{promise}, and {why}: those since the last sync of the log are lost")));
     }
 
     /// Says what the restart, which has begun, has forgotten.
     pub(crate) fn say_loss(&self) {
         if let Some(why) = self.loss.take() {
-            tracing::error!(
-                environment = %self.platform.path.display(),
-                "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system, and {why}: those since the last sync of the log are lost"
-            );
+            tracing::error!(environment = %self.platform.path.display(), "{why}");
         }
     }
 
@@ -202,9 +203,23 @@ impl Life {
     #[inline]
     pub(crate) fn begin_rio(&self, who: &TxnSession) -> Result<()> {
         self.check_lasting()?;
-        self.managers.begin_rio(who).map_err(|error| match self.managers.region.is_broken() {
+        self.managers.begin_rio(who).map_err(|error| self.not_noted(error))
+    }
+
+    /// Prepares for a relaxed commit.
+    ///
+    /// # Errors
+    /// The control file cannot be written; `Rebuilt` if it is another life's by now.
+    #[inline]
+    pub(crate) fn begin_relaxed(&self, who: &TxnSession) -> Result<()> {
+        self.managers.begin_relaxed(who).map_err(|error| self.not_noted(error))
+    }
+
+    #[cold]
+    fn not_noted(&self, error: libtp_txn::Error) -> Error {
+        match self.managers.region.is_broken() {
             true => Error::Rebuilt,
             false => error.into(),
-        })
+        }
     }
 }

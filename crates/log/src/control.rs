@@ -40,6 +40,7 @@ const FLAG_CLEAN: u32 = 1;
 const FLAG_RIO: u32 = 2;
 const FLAG_LOST: u32 = 4;
 const FLAG_BEGUN: u32 = 8;
+const FLAG_RELAXED: u32 = 16;
 
 /// The first block: the format's name. Written once.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
@@ -56,7 +57,7 @@ struct Front {
 #[repr(C)]
 struct Slot {
     crc: U32,                 // 00-03  CRC-32C of bytes 4..4096
-    flags: U32, // 04-07  bit 0: clean close, bit 1: commits answered from memory, bit 2: such are lost, bit 3: begun
+    flags: U32, // 04-07  bit 0: clean close, bit 1: commits answered from memory, bit 2: such are lost, bit 3: begun, bit 4: relaxed commits answered
     sequence: U64, // 08-15
     environment: [u8; 16], // 16-31
     redo_point: U64, // 32-39
@@ -99,7 +100,9 @@ pub struct Control {
     /// Whether commits may have been answered, since restart or the last orderly close, that were in memory alone: such as
     /// outlives the system (L9).
     pub rio: bool,
-    /// Whether such commits may be lost, and nobody was told of it yet.
+    /// Whether relaxed commits may have been answered, since restart or the last orderly close (L5).
+    pub relaxed: bool,
+    /// Whether commits that were answered from memory may be lost, and nobody was told of it yet.
     pub lost: bool,
     /// Whether the log's first segment was made with a durable name: from then on the log has a segment wherever it ends.
     pub begun: bool,
@@ -125,6 +128,7 @@ impl Control {
             oldest: Lsn::FIRST,
             clean: false,
             rio: false,
+            relaxed: false,
             lost: false,
             begun: false,
             next_file_id: 1,
@@ -157,6 +161,7 @@ impl Control {
             flags: U32::new(
                 (u32::from(self.clean) * FLAG_CLEAN)
                     | (u32::from(self.rio) * FLAG_RIO)
+                    | (u32::from(self.relaxed) * FLAG_RELAXED)
                     | (u32::from(self.lost) * FLAG_LOST)
                     | (u32::from(self.begun) * FLAG_BEGUN),
             ),
@@ -224,6 +229,7 @@ impl Control {
             oldest: Lsn::new(slot.oldest.get()),
             clean: slot.flags.get() & FLAG_CLEAN != 0,
             rio: slot.flags.get() & FLAG_RIO != 0,
+            relaxed: slot.flags.get() & FLAG_RELAXED != 0,
             lost: slot.flags.get() & FLAG_LOST != 0,
             begun: slot.flags.get() & FLAG_BEGUN != 0,
             next_file_id: slot.next_file_id.get(),

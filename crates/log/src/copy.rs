@@ -89,6 +89,11 @@ impl LogManager {
         self.files.copy_out(from, &mut buffer[..bytes])
     }
 
+    /// Whether the files have a record at `lsn`.
+    pub fn is_in_files(&self, lsn: Lsn) -> bool {
+        matches!(self.files.roll(lsn, self.durable()).next_record(), Some(Ok(_)))
+    }
+
     /// From here on, without a gap, the files have the log; no record need begin here.
     ///
     /// # Errors

@@ -102,7 +102,7 @@ pub use record::{
     RECORD_BYTES_MAX, RECORD_HEADER_BYTES,
 };
 pub use repair::{durable_in, rescue_ring, Rescued};
-pub use reserve::UNDO_SHARE_BYTES;
+pub use reserve::{KEPT_BACK_BYTES, UNDO_SHARE_BYTES, WORTH_BYTES};
 pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Restarted};
 pub use roll::Roll;
 pub use same_files::{check_same_files, note_files};
@@ -310,12 +310,23 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     if let Some(why) = files.why_not_whole(number)? {
         return Err(files.damage(end.minus(8), &why));
     }
-    while matches!(files.segment(number + 1)?, Opened::Good(_)) {
-        number += 1;
+    // The blocks behind the end are not there if the disk was full when the segment was made, or if they were given back.
+    let geometry = files.geometry();
+    let mut from = geometry.locate(end).offset;
+    let most_undo = 3 * end.since(control.oldest.min(end)) + ENOUGH_BYTES;
+    loop {
+        let blocks_end = files.blocks_end(number, from, from + most_undo)?;
+        let is_whole = blocks_end >= geometry.file_bytes(number);
+        if !is_whole || !matches!(files.segment(number + 1)?, Opened::Good(_)) {
+            files.directory().sync()?;
+            return Ok(geometry.start(number).plus(blocks_end - SEGMENT_HEADER_BYTES));
+        }
+        (number, from) = (number + 1, SEGMENT_HEADER_BYTES);
     }
-    files.directory().sync()?;
-    Ok(files.geometry().end(number))
 }
+
+/// So much log is enough to begin with, beside what may have to be taken back.
+const ENOUGH_BYTES: u64 = 512 << 10;
 
 /// Whether the segment at the log's end is missing and nothing of the log can have been in it.
 fn may_be_made(files: &LogFiles, control: &Control, end: Lsn) -> Result<bool> {

@@ -18,14 +18,29 @@ use libtp_process::{leaves_roles, Session, SessionId};
 use rio::{failpoint, planted};
 
 use crate::group_commit::WAITS_FOR_LOG_SPACE;
-use crate::segment_files::Opened;
+use crate::reserve::Use;
+use crate::segment_files::{Opened, BLOCK_BYTES};
 use crate::tail::POISONED;
-use crate::{Error, LogManager, Lsn, Result};
+use crate::{Error, LogManager, Lsn, Place, Result, SEGMENT_HEADER_BYTES};
 
 /// How long a session sleeps while another prepares what it needs.
 const PATIENCE: Duration = Duration::from_millis(1);
+/// So often who gives up log sleeps for who makes segments.
+const RECYCLE_TRIES: u32 = 200;
 /// After so many such sleeps it asks whether the other lives.
 const SUSPECT: u32 = 5;
+
+/// On a full disk a segment grows by so much.
+const PART_BYTES: u64 = 256 << 10;
+
+/// What is made where the disk has no room for a whole segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// Nothing.
+    Whole,
+    /// What is needed of it: the file has its whole length, and blocks for its first bytes only.
+    Small,
+}
 
 /// The right to make, rename and remove segments.
 struct Preparer<'l> {
@@ -82,7 +97,7 @@ impl LogManager {
             self.check_poison()?;
             // Whether the one who is at it lives is a system call or two, for each of all who wait here.
             match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
-                Some(preparer) => self.prepare_to(session, &preparer, need)?,
+                Some(preparer) => self.prepare_to(session, &preparer, need, Parts::Small)?,
                 None => {
                     session.sleep(PATIENCE);
                     if said.is_none() && round >= SUSPECT {
@@ -94,23 +109,45 @@ impl LogManager {
         Ok(())
     }
 
-    fn prepare_to(&self, session: &Session, _preparer: &Preparer<'_>, need: Lsn) -> Result<()> {
+    fn prepare_to(&self, session: &Session, _preparer: &Preparer<'_>, need: Lsn, parts: Parts) -> Result<()> {
         failpoint("log: prepares a segment");
         let header = &*self.header;
         while header.file_end.load() < need {
-            let number = self.files.geometry().locate(header.file_end.load()).segment;
-            if !matches!(self.files.segment(number)?, Opened::Good(_)) {
-                leave_given_up(session);
-                self.files.prepare_new(number, self.incarnation)?;
-            }
+            let at = self.files.geometry().locate(header.file_end.load());
+            leave_given_up(session);
+            let end = self.extend(at, need, parts)?;
             failpoint("log: segment ready, its name not durable");
-            self.publish_segments(number)?;
+            self.publish_segments(self.files.geometry().start(at.segment).plus(end - SEGMENT_HEADER_BYTES))?;
         }
         Ok(())
     }
 
-    /// Makes the names of new segments durable, and says that the files reach to the end of `number`.
-    fn publish_segments(&self, number: u32) -> Result<()> {
+    /// Gives the files blocks from `at` on: to the end of the segment, or, where the disk has not so many, as many as are needed.
+    /// Returns up to which byte of that segment's file.
+    fn extend(&self, at: Place, need: Lsn, parts: Parts) -> Result<u64> {
+        let geometry = self.files.geometry();
+        let whole = geometry.file_bytes(at.segment);
+        let mut wanted = vec![whole];
+        if parts == Parts::Small
+            && need < geometry.end(at.segment)
+            && !planted("log: segments of a full disk are whole")
+        {
+            let least = geometry.locate(need).offset.next_multiple_of(BLOCK_BYTES);
+            wanted.extend([least.next_multiple_of(PART_BYTES), least].map(|end| end.min(whole)));
+        }
+        let mut refused = None;
+        for end in wanted {
+            match self.files.extend(at.segment, self.incarnation, at.offset..end) {
+                Ok(()) => return Ok(end),
+                Err(full @ Error::Full { .. }) => refused = refused.or(Some(full)),
+                Err(other) => return Err(other),
+            }
+        }
+        Err(refused.expect("the whole segment is asked for"))
+    }
+
+    /// Makes the names of new segments durable, and says that the files reach to `end`.
+    fn publish_segments(&self, end: Lsn) -> Result<()> {
         let is_skipped = planted("log: new names not synced");
         if let Err(error) = if is_skipped { Ok(()) } else { self.files.directory().sync() } {
             if error.is_limit_of_process() {
@@ -121,7 +158,7 @@ impl LogManager {
             return Err(Error::Failed { cause: error.to_string() });
         }
         failpoint("log: names durable, files end before them");
-        self.header.file_end.raise(self.files.geometry().end(number));
+        self.header.file_end.raise(end);
         failpoint("log: files reach further");
         Ok(())
     }
@@ -141,19 +178,27 @@ impl LogManager {
             return Ok(false);
         }
         let Some(preparer) = self.try_prepare(session, true) else { return Ok(false) };
-        self.prepare_to(session, &preparer, end.plus(8))?;
+        self.prepare_to(session, &preparer, end.plus(8), Parts::Whole)?;
         Ok(true)
     }
 
     /// Gives up the log below `keep_from`: whole segments are renamed to be used again, or removed; but not those that hold
     /// anything from `keep_files_from` on, which nobody reads records of any more. The control file
-    /// that says so was synced before (PROTOCOLS L7). If another session is at it nothing is done.
+    /// that says so was synced before (PROTOCOLS L7). If another session is at it for long nothing is done.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`]: some segments may be gone already, none that is needed. [`Error::Failed`].
     pub fn recycle(&self, session: &Session, keep_from: Lsn, keep_files_from: Lsn) -> Result<()> {
         self.check_poison()?;
-        let Some(_preparer) = self.try_prepare(session, true) else { return Ok(()) };
+        let mut tries = 0;
+        let preparer = loop {
+            match self.try_prepare(session, true) {
+                Some(preparer) => break preparer,
+                None if tries == RECYCLE_TRIES => return Ok(()),
+                None => session.sleep(PATIENCE),
+            };
+            tries += 1;
+        };
         failpoint("log: recycles");
         let header = &*self.header;
         let geometry = self.files.geometry();
@@ -164,19 +209,28 @@ impl LogManager {
         let first_kept = geometry.locate(header.oldest.load().min(keep_from).min(keep_files_from)).segment;
         let mut last = geometry.locate(header.file_end.load().minus(8)).segment;
         let published = last;
+        // Where the disk was too full for a whole segment, what is not needed any more makes room.
+        let is_short = header.file_end.load() < geometry.end(last);
+        let is_tight = is_short || self.file_end_wanted(Use::Any) > header.file_end.load();
         for old in self.files.present()? {
             if old >= first_kept || planted("log: files that nobody needs stay") {
                 break;
             }
-            while matches!(self.files.segment(last + 1)?, Opened::Good(_)) {
+            while !is_short && self.is_ready(last + 1)? {
                 last += 1;
             }
             let ahead = geometry.end(last).since(header.tail.load());
             leave_given_up(session);
-            if geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < ready_max {
-                self.files.prepare_recycled(old, last + 1, self.incarnation)?;
-                failpoint("log: segment recycled, not counted");
-                last += 1;
+            if !is_short && geometry.file_bytes(old) == geometry.file_bytes(last + 1) && ahead < ready_max {
+                match self.files.prepare_recycled(old, last + 1, self.incarnation) {
+                    Ok(()) => {
+                        failpoint("log: segment recycled, not counted");
+                        last += 1;
+                    }
+                    // It had given blocks back, and has given back all now.
+                    Err(Error::Full { .. }) => {}
+                    Err(other) => return Err(other),
+                }
             } else {
                 failpoint("log: segment to be removed");
                 self.files.remove(old)?;
@@ -184,9 +238,25 @@ impl LogManager {
         }
         failpoint("log: all recycled, not published");
         if last > published {
-            self.publish_segments(last)?;
+            self.publish_segments(geometry.end(last))?;
+        }
+        if is_tight && !planted("log: a full disk is not given back what nobody needs") {
+            let unneeded = geometry.locate(header.oldest.load().min(keep_from).min(keep_files_from));
+            leave_given_up(session);
+            self.files.give_back(unneeded.segment, unneeded.offset)?;
+            // At once, before the pages of a file take those blocks: the log needs as many to free more.
+            match self.prepare_to(session, &preparer, self.file_end_wanted(Use::Any), Parts::Small) {
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(other) => return Err(other),
+            }
         }
         Ok(())
+    }
+
+    /// Whether segment `number` is there with all its blocks.
+    fn is_ready(&self, number: u32) -> Result<bool> {
+        let is_there = matches!(self.files.segment(number)?, Opened::Good(_));
+        Ok(is_there && self.files.blocks_end(number, 0, 0)? >= self.files.geometry().file_bytes(number))
     }
 
     /// How many bytes of recycled segments may lie ahead of the tail before another is put there: what was needed at once of late, within

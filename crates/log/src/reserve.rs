@@ -10,7 +10,7 @@
 //! Holds no latch while it waits: it may flush, and prepare a segment.
 
 use libtp_process::Session;
-use rio::failpoint;
+use rio::{failpoint, planted};
 
 use crate::ring::{RingBounds, Room};
 use crate::tail::POISONED;
@@ -29,6 +29,21 @@ const PROMISED_MAX: u64 = 1 << 44;
 /// Log file kept for each session, beyond what it may append, for undoing a transaction that has promised nothing
 /// ([`LogManager::promise`]): one that has logged as much must promise the rest.
 pub const UNDO_SHARE_BYTES: u64 = 64 << 10;
+
+/// Log file kept back on a full disk for who frees space: a delete, a checkpoint. More than a checkpoint has to free before it is
+/// worth its work ([`WORTH_BYTES`]).
+pub const KEPT_BACK_BYTES: u64 = 128 << 10;
+/// On a full disk a checkpoint is worth its work when so much was logged since the last one.
+pub const WORTH_BYTES: u64 = 8 << 10;
+
+/// What a session wants log for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Anything.
+    Any,
+    /// Something that frees space, or is needed for that.
+    Freeing,
+}
 
 impl LogManager {
     /// Makes sure that this session can append `bytes` (of whole records, [`record_bytes`](crate::record_bytes) each)
@@ -52,7 +67,8 @@ impl LogManager {
         // Acquire: chunks and segments up to the ends were made before the ends were published.
         let end = header.tail.load().plus(high * largest + MARKS_BYTES);
         let has_ring = end <= header.ring_end.load();
-        let has_files = end.plus(high * UNDO_SHARE_BYTES + header.promised.get()) <= header.file_end.load();
+        let kept = high * UNDO_SHARE_BYTES + header.promised.get() + KEPT_BACK_BYTES;
+        let has_files = end.plus(kept) <= header.file_end.load();
         if is_counted && has_ring && has_files && header.poison.get() == 0 {
             return Ok(());
         }
@@ -61,13 +77,24 @@ impl LogManager {
 
     #[cold]
     fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<()> {
-        let header = &*self.header;
         self.count_in(session, bytes);
-        self.make_sure(session, || {
-            let high = header.session_high.load();
-            let end = header.tail.load().plus(high * header.reserve_largest.load() + MARKS_BYTES);
-            (end, end.plus(high * UNDO_SHARE_BYTES + header.promised.load()))
-        })
+        if session.is_freeing() && !planted("log: nothing is kept back for deletes") {
+            return self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Freeing)));
+        }
+        self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Any)))
+    }
+
+    /// How far the ring must reach for all who may append.
+    fn ring_end_wanted(&self) -> Lsn {
+        let header = &*self.header;
+        header.tail.load().plus(header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES)
+    }
+
+    /// How far the files must reach for all who may append, and who may have to undo.
+    pub(crate) fn file_end_wanted(&self, what: Use) -> Lsn {
+        let kept_back = if what == Use::Any { KEPT_BACK_BYTES } else { 0 };
+        let shares = self.header.session_high.load() * UNDO_SHARE_BYTES;
+        self.ring_end_wanted().plus(shares + self.header.promised.load() + kept_back)
     }
 
     /// As [`LogManager::reserve`], for undoing: what was promised for it is there for it, so it finds no full disk.

@@ -194,6 +194,7 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     next.begun = true;
     // What memory had that outlives the system is in the files by now, or `lost` says that it is not.
     next.rio = false;
+    next.relaxed = false;
     if planted("log: incarnation not raised") {
         return Ok(());
     }

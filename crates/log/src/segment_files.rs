@@ -22,6 +22,8 @@ use crate::{Control, Error, Geometry, Incarnations, Lsn, Result, SEGMENT_HEADER_
 
 const OPEN_MAX: usize = 16;
 const ZEROS_BYTES: usize = 1 << 20;
+/// Space is asked for and given back in such pieces.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 /// A segment's file, or why there is none.
 #[derive(Clone, Debug)]
@@ -299,11 +301,19 @@ impl LogFiles {
 
     /// As [`LogFiles::prepare_new`], but the log's bytes in it begin with `contents`.
     pub(crate) fn prepare_with(&self, number: u32, incarnation: u64, contents: &[u8]) -> Result<()> {
+        self.prepare_part(number, incarnation, contents, self.geometry.file_bytes(number))
+    }
+
+    /// As [`LogFiles::prepare_with`], with blocks for the first `bytes` of the file only. The file has its whole length.
+    fn prepare_part(&self, number: u32, incarnation: u64, contents: &[u8], bytes: u64) -> Result<()> {
         self.discard_unfinished()?;
         let made = self.open_in_place(&mut self.opened(), NAME_PREPARING, OpenMode::CreateNew).map_err(no_room)?;
         failpoint("log: segment made, without blocks");
-        let bytes = self.geometry.file_bytes(number);
+        let whole = self.geometry.file_bytes(number);
         let filled = made.allocate(0..bytes).map_err(no_room).and_then(|()| {
+            if bytes < whole {
+                made.set_len(whole).map_err(no_room)?;
+            }
             if !contents.is_empty() {
                 made.write_at(contents, SEGMENT_HEADER_BYTES).map_err(no_room)?;
             }
@@ -314,6 +324,60 @@ impl LogFiles {
             self.finish(&*made, number, incarnation)
         });
         self.or_discard(filled)
+    }
+
+    /// Gives segment `number` blocks for the bytes `range` of its file, which has blocks for all before them. Makes the file if there
+    /// is none. The caller syncs the directory.
+    ///
+    /// # Errors
+    /// As [`LogFiles::prepare_new`]; the file is as it was.
+    pub(crate) fn extend(&self, number: u32, incarnation: u64, range: Range<u64>) -> Result<()> {
+        let Opened::Good(file) = self.segment(number)? else {
+            return self.prepare_part(number, incarnation, &[], range.end);
+        };
+        file.allocate(range.clone()).map_err(no_room)?;
+        failpoint("log: segment has more blocks");
+        // A file of which no byte is used was left whole by who died, or was used before: its blocks were written.
+        if range.start > SEGMENT_HEADER_BYTES && file.notes_first_writes() {
+            fill_with_zeros(&*file, range)?;
+        }
+        file.sync().map_err(no_room)
+    }
+
+    /// Gives segment `number`, which has blocks for the first `from` bytes of its file, blocks for all of them, or, where the disk has
+    /// not so many, up to `enough` at most. Returns up to where the file has blocks.
+    pub(crate) fn blocks_end(&self, number: u32, from: u64, enough: u64) -> Result<u64> {
+        let (whole, mut end) = (self.geometry.file_bytes(number), from.next_multiple_of(BLOCK_BYTES));
+        let Opened::Good(file) = self.segment(number)? else { return Ok(end) };
+        let mut wanted = whole;
+        while end < wanted {
+            match file.allocate(end..wanted) {
+                Ok(()) if wanted == whole => return Ok(whole),
+                Ok(()) => {
+                    end = wanted;
+                    wanted = enough.next_multiple_of(BLOCK_BYTES).min(whole);
+                }
+                Err(libtp_io::Error::Full { .. }) if wanted - end == BLOCK_BYTES => break,
+                // Half of it.
+                Err(libtp_io::Error::Full { .. }) => {
+                    let most = enough.next_multiple_of(BLOCK_BYTES).min(wanted);
+                    wanted = most.min(end + ((wanted - end) / 2).next_multiple_of(BLOCK_BYTES));
+                }
+                // Of a file that nobody may write nobody asks for more.
+                Err(libtp_io::Error::ReadOnly { .. } | libtp_io::Error::Denied { .. }) => return Ok(whole),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(end)
+    }
+
+    /// Gives the disk the blocks of segment `number` that hold log before the byte `end` of its file. Nobody reads it any more.
+    pub(crate) fn give_back(&self, number: u32, end: u64) -> Result<()> {
+        let end = end - end % BLOCK_BYTES;
+        if let Opened::Good(file) = self.segment(number)? {
+            file.give_back(SEGMENT_HEADER_BYTES..end.max(SEGMENT_HEADER_BYTES))?;
+        }
+        Ok(())
     }
 
     /// Makes segment `number` out of the file of segment `old`, which has the same size and is needed no more.
@@ -327,7 +391,11 @@ impl LogFiles {
         failpoint("log: old segment renamed");
         let opened = self.open_in_place(&mut self.opened(), NAME_PREPARING, OpenMode::Existing);
         let filled = match opened {
-            Ok(file) => self.finish(&*file, number, incarnation),
+            Ok(file) => {
+                // What was given back on a full disk is missing in it.
+                let whole = file.allocate(0..self.geometry.file_bytes(number)).map_err(no_room);
+                whole.and_then(|()| self.finish(&*file, number, incarnation))
+            }
             Err(error) => Err(error.into()),
         };
         self.or_discard(filled)

@@ -80,7 +80,7 @@ pub use rank::Rank;
 pub use repair::{AloneRepair, NotedAppend};
 pub use repair_times::{RepairTimes, Times};
 pub use rounds::{Rounds, Work};
-pub use session::{LongWait, Session};
+pub use session::{Freeing, LongWait, Session};
 pub use sleep::{Ticket, SLEEP_MAX};
 pub use slot::{SessionId, SessionInfo};
 pub use unwinding::{is_callers_panic, leaves_roles, Call};

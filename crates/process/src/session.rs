@@ -34,6 +34,8 @@ pub struct Session {
     /// The ranks of the latches noted, for the debug build's assertion.
     ranks: [Cell<Rank>; NOTES],
     tree_depth: Cell<u32>,
+    /// So many [`Freeing`] there are of it.
+    freeing: Cell<u32>,
     /// It does nothing more to what is shared.
     dead: Cell<bool>,
     /// Something bears its name that it has not given back.
@@ -65,6 +67,16 @@ impl UndoHandle {
     }
 }
 
+/// A session is at something that frees space while this lives.
+pub struct Freeing<'s>(&'s Session);
+
+impl Drop for Freeing<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.freeing.set(self.0.freeing.get() - 1);
+    }
+}
+
 impl Session {
     pub(crate) fn new(
         processes: ProcessManager,
@@ -85,6 +97,7 @@ impl Session {
             pins_used: Cell::new(0),
             ranks: std::array::from_fn(|_| Cell::new(Rank::CATALOGUE)),
             tree_depth: Cell::new(0),
+            freeing: Cell::new(0),
             dead: Cell::new(false),
             owing: Cell::new(false),
             last_noted: Cell::new((0, 0)),
@@ -113,6 +126,20 @@ impl Session {
     #[inline]
     pub fn id(&self) -> SessionId {
         self.id
+    }
+
+    /// Says, while the answer lives, that the session is at something that frees space, or is needed for that: such work may use
+    /// what is kept back of a full disk.
+    #[inline]
+    pub fn begin_freeing(&self) -> Freeing<'_> {
+        self.freeing.set(self.freeing.get() + 1);
+        Freeing(self)
+    }
+
+    /// Whether it is at something that frees space.
+    #[inline]
+    pub fn is_freeing(&self) -> bool {
+        self.freeing.get() > 0
     }
 
     /// The region it works in.

@@ -87,8 +87,7 @@ impl<'a> Pages<'a> {
     #[inline]
     pub(crate) fn reserve_common(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
-        self.change.managers.log.reserve(self.session(), libtp_log::record_bytes(body_bytes + 8))?;
-        Ok(())
+        Ok(self.change.reserve_redo_only(body_bytes + 8)?)
     }
 
     /// What the meta page says.

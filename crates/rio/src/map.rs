@@ -169,6 +169,19 @@ impl Mapping {
         }
     }
 
+    /// Says whether the kernel writes the mapping into core dumps.
+    ///
+    /// # Errors
+    /// The error of `madvise`.
+    pub(crate) fn set_dumped(&self, is_dumped: bool) -> std::io::Result<()> {
+        let advice = if is_dumped { libc::MADV_DODUMP } else { libc::MADV_DONTDUMP };
+        // SAFETY: the whole of this mapping; the advice changes what a core dump has, and nothing a program can see.
+        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes(), advice) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
     /// Says what may be done in a part of the mapping: whole pages.
     ///
     /// # Errors

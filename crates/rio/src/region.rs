@@ -16,6 +16,7 @@ use rustix::fs::{fallocate, FallocateFlags};
 use crate::map::HUGE_BYTES;
 use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
+mod address_space;
 mod attended;
 mod file;
 mod header;
@@ -29,6 +30,8 @@ pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES}
 pub use lasting::Lasting;
 pub use unattended::{remove_region, Unattended};
 
+/// What is said for the path of a region in memory without a name.
+const ANONYMOUS: &str = "(memory)";
 const GROW_STEP: u64 = 64 << 10;
 const GROW_MAX: u64 = 16 << 20;
 /// What a region has at most: an undo log's record has 40 bits for a place.
@@ -81,7 +84,7 @@ impl Region {
     /// # Errors
     /// As [`Region::anonymous`].
     pub fn anonymous_as(identity: &Identity, reserve: u64) -> Result<Region> {
-        let path = Path::new("(memory)");
+        let path = Path::new(ANONYMOUS);
         let fd = rustix::fs::memfd_create("libtp", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|source| system(path, "creation", source.into()))?;
         let file = crate::above_standard(File::from(fd)).map_err(|source| system(path, "creation", source))?;
@@ -133,6 +136,16 @@ impl Region {
     /// still hold one.
     pub fn is_alone(&self) -> bool {
         attended::is_alone(&self.0.file)
+    }
+
+    /// Whether its file was removed under it: nobody can come to it any more. Memory that never had a name has not lost it.
+    pub fn has_lost_name(&self) -> bool {
+        self.0.path != Path::new(ANONYMOUS) && matches!(attended::has_name(&self.0.file), Ok(false))
+    }
+
+    /// Has the kernel write the memory into core dumps, or leave it out, which is so where nobody asks. One that refuses changes nothing.
+    pub fn set_dumped(&self, is_dumped: bool) {
+        let _ = self.0.mapping.set_dumped(is_dumped);
     }
 
     /// Maps the same file once more, at another address.
@@ -196,9 +209,13 @@ impl Region {
         if size > BYTES_MAX {
             return Err(unusable(path, format!("it has {size} bytes, and a region at most {BYTES_MAX}")));
         }
-        let mapping = reserve_address_space(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
+        let mapping = address_space::reserve(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
         mapping.see(usize::try_from(size).unwrap_or(usize::MAX));
+        // It is as large as the machine's memory, and holds what the records hold.
+        if !planted("rio: shared memory is in core dumps") {
+            let _ = mapping.set_dumped(false);
+        }
         let (path, identity, safe) = (path.to_path_buf(), OnceLock::new(), Safe::default());
         let inner = Inner { mapping, asked, file, path, identity, safe };
         Ok(Region(Arc::new(inner)))
@@ -503,18 +520,6 @@ impl Region {
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Region({})", self.0.path.display())
-    }
-}
-
-/// Maps as much address space as asked, or the half, or the quarter of it where a limit is set, but all of the file.
-fn reserve_address_space(file: &File, wanted: usize, size: u64) -> std::io::Result<Mapping> {
-    let mut bytes = wanted;
-    loop {
-        match Mapping::new(file, bytes) {
-            Ok(mapping) => return Ok(mapping),
-            Err(error) if (bytes / 2) as u64 <= size => return Err(error),
-            Err(_) => bytes /= 2,
-        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Commits that are answered from memory which outlives the system: [`Durability::Rio`](crate::Durability).
+//! Commits that are answered from memory: which outlives the system, [`Durability::Rio`](crate::Durability), or not,
+//! [`Durability::Relaxed`](crate::Durability).
 //!
 //! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log says what its memory survives and has
 //! records in it (`libtp_log`'s `lasting.rs`). Here it is seen to that the control file knows of it before the first of them is
@@ -29,6 +30,33 @@ impl Managers {
             return Ok(());
         }
         self.note_rio(who)
+    }
+
+    /// Prepares for the answer of a relaxed commit, as [`Managers::begin_rio`] does: where the memory is gone with commits that were
+    /// answered from it, the next opening must not say that nothing is lost.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn begin_relaxed(&self, who: &TxnSession) -> Result<()> {
+        if self.txns.header.relaxed.load() != 0 || who.last_lsn() == Lsn::NONE {
+            return Ok(());
+        }
+        self.note_relaxed(who)
+    }
+
+    #[cold]
+    fn note_relaxed(&self, who: &TxnSession) -> Result<()> {
+        if planted("txn: the control file is not told of relaxed commits") {
+            return Ok(());
+        }
+        self.change_control(who.session(), |words| {
+            words.relaxed = true;
+            words.clean = false;
+        })?;
+        failpoint("relaxed: control file told, region not");
+        self.txns.header.relaxed.publish(1);
+        Ok(())
     }
 
     #[cold]

@@ -58,8 +58,17 @@ impl<'a> Change<'a> {
             return Ok(());
         }
         self.who.promise_undo(self.managers, undo_bytes(body_bytes))?;
-        self.managers.log.reserve(self.session(), record_bytes(body_bytes))?;
-        Ok(())
+        self.reserve_redo_only(body_bytes)
+    }
+
+    /// As [`Change::reserve`], for a record that is never taken back.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn reserve_redo_only(&self, body_bytes: usize) -> Result<()> {
+        let log = &self.managers.log;
+        self.managers.with_log_room(self.who, || log.reserve(self.session(), record_bytes(body_bytes)))
     }
 
     /// Logs a change of the transaction, whose record's body stands in `record` (the session's scratch buffer), and makes it,

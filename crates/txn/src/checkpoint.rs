@@ -104,6 +104,7 @@ impl Managers {
 
     fn checkpoint_in_role(&self, who: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
         let session = who.session();
+        let _freeing = session.begin_freeing();
         let ignores_pages = planted("txn: checkpoint without its pages");
         if !ignores_pages {
             self.buffers.write_all(session)?;

@@ -49,6 +49,9 @@ impl TxnSession {
         if durability == Durability::Rio {
             managers.begin_rio(self)?;
         }
+        if durability == Durability::Relaxed {
+            managers.begin_relaxed(self)?;
+        }
         let committed = self.commit_now(managers)?;
         match durability {
             Durability::Sync => self.wait_durable(managers, committed)?,
@@ -77,7 +80,7 @@ impl TxnSession {
             self.end(managers);
             return Ok(Committed { lsn });
         }
-        managers.log.reserve(self.session(), libtp_log::record_bytes(0))?;
+        self.reserve_commit(managers, 0)?;
         self.slot().state.publish(State::Committing as u32);
         failpoint("commit: committing, nothing logged");
         self.begin_commit_record();
@@ -96,6 +99,13 @@ impl TxnSession {
         failpoint("commit: over, append noted");
         self.session().clear_append();
         Ok(Committed { lsn })
+    }
+
+    /// Room for the commit record. On a full disk the record takes of the room for undo, which who commits does not need any more.
+    #[inline]
+    pub(crate) fn reserve_commit(&self, managers: &Managers, body_bytes: usize) -> Result<()> {
+        let (log, bytes) = (&managers.log, libtp_log::record_bytes(body_bytes));
+        Ok(log.reserve(self.session(), bytes).or_else(|_| log.reserve_undo(self.session(), bytes))?)
     }
 
     /// Waits until a commit is on disk.

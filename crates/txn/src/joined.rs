@@ -79,7 +79,7 @@ impl TxnSession {
             return self.commit_alone(managers, on_disk, tell);
         }
         let body: Vec<u8> = segments.iter().flat_map(|segment| segment.to_le_bytes()).collect();
-        managers.log.reserve(self.session(), record_bytes(body.len()))?;
+        self.reserve_commit(managers, body.len())?;
         self.slot().state.publish(State::Committing as u32);
         failpoint("joined: committing, nothing logged");
         self.begin_commit_record();

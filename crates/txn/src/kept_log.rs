@@ -31,7 +31,8 @@ impl Managers {
     pub fn begin_copy_from(&self, who: &TxnSession, from: Lsn) -> Result<()> {
         self.pin_log(who, from.min(self.log.oldest()))?;
         let oldest = self.log.files_from()?;
-        if from < oldest {
+        // A full disk may have been given back the blocks of log that only a copy wants.
+        if from < oldest || from < self.log.oldest() && !self.log.is_in_files(from) {
             self.end_copy(who);
             return Err(libtp_log::Error::TooOld { lsn: from, oldest }.into());
         }

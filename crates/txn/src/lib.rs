@@ -26,6 +26,7 @@ mod record_table;
 mod recovery;
 mod repair;
 mod roles;
+mod room;
 mod savepoint;
 mod session;
 mod shortcuts;

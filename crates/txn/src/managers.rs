@@ -193,6 +193,7 @@ impl Managers {
             words.durable_end = self.log.durable();
             words.clean = clean;
             words.rio &= !clean;
+            words.relaxed &= !clean;
             words.unresolved = unresolved;
             words.incarnations.forget_below(keep_from);
         })

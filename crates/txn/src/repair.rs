@@ -35,6 +35,7 @@ impl Managers {
         if !planted("txn: after the dead the control file is not told of Rio again") {
             self.txns.header.rio.publish(0);
         }
+        self.txns.header.relaxed.publish(0);
     }
 
     /// Ends what the dead left unfinished.

@@ -423,7 +423,7 @@ impl TxnSession {
         let slot = self.slot();
         let total = slot.undo_bytes.get() + bytes;
         if total > slot.undo_counted.get() + UNDO_STEP {
-            managers.log.promise(&self.session, UNDO_STEP.max(bytes))?;
+            managers.with_log_room(self, || managers.log.promise(&self.session, UNDO_STEP.max(bytes)))?;
             failpoint("txn: room promised, not noted");
             slot.undo_counted.init(slot.undo_counted.get() + UNDO_STEP.max(bytes));
         }

@@ -143,8 +143,10 @@ rio::shared! {
         pub rio: Word<u64>,
         /// Slots that were used once, or are listed: those above were never used, and are in no list.
         pub used: Word<u64>,
+        /// Non-zero once the control file says that relaxed commits are answered.
+        pub relaxed: Word<u64>,
         /// Zero, kept for later.
-        pub spare_line: [Word<u64>; 2],
+        pub spare_line: Word<u64>,
         /// The highest commit record there is (PROTOCOLS L4). On a cache line of its own: every commit writes it.
         pub last_commit: Word<Lsn>,
         /// The highest commit record that was answered before it was on disk (PROTOCOLS S1).

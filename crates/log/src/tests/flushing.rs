@@ -129,6 +129,8 @@ fn reach_a_new_segment(side: &Side) {
     while geometry.locate(side.log.durable()).segment == segment {
         side.commit(&[0; 1000]).unwrap();
     }
+    // Whoever logs next finds all segments made.
+    side.log.prepare_segment(&side.session, side.log.tail().plus(1 << 20)).unwrap();
 }
 
 #[test]

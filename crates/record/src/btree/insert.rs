@@ -152,6 +152,7 @@ impl<'a> Access<'a> {
     /// # Errors
     /// As [`Access::put`].
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        let _freeing = self.pages.session().begin_freeing();
         self.change_record(key, Outcome::Ghost, Policy::Always)
     }
 

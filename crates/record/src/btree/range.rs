@@ -118,6 +118,7 @@ impl Access<'_> {
         if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
             return Ok(0);
         }
+        let _freeing = self.pages.session().begin_freeing();
         let cleared = clear();
         change.managers.locks.unlock_all(self.pages.session(), change.who.locker());
         cleared

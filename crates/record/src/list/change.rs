@@ -91,6 +91,7 @@ impl Access<'_> {
     /// # Errors
     /// As [`Access::list_put`].
     pub fn list_delete(&self, number: u64) -> Result<bool> {
+        let _freeing = self.pages.session().begin_freeing();
         self.lock_numbers()?;
         let mut head = head(self)?;
         let count = head.count.get();

@@ -36,6 +36,7 @@ impl Access<'_> {
     /// As [`Access::recno_put`].
     pub fn recno_delete(&self, number: u64) -> Result<bool> {
         self.check_recno()?;
+        let _freeing = self.pages.session().begin_freeing();
         self.recno_change(number, None)
     }
 

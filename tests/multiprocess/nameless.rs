@@ -1,0 +1,87 @@
+//! Shared memory whose file is removed under those who work in it: by a person, by systemd's `RemoveIPC`, by a container's end.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use libtp::{Env, Settings};
+
+use crate::crew::Member;
+
+/// Nobody waits so long for memory that is made anew.
+const LONG: Duration = Duration::from_secs(60);
+
+fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
+    let table = env.btree("table").unwrap();
+    env.run(|txn| table.get(txn, key.as_bytes())).unwrap()
+}
+
+#[test]
+fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
+    let directory = tempfile::tempdir().unwrap();
+    // Nothing but the removal has the log written.
+    std::fs::write(directory.path().join("libtp.toml"), "relaxed_millis = 600000").unwrap();
+    let mut one = Member::start(directory.path(), 1);
+    let mut two = Member::start(directory.path(), 2);
+    one.ask("put-relaxed key one");
+    two.ask("put-relaxed other two");
+    let region = PathBuf::from(one.ask("region"));
+    std::fs::remove_file(&region).unwrap();
+    let begun = Instant::now();
+    while !region.exists() {
+        assert!(begun.elapsed() < LONG, "nobody has noticed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // They go on together, and others find them.
+    assert_eq!(two.ask("get key"), "one");
+    assert_eq!(one.ask("get other"), "two");
+    let mut three = Member::start(directory.path(), 3);
+    assert_eq!(three.how, "Joined");
+    assert_eq!(three.ask("get key"), "one");
+    for mut member in [one, two, three] {
+        member.kill();
+    }
+    let env = Env::open(directory.path()).unwrap();
+    assert!(!env.opened().lost);
+    assert_eq!((get(&env, "key"), get(&env, "other")), (Some(b"one".to_vec()), Some(b"two".to_vec())));
+}
+
+/// A process puts something, and is killed after its memory was removed, before anybody can notice.
+fn removed_and_killed(directory: &Path, order: &str) -> Env {
+    std::fs::write(directory.join("libtp.toml"), "relaxed_millis = 600000").unwrap();
+    let mut one = Member::start(directory, 1);
+    one.ask(order);
+    let region = PathBuf::from(one.ask("region"));
+    one.stop();
+    std::fs::remove_file(&region).unwrap();
+    one.kill();
+    Env::open(directory).unwrap()
+}
+
+#[test]
+fn who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = removed_and_killed(directory.path(), "put-relaxed key one");
+    assert!(env.opened().lost, "a commit may be lost, and the opening says that none is");
+    drop(env);
+    // Once.
+    assert!(!Env::open(directory.path()).unwrap().opened().lost);
+
+    let directory = tempfile::tempdir().unwrap();
+    let env = removed_and_killed(directory.path(), "put key one");
+    assert!(!env.opened().lost, "all was on disk");
+    assert_eq!(get(&env, "key"), Some(b"one".to_vec()));
+}
+
+#[test]
+fn core_dumps_are_without_the_shared_memory_unless_it_is_asked_for() {
+    for dump_memory in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let env =
+            Env::builder().settings(Settings { dump_memory, ..Settings::default() }).open(directory.path()).unwrap();
+        let region = env.stats().unwrap().region;
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let from = maps.lines().position(|line| line.ends_with(&region)).expect("the memory is mapped");
+        let flags = maps.lines().skip(from).find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert_eq!(flags.split_whitespace().any(|flag| flag == "dd"), !dump_memory, "{flags}");
+    }
+}
