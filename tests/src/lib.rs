@@ -52,6 +52,7 @@ pub mod planted_backup;
 pub mod planted_bugs;
 pub mod planted_deaths;
 pub mod planted_files;
+pub mod planted_histories;
 pub mod planted_joint;
 pub mod planted_lived;
 pub mod planted_rio;
