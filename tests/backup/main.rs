@@ -7,6 +7,7 @@
 //! | `deaths` | who copies or restores is killed |
 //! | `harm` | damaged backups, full disks, and what is no backup |
 //! | `refused` | openings that are refused change nothing, and a restore that was cut off is no environment |
+//! | `filling` | a load into a new environment that is cut off or given up |
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
 //! | `missing` | databases whose files are missing, empty or foreign |
@@ -20,6 +21,7 @@
 mod clocks;
 #[cfg(feature = "failpoints")]
 mod deaths;
+mod filling;
 mod harm;
 mod load;
 mod missing;

@@ -109,7 +109,9 @@ impl<'h> Checker<'h> {
         let mut writers = HashMap::new();
         for (txn, record) in self.committed() {
             for step in &record.steps {
-                if let Step::Append { element, .. } | Step::WriteCell { element, .. } = step {
+                if let Step::Append { element, .. } | Step::Push { element, .. } | Step::WriteCell { element, .. } =
+                    step
+                {
                     writers.insert(*element, txn);
                 }
             }
@@ -335,7 +337,7 @@ pub fn lost_at_the_end(history: &[Record], last: usize) -> Vec<Anomaly> {
         })
         .collect();
     let is_wrong = |step: &Step| match step {
-        Step::Append { list, element, .. } if !there.contains(element) => {
+        Step::Append { list, element, .. } | Step::Push { list, element } if !there.contains(element) => {
             Some(Anomaly::LostWrite(Object::List(*list), *element))
         }
         Step::Insert { row } if there.contains(&row.element) == deleted.contains(&row.element) => {

@@ -1,7 +1,7 @@
 //! What transactions did and saw, told so that the order of versions can be worked out afterwards.
 //!
 //! Three kinds of objects. A *list* grows at its end: each append adds a number that no other append adds, so a read tells
-//! the order of all writes before it (the idea of Elle). A *cell* holds the number of its last write, and each write tells
+//! the order of all writes before it (the idea of Elle); a push adds one, too, and tells nothing. A *cell* holds the number of its last write, and each write tells
 //! the number it replaced. A *row* is inserted once and deleted at most once, at a place of a range that scans read: so it
 //! tells of phantoms.
 
@@ -25,6 +25,8 @@ pub enum Step {
     ReadList { list: u32, elements: Vec<Element> },
     /// Read a list and wrote it back with one more element.
     Append { list: u32, before: Vec<Element>, element: Element },
+    /// Added an element behind a list without a look at the list.
+    Push { list: u32, element: Element },
     /// Read a cell.
     ReadCell { cell: u32, found: Element },
     /// Read a cell and wrote it.

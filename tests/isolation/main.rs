@@ -7,6 +7,7 @@
 //! | `checker` | from a history to its dependencies and anomalies |
 //! | `workload` | random transactions of eight threads |
 //! | `serializable` | no cycle in their histories; controls with broken isolation must have some |
+//! | `appended` | appends that look at nothing: values of a key, lists, records by number, and what an index finds |
 //! | `killed` | the same of eight processes that are killed |
 //! | `process`, `telling`, `unheard` | such a process, how it tells what it did, and what it had no time to tell |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod anomalies;
+mod appended;
 mod cancelled;
 mod checker;
 mod deadlocks;

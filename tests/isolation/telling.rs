@@ -23,6 +23,7 @@ pub fn tell(steps: &[Step]) -> String {
         let written = match step {
             Step::ReadList { list: of, elements } => write!(line, "{separator}R{of}:{}", list(elements)),
             Step::Append { list: of, before, element } => write!(line, "{separator}A{of}:{}>{element}", list(before)),
+            Step::Push { list: of, element } => write!(line, "{separator}P{of}:{element}"),
             Step::ReadCell { cell, found } => write!(line, "{separator}c{cell}:{found}"),
             Step::WriteCell { cell, before, element } => write!(line, "{separator}w{cell}:{before}>{element}"),
             Step::Scan { range, from, to, rows } => {
@@ -52,6 +53,7 @@ fn step(word: &str) -> Option<Step> {
             let (before, element) = rest.split_once('>')?;
             Step::Append { list: of, before: numbers(before)?, element: element.parse().ok()? }
         }
+        "P" => Step::Push { list: of, element: rest.parse().ok()? },
         "c" => Step::ReadCell { cell: of, found: rest.parse().ok()? },
         "w" => {
             let (before, element) = rest.split_once('>')?;
@@ -92,6 +94,7 @@ mod tests {
             Step::ReadList { list: 8, elements: vec![] },
             Step::Append { list: 7, before: vec![10, 11], element: 12 },
             Step::Append { list: 8, before: vec![], element: 13 },
+            Step::Push { list: 7, element: 13 },
             Step::ReadCell { cell: 3, found: 40 },
             Step::WriteCell { cell: 3, before: 40, element: 41 },
             Step::Scan { range: 2, from: 0, to: 99, rows: [one, two].into() },

@@ -52,7 +52,7 @@ fn seen<'r>(records: impl Iterator<Item = &'r Record>) -> HashSet<Element> {
             Step::WriteCell { before, .. } => seen.extend([before]),
             Step::Scan { rows, .. } => seen.extend(rows.iter().map(|row| row.element)),
             Step::Delete { row } => seen.extend([row.element]),
-            Step::Insert { .. } => {}
+            Step::Push { .. } | Step::Insert { .. } => {}
         }
     }
     seen
@@ -60,14 +60,18 @@ fn seen<'r>(records: impl Iterator<Item = &'r Record>) -> HashSet<Element> {
 
 fn left_a_trace(record: &Record, seen: &HashSet<Element>) -> bool {
     record.steps.iter().any(|step| match step {
-        Step::Append { element, .. } | Step::WriteCell { element, .. } => seen.contains(element),
+        Step::Append { element, .. } | Step::Push { element, .. } | Step::WriteCell { element, .. } => {
+            seen.contains(element)
+        }
         Step::Insert { row } => seen.contains(&row.element),
         _ => false,
     })
 }
 
 fn only_deletes(record: &Record) -> bool {
-    !record.steps.iter().any(|step| matches!(step, Step::Append { .. } | Step::WriteCell { .. } | Step::Insert { .. }))
+    !record.steps.iter().any(|step| {
+        matches!(step, Step::Append { .. } | Step::Push { .. } | Step::WriteCell { .. } | Step::Insert { .. })
+    })
 }
 
 /// Rows that were inserted, that nobody is known to have deleted, and that are gone.

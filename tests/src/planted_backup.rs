@@ -23,6 +23,10 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("log: a new segment is not noted", MISSING),
     by("log: a restart that is refused has begun", MISSING),
     by("libtp: a restore that was cut off passes for an environment", CUT_OFF),
+    by(
+        "libtp: an environment whose load was cut off passes for a whole one",
+        "filling::a_power_cut_in_a_load_leaves_all_of_it_or_no_environment",
+    ),
     by("libtp: a restore believes what it reads", DAMAGED),
     by("libtp: a restored environment is the old one", "rules::a_restored_environment_is_another_one"),
     by("libtp: a state before the copied pages is restored", "harm::what_is_no_backup_of_this_environment_is_refused"),

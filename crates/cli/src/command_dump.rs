@@ -4,7 +4,8 @@ use clap::Args;
 use libtp::{Database, Stored};
 use serde_json::json;
 
-use crate::dump_format::{write_datum, write_end, write_header, DumpType, Header};
+use crate::dump_format::{write_datum, write_end};
+use crate::dump_header::{write_header, DumpType, Header};
 use crate::dumped_pages;
 use crate::environment::DatabaseArguments;
 use crate::failure::{Ending, Failure, Result};
@@ -92,7 +93,9 @@ fn header_of(database: &Database) -> Header {
             let (duplicates, order) = (db.duplicates(), named(db.order_name()));
             Header { duplicates, order, ..Header::of(DumpType::Btree) }
         }
-        Database::Recno(_) => Header::of(DumpType::Recno),
+        Database::Recno(db) => {
+            Header { record_bytes: usize::try_from(db.record_bytes()).ok(), ..Header::of(DumpType::Recno) }
+        }
         Database::Hash(_) => Header::of(DumpType::Hash),
         Database::List(_) => Header::of(DumpType::List),
     }

@@ -13,100 +13,7 @@
 
 use std::io::{BufRead, Write};
 
-use libtp::Duplicates;
-
-/// What kind of database a dump is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DumpType {
-    /// Pairs in the order of their keys.
-    Btree,
-    /// Pairs in no order.
-    Hash,
-    /// Values of one length by number.
-    Recno,
-    /// Values of any length by number, which are renumbered.
-    List,
-    /// Pages by number, whose bytes are a program's.
-    Pages,
-}
-
-impl DumpType {
-    /// Its name for people and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            DumpType::Btree => "btree",
-            DumpType::Hash => "hash",
-            DumpType::Recno => "recno",
-            DumpType::List => "list",
-            DumpType::Pages => "pages",
-        }
-    }
-
-    /// Whether its records have numbers for keys.
-    pub fn is_numbered(self) -> bool {
-        matches!(self, DumpType::Recno | DumpType::List)
-    }
-
-    /// What a header says of it.
-    fn header(self) -> &'static str {
-        match self {
-            DumpType::Btree => "type=btree",
-            DumpType::Hash => "type=hash",
-            DumpType::Recno => "type=recno",
-            DumpType::List => "type=recno\nrenumber=1",
-            DumpType::Pages => "type=libtp_pages",
-        }
-    }
-}
-
-/// What pages begin with in their file, before what is the program's.
-pub const PAGE_HEADER_BYTES: u32 = 32;
-/// How long pages can be.
-const PAGE_BYTES: [u32; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// How long the name of an order can be.
-const ORDER_NAME_BYTES_MAX: usize = 64;
-
-/// What a dump's header says that matters to us.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The kind of database.
-    pub kind: DumpType,
-    /// Whether bytes are spelled `print`.
-    pub print: bool,
-    /// Whether values are preceded by their keys.
-    pub keys: bool,
-    /// The length of fixed-length records, if it says.
-    pub record_bytes: Option<usize>,
-    /// Whether a key may have several values.
-    pub duplicates: Duplicates,
-    /// The order of the keys, if it is not that of their bytes.
-    pub order: Option<String>,
-    /// Whether keys are the bytes that stand for them in that order.
-    pub keys_as_stored: bool,
-    /// How long pages are in the file, if it is one of pages.
-    pub page_bytes: Option<u32>,
-}
-
-impl Header {
-    /// Of a database of that kind, with one value a key and in the order of bytes.
-    pub fn of(kind: DumpType) -> Header {
-        Header {
-            kind,
-            print: false,
-            keys: !kind.is_numbered(),
-            record_bytes: None,
-            duplicates: Duplicates::None,
-            order: None,
-            keys_as_stored: false,
-            page_bytes: None,
-        }
-    }
-
-    /// The bytes of a page that are the program's.
-    pub fn bytes_of_a_page(&self) -> usize {
-        self.page_bytes.map_or(0, |bytes| bytes.saturating_sub(PAGE_HEADER_BYTES) as usize)
-    }
-}
+use crate::dump_header::{DumpType, Header, HeaderLines};
 
 /// What can be wrong with a dump.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +38,10 @@ pub struct Reader<R> {
     line: u64,
     text: Vec<u8>,
     done: bool,
+    /// How long records by number are, where who reads says it.
+    record_bytes: Option<usize>,
+    /// Whether lines end with a carriage return, too, as the first one does.
+    has_returns: bool,
     /// The number of the page that comes next.
     next_page: u64,
 }
@@ -139,13 +50,14 @@ pub struct Reader<R> {
 pub type Pair = (Option<Vec<u8>>, Vec<u8>);
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header.
+    /// Reads the header. Records by number are so long, whatever it says, if that is known.
     ///
     /// # Errors
     /// A line that the format does not know how to read, or the end of the input.
-    pub fn open(input: R) -> Result<Reader<R>, DumpError> {
+    pub fn open(input: R, record_bytes: Option<usize>) -> Result<Reader<R>, DumpError> {
         let header = Header::of(DumpType::Btree);
-        let mut reader = Reader { input, header, line: 0, text: Vec::new(), done: false, next_page: 0 };
+        let (line, text, done, has_returns, next_page) = (0, Vec::new(), false, false, 0);
+        let mut reader = Reader { input, header, line, text, done, record_bytes, has_returns, next_page };
         reader.read_header()?;
         Ok(reader)
     }
@@ -156,89 +68,20 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn read_header(&mut self) -> Result<(), DumpError> {
-        let (mut kind, mut keys, mut is_renumbered, mut page_bytes) = (None, None, false, None);
-        let (mut has_duplicates, mut are_sorted) = (false, false);
+        let mut lines = HeaderLines::default();
         loop {
             self.next_line()?;
             let text = String::from_utf8_lossy(&self.text).into_owned();
             let Some((name, value)) = text.split_once('=') else {
                 return Err(self.wrong(format!("`{text}` is no header line (NAME=value); is this a dump?")));
             };
-            match (name, value) {
-                ("HEADER", "END") => break,
-                ("VERSION", "1" | "2" | "3") => {}
-                ("VERSION", other) => {
-                    return Err(self.wrong(format!("dump version {other} is unknown; 3 is the newest")))
-                }
-                ("format", "bytevalue") => self.header.print = false,
-                ("format", "print") => self.header.print = true,
-                ("format", other) => return Err(self.wrong(format!("format `{other}` is unknown"))),
-                ("type", "btree") => kind = Some(DumpType::Btree),
-                ("type", "hash") => kind = Some(DumpType::Hash),
-                ("type", "recno" | "queue") => kind = Some(DumpType::Recno),
-                ("type", "libtp_pages") => kind = Some(DumpType::Pages),
-                ("type", other) => return Err(self.wrong(format!("databases of type `{other}` cannot be loaded"))),
-                ("renumber", value) => is_renumbered = value == "1",
-                ("keys", value) => keys = Some(value == "1"),
-                ("re_len", value) => self.header.record_bytes = value.parse().ok(),
-                ("duplicates", value) => has_duplicates = value == "1",
-                ("dupsort", value) => are_sorted = value == "1",
-                ("db_pagesize", value) => page_bytes = value.parse().ok(),
-                ("libtp_order", name) => self.header.order = Some(self.order_name(name)?),
-                ("libtp_keys", "stored") => self.header.keys_as_stored = true,
-                ("libtp_keys", other) => return Err(self.wrong(format!("keys that are `{other}` are unknown"))),
-                _ => {}
+            if (name, value) == ("HEADER", "END") {
+                break;
             }
+            lines.take(name, value).map_err(|what| self.wrong(what))?;
         }
-        let kind = kind.ok_or_else(|| self.wrong("the header names no type".into()))?;
-        if kind != DumpType::Recno && keys == Some(false) {
-            return Err(
-                self.wrong(format!("it has no keys (keys=0), and records of a {} database have some", kind.name()))
-            );
-        }
-        self.header.keys = keys.unwrap_or(kind != DumpType::Recno);
-        self.header.kind = if kind == DumpType::Recno && is_renumbered { DumpType::List } else { kind };
-        self.header.duplicates = match (has_duplicates, are_sorted) {
-            (_, true) => Duplicates::Sorted,
-            (true, false) => Duplicates::AsTheyCame,
-            (false, false) => Duplicates::None,
-        };
-        if self.header.kind != DumpType::Btree && self.header.duplicates != Duplicates::None {
-            let what = format!("keys of a {} database with several values cannot be kept", self.header.kind.name());
-            return Err(self.wrong(what));
-        }
-        self.check_keys_as_stored()?;
-        if self.header.kind == DumpType::Pages {
-            self.header.page_bytes = page_bytes.filter(|bytes| PAGE_BYTES.contains(bytes));
-            self.header.page_bytes.ok_or_else(|| {
-                self.wrong("it does not say that its pages have 4, 8, 16, 32 or 64 KiB (db_pagesize, in bytes)".into())
-            })?;
-        }
+        self.header = lines.header(self.record_bytes).map_err(|what| self.wrong(what))?;
         Ok(())
-    }
-
-    /// The name of an order, which is spelled as data are in `format=print`.
-    fn order_name(&self, spelled: &str) -> Result<String, DumpError> {
-        let bytes = from_print(spelled.as_bytes()).map_err(|what| self.wrong(what))?;
-        let name = String::from_utf8(bytes).ok().filter(|name| (1..=ORDER_NAME_BYTES_MAX).contains(&name.len()));
-        name.ok_or_else(|| self.wrong(format!("the name of an order has 1 to {ORDER_NAME_BYTES_MAX} bytes of UTF-8")))
-    }
-
-    fn check_keys_as_stored(&self) -> Result<(), DumpError> {
-        if !self.header.keys_as_stored {
-            return Ok(());
-        }
-        if self.header.kind != DumpType::Btree {
-            let what =
-                format!("keys of a {} database are in no order that they could be stored in", self.header.kind.name());
-            return Err(self.wrong(what));
-        }
-        match self.header.order {
-            Some(_) => Ok(()),
-            None => {
-                Err(self.wrong("its keys are as they are stored, and the header does not say in which order".into()))
-            }
-        }
     }
 
     /// The next record, or none after the last.
@@ -248,15 +91,30 @@ impl<R: BufRead> Reader<R> {
     pub fn next_pair(&mut self) -> Result<Option<Pair>, DumpError> {
         let Some(first) = self.next_datum()? else { return Ok(None) };
         if !self.header.keys {
-            return Ok(Some((None, first)));
+            return Ok(Some((None, self.padded(first)?)));
         }
         self.check_page_number(&first)?;
         match self.next_datum()? {
             Some(value) => {
                 self.check_page(&value)?;
-                Ok(Some((Some(first), value)))
+                Ok(Some((Some(first), self.padded(value)?)))
             }
             None => Err(self.wrong("a key without a value before DATA=END".into())),
+        }
+    }
+
+    /// A record by number with the length that all have: a shorter one is filled up with the byte that the header names for that.
+    fn padded(&self, mut record: Vec<u8>) -> Result<Vec<u8>, DumpError> {
+        let Some(length) = self.header.record_bytes.filter(|&length| length != record.len()) else { return Ok(record) };
+        match self.header.pad {
+            Some(pad) if record.len() < length => {
+                record.resize(length, pad);
+                Ok(record)
+            }
+            _ => Err(self.wrong(format!(
+                "the record has {} bytes, and each of this database is to have {length}",
+                record.len()
+            ))),
         }
     }
 
@@ -317,10 +175,23 @@ impl<R: BufRead> Reader<R> {
         if self.text.last() == Some(&b'\n') {
             self.text.pop();
         }
+        let has_return = self.text.last() == Some(&b'\r');
+        self.has_returns |= has_return && self.line == 1;
+        if has_return && !self.has_returns {
+            return Err(self.wrong(
+                "the line ends with a carriage return, and the first line of the dump does not. Spell a carriage return of the \
+                 data as \\0d, and end all lines alike"
+                    .into(),
+            ));
+        }
+        if has_return {
+            self.text.pop();
+        }
         Ok(())
     }
 
-    fn wrong(&self, what: String) -> DumpError {
+    /// An error of the line that was read last.
+    pub fn wrong(&self, what: String) -> DumpError {
         DumpError::Line { line: self.line, what }
     }
 }
@@ -332,7 +203,11 @@ fn from_hexadecimal(spelled: &[u8]) -> Result<Vec<u8>, String> {
     spelled.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
 }
 
-fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
+/// The bytes that are so spelled in `format=print`.
+///
+/// # Errors
+/// What is wrong with the spelling.
+pub fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(spelled.len());
     let mut rest = spelled;
     while let Some((&letter, after)) = rest.split_first() {
@@ -357,7 +232,7 @@ fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 /// As data are spelled in `format=print`.
-fn to_print(bytes: &[u8]) -> String {
+pub fn to_print(bytes: &[u8]) -> String {
     let mut spelled = String::with_capacity(bytes.len());
     for &byte in bytes {
         match byte {
@@ -380,32 +255,6 @@ fn digit_of(letter: u8) -> Result<u8, String> {
         b'A'..=b'F' => Ok(letter - b'A' + 10),
         other => Err(format!("`{}` is no hexadecimal digit", char::from(other))),
     }
-}
-
-/// Writes a dump's header as `db_load` reads it.
-///
-/// # Errors
-/// The output's.
-pub fn write_header(out: &mut impl Write, header: &Header) -> std::io::Result<()> {
-    writeln!(out, "VERSION=3\nformat=bytevalue\n{}", header.kind.header())?;
-    match header.duplicates {
-        Duplicates::None => {}
-        Duplicates::Sorted => writeln!(out, "duplicates=1\ndupsort=1")?,
-        Duplicates::AsTheyCame => writeln!(out, "duplicates=1")?,
-    }
-    if header.keys && header.kind.is_numbered() {
-        writeln!(out, "keys=1")?;
-    }
-    if let Some(bytes) = header.page_bytes {
-        writeln!(out, "db_pagesize={bytes}")?;
-    }
-    if let Some(order) = &header.order {
-        writeln!(out, "libtp_order={}", to_print(order.as_bytes()))?;
-    }
-    if header.keys_as_stored {
-        writeln!(out, "libtp_keys=stored")?;
-    }
-    writeln!(out, "HEADER=END")
 }
 
 /// Writes a key or a value.
@@ -435,9 +284,10 @@ pub fn write_end(out: &mut impl Write) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dump_header::write_header;
 
     fn read(text: &str) -> Result<Vec<Pair>, DumpError> {
-        let mut reader = Reader::open(text.as_bytes())?;
+        let mut reader = Reader::open(text.as_bytes(), None)?;
         let mut pairs = Vec::new();
         while let Some(pair) = reader.next_pair()? {
             pairs.push(pair);
@@ -485,7 +335,7 @@ mod tests {
             let header = Header { order, keys_as_stored: true, ..Header::of(DumpType::Btree) };
             let mut out = Vec::new();
             write_header(&mut out, &header).unwrap();
-            assert_eq!(Reader::open(&*out).unwrap().header(), &header);
+            assert_eq!(Reader::open(&*out, None).unwrap().header(), &header);
         }
     }
 

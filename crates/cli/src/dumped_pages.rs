@@ -8,8 +8,9 @@ use libtp::{Durability, Env, PageFile, PageLock, Txn};
 use serde_json::json;
 
 use crate::command_dump::cannot_write;
-use crate::command_load::Source;
-use crate::dump_format::{write_datum, write_end, write_header, DumpType, Header, PAGE_HEADER_BYTES};
+use crate::dump_format::{write_datum, write_end};
+use crate::dump_header::{write_header, DumpType, Header, PAGE_HEADER_BYTES};
+use crate::dump_source::Source;
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -95,12 +96,11 @@ fn has_pages(file: &PageFile, txn: &Txn<'_>) -> Result<bool> {
 fn put_all(file: &PageFile, txn: &Txn<'_>, source: &mut Source, shown: bool) -> Result<u64> {
     let bar = source.progress(shown);
     let mut next = 0;
-    while let Some((_, bytes)) = source.reader.next_pair().map_err(|error| source.wrong(&error))? {
+    while let Some((_, bytes)) = source.next_pair()? {
         put(file, txn, next, bytes)?;
         next += 1;
         bar.set(source.read.get());
     }
-    source.check_end()?;
     Ok(u64::from(next))
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use libtp::{Builder, Database, Env, Keep, Settings};
+use libtp::{Builder, Database, Env, Filling, Keep, Settings};
 
 use crate::failure::Result;
 use crate::output::Output;
@@ -69,12 +69,14 @@ impl EnvironmentArgument {
 
     /// Opens the environment, or makes it.
     pub fn open_or_create(&self, output: &Output) -> Result<Env> {
-        self.open_or_create_with(Env::builder(), output)
+        open(&self.env, Env::builder().lock_timeout(self.wait), output)
     }
 
-    /// The same, with settings.
-    pub fn open_or_create_with(&self, builder: Builder, output: &Output) -> Result<Env> {
-        open(&self.env, builder.lock_timeout(self.wait), output)
+    /// Opens the environment to fill it, or makes it.
+    pub fn open_to_fill(&self, builder: &Builder, output: &Output) -> Result<Filling> {
+        let mut steps = Steps::new(output.may_draw());
+        let builder = builder.clone().lock_timeout(self.wait);
+        Ok(builder.open_to_fill(&self.env, &mut |what, done, total| steps.set(what, done, total))?)
     }
 }
 

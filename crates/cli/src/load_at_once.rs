@@ -1,11 +1,11 @@
 //! A dump loaded all at once into a B-tree that is empty.
 //!
-//! A dump is mostly in the order of its keys. Where it can be read twice that is taken for granted and, if it is wrong, the
-//! dump is read again and sorted; else it is sorted at once, which costs nothing much where it is sorted.
+//! A dump is mostly in the order of its keys. That is taken for granted and, if it is wrong, the dump is read again and sorted.
 
-use libtp::{Load, LoadWatch, Pair};
+use libtp::{Load, LoadWatch};
 
-use crate::command_load::{Arguments, Source, Target};
+use crate::command_load::{Arguments, Target};
+use crate::dump_source::Source;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 
@@ -40,10 +40,9 @@ pub fn load_at_once(target: &Target, arguments: &Arguments, source: &mut Source,
     if !is_tree {
         return Ok(None);
     }
-    let is_sorted = !arguments.unsorted && Source::is_file(arguments);
-    let loaded = match load(target, arguments, source, is_sorted, shown) {
+    let loaded = match load(target, arguments, source, !arguments.unsorted, shown) {
         Err(Stopped::Library(libtp::Error::OutOfOrder { .. })) => {
-            *source = Source::open(arguments)?;
+            source.rewind()?;
             load(target, arguments, source, false, shown)
         }
         loaded => loaded,
@@ -73,21 +72,11 @@ fn load(
         }
         bar.set(if is_read { done } else { read.get() });
     };
-    let pairs = std::iter::from_fn(|| next_pair(source).transpose());
+    let pairs = std::iter::from_fn(|| source.next_pair().transpose());
+    let pairs = pairs.map(|pair| pair.map(|(key, value)| (key.unwrap_or_default(), value)).map_err(Stopped::Dump));
     match target {
         Target::Pairs(db) => db.try_load(&how, pairs, watch),
         Target::Several(multi) => multi.try_load(&how, pairs, watch),
         Target::Recno(_) | Target::List(_) => Ok(0),
-    }
-}
-
-/// The next pair; behind the last one, the dump has to end.
-fn next_pair(source: &mut Source) -> std::result::Result<Option<Pair>, Stopped> {
-    match source.reader.next_pair().map_err(|error| source.wrong(&error))? {
-        Some((key, value)) => Ok(Some((key.unwrap_or_default(), value))),
-        None => {
-            source.check_end()?;
-            Ok(None)
-        }
     }
 }

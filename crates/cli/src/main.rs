@@ -48,6 +48,8 @@ mod demo_business;
 mod demo_crew;
 mod demo_worker;
 mod dump_format;
+mod dump_header;
+mod dump_source;
 mod dumped_pages;
 mod environment;
 mod facts;

@@ -93,7 +93,7 @@ pub(crate) struct Opening<'o> {
     pub(crate) judge: &'o Arc<Judge>,
     pub(crate) keep: Option<Keep>,
     /// Whether a missing environment is made.
-    may_create: bool,
+    create: Create<'o>,
     /// What we had of the region that we were attached to, if that was found broken: then there is no other that we could not
     /// see.
     pub(crate) left: Option<&'o Managers>,
@@ -113,36 +113,47 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait between looks, there and for who still writes to a file.
 pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 
-/// Opens the environment. If there is none, makes one, where `may_create` allows that.
+/// What an opening does where there is no environment.
+#[derive(Clone, Copy)]
+pub(crate) enum Create<'o> {
+    /// It is refused.
+    Never,
+    /// It makes one.
+    IfMissing,
+    /// It makes one with the mark of one that is being filled, and says here that it has begun to (`filling.rs`).
+    ToFill(&'o Cell<bool>),
+}
+
+/// Opens the environment. If there is none, makes one, where `create` allows that.
 pub(crate) fn open(
     platform: &Platform,
     settings: &Settings,
     keep: Option<Keep>,
-    may_create: bool,
+    create: Create<'_>,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
-    open_as(platform, settings, keep, may_create, None, watch)
+    open_as(platform, settings, keep, create, None, watch)
 }
 
 /// Opens once more for a handle that has left a broken region: attaches to the new one, or makes it.
 pub(crate) fn open_again(platform: &Platform, settings: &Settings, left: &Managers) -> Result<Attached> {
-    open_as(platform, settings, None, false, Some(left), &mut |_, _, _| {})
+    open_as(platform, settings, None, Create::Never, Some(left), &mut |_, _, _| {})
 }
 
 fn open_as(
     platform: &Platform,
     settings: &Settings,
     keep: Option<Keep>,
-    may_create: bool,
+    create: Create<'_>,
     left: Option<&Managers>,
     watch: Watcher<'_>,
 ) -> Result<Attached> {
     if ForkMark::none_since_fork() {
         libtp_io::give_up_inherited();
     }
-    let file = open_control(platform, may_create)?;
+    let file = open_control(platform, create)?;
     let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
-    let opening = Opening { keep, left, may_create, ..Opening::new(platform, settings, &judge, &file) };
+    let opening = Opening { keep, left, create, ..Opening::new(platform, settings, &judge, &file) };
     opening.reserve.set(reserve_after(left.map(|left| &left.region)));
     let (managers, opened) = loop {
         let door = judge.door()?;
@@ -188,7 +199,7 @@ fn is_seen_ended(region: &Region, seat: u64) -> bool {
 
 /// Opens the control file. If there is none, makes an empty one, which is no environment until `create` has filled it. An
 /// opening that is refused here has made no file.
-fn open_control(platform: &Platform, may_create: bool) -> Result<Arc<dyn File>> {
+fn open_control(platform: &Platform, create: Create<'_>) -> Result<Arc<dyn File>> {
     let existing = || match platform.directory.open(CONTROL_NAME, OpenMode::Existing) {
         Err(libtp_io::Error::NotFound { .. }) => Ok(None),
         opened => Ok::<_, Error>(Some(opened?)),
@@ -196,7 +207,7 @@ fn open_control(platform: &Platform, may_create: bool) -> Result<Arc<dyn File>> 
     if let Some(file) = existing()? {
         return Ok(file);
     }
-    if !may_create {
+    if matches!(create, Create::Never) {
         return Err(unfinished::none_was_to_be_made(platform));
     }
     if let Err(refused) = unfinished::refuse_others(platform) {
@@ -220,7 +231,7 @@ impl<'o> Opening<'o> {
             control_file: ControlFile::new(Arc::clone(file), platform.directory.describe(CONTROL_NAME)),
             judge,
             keep: None,
-            may_create: false,
+            create: Create::Never,
             left: None,
             started: Instant::now(),
             reserve: Cell::new(reserve_after(None)),
@@ -234,6 +245,10 @@ impl<'o> Opening<'o> {
     fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
         let others = door.others(|_| false)?;
         let created = !others && self.create_if_empty(file)?;
+        let is_ours = matches!(self.create, Create::ToFill(begun) if begun.get());
+        if !is_ours && self.left.is_none() {
+            unfinished::refuse_filling(self.platform)?;
+        }
         let control = self.control_file.read()?;
         let identity = self.identity(file, &control)?;
         let found = self.platform.find_region(&identity)?;
@@ -319,7 +334,7 @@ impl<'o> Opening<'o> {
             let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");
             return Err(Error::Environment { environment: self.platform.path.clone(), what });
         }
-        if !self.may_create {
+        if matches!(self.create, Create::Never) {
             return Err(unfinished::none_was_to_be_made(self.platform));
         }
         unfinished::refuse_others(self.platform)?;
@@ -334,6 +349,10 @@ impl<'o> Opening<'o> {
         }
         let control = Control::new(random_id(), &log_settings);
         self.check_new(&self.identity(file, &control)?)?;
+        if let Create::ToFill(begun) = self.create {
+            begun.set(true);
+            unfinished::begin_filling(self.platform.directory.as_ref())?;
+        }
         failpoint("attach: about to make an environment");
         self.control_file.create(&control)?;
         failpoint("attach: control file made, name not durable");

@@ -13,7 +13,7 @@ use libtp_record::{Duplicates, Method, Order, Verified};
 use libtp_txn::Managers;
 use rio::Survives;
 
-use crate::attach::{self, Attached, Opened, Platform};
+use crate::attach::{self, Attached, Create, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
 use crate::files;
 use crate::index::KeptIndices;
@@ -237,7 +237,7 @@ impl Builder {
 
     /// The machine's disk and memory, as builder and settings file say together where they are.
     pub(crate) fn platform(&self, directory: &Path) -> Result<Platform> {
-        let create = self.create.unwrap_or(true);
+        let create = self.creates();
         let home = Platform::posix(directory, &Settings::default(), create)?;
         home.check_local()?;
         let settings = self.settings.clone().over(home.settings_file()?);
@@ -250,13 +250,24 @@ impl Builder {
     /// # Errors
     /// As [`Builder::open`].
     #[doc(hidden)]
-    pub fn open_on(&self, mut platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
+    pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
+        let create = if self.creates() { Create::IfMissing } else { Create::Never };
+        self.open_and(create, platform, watch)
+    }
+
+    /// Opens an environment, and does that where there is none.
+    pub(crate) fn open_and(
+        &self,
+        create: Create<'_>,
+        mut platform: Platform,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Env> {
         platform.check_local()?;
         log_type::check(&self.log_types)?;
         platform.log_types = self.log_types.clone().into();
         let settings = self.settings_over(platform.settings_file()?);
         settings.check()?;
-        let attached = attach::open(&platform, &settings, self.keep, self.create.unwrap_or(true), watch)?;
+        let attached = attach::open(&platform, &settings, self.keep, create, watch)?;
         let env = Env::of(attached, platform, settings);
         let first = env.0.newest();
         if env.0.durability == Durability::Rio {
@@ -281,6 +292,11 @@ impl Builder {
                 Err(error)
             }
         }
+    }
+
+    /// Whether a missing environment is made.
+    pub(crate) fn creates(&self) -> bool {
+        self.create.unwrap_or(true)
     }
 
     /// What was set here, and where nothing was, what the file says.

@@ -6,6 +6,9 @@
 //! these files, a database or a segment of the log.
 //!
 //! If we die here: [`RESTORING`] stays, or the segments of the log do. Both are refused.
+//!
+//! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all that was loaded is
+//! durable. Whoever else opens the environment meanwhile is refused, and so is everybody after a load that was cut off.
 
 use std::path::Path;
 
@@ -21,12 +24,14 @@ use crate::{Error, Result};
 /// Lies in a directory in which a restore was begun and has not come to the log.
 pub(crate) const RESTORING: &str = "restore.unfinished";
 
+/// Lies in a directory whose new environment is being filled (`filling.rs`).
+pub(crate) const FILLING: &str = "load.unfinished";
+
 /// The error of an opening that was not to make an environment, and found none.
 pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
-    refusal(
-        &platform.path,
-        format!("its file `{CONTROL_NAME}` is missing or empty, so it is no environment, and none was to be made"),
-    )
+    let what =
+        || format!("its file `{CONTROL_NAME}` is missing or empty, so it is no environment, and none was to be made");
+    refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what()))
 }
 
 /// Whether the directory has a control file that is not empty.
@@ -43,6 +48,7 @@ pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
 /// # Errors
 /// `Environment`, with the file that is in the way and what to do.
 pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
+    refuse_filling(platform)?;
     let mut names = platform.directory.list()?;
     if names.iter().any(|name| name == RESTORING)
         && !planted("libtp: a restore that was cut off passes for an environment")
@@ -68,6 +74,36 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
          Restore `{CONTROL_NAME}` from a backup, or move the other files away to make a new environment"
     );
     Err(refusal(&platform.path, what))
+}
+
+/// Refuses an environment that is being filled, or whose filling was cut off.
+///
+/// # Errors
+/// `Environment`, with what to do.
+pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
+    if !platform.directory.exists(FILLING)?
+        || planted("libtp: an environment whose load was cut off passes for a whole one")
+    {
+        return Ok(());
+    }
+    let what = format!(
+        "it has `{FILLING}`: a dump is being loaded into this new environment, or the load was cut off. Wait for the end of the \
+         load; if no load is under way, remove the directory, and load the dump again"
+    );
+    Err(refusal(&platform.path, what))
+}
+
+/// Says durably that the environment that is made here next is filled first. Under the door, where nobody else makes one.
+pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
+    directory.open(FILLING, OpenMode::Create)?;
+    failpoint("load: begun, its mark not durable");
+    Ok(directory.sync()?)
+}
+
+/// Says durably that the environment is filled, or that nothing of it is left.
+pub(crate) fn end_filling(directory: &dyn Directory) -> Result<()> {
+    directory.remove(FILLING)?;
+    Ok(directory.sync()?)
 }
 
 /// Says durably that a restore begins in this directory. Whether this call has made the file.

@@ -5,9 +5,8 @@
 
 use std::io::BufRead;
 
-use crate::dump_format::{
-    write_datum, write_end, write_header, DumpError, DumpType, Header, Pair, Reader, PAGE_HEADER_BYTES,
-};
+use crate::dump_format::{write_datum, write_end, DumpError, Pair, Reader};
+use crate::dump_header::{write_header, DumpType, Header, PAGE_HEADER_BYTES};
 
 /// One input.
 pub fn dump_text(input: &[u8]) {
@@ -50,7 +49,7 @@ fn check_pages(header: &Header, pairs: &[Pair]) {
 /// # Errors
 /// The line that cannot be read.
 pub fn read(input: impl BufRead) -> Result<(Header, Vec<Pair>), DumpError> {
-    let mut reader = Reader::open(input)?;
+    let mut reader = Reader::open(input, None)?;
     let mut pairs = Vec::new();
     while let Some(pair) = reader.next_pair()? {
         pairs.push(pair);

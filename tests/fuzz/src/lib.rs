@@ -36,10 +36,13 @@ pub mod seeds;
 pub mod settings;
 pub mod world;
 
-/// The command's own, which is no library: this file alone of it.
+/// The command's own, which is no library: these files alone of it.
 #[path = "../../../crates/cli/src/dump_format.rs"]
 #[allow(missing_docs)]
 pub mod dump_format;
+#[path = "../../../crates/cli/src/dump_header.rs"]
+#[allow(missing_docs)]
+pub mod dump_header;
 
 /// A door: its name, which is that of its corpus, and who knocks at it.
 pub type Target = (&'static str, fn(&[u8]));

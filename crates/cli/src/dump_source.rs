@@ -1,0 +1,199 @@
+//! A dump that is read: to its end before anything is made or changed, and then once more while it is loaded.
+//!
+//! What does not come from a file is first copied to one, beside the environment, which has no name and is gone with this process.
+
+use std::cell::Cell;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::command_load::Arguments;
+use crate::dump_format::{Pair, Reader};
+use crate::dump_header::DumpType;
+use crate::failure::{Failure, Result};
+use crate::progress::Progress;
+
+/// A batch of records has so many of them ..
+const BATCH_RECORDS: usize = 5_000;
+/// .. or so many bytes.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// A dump that is being read.
+pub struct Source {
+    /// Reads it.
+    pub reader: Reader<Counted>,
+    /// Bytes read so far.
+    pub read: Rc<Cell<u64>>,
+    /// Bytes in all.
+    total: u64,
+    file: File,
+    name: String,
+    record_bytes: Option<usize>,
+}
+
+/// What a dump has, which is whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Checked {
+    /// The number of its first record, if it has numbers.
+    pub first: Option<u64>,
+    /// The bytes of its shortest and longest record, if it has any.
+    pub lengths: Option<(usize, usize)>,
+}
+
+impl Source {
+    /// Opens it and reads its header.
+    pub fn open(arguments: &Arguments) -> Result<Source> {
+        let path = arguments.file.as_ref().filter(|path| path.as_os_str() != "-");
+        let name = path.map_or_else(|| "standard input".to_string(), |path| path.display().to_string());
+        let open = |path: &PathBuf| File::open(path).map_err(Failure::doing(format!("open {name}")));
+        let file = match path.map(open).transpose()? {
+            Some(file) if path.is_some_and(|path| path.is_file()) => file,
+            Some(other) => copied(other, &name, arguments)?,
+            None => copied(std::io::stdin().lock(), &name, arguments)?,
+        };
+        let total = file.metadata().map_err(Failure::doing(format!("look at {name}")))?.len();
+        let record_bytes = arguments.record_bytes.map(|bytes| bytes as usize);
+        let (reader, read) = reader(&file, &name, record_bytes)?;
+        Ok(Source { reader, read, total, file, name, record_bytes })
+    }
+
+    /// Reads all of it and goes back to its beginning: what is wrong with a dump is known before anything is made of it.
+    pub fn check(&mut self) -> Result<Checked> {
+        let nothing = |failure| Failure::Failed(format!("{failure} (nothing was loaded)"));
+        let checked = self.check_pairs().and_then(|checked| self.check_end().map(|()| checked)).map_err(nothing)?;
+        self.rewind()?;
+        Ok(checked)
+    }
+
+    fn check_pairs(&mut self) -> Result<Checked> {
+        let (mut checked, mut before) = (Checked::default(), None);
+        let is_numbered = self.reader.header().kind.is_numbered();
+        while let Some((key, value)) = self.next_pair()? {
+            let (shortest, longest) = checked.lengths.unwrap_or((value.len(), value.len()));
+            checked.lengths = Some((shortest.min(value.len()), longest.max(value.len())));
+            if let Some(key) = key.filter(|_| is_numbered) {
+                let number = self.number(&key, before)?;
+                checked.first = checked.first.or(Some(number));
+                before = Some(number);
+            }
+        }
+        Ok(checked)
+    }
+
+    /// The number that a key spells. A list has no numbers without a record.
+    fn number(&self, key: &[u8], before: Option<u64>) -> Result<u64> {
+        let wrong = |what: String| Err(self.failed(self.reader.wrong(what)));
+        let Some(number) = number_of(key) else { return wrong("the record has a key that is no number".into()) };
+        match before {
+            Some(before) if self.reader.header().kind == DumpType::List && before.checked_add(1) != Some(number) => {
+                wrong(self.gap(before, number))
+            }
+            _ => Ok(number),
+        }
+    }
+
+    /// Why a list cannot have these two records behind each other.
+    pub fn gap(&self, before: u64, number: u64) -> String {
+        format!(
+            "record {number} comes behind record {before}, and records of any length are loaded into a list, which has a record for \
+             each number. Dump them without their numbers (db_dump without -k), or give --record-bytes if all have one length"
+        )
+    }
+
+    /// Goes back to the beginning.
+    pub fn rewind(&mut self) -> Result<()> {
+        self.file.rewind().map_err(Failure::doing(format!("read {} again", self.name)))?;
+        (self.reader, self.read) = reader(&self.file, &self.name, self.record_bytes)?;
+        Ok(())
+    }
+
+    /// How far it is read.
+    pub fn progress(&self, shown: bool) -> Progress {
+        Progress::bytes(shown, "loading", self.total)
+    }
+
+    /// The next record.
+    pub fn next_pair(&mut self) -> Result<Option<Pair>> {
+        self.reader.next_pair().map_err(|error| self.failed(error))
+    }
+
+    /// The next records.
+    pub fn next_batch(&mut self) -> Result<Vec<Pair>> {
+        let (mut batch, mut bytes) = (Vec::with_capacity(BATCH_RECORDS), 0);
+        while batch.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
+            let Some((key, value)) = self.next_pair()? else { break };
+            bytes += key.as_ref().map_or(0, Vec::len) + value.len();
+            batch.push((key, value));
+        }
+        Ok(batch)
+    }
+
+    /// A dump of several databases in one file has another header here.
+    fn check_end(&mut self) -> Result<()> {
+        if self.reader.has_more().map_err(|error| self.failed(error))? {
+            let what = "there is more after DATA=END; dump the databases of one file one by one (db_dump -s NAME, mdb_dump -s NAME)";
+            return Err(self.failed(self.reader.wrong(what.into())));
+        }
+        Ok(())
+    }
+
+    /// A failure that names the dump.
+    pub fn failed(&self, what: impl std::fmt::Display) -> Failure {
+        Failure::Failed(format!("{}: {what}", self.name))
+    }
+}
+
+/// The number that a key spells.
+pub fn number_of(key: &[u8]) -> Option<u64> {
+    let number = std::str::from_utf8(key).ok()?.trim().parse().ok();
+    number.filter(|&number| number > 0)
+}
+
+fn reader(file: &File, name: &str, record_bytes: Option<usize>) -> Result<(Reader<Counted>, Rc<Cell<u64>>)> {
+    let read = Rc::new(Cell::new(0));
+    let input = file.try_clone().map_err(Failure::doing(format!("open {name}")))?;
+    let counted = Counted { input: BufReader::with_capacity(256 << 10, input), read: Rc::clone(&read) };
+    let reader = Reader::open(counted, record_bytes);
+    let reader = reader.map_err(|error| Failure::Failed(format!("{name}: {error} (nothing was loaded)")))?;
+    Ok((reader, read))
+}
+
+/// A copy of what can be read only once, in a file without a name, in the directory that is nearest to the environment.
+fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<File> {
+    let environment = &arguments.at.environment.env;
+    let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
+    let path = directory.join(format!(".tp-load.{}", std::process::id()));
+    let failed = |what: &str| Failure::doing(format!("{what} {} for what comes from {name}", path.display()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+    let mut file = file.map_err(failed("make"))?;
+    std::fs::remove_file(&path).map_err(failed("unlink"))?;
+    std::io::copy(&mut input, &mut file).map_err(failed("fill"))?;
+    file.rewind().map_err(failed("read"))?;
+    Ok(file)
+}
+
+/// An input that counts what was taken from it.
+pub struct Counted {
+    input: BufReader<File>,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.read.set(self.read.get() + count as u64);
+        Ok(count)
+    }
+}
+
+impl BufRead for Counted {
+    fn fill_buf(&mut self) -> std::io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.read.set(self.read.get() + count as u64);
+        self.input.consume(count);
+    }
+}

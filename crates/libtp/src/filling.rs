@@ -1,0 +1,153 @@
+//! A new environment that is filled before anybody else opens it: `tp load` makes one.
+//!
+//! Paper: none. A load that was cut off must not leave an environment that is empty, or has half of a dump, and passes for a whole
+//! one. So the directory has a mark (`unfinished.rs`) before it has a control file, and loses it when all is durable. An opening
+//! that is not the load's own is refused as long as the mark is there.
+//!
+//! If we die here: the mark stays, and the environment is refused. Only [`Filling::abandon`] removes files, the mark last.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use libtp_io::Directory;
+use rio::failpoint;
+
+use crate::attach::Create;
+use crate::platform::Platform;
+use crate::unfinished::{self, FILLING};
+use crate::{Builder, Env, Result};
+
+/// An environment that is open to be filled. One that was there before is open as always; a new one is refused to everybody else
+/// until [`Filling::finish`], and for ever if this is dropped before.
+pub struct Filling {
+    env: Env,
+    /// What was there before, of an environment that was made.
+    made: Option<Before>,
+}
+
+/// What a directory held before an environment was made in it.
+struct Before {
+    /// Names in the environment's directory and in the log's.
+    names: BTreeSet<String>,
+    /// The directories that were made, the innermost first.
+    missing: Vec<PathBuf>,
+}
+
+impl Builder {
+    /// Opens the environment in `directory` to be filled, telling `watch` how far a restart is, as [`Builder::open_watched`] does.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; `Environment`, too, when another load fills the environment, or was cut off.
+    pub fn open_to_fill(
+        &self,
+        directory: impl AsRef<Path>,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Filling> {
+        let directory = directory.as_ref();
+        let missing = directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists());
+        let missing = missing.map(Path::to_path_buf).collect();
+        let platform = self.platform(directory)?;
+        self.fill(platform, missing, watch)
+    }
+
+    /// As [`Builder::open_to_fill`], on any disk: for simulation.
+    ///
+    /// # Errors
+    /// As [`Builder::open_to_fill`].
+    #[doc(hidden)]
+    pub fn open_to_fill_on(
+        &self,
+        platform: Platform,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Filling> {
+        self.fill(platform, Vec::new(), watch)
+    }
+
+    fn fill(
+        &self,
+        platform: Platform,
+        missing: Vec<PathBuf>,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Filling> {
+        let before = Before { names: names_of(&platform)?, missing };
+        let begun = Cell::new(false);
+        let create = if self.creates() { Create::ToFill(&begun) } else { Create::Never };
+        match self.open_and(create, platform.clone(), watch) {
+            Ok(env) => Ok(Filling { env, made: begun.get().then_some(before) }),
+            Err(error) if begun.get() => {
+                before.restore(&platform)?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Filling {
+    /// The environment.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// All is in it: writes the log out, and lets everybody open it.
+    ///
+    /// # Errors
+    /// `Io`; `Failed`: a new environment stays closed to everybody else.
+    pub fn finish(self) -> Result<()> {
+        self.env.flush()?;
+        if self.made.is_some() {
+            failpoint("load: all durable, its mark still there");
+            unfinished::end_filling(self.env.0.platform.directory.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Closes it, and removes all of an environment that was made; true if one was. Handles of its databases are to be dropped before.
+    ///
+    /// # Errors
+    /// `Io`: what is left is no environment.
+    pub fn abandon(self) -> Result<bool> {
+        let platform = self.env.0.platform.clone();
+        drop(self.env);
+        let Some(before) = self.made else { return Ok(false) };
+        before.restore(&platform)?;
+        Ok(true)
+    }
+}
+
+/// The names in both directories.
+fn names_of(platform: &Platform) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::from_iter(platform.directory.list()?);
+    names.extend(platform.log_directory.list()?);
+    Ok(names)
+}
+
+impl Before {
+    /// Removes all that was not there, and the mark last.
+    fn restore(self, platform: &Platform) -> Result<()> {
+        for directory in [&platform.log_directory, &platform.directory] {
+            for name in directory.list()? {
+                if name != FILLING && !self.names.contains(&name) {
+                    remove(directory.as_ref(), &name)?;
+                }
+            }
+            directory.sync()?;
+        }
+        failpoint("load: nothing left but its mark");
+        unfinished::end_filling(platform.directory.as_ref())?;
+        for path in self.missing {
+            // A directory into which another program has put something meanwhile stays.
+            let _ = std::fs::remove_dir(path);
+        }
+        Ok(())
+    }
+}
+
+/// Removes a file that may be gone already: memory goes with the last process that leaves.
+fn remove(directory: &dyn Directory, name: &str) -> Result<()> {
+    match directory.remove(name) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+        removed => Ok(removed?),
+    }
+}

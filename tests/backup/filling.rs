@@ -1,0 +1,88 @@
+//! A new environment that is filled before anybody else opens it: after a power cut there is all of it, or no environment.
+
+use libtp::{Durability, Env, Error, SharedMemory};
+use libtp_io::{Directory, OpenMode};
+use libtp_sim::{LossMode, Random, SimDisk};
+use libtp_tests::sizes;
+
+use crate::simulated::{inside, platform, quiet};
+
+const RECORDS: u64 = 400;
+
+/// Opens the environment, if there is one.
+fn open_existing(disk: &SimDisk) -> libtp::Result<Env> {
+    let target = platform("filled", inside(disk, "filled"), &SharedMemory::new());
+    Env::builder().create(false).settings(quiet()).open_on(target, &mut |_, _, _| {})
+}
+
+#[test]
+fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
+    let seed = sizes::first_seed();
+    let disk = SimDisk::new(seed);
+    let target = platform("filled", inside(&disk, "filled"), &SharedMemory::new());
+    disk.sync().unwrap();
+    let begun = disk.io_index();
+    let filling = Env::builder().settings(quiet()).open_to_fill_on(target, &mut |_, _, _| {}).unwrap();
+    let list = filling.env().list("lines").unwrap();
+    for batch in 0..RECORDS / 40 {
+        let lines = batch * 40..(batch + 1) * 40;
+        let put = |txn: &libtp::Txn<'_>| {
+            lines.clone().try_for_each(|n| list.append(txn, &[7; 100]).map(|at| assert_eq!(at, n + 1)))
+        };
+        filling.env().run_with(Durability::Relaxed, put).unwrap();
+    }
+    filling.env().checkpoint().unwrap();
+    drop(list);
+    filling.finish().unwrap();
+    let mut random = Random::new(seed);
+    let (mut whole, mut none) = (0, 0);
+    let mut images = disk.crash_images();
+    images.advance_to(begun);
+    let mut is_over = false;
+    while !is_over {
+        is_over = images.advance().is_none();
+        let position = images.position();
+        if position > begun + 40 && !is_over && !random.chance(1, 8) {
+            continue;
+        }
+        for mode in LossMode::ALL {
+            let image = images.image(mode, position as u64);
+            let what = format!("LIBTP_TEST_SEED={seed} call {position} {mode:?}");
+            match open_existing(&image) {
+                Ok(env) => {
+                    let list = env.list("lines").unwrap_or_else(|error| panic!("{what}: {error}"));
+                    let count = env.run(|txn| list.count(txn)).unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert_eq!(count, RECORDS, "{what}: half of it passes for all");
+                    whole += 1;
+                }
+                Err(Error::Environment { .. }) if !is_over => none += 1,
+                Err(error) => panic!("{what}: {error}"),
+            }
+        }
+    }
+    assert!(whole > 0 && none > 0, "{whole} environments, {none} none");
+    println!("figures: {} power cuts in a load, {whole} left all of it, {none} no environment", whole + none);
+}
+
+#[test]
+fn a_load_that_is_given_up_leaves_what_was_there_before() {
+    let disk = SimDisk::new(1);
+    let directory = inside(&disk, "filled");
+    directory.open("libtp.toml", OpenMode::CreateNew).unwrap();
+    let target = || platform("filled", inside(&disk, "filled"), &SharedMemory::new());
+    let fill = || Env::builder().settings(quiet()).open_to_fill_on(target(), &mut |_, _, _| {});
+    let filling = fill().unwrap();
+    filling.env().btree("tree").unwrap();
+    // Another process comes, to open or to fill.
+    let refused = [open_existing(&disk).err().unwrap(), fill().err().unwrap()];
+    assert!(refused.iter().all(|error| error.to_string().contains("load.unfinished")), "{refused:?}");
+    assert!(filling.abandon().unwrap());
+    assert_eq!(directory.list().unwrap(), ["libtp.toml"]);
+    // One that was there is not removed.
+    let filling = fill().unwrap();
+    filling.finish().unwrap();
+    let filling = fill().unwrap();
+    filling.env().btree("tree").unwrap();
+    assert!(!filling.abandon().unwrap());
+    assert_eq!(open_existing(&disk).unwrap().databases().unwrap(), ["tree"]);
+}
