@@ -9,6 +9,7 @@
 //! | `refused` | openings that are refused change nothing, and a restore that was cut off is no environment |
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
+//! | `dropped` | databases that are dropped, renamed, emptied and listed |
 //! | `missing` | databases whose files are missing, empty or foreign |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 //! | `simulated` | a simulated disk: torn pages, and power cuts |
@@ -20,6 +21,7 @@
 mod clocks;
 #[cfg(feature = "failpoints")]
 mod deaths;
+mod dropped;
 mod harm;
 mod load;
 mod missing;

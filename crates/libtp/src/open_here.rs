@@ -20,6 +20,11 @@ impl OpenHere {
         OpenHere(())
     }
 
+    /// Whether the thread has any.
+    pub(crate) fn any() -> bool {
+        OPEN.get() != 0
+    }
+
     /// Whether the thread has no other.
     #[inline]
     pub(crate) fn is_only_one(&self) -> bool {

@@ -9,6 +9,7 @@ use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
 use crate::database::OpenDatabase;
+use crate::databases::Decided;
 use crate::emptied::Emptied;
 use crate::environment::Inner;
 use crate::files::Files;
@@ -64,6 +65,7 @@ pub struct Txn<'e> {
     savepoints: Savepoints,
     emptied: Emptied,
     files: Files,
+    decided: Decided,
     _open: OpenHere,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -103,8 +105,8 @@ impl<'e> Txn<'e> {
     /// One that runs already.
     pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
-        let (who, files) = (Some(who), Files::default());
-        Txn { env, who, durability, joined, savepoints, emptied, files, _open: open, not_sync: PhantomData }
+        let (who, files, decided) = (Some(who), Files::default(), Decided::default());
+        Txn { env, who, durability, joined, savepoints, emptied, files, decided, _open: open, not_sync: PhantomData }
     }
 
     /// Its session, which it does without from now on.
@@ -227,13 +229,17 @@ impl<'e> Txn<'e> {
             self.who = Some(who);
             return Err(forked);
         }
-        let (managers, joined) = (&life.managers, &mut self.joined);
+        let (managers, joined, decided) = (&life.managers, &mut self.joined, &self.decided);
+        let wait = self.env.wait;
         let ended = life.guarded_by(session, || {
             if durability == Durability::Rio {
                 // It may have been asked for after the transaction began.
                 life.begin_rio(session)?;
             }
-            joined.commit(managers, session, durability)
+            match decided.is_empty() {
+                true => joined.commit(managers, session, durability),
+                false => decided.commit(managers, session, wait),
+            }
         });
         // What decides is whether the commit record had been written when the region broke, or the session died.
         let decided = match &ended {
@@ -345,6 +351,11 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn files(&self) -> &Files {
         &self.files
+    }
+
+    #[inline]
+    pub(crate) fn decided(&self) -> &Decided {
+        &self.decided
     }
 
     #[inline]
