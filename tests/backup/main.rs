@@ -10,6 +10,7 @@
 //! | `filling` | a load into a new environment that is cut off or given up |
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
+//! | `dropped` | databases that are dropped, renamed, emptied and listed |
 //! | `missing` | databases whose files are missing, empty or foreign |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 //! | `simulated` | a simulated disk: torn pages, and power cuts |
@@ -21,6 +22,7 @@
 mod clocks;
 #[cfg(feature = "failpoints")]
 mod deaths;
+mod dropped;
 mod filling;
 mod harm;
 mod load;

@@ -206,6 +206,33 @@ fn a_database_whose_file_is_missing_is_dropped_on_request_and_its_name_is_free()
 }
 
 #[test]
+fn a_drop_is_in_the_log_where_the_register_is_damaged() {
+    let place = Place::new();
+    let env = open(&place.at("env"));
+    fill(&env, "kv", 0);
+    fill(&env, "other", 0);
+    env.run(|txn| txn.drop_database("kv")).unwrap();
+    fill(&env, "other", COMMITS);
+    let path = place.at("crashed");
+    crash(&env, &path);
+    // The slot of the first database: the drop in it is not to be read any more.
+    let mut register = fs::read(path.join("databases")).unwrap();
+    register[512 + 40] ^= 1;
+    fs::write(path.join("databases"), &register).unwrap();
+    let env = open(&path);
+    assert_eq!(env.databases().unwrap(), ["other"]);
+    assert_eq!(count(&env, "other"), u64::from(2 * COMMITS));
+    assert!(env.checkpoint().unwrap());
+    let again = place.at("again");
+    crash(&env, &again);
+    let env = open(&again);
+    let log_bytes = env.opened().log_bytes;
+    assert!(log_bytes < 5000, "the log is kept for the dropped database: {log_bytes} bytes");
+    fill(&env, "kv", 0);
+    assert_eq!(count(&env, "kv"), u64::from(COMMITS));
+}
+
+#[test]
 fn what_opening_reads_does_not_grow_with_the_number_of_databases() {
     let place = Place::new();
     let path = place.at("env");

@@ -24,6 +24,8 @@ pub enum Scene {
     Backup,
     /// By whose transaction is over plain files, or who finishes another's: played by the suite `files`.
     Files,
+    /// By whose transaction drops and renames databases: played by the suite `backup`.
+    Databases,
     /// By whose commits are answered from memory that outlives the system, or who finds them: played by the suite `warm`.
     Warm,
 }
@@ -51,6 +53,10 @@ const fn backup(name: &'static str) -> Failpoint {
 
 const fn files(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Files }
+}
+
+const fn databases(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Databases }
 }
 
 const fn young(name: &'static str) -> Failpoint {
@@ -542,6 +548,20 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("unlink: page freed"),
     work("update: in its place, leaf latched"),
     work("update: updated in its place"),
+    databases("databases: said, not committed"),
+    databases("databases: committed, not the last commit"),
+    databases("databases: committed, nothing carried out"),
+    databases("databases: carried out, locks held"),
+    databases("databases: given up, not on disk"),
+    databases("databases: given up, not in the register"),
+    databases("drop: in the register, file known"),
+    databases("drop: file forgotten, not removed"),
+    databases("drop: file removed, name not gone for good"),
+    databases("rename: in the register, file not"),
+    databases("rename: file has its name, not durable"),
+    databases("rename: old name still in the register"),
+    databases("buffer: renames a file, section open"),
+    young("open: name locked"),
     young("create: file has its name, not registered"),
     work("create: registered, not formatted"),
     work("create: other name there"),

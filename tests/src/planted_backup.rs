@@ -10,6 +10,7 @@ const TORN: &str = "simulated::pages_written_in_the_middle_of_being_read_do_no_h
 const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and_nothing_is_changed";
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
+const DROPPED: &str = "dropped::deaths::who_dies_over_databases_leaves_all_of_it_or_nothing";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 
 /// All of them.
@@ -48,6 +49,11 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
         "buffer: a file that is away stops every checkpoint",
         "missing::in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone",
     ),
+    by("buffer: a drop is not in the register", DROPPED),
+    by("buffer: the register forgets a name too early", DROPPED),
+    by("txn: databases are dropped before the commit is on disk", DROPPED),
+    by("txn: what a dead one decided of databases is left", DROPPED),
+    by("txn: restart leaves what was decided of databases", DROPPED),
     by("libtp: salvaged values keep their numbers", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
     by("libtp: lost pages are not told of", "salvage::what_can_be_read_is_salvaged_and_what_cannot_is_named"),
 ];

@@ -17,6 +17,9 @@ pub const PLANTED_ISOLATION: &[PlantedDeath] = &[
         "snapshot: what others have read is not seen",
         "session_order::reads_never_go_backwards_where_commits_are_synced",
     ),
-    by("libtp: the order of a key's values is not locked", "appended::appends_without_a_look_are_strictly_serializable"),
+    by(
+        "libtp: the order of a key's values is not locked",
+        "appended::appends_without_a_look_are_strictly_serializable",
+    ),
     by("lock: a thread waits for itself", "waits::two_transactions_of_one_thread_that_wait_for_each_other_are_refused"),
 ];

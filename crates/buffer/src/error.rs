@@ -33,6 +33,12 @@ pub enum Error {
         /// The number asked for.
         file: FileId,
     },
+    /// The database was dropped.
+    #[error("the database `{name}` was dropped, or its name is another database's by now; a handle from before is of no use any more. Open the database again, which makes it anew where it is to be made if it is missing")]
+    Dropped {
+        /// Its name, when it had one.
+        name: String,
+    },
     /// The file of a database is not in its place. The database was not dropped.
     #[error("the database `{name}` is not in its place: {what}; it cannot be used, and other databases can. Nothing was made in its place. Put the file {name}.tp back, or give the database up with `tp drop --missing`")]
     Away {

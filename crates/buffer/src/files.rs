@@ -15,7 +15,8 @@
 //! one section and one store.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use libtp_io::{Directory, File, OpenMode};
@@ -40,6 +41,8 @@ const OWED: &str =
                     file in its place, close the environment everywhere and open it again";
 /// So often who gives a file's frames up looks again at one that is busy.
 const SLICE: Duration = Duration::from_micros(300);
+/// So often a slot is looked at that is being renamed.
+const RENAMED_LOOKS: u32 = 10_000;
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
 /// A file is extended by what it has, but at least and at most so many bytes at a time.
@@ -89,8 +92,8 @@ rio::shared! {
         pub(crate) changed: Word<u32>,
         /// How many slots are free again, at least.
         pub(crate) freed: Word<u32>,
-        /// Zero, kept for later.
-        pub(crate) spare_small: Word<u32>,
+        /// Counts the databases that got other names.
+        pub(crate) renamed: Word<u32>,
         /// The least of all `owed`: redo begins there as long as this memory lives. None for none.
         pub(crate) owed: Word<Lsn>,
         /// Zero, kept for later.
@@ -219,6 +222,10 @@ pub(crate) struct Files {
     slots: Slab<FileSlot>,
     index: FileIndex,
     registry: Registry,
+    /// What `renamed` was when names were read last.
+    renamed: AtomicU32,
+    /// Since where a restart by this process owes something to which file.
+    owed: Mutex<HashMap<FileId, Lsn>>,
     open: RwLock<HashMap<FileId, Arc<OpenFile>>>,
 }
 
@@ -241,6 +248,8 @@ impl Files {
             slots: Slab::attach(region, slots),
             table,
             index: FileIndex::default(),
+            renamed: AtomicU32::new(0),
+            owed: Mutex::default(),
             open: RwLock::new(HashMap::new()),
         }
     }
@@ -250,6 +259,10 @@ impl Files {
         let Some(slots) = region.at(place).slots.load() else { return Vec::new() };
         let slots = Slab::<FileSlot>::attach(region, slots);
         (1..=slots.capacity()).filter_map(|number| read(slots.at(number)).map(|(info, _)| info)).collect()
+    }
+
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
     }
 
     pub(crate) fn directory(&self) -> &dyn Directory {
@@ -341,15 +354,12 @@ impl Files {
             return Ok(file);
         }
         let slot = self.slot_of(id).ok_or(Error::UnknownFile { file: id })?;
-        let (info, generation) = read(slot).filter(|(info, _)| info.id == id).ok_or(Error::UnknownFile { file: id })?;
+        let (info, generation) = self.read_whole(slot, id).ok_or(Error::UnknownFile { file: id })?;
         let away = |what: &str| Error::Away { name: info.name.clone(), what: what.into() };
         if !slot.owed.load().is_none() {
             return Err(away(OWED));
         }
-        let file = match self.directory.open(&info.file_name(), OpenMode::Existing) {
-            Err(libtp_io::Error::NotFound { .. }) => return Err(away("its file is missing")),
-            file => file?,
-        };
+        let file = self.open_by_name(&info)?.ok_or_else(|| away("its file is missing"))?;
         // A planted bug (rio's `planted`): pages go into whatever file bears the name.
         if !planted("buffer: a file is taken for a database's by its name") && self.registry.entry(id)?.is_some() {
             check_own(&*file, &info, environment_of(&self.region)).map_err(|what| away(&what))?;
@@ -361,17 +371,73 @@ impl Files {
         Ok(opened)
     }
 
+    /// What the file's slot says. Who renames the file changes the slot in a moment; if it dies in that moment, its change is
+    /// taken back.
+    fn read_whole(&self, slot: &FileSlot, id: FileId) -> Option<(FileInfo, u32)> {
+        for _ in 0..RENAMED_LOOKS {
+            match read(slot).filter(|(info, _)| info.id == id) {
+                None if slot.state.load() == LIVE && slot.id.load() == id => std::thread::yield_now(),
+                found => return found,
+            }
+        }
+        None
+    }
+
+    /// The file under the name that it has; while a database is renamed the file has one of two names.
+    fn open_by_name(&self, info: &FileInfo) -> Result<Option<Arc<dyn File>>> {
+        if let Some(file) = existing(&*self.directory, &info.file_name())? {
+            return Ok(Some(file));
+        }
+        let Some(entry) = self.registry.entry(info.id)?.filter(|entry| !entry.is_dropped) else { return Ok(None) };
+        for name in [Some(entry.name), entry.was].into_iter().flatten() {
+            if let Some(file) = existing(&*self.directory, &file_name(&name))? {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
     /// As [`Files::open`], of a database that may not be registered since the memory was made.
     pub(crate) fn open_entered(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         match self.open(id) {
             Err(Error::UnknownFile { .. }) => {
-                let entry = self.registry.entry(id)?.filter(|entry| !entry.is_dropped);
-                let entry = entry.ok_or(Error::UnknownFile { file: id })?;
+                let entry = self.registry.entry(id)?.ok_or(Error::UnknownFile { file: id })?;
+                if entry.is_dropped {
+                    return Err(Error::Dropped { name: entry.name });
+                }
                 self.register(session, &FileInfo::of(&entry))?;
+                // Who drops it says so in the register first: one of the two sees the other.
+                if self.registry.entry(id)?.is_some_and(|entry| entry.is_dropped) {
+                    self.unregister(session, id);
+                    return Err(Error::Dropped { name: entry.name });
+                }
                 self.open(id)
             }
             opened => opened,
         }
+    }
+
+    /// Gives a registered file another name. The caller has given the file that name.
+    ///
+    /// If we die here: the section is taken back, and whoever opens the file finds it under its name in the register.
+    pub(crate) fn rename(&self, session: &Session, id: FileId, name: &str) {
+        let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
+        let Some(slot) = self.slot_of(id) else { return };
+        if read(slot).is_some_and(|(info, _)| info.name == name) {
+            return;
+        }
+        let mut section = session.section();
+        // Twice, and no name in between: who reads it meanwhile sees that, also who has begun meanwhile.
+        slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
+        slot.name_bytes.set(&mut section, 0);
+        failpoint("buffer: renames a file, section open");
+        for (index, word) in slot.name.iter().enumerate() {
+            word.set(&mut section, word_of(name.as_bytes(), index));
+        }
+        slot.name_bytes.set(&mut section, u32::try_from(name.len()).expect("names have at most 200 bytes"));
+        slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
+        section.close();
+        self.table.changed.fetch_add(1);
     }
 
     /// Notes that a restart could not repeat a log record, because the file was away. The file must be registered for this to
@@ -386,9 +452,27 @@ impl Files {
             }
         };
         lower(&self.table.owed);
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        owed.entry(id).and_modify(|known| *known = (*known).min(lsn)).or_insert(lsn);
+        drop(owed);
         if let Some(slot) = self.slot_of(id) {
             lower(&slot.owed);
         }
+    }
+
+    /// What is owed for files that were dropped is not. Nobody else is attached.
+    pub(crate) fn forgive_dropped(&self) -> Result<()> {
+        let owed: Vec<(FileId, Lsn)> =
+            self.owed.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(id, lsn)| (*id, *lsn)).collect();
+        let mut least = Lsn::NONE;
+        for (id, lsn) in owed {
+            let is_dropped = self.registry.entry(id)?.is_some_and(|entry| entry.is_dropped);
+            if !is_dropped && (least.is_none() || lsn < least) {
+                least = lsn;
+            }
+        }
+        self.table.owed.publish(least);
+        Ok(())
     }
 
     /// Whether the file was used since the memory was made.
@@ -403,7 +487,17 @@ impl Files {
 
     /// The register of databases.
     pub(crate) fn registry(&self) -> &Registry {
+        let renamed = self.table.renamed.load();
+        // Relaxed: names that are read once too often cost time alone.
+        if self.renamed.swap(renamed, Ordering::Relaxed) != renamed {
+            self.registry.forget_names();
+        }
         &self.registry
+    }
+
+    /// A database has another name in the register: all processes read the names anew.
+    pub(crate) fn note_renamed(&self) {
+        self.table.renamed.fetch_add(1);
     }
 
     /// Whether the file is registered.
@@ -461,6 +555,8 @@ impl BufferManager {
         for (_, shelf) in self.pools.shelves() {
             for slot in shelf.frames().filter(|slot| slot.page.load().file() == id) {
                 while !self.give_up_page(session, shelf, slot, id) {
+                    // A writer may have died on the way with the page.
+                    self.settle_dead_writer(session);
                     session.sleep(SLICE);
                 }
             }
@@ -483,6 +579,13 @@ impl BufferManager {
         }
         shelf.push_free(session, Taken { slot, guard });
         true
+    }
+}
+
+fn existing(directory: &dyn Directory, name: &str) -> Result<Option<Arc<dyn File>>> {
+    match directory.open(name, OpenMode::Existing) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(None),
+        file => Ok(Some(file?)),
     }
 }
 

@@ -34,6 +34,7 @@ mod cleaned;
 mod content;
 mod double_write;
 mod error;
+mod fate;
 mod file_index;
 mod files;
 mod frame;
@@ -68,7 +69,9 @@ use pool::{PoolTable, Pools};
 pub use content::{ExclusivePage, PageMut, Pin, SharedPage};
 pub use double_write::{restore_torn, Restored, DOUBLE_WRITE_NAME};
 pub use error::{Error, Result};
+pub use fate::{last_fates, Fate};
 pub use files::{file_name, FileInfo, NAME_BYTES_MAX};
+pub use own_file::environment_of;
 pub use page_header::{
     belongs, check, checksum, is_page_size, is_zero, page_lsn, seal, Damage, PageHeader, PAGE_BYTES_DEFAULT,
     PAGE_BYTES_MAX, PAGE_BYTES_MIN, PAGE_HEADER_BYTES,
@@ -254,7 +257,7 @@ impl BufferManager {
     /// Registers a database that is entered in the register of databases.
     ///
     /// # Errors
-    /// [`Error::UnknownFile`] if it is not, or was dropped; [`Error::Full`].
+    /// [`Error::UnknownFile`] if it is not; [`Error::Dropped`]; [`Error::Full`].
     pub fn admit(&self, session: &Session, id: FileId) -> Result<()> {
         match self.files.open_entered(session, id) {
             Ok(_) | Err(Error::Away { .. }) => Ok(()),
@@ -289,6 +292,14 @@ impl BufferManager {
             drop(registered);
         }
         self.files.owe(id, lsn);
+    }
+
+    /// At a restart: what is owed for databases that turned out to be dropped is not. Nobody else is attached.
+    ///
+    /// # Errors
+    /// The register cannot be read.
+    pub fn forgive_dropped(&self) -> Result<()> {
+        self.files.forgive_dropped()
     }
 
     /// Every registered file.

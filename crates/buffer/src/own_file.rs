@@ -10,7 +10,7 @@ use crate::{FileInfo, PageId, PageNo};
 const ENVIRONMENT_AT: usize = 48;
 
 /// The number of the environment whose region it is.
-pub(crate) fn environment_of(region: &Region) -> [u8; 16] {
+pub fn environment_of(region: &Region) -> [u8; 16] {
     let mut id = [0; 16];
     for (eight, word) in id.chunks_exact_mut(8).zip(&region.header().environment) {
         eight.copy_from_slice(&word.get().to_le_bytes());

@@ -58,9 +58,12 @@ struct Slot {
     id: U32,
     page_bytes: U32,
     name_bytes: U32,
-    zero_small: [u8; 12],
+    /// Bytes of the name that the file may still have; zero for none.
+    was_bytes: U32,
+    zero_small: [u8; 8],
     name: [u8; NAME_BYTES_MAX],
-    zero: [u8; 280],
+    was: [u8; NAME_BYTES_MAX],
+    zero: [u8; 80],
 }
 
 const _: () = assert!(size_of::<Front>() == SLOT_BYTES && size_of::<Slot>() == SLOT_BYTES);
@@ -76,6 +79,8 @@ pub struct Entry {
     pub page_bytes: u32,
     /// Whether the database was dropped.
     pub is_dropped: bool,
+    /// The name before, while a database is renamed: the file may still have it.
+    pub was: Option<String>,
 }
 
 impl Front {
@@ -88,17 +93,24 @@ impl Front {
 
 impl Slot {
     fn new(entry: &Entry) -> Slot {
-        let mut name = [0; NAME_BYTES_MAX];
-        name[..entry.name.len()].copy_from_slice(entry.name.as_bytes());
+        let padded = |text: &str| {
+            let mut bytes = [0; NAME_BYTES_MAX];
+            bytes[..text.len()].copy_from_slice(text.as_bytes());
+            bytes
+        };
+        let length = |text: &str| U32::new(u32::try_from(text.len()).expect("names have at most 200 bytes"));
+        let was = entry.was.as_deref().unwrap_or_default();
         let mut slot = Slot {
             crc: 0.into(),
             state: if entry.is_dropped { DROPPED } else { LIVE }.into(),
             id: entry.id.raw().into(),
             page_bytes: entry.page_bytes.into(),
-            name_bytes: u32::try_from(entry.name.len()).expect("names have at most 200 bytes").into(),
-            zero_small: [0; 12],
-            name,
-            zero: [0; 280],
+            name_bytes: length(&entry.name),
+            was_bytes: length(was),
+            zero_small: [0; 8],
+            name: padded(&entry.name),
+            was: padded(was),
+            zero: [0; 80],
         };
         slot.crc = crc32c::crc32c(&slot.as_bytes()[4..]).into();
         slot
@@ -110,10 +122,13 @@ impl Slot {
         {
             return None;
         }
-        let name = self.name.get(..self.name_bytes.get() as usize)?;
+        let text = |bytes: &[u8; NAME_BYTES_MAX], length: U32| {
+            String::from_utf8(bytes.get(..length.get() as usize)?.to_vec()).ok()
+        };
         Some(Entry {
             id,
-            name: String::from_utf8(name.to_vec()).ok()?,
+            name: text(&self.name, self.name_bytes)?,
+            was: Some(text(&self.was, self.was_bytes)?).filter(|was| !was.is_empty()),
             page_bytes: self.page_bytes.get(),
             is_dropped: self.state.get() == DROPPED,
         })
@@ -244,6 +259,13 @@ impl Registry {
         Ok(self.entry(id)?.filter(|entry| entry.name == name && !entry.is_dropped))
     }
 
+    /// Reads the names anew at the next look: a database has got another one.
+    pub fn forget_names(&self) {
+        let mut known = self.known();
+        known.names.clear();
+        known.read_to = 0;
+    }
+
     /// Every database that was not dropped.
     ///
     /// # Errors
@@ -305,7 +327,7 @@ fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(Entry)) -> Result
 }
 
 impl Entry {
-    /// The file's name in the environment's directory.
+    /// The file's name in the environment's directory; [`Entry::was`] says whether it may have another.
     pub fn file_name(&self) -> String {
         file_name(&self.name)
     }

@@ -298,8 +298,15 @@ impl BufferManager {
         // Room on the disk first, and not under the latch.
         let file = match self.files.open(id.file()).and_then(|file| file.make_room(id).map(|()| file)) {
             Ok(file) => file,
-            // Removed meanwhile: its frames are about to be given up.
-            Err(Error::UnknownFile { .. }) => return Ok(Claim::Needless),
+            // Dropped meanwhile, by who gives its frames up. One may have come in behind that, and would keep the log.
+            Err(Error::UnknownFile { .. }) => {
+                if let Some(_guard) = slot.latch.try_exclusive(session, ANY_PAGE) {
+                    if slot.page.get() == id && slot.state() == State::Resident && !self.files.has(id.file()) {
+                        slot.recovery.publish(Lsn::NONE);
+                    }
+                }
+                return Ok(Claim::Needless);
+            }
             // The page stays dirty, and the log is kept for it. Other files are written.
             Err(error @ Error::Away { .. }) if !planted("buffer: a file that is away stops every checkpoint") => {
                 tracing::warn!(%error, "pages of a database stay in memory until its file is back");
@@ -543,6 +550,14 @@ impl BufferManager {
             } else {
                 session.sleep(SLICE);
             }
+        }
+    }
+
+    /// Puts right what a writer left that died on its way, if one did.
+    pub(crate) fn settle_dead_writer(&self, session: &Session) {
+        let holder = self.header.writer.load();
+        if holder != SessionId::NONE && !session.processes().is_alive(holder) {
+            drop(self.try_become_writer(session));
         }
     }
 

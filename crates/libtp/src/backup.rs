@@ -24,15 +24,17 @@
 pub(crate) mod copy_file;
 pub(crate) mod manifest;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use libtp_buffer::{seal, PageId};
+use libtp_buffer::{seal, FileId, PageId};
 use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory};
+use libtp_lock::Mode;
 use libtp_log::{Control, ControlFile, LogCopy, LogFiles, Lsn, CONTROL_NAME};
 use libtp_process::Rank;
-use libtp_record::FoundFile;
+use libtp_record::{lock_names, FoundFile};
 use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 use serde::Serialize;
@@ -233,9 +235,21 @@ impl<'e> Copying<'e> {
         loop {
             match env.take_session() {
                 Err(Error::Rebuilt | Error::Panicked { .. }) => {}
-                who => return Ok(Copying { env, who: Some(who?), begun: Instant::now() }),
+                who => {
+                    let copying = Copying { env, who: Some(who?), begun: Instant::now() };
+                    copying.keep_names()?;
+                    return Ok(copying);
+                }
             }
         }
+    }
+
+    /// Nobody drops or renames a database until it is over.
+    fn keep_names(&self) -> Result<()> {
+        self.with(|managers, who| {
+            let (files, wait) = (lock_names::files(), self.env.wait);
+            Ok(managers.locks.lock(who.session(), who.locker(), files, Mode::S, wait)?)
+        })
     }
 
     /// Does something with the session. Memory that was given up meanwhile ends the backup: it is begun again by the caller.
@@ -351,12 +365,20 @@ impl<'e> Copying<'e> {
             ));
         }
         let mut files = 0;
+        let copies = copied_numbers(to.as_ref(), &manifest, &control.environment_id)?;
         for file in self.found(&control)? {
-            if !manifest.files.iter().any(|known| known.name == file.info.file_name()) {
-                let directory = self.env.platform.directory.as_ref();
-                manifest.files.push(copy_header(directory, to.as_ref(), &file.info, PAGES_NEW)?);
-                files += 1;
+            let name = file.info.file_name();
+            if copies.contains(&file.info.id) {
+                // Renamed perhaps: then the log says so.
+                continue;
             }
+            if manifest.files.iter().any(|known| known.name == name) {
+                let what = format!("it has a copy of another {name}: that database was dropped or renamed since, and its name is a new database's. Take a full backup to another directory");
+                return Err(refused(to.as_ref(), what));
+            }
+            let directory = self.env.platform.directory.as_ref();
+            manifest.files.push(copy_header(directory, to.as_ref(), &file.info, PAGES_NEW)?);
+            files += 1;
         }
         manifest.next_file_id = control.next_file_id;
         let log_bytes = self.copy_log(to, &manifest, from, end, watch)?;
@@ -471,10 +493,22 @@ impl Drop for Copying<'_> {
         // What fails of it is the repair's.
         let _ = life.guarded_by(session, || {
             life.managers.end_copy(session);
+            life.managers.locks.unlock_all(session.session(), session.locker());
             Ok(())
         });
         self.env.give_session(who);
     }
+}
+
+/// The copied files by the numbers of their databases.
+fn copied_numbers(to: &dyn Directory, manifest: &Manifest, environment: &[u8; 16]) -> Result<HashSet<FileId>> {
+    let mut copies = HashSet::new();
+    for file in &manifest.files {
+        let name = file.name.strip_suffix(".tp").unwrap_or(&file.name);
+        let found = libtp_record::find_file(to, name, environment)?;
+        copies.insert(found.info.id);
+    }
+    Ok(copies)
 }
 
 /// Reads every record of a copied log.

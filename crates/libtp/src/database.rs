@@ -17,6 +17,7 @@ use crate::multi::Multi;
 use crate::panics::callers;
 use crate::settings::Granularity;
 use crate::{Error, Keys, List, Reader, Result, Txn};
+use libtp_lock::OpenHere;
 
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
@@ -545,13 +546,22 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
         own_pool: own
             .and_then(|own| own.own_pool)
             .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
+        // Whoever drops it may be this thread's own transaction.
+        wait: Some(if OpenHere::any() { Wait::No } else { env.wait }),
     };
     loop {
-        if let Some(open) = env.databases().get(name) {
-            return Ok(Arc::clone(open));
+        if let Some(open) = known(env, name) {
+            return Ok(open);
         }
         let (incarnation, open) = env.with_session(|managers, who| {
-            let open = libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings)?;
+            let open = match libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings) {
+                Err(libtp_record::Error::Lock(libtp_lock::Error::WouldBlock { .. })) => {
+                    let what = "a transaction that has not ended drops it, or makes or takes its name; end that one first, and then \
+                                open the database";
+                    return Err(Error::Database { name: name.into(), what: what.into() });
+                }
+                opened => opened?,
+            };
             let open =
                 open.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
             let wish = own.and_then(|own| own.granularity).filter(|_| !has_inner);
@@ -570,6 +580,22 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
         }
     }
+}
+
+/// The database of that name that is open, unless it was dropped since, or has another name.
+pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
+    let open = env.databases().get(name).cloned()?;
+    let life = env.newest();
+    // One that is not there in damaged memory is found by who looks closer.
+    let info = life.guarded(|| Ok(life.managers.buffers.file_by_id(open.id()))).unwrap_or(None);
+    if info.is_some_and(|info| info.name == name) {
+        return Some(open);
+    }
+    let mut databases = env.databases();
+    if databases.get(name).is_some_and(|now| Arc::ptr_eq(now, &open)) {
+        databases.remove(name);
+    }
+    None
 }
 
 /// What is locked in a database: who locks pages and who locks records would not see each other's locks, so the first to
@@ -609,7 +635,7 @@ pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
         life.managers.leave(who);
         match admitted {
             // It was dropped: each use of the handle is told so.
-            Err(libtp_buffer::Error::UnknownFile { .. }) => return Ok(()),
+            Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Dropped { .. }) => return Ok(()),
             admitted => admitted?,
         }
     }

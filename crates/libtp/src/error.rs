@@ -174,6 +174,14 @@ pub enum Error {
         /// What is in its place, and what to do.
         what: String,
     },
+    /// The database was dropped, and the handle to it is from before.
+    #[error("{what}")]
+    Dropped {
+        /// Its name then.
+        name: String,
+        /// What to do.
+        what: String,
+    },
     /// From recoverable memory.
     #[error(transparent)]
     Memory(Box<vista::Error>),
@@ -306,6 +314,7 @@ sorted!(libtp_buffer::Error, error =>
     libtp_buffer::Error::Failed => Error::Failed(error.to_string()),
     libtp_buffer::Error::Unsuitable { name, what } => Error::Database { name, what },
     libtp_buffer::Error::Away { ref name, .. } => Error::Away { name: name.clone(), what: error.to_string() },
+    libtp_buffer::Error::Dropped { ref name } => Error::Dropped { name: name.clone(), what: error.to_string() },
     libtp_buffer::Error::Register { .. } => Error::Corrupt(error.to_string()),
     libtp_buffer::Error::Log(log) => log.into(),
     _ => other(error),

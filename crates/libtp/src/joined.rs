@@ -260,6 +260,9 @@ impl Txn<'_> {
             if !Arc::ptr_eq(&segment.0.env, self.environment()) {
                 return Err(refuse("it was opened through another handle of the environment than the transaction"));
             }
+            if !self.decided().is_empty() {
+                return Err(refuse("the transaction drops or renames databases, and joins no memory beside that"));
+            }
             let parts = self.parts();
             let part = match parts.known(&segment.0) {
                 Some(part) => part,

@@ -127,7 +127,7 @@ impl Txn<'_> {
     /// ```
     ///
     /// # Errors
-    /// `NotPassed` if it has joined memory, or read or changed plain files; `HalfUndone`; `Rebuilt`. It was undone then.
+    /// `NotPassed` if it has joined memory, read or changed plain files, or drops or renames databases; `HalfUndone`; `Rebuilt`. It was undone then.
     pub fn detach(self) -> Result<Detached> {
         self.life().check_process()?;
         self.savepoints().refuse_half_undone()?;
@@ -139,6 +139,11 @@ impl Txn<'_> {
         if !self.files().is_empty() {
             let what = "it has to do with plain files, of which only this process knows what it saw; it was undone. Pass it on before \
                         it reads or changes any";
+            return Err(Error::NotPassed { txn: self.id(), what: what.into() });
+        }
+        if !self.decided().is_empty() {
+            let what = "it drops databases or gives them other names, which only this process knows until it commits; it was undone. \
+                        Pass it on before that";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         let env = self.environment().clone();

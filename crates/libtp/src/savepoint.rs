@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 
 use libtp_txn::Mark;
 
+use crate::databases::Decided;
 use crate::joined::{GoingBack, MemoryMark};
 use crate::run::keep_first;
 use crate::{Error, Result, Txn};
@@ -69,6 +70,8 @@ pub struct Savepoint<'t, 'e> {
     mark: Mark,
     /// None where memory takes no part.
     memory: Option<MemoryMark>,
+    /// What was decided of databases by then.
+    decided: Decided,
 }
 
 impl<'e> Txn<'e> {
@@ -83,7 +86,8 @@ impl<'e> Txn<'e> {
     }
 
     fn savepoint_with(&self, memory: Option<MemoryMark>) -> Savepoint<'_, 'e> {
-        Savepoint { txn: self, number: self.savepoints().make(), mark: self.session().mark(), memory }
+        let (number, mark) = (self.savepoints().make(), self.session().mark());
+        Savepoint { txn: self, number, mark, memory, decided: self.decided().clone() }
     }
 
     /// Does `work` as a transaction in this one: if it returns an error, or panics, what it did is taken back, and this transaction
@@ -155,6 +159,7 @@ impl Savepoint<'_, '_> {
         if !self.txn.savepoints().end(self.number) {
             return Ok(());
         }
+        self.txn.decided().go_back(&self.decided);
         let parts = self.txn.parts();
         let memory = self.memory.as_ref().map(|mark| parts.take_to_go_back(mark)).transpose();
         let done = memory.and_then(|memory| {

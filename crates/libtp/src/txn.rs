@@ -12,6 +12,7 @@ use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
 use crate::database::{wait_of, OpenDatabase};
+use crate::databases::Decided;
 use crate::emptied::Emptied;
 use crate::environment::Inner;
 use crate::files::Files;
@@ -67,6 +68,7 @@ pub struct Txn<'e> {
     savepoints: Savepoints,
     emptied: Emptied,
     files: Files,
+    decided: Decided,
     open: OpenHere,
     /// What its last call that failed came to.
     met: Cell<Met>,
@@ -110,8 +112,8 @@ impl<'e> Txn<'e> {
         let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
         open.set_name(&who.life.managers.locks, who.session.locker(), who.session.id().raw());
         who.session.set_wait(env.wait);
-        let (who, files, met) = (Some(who), Files::default(), Cell::default());
-        Txn { env, who, durability, joined, savepoints, emptied, files, open, met, not_sync: PhantomData }
+        let (who, files, decided, met) = (Some(who), Files::default(), Decided::default(), Cell::default());
+        Txn { env, who, durability, joined, savepoints, emptied, files, decided, open, met, not_sync: PhantomData }
     }
 
     /// Its session, which it does without from now on.
@@ -271,7 +273,8 @@ impl<'e> Txn<'e> {
             self.who = Some(who);
             return Err(forked);
         }
-        let (managers, joined) = (&life.managers, &mut self.joined);
+        let (managers, joined, decided) = (&life.managers, &mut self.joined, &self.decided);
+        let wait = session.wait();
         let ended = life.guarded_by(session, || {
             if durability == Durability::Rio {
                 // It may have been asked for after the transaction began.
@@ -280,7 +283,10 @@ impl<'e> Txn<'e> {
             if durability == Durability::Relaxed {
                 life.begin_relaxed(session)?;
             }
-            joined.commit(managers, session, durability)
+            match decided.is_empty() {
+                true => joined.commit(managers, session, durability),
+                false => decided.commit(managers, session, wait),
+            }
         });
         // What decides is whether the commit record had been written when the region broke, or the session died.
         let decided = match &ended {
@@ -403,6 +409,11 @@ impl<'e> Txn<'e> {
     #[inline]
     pub(crate) fn files(&self) -> &Files {
         &self.files
+    }
+
+    #[inline]
+    pub(crate) fn decided(&self) -> &Decided {
+        &self.decided
     }
 
     #[inline]

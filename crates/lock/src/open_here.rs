@@ -64,6 +64,11 @@ impl OpenHere {
         OpenHere { thread: this_thread(), has_moved: Cell::new(false), name: Cell::new(NONE) }
     }
 
+    /// Whether the thread has any.
+    pub fn any() -> bool {
+        HERE.with(|here| here.count.get() != 0)
+    }
+
     /// Whether the thread has no other.
     #[inline]
     pub fn is_only_one(&self) -> bool {

@@ -143,7 +143,8 @@ impl Database {
             arithmetic,
             geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
             keying: Keying::default(),
-            has_indices: AtomicBool::new(false),
+            // Until it is learned: another handle of the process may keep the lock under which it is.
+            has_indices: AtomicBool::new(true),
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),

@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
 use libtp_buffer::Entry as RegistryEntry;
-use libtp_buffer::{file_name, FileId, FileInfo, Registry};
+use libtp_buffer::{file_name, Fate, FileId, FileInfo, Registry};
 use libtp_io::{Directory, OpenMode};
 use libtp_txn::{Managers, TxnSession};
 
@@ -82,7 +82,10 @@ pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment
 
 fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &[u8; 16]) -> Result<FoundFile> {
     let away = |what: &str| libtp_buffer::Error::Away { name: entry.name.clone(), what: what.into() };
-    match find_file(directory, &entry.name, environment) {
+    // While it is renamed it has one of two names.
+    let has_new = directory.exists(&entry.file_name())?;
+    let name = entry.was.as_ref().filter(|_| !has_new).unwrap_or(&entry.name);
+    match find_file(directory, name, environment) {
         Ok(file) if file.info.id == entry.id => Ok(file),
         Ok(_) => Err(away("another file bears its name").into()),
         Err(Error::Io(libtp_io::Error::NotFound { .. })) => Err(away("its file is missing").into()),
@@ -93,7 +96,7 @@ fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &
 
 /// What the register is to say of a file.
 pub fn entry_of(info: &FileInfo) -> RegistryEntry {
-    RegistryEntry { id: info.id, name: info.name.clone(), page_bytes: info.page_bytes, is_dropped: false }
+    RegistryEntry { id: info.id, name: info.name.clone(), page_bytes: info.page_bytes, is_dropped: false, was: None }
 }
 
 /// Mends torn pages from the double-write file, at restart; returns how many. Files that are not in their places are passed
@@ -105,7 +108,7 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
     let restored = libtp_buffer::restore_torn(directory, &mut |id| {
         let Some(entry) = registry.entry(id)?.filter(|entry| !entry.is_dropped) else { return Ok(None) };
         match entered_file(directory, &entry, environment) {
-            Ok(_) => Ok(Some(directory.open(&entry.file_name(), OpenMode::Existing)?)),
+            Ok(file) => Ok(Some(directory.open(&file.info.file_name(), OpenMode::Existing)?)),
             Err(error) => {
                 tracing::warn!(%error, "pages of a file are not mended");
                 Ok(None)
@@ -180,6 +183,9 @@ pub fn drop_missing(managers: &Managers, who: &TxnSession, directory: &dyn Direc
                     the database then; nothing was changed";
         return Err(unsuitable(name, what));
     }
+    // First in the log, which says so also when the register is damaged.
+    let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), becomes: None };
+    managers.say_given_up(who.session(), &fate)?;
     let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };
     registry.enter(&dropped).inspect_err(|_| managers.log.poison())?;
     managers.buffers.forget_file(who.session(), entry.id);

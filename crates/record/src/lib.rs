@@ -62,7 +62,7 @@ pub use indices::Listed;
 pub use key_range::{KeyRange, ShortKey};
 pub use link::Link;
 pub use list::Stretch;
-pub use open::{after_restart, open, OpenSettings};
+pub use open::{after_restart, check_name, open, OpenSettings};
 pub use order::{Order, OrderName};
 pub use paged::{PageCopy, PageLock};
 pub use recno::NumberCursor;

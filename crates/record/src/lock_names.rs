@@ -6,6 +6,8 @@
 use libtp_buffer::FileId;
 use libtp_lock::LockName;
 
+use crate::key_hash::key_hash;
+
 /// [`LockName::kind`] of a whole database.
 pub const KIND_DATABASE: u32 = 1;
 /// [`LockName::kind`] of a page.
@@ -21,6 +23,14 @@ pub const KIND_APPLICATION: u32 = 6;
 /// [`LockName::kind`] of what is held by who puts plain files in their places. There is one.
 pub const KIND_PLAIN_FILES: u32 = 7;
 
+/// [`LockName::kind`] of the name of a database, by its hash: who drops or renames a database has it, and who opens one that nobody uses
+/// yet, for a moment.
+pub const KIND_NAME: u32 = 8;
+
+/// [`LockName::kind`] of which files are databases. There is one: who copies the files shares it, and who carries out a drop or a
+/// new name has it alone.
+pub const KIND_FILES: u32 = 9;
+
 /// The hash of the gap above the last key. A key that happens to have it only waits more often.
 const END: u64 = u64::MAX;
 
@@ -28,6 +38,16 @@ const END: u64 = u64::MAX;
 #[inline]
 pub fn database(file: FileId) -> LockName {
     LockName { space: file.raw(), kind: KIND_DATABASE, hash: 0 }
+}
+
+/// The name of a database.
+pub fn name(name: &str) -> LockName {
+    LockName { space: 0, kind: KIND_NAME, hash: key_hash(name.as_bytes()) }
+}
+
+/// Which files are databases.
+pub fn files() -> LockName {
+    LockName { space: 0, kind: KIND_FILES, hash: 0 }
 }
 
 /// A leaf, where pages are locked instead of records.

@@ -17,6 +17,7 @@ use libtp_buffer::{
     NAME_BYTES_MAX, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX,
 };
 use libtp_io::{Directory, File, LockMode, OpenMode};
+use libtp_lock::{Mode, Wait};
 use libtp_process::{Passer, Patience, Rank};
 use libtp_txn::{Change, Managers, TxnSession};
 use rio::{failpoint, planted};
@@ -29,6 +30,7 @@ use crate::found_files::{check_entry, copied, entry_of, find_file, FoundFile};
 use crate::free_pages::META_PAGE;
 use crate::hash::log_records::{Create, CREATE};
 use crate::hash::page::{FIRST_BUCKET, HEADER_PAGE};
+use crate::lock_names;
 use crate::order::{OrderName, ORDER_NAME_BYTES_MAX};
 use crate::page::log_records::{encode_format, FORMAT};
 use crate::page::PageKind;
@@ -111,6 +113,8 @@ pub struct OpenSettings {
     pub page_bytes: Option<u32>,
     /// A pool of its own for the pages of a file that nobody has registered yet.
     pub own_pool: Option<PoolSettings>,
+    /// How long to wait for a transaction that drops or renames a database of that name; none for as long as it takes.
+    pub wait: Option<Wait>,
 }
 
 pub(crate) fn unsuitable(name: &str, what: impl Into<String>) -> Error {
@@ -282,7 +286,7 @@ pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
 /// Opens a database, and makes it if `settings` say how and it is missing; none if it is missing and they do not.
 ///
 /// # Errors
-/// [`Error::Unsuitable`], [`Error::Corrupt`], and what disk and log can fail with.
+/// [`Error::Unsuitable`], [`Error::Corrupt`], and what disk, log and locks can fail with.
 pub fn open(
     managers: &Managers,
     who: &TxnSession,
@@ -291,6 +295,56 @@ pub fn open(
     settings: &OpenSettings,
 ) -> Result<Option<Database>> {
     check_name(name)?;
+    let found = match registered_file(managers, directory, name)? {
+        Some(found) => Some(found),
+        // Nobody drops it, or gives another its name, between the look and the making.
+        None => with_name(managers, who, name, settings.wait.unwrap_or(Wait::Forever), || {
+            find_or_make(managers, who, directory, name, settings)
+        })?,
+    };
+    let Some(found) = found else { return Ok(None) };
+    failpoint("create: registered, not formatted");
+    format(managers, who, found.info.id, found.method)?;
+    let database = Database::new(found.info.id, name.to_string(), found.info.page_bytes, found.method, found.info.pool);
+    Ok(Some(database.with_keying(found.keying)))
+}
+
+/// Does something while nobody drops or renames a database of that name. The session runs no transaction.
+fn with_name<T>(
+    managers: &Managers,
+    who: &TxnSession,
+    name: &str,
+    wait: Wait,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let lock = lock_names::name(name);
+    managers.locks.lock(who.session(), who.locker(), lock, Mode::X, wait)?;
+    failpoint("open: name locked");
+    // If we die here, or the memory is given up: the lock goes with the session.
+    let done = work();
+    managers.locks.unlock(who.session(), who.locker(), lock)?;
+    done
+}
+
+/// A file that others use already, and that is in its place.
+fn registered_file(managers: &Managers, directory: &dyn Directory, name: &str) -> Result<Option<FoundFile>> {
+    let Some(info) = managers.buffers.file_by_name(name) else { return Ok(None) };
+    match find_file(directory, name, &environment_id(managers)) {
+        Ok(mut found) if found.info.id == info.id && check_entry(managers.buffers.registry(), &found.info).is_ok() => {
+            found.info.pool = info.pool;
+            Ok(Some(found))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn find_or_make(
+    managers: &Managers,
+    who: &TxnSession,
+    directory: &dyn Directory,
+    name: &str,
+    settings: &OpenSettings,
+) -> Result<Option<FoundFile>> {
     let full_name = file_name(name);
     let registry = managers.buffers.registry();
     let mut is_there = directory.exists(&full_name)?;
@@ -327,13 +381,14 @@ pub fn open(
             managers.buffers.register_file(who.session(), &found.info)?;
         }
     }
-    failpoint("create: registered, not formatted");
-    format(managers, who, id, found.method)?;
-    let database = Database::new(id, name.to_string(), found.info.page_bytes, found.method, found.info.pool);
-    Ok(Some(database.with_keying(found.keying)))
+    Ok(Some(found))
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Refuses what can be no database's name.
+///
+/// # Errors
+/// [`Error::Unsuitable`].
+pub fn check_name(name: &str) -> Result<()> {
     let is_good = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
         && !name.starts_with('.')

@@ -13,6 +13,9 @@ pub const ABORT_END: u16 = 17;
 /// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction, and for
 /// each segment of memory that may not know of a commit.
 pub const CHECKPOINT: u16 = 18;
+/// What becomes of databases if the transaction commits, whose commit record is the next; or, of no transaction, at once. Body: see
+/// `databases`.
+pub const DATABASES: u16 = 20;
 
 /// Header flag of a compensation record: its body begins with the LSN at which undo goes on.
 pub const CLR_FLAG: u16 = 1;
@@ -111,7 +114,7 @@ impl Words for [u8] {
 }
 
 /// The transaction manager's record types, for the table.
-pub(crate) fn record_types() -> [RecordType; 3] {
+pub(crate) fn record_types() -> [RecordType; 4] {
     let nothing = |code, name, describe| RecordType {
         code,
         name,
@@ -133,6 +136,7 @@ pub(crate) fn record_types() -> [RecordType; 3] {
             }
             None => "unreadable".into(),
         }),
+        nothing(DATABASES, "databases", crate::databases::describe),
     ]
 }
 

@@ -377,6 +377,7 @@ impl Managers {
                 }
                 if kind == Some(COMMIT) {
                     who.remember_end(last);
+                    self.finish_databases(who.session(), last)?;
                 }
                 failpoint("repair: committed, locks held");
                 self.locks.unlock_all(who.session(), who.locker());

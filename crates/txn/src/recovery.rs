@@ -55,6 +55,8 @@ pub fn restart(
     for open in found.open.values() {
         managers.note_open(who.session(), *open)?;
     }
+    // Before the losers: none of them has to do with a database that another has dropped.
+    managers.settle_databases(who.session(), std::mem::take(&mut found.decided))?;
     recovered.undone = undo::take_back(managers, who, &found)?;
     Ok(recovered)
 }

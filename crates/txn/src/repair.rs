@@ -98,6 +98,7 @@ impl Managers {
             }
             if kind == COMMIT {
                 slot.remember_end(id, first, last);
+                self.finish_databases(who.session(), last)?;
             }
             if is_over {
                 self.txns.header.last_commit.fetch_max(last);

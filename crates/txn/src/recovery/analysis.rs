@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use libtp_buffer::Fate;
 use libtp_log::{Lsn, RecordRef, TxnId};
 
 use rio::planted;
 
-use crate::log_records::{segments_of, Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, COMMIT};
+use crate::databases::{damaged, decode};
+use crate::log_records::{segments_of, Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, COMMIT, DATABASES};
 use crate::{Error, Managers, OpenOutcome, Result};
 
 /// What analysis found.
@@ -25,6 +27,10 @@ pub(super) struct Found {
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
     /// The last commit that has changed each segment of memory, which may not know of it yet.
     pub(super) open: BTreeMap<u32, OpenOutcome>,
+    /// What becomes of databases, if the transactions of these numbers commit.
+    said: BTreeMap<u64, Vec<Fate>>,
+    /// What was decided of databases, in the order of the log.
+    pub(super) decided: Vec<Fate>,
 }
 
 /// What the last checkpoint says, or nothing if there never was one.
@@ -41,7 +47,11 @@ pub(super) fn begin(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -
         let last = managers.log.read(entry.last_lsn)?;
         if is_end(last.header.kind()) {
             found.note_end(&last.borrow());
+            if last.header.kind() == COMMIT {
+                found.decided.extend(managers.fates_of(entry.last_lsn)?);
+            }
         } else {
+            found.note_databases(&last.borrow())?;
             found.losers.insert(entry.id.raw(), entry);
         }
     }
@@ -53,10 +63,12 @@ const NUMBERS_END: u64 = 1 << 62;
 
 impl Found {
     /// Looks at the next record of the log.
-    pub(super) fn note(&mut self, record: &RecordRef<'_>) {
+    pub(super) fn note(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let id = record.header.txn();
+        // Also below what the checkpoint lists: what is carried out already is not done again.
+        self.note_databases(record)?;
         if id == TxnId::NONE || record.lsn < self.listed_below {
-            return;
+            return Ok(());
         }
         // No number as high was ever given: a wild store has hit the record.
         if id.raw() < NUMBERS_END {
@@ -65,11 +77,29 @@ impl Found {
         if is_end(record.header.kind()) {
             self.losers.remove(&id.raw());
             self.note_end(record);
-            return;
+            return Ok(());
         }
         let fresh = CheckpointEntry { id, first_lsn: record.lsn, last_lsn: record.lsn };
         let entry = self.losers.entry(id.raw()).or_insert(fresh);
         entry.last_lsn = entry.last_lsn.max(record.lsn);
+        Ok(())
+    }
+
+    /// What is said of databases counts when the transaction commits; what is no transaction's counts at once.
+    fn note_databases(&mut self, record: &RecordRef<'_>) -> Result<()> {
+        let id = record.header.txn();
+        match record.header.kind() {
+            DATABASES => {
+                let fates = decode(record.body).ok_or_else(|| damaged(record.lsn))?;
+                match id {
+                    TxnId::NONE => self.decided.extend(fates),
+                    id => drop(self.said.insert(id.raw(), fates)),
+                }
+            }
+            COMMIT => self.decided.extend(self.said.remove(&id.raw()).into_iter().flatten()),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Who joins a segment has found that it knows of all commits before: so the last one counts.

@@ -114,7 +114,7 @@ fn read(
     let mut roll = managers.log.roll(begin);
     while let Some(record) = roll.next_record() {
         let record = record?;
-        found.note(&record);
+        found.note(&record)?;
         if !planted("txn: restart passes over a type that nobody registered") {
             managers.types.applications.check(&record)?;
         }

@@ -86,7 +86,7 @@ pub(super) fn redo_on_page<'b>(
     let mut page = match managers.buffers.exclusive(session, id, Rank::page(0)) {
         Ok(page) => page,
         // The database was dropped after these records: its pages are gone with it.
-        Err(libtp_buffer::Error::UnknownFile { .. }) if managers.buffers.is_dropped(id.file())? => return Ok(0),
+        Err(libtp_buffer::Error::Dropped { .. }) => return Ok(0),
         Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. })
             if planted("txn: redo passes over a file that is away") =>
         {

@@ -1,0 +1,400 @@
+//! Databases as a whole: dropped, renamed and emptied in a transaction, and listed.
+//!
+//! Not in the paper. A transaction notes what it decides here, in its process, and holds the databases and the names locked. Its
+//! commit writes all of it in one log record, and carries it out when that is on disk (`libtp_txn::databases`). So an abort, or a
+//! death before the commit, takes nothing back, because nothing was done. An emptied database is another thing: its records are
+//! deleted one by one, and come back one by one.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use libtp_buffer::{Fate, FileId};
+use libtp_lock::{Mode, Wait};
+use libtp_record::{lock_names, KeyRange, Keying, Method};
+use libtp_txn::{Committed, Managers, TxnSession};
+use serde::Serialize;
+
+use crate::database::{self, OpenDatabase};
+use crate::environment::Inner;
+use crate::{Database, Db, Env, Error, Recno, Result, Txn};
+
+/// What a transaction has decided of databases.
+#[derive(Clone, Default)]
+pub(crate) struct Decided(RefCell<Vec<Fate>>);
+
+/// A database of the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedDatabase {
+    /// Its name.
+    pub name: String,
+    /// `btree`, `multi` (a B-tree whose keys have several values), `list`, `index`, `hash`, `recno` or `pages`; none if its file is
+    /// not in its place.
+    pub kind: Option<&'static str>,
+    /// Bytes of its file, of which some may be free for records to come.
+    pub bytes: u64,
+}
+
+impl Decided {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    pub(crate) fn go_back(&self, to: &Decided) {
+        *self.0.borrow_mut() = to.0.borrow().clone();
+    }
+
+    /// Commits the session's transaction, and carries it out. Whoever copies the files is waited for.
+    pub(crate) fn commit(&self, managers: &Managers, session: &TxnSession, wait: Wait) -> Result<Committed> {
+        managers.locks.lock(session.session(), session.locker(), lock_names::files(), Mode::X, wait)?;
+        Ok(session.commit_databases(managers, &self.0.borrow())?)
+    }
+
+    /// Which database has that name by what was decided; none if nothing was decided of it.
+    fn of_name(&self, name: &str) -> Option<usize> {
+        self.0.borrow().iter().position(|fate| fate.becomes.as_deref() == Some(name))
+    }
+
+    /// Whether the database that had that name has it no more.
+    fn frees(&self, name: &str) -> bool {
+        self.0.borrow().iter().any(|fate| fate.name == name)
+    }
+
+    /// Whether databases trade their names in a circle.
+    fn is_circle(&self) -> bool {
+        let fates = self.0.borrow();
+        fates.iter().any(|first| {
+            let mut at = first;
+            let next = |at: &Fate| fates.iter().find(|fate| Some(&fate.name) == at.becomes.as_ref());
+            for _ in 0..fates.len() {
+                match next(at) {
+                    Some(other) if other.name == first.name => return true,
+                    Some(other) => at = other,
+                    None => return false,
+                }
+            }
+            true
+        })
+    }
+}
+
+impl Txn<'_> {
+    /// Drops a database, with its indices, when the transaction commits: its file is removed then, and its name can be used again. An
+    /// index is dropped so, too. Until the transaction ends nobody else uses the database; after the commit each use of a handle from
+    /// before, of any process or snapshot, is refused (`Dropped`).
+    ///
+    /// The commit is always answered when it is on disk. It waits while a backup is taken.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let old = env.btree("stock")?;
+    /// let new = env.btree("stock.new")?;
+    /// env.run(|txn| new.put(txn, b"pears", b"7"))?;
+    /// // One takes the place of the other, at one moment.
+    /// env.run(|txn| {
+    ///     txn.drop_database("stock")?;
+    ///     txn.rename_database("stock.new", "stock")
+    /// })?;
+    /// assert_eq!(env.databases()?, ["stock"]);
+    /// assert!(env.run(|txn| old.get(txn, b"pears")).is_err());
+    /// assert!(env.run(|txn| new.get(txn, b"pears"))?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NoDatabase`; `Away` when its file is not in its place ([`Env::drop_missing`] gives such a one up); `Database` when it is one
+    /// of the library's own, or the transaction has joined memory; `Deadlock`, `LockTimeout`, `Full`, `Io`.
+    pub fn drop_database(&self, name: &str) -> Result<()> {
+        self.check_may_decide(name)?;
+        if let Some(at) = self.decided().of_name(name) {
+            self.decided().0.borrow_mut()[at].becomes = None;
+            return Ok(());
+        }
+        let open = self.whole(name)?;
+        if let Some(of) = open.keying().index_of {
+            self.take_off(&open, of)?;
+        }
+        let has_list = matches!(open.method(), Method::Btree | Method::Hash);
+        let indices = match has_list {
+            true => self.guarded(|| Ok(database::access(self.environment(), &open, self).indices()?))?,
+            false => Vec::new(),
+        };
+        for index in indices {
+            if let Some(entry) = self.entry(index)? {
+                let index = self.whole(&entry)?;
+                self.decide(&index, None);
+            }
+        }
+        self.decide(&open, None);
+        Ok(())
+    }
+
+    /// Gives a database another name when the transaction commits. Handles from before go on, under the new name.
+    ///
+    /// # Errors
+    /// As [`Txn::drop_database`]; `Database` when there is a database of the new name that the transaction does not drop or rename,
+    /// or when databases would trade their names in a circle.
+    pub fn rename_database(&self, name: &str, new: &str) -> Result<()> {
+        self.check_may_decide(name)?;
+        self.check_may_decide(new)?;
+        libtp_record::check_name(new)?;
+        let refuse = |what: &str| Error::Database { name: new.into(), what: format!("{what}; nothing was changed") };
+        let known = self.decided().of_name(name);
+        let open = match known {
+            Some(_) => None,
+            None => Some(self.whole(name)?),
+        };
+        if name == new {
+            return Ok(());
+        }
+        self.lock_name(new)?;
+        let is_free = !self.decided().of_name(new).is_some()
+            && (self.decided().frees(new) || self.guarded(|| self.is_nowhere(new))?);
+        if !is_free {
+            return Err(refuse("there is a database, or a file, of that name"));
+        }
+        let before = self.decided().clone();
+        match (known, open) {
+            (Some(at), _) => self.decided().0.borrow_mut()[at].becomes = Some(new.into()),
+            (None, Some(open)) => self.decide(&open, Some(new)),
+            (None, None) => {}
+        }
+        // It may have its own name again.
+        self.decided().0.borrow_mut().retain(|fate| fate.becomes.as_ref() != Some(&fate.name));
+        if self.decided().is_circle() {
+            self.decided().go_back(&before);
+            return Err(refuse("databases cannot trade their names in one transaction: rename one of them in another"));
+        }
+        Ok(())
+    }
+
+    /// Removes all records of a database, and the entries of its indices; returns how many records there were. Nobody else uses the
+    /// database until the transaction ends. It is used by the transaction at once, and by all handles. Snapshots from before go on
+    /// finding the records. The numbers of a recno database go on behind those that there were.
+    ///
+    /// Each removal is logged with its value. To have the room back on the disk at once, drop the database, and make it anew.
+    ///
+    /// # Errors
+    /// `NoDatabase`; `Database` of an index and of a file of pages; else as [`Db::delete_range`].
+    pub fn empty_database(&self, name: &str) -> Result<u64> {
+        self.check_may_decide(name)?;
+        let open = self.whole(name)?;
+        let refuse =
+            |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
+        match open.method() {
+            Method::Pages => refuse("it is a file of pages, of which only its program knows what is on them"),
+            Method::Btree if open.keying().index_of.is_some() => {
+                refuse("it is an index: empty the database whose index it is")
+            }
+            Method::Btree | Method::Hash => {
+                let indices = self.guarded(|| Ok(database::access(self.environment(), &open, self).indices()?))?;
+                for index in indices {
+                    if let Some(name) = self.entry(index)? {
+                        let index = self.whole(&name)?;
+                        self.remove_all(&index)?;
+                    }
+                }
+                let count = open.keying().is_list.then(|| crate::List::open(self.environment(), name)?.count(self));
+                let removed = self.remove_all(&open)?;
+                Ok(count.transpose()?.unwrap_or(removed))
+            }
+            Method::Recno { .. } => self.remove_numbers(name),
+        }
+    }
+
+    /// Removes all that stands in a tree or a hash file, whatever its indices are. The whole database is locked.
+    fn remove_all(&self, open: &Arc<OpenDatabase>) -> Result<u64> {
+        let env = self.environment();
+        let db = Db::as_stored(env, open);
+        if open.method() == Method::Btree {
+            self.note_emptied(open, &KeyRange::default());
+            return self.guarded(|| Ok(database::access(env, open, self).delete_range(KeyRange::default())?));
+        }
+        let mut removed = 0;
+        // The cursor of a hash file does not bear that records go while it passes them.
+        loop {
+            let mut keys = Vec::new();
+            let mut cursor = db.raw_cursor(self, KeyRange::default());
+            while keys.len() < KEYS_AT_ONCE {
+                let Some((key, _)) = cursor.next()? else { break };
+                keys.push(key);
+            }
+            drop(cursor);
+            if keys.is_empty() {
+                return Ok(removed);
+            }
+            for key in keys {
+                removed += u64::from(self.guarded(|| Ok(database::access(env, open, self).delete(&key)?))?);
+            }
+        }
+    }
+
+    fn remove_numbers(&self, name: &str) -> Result<u64> {
+        let recno = Recno::open(self.environment(), name, None)?;
+        let (mut cursor, mut removed) = (recno.cursor(self), 0);
+        while let Some((number, _)) = cursor.next()? {
+            removed += u64::from(recno.delete(self, number)?);
+        }
+        Ok(removed)
+    }
+
+    fn check_may_decide(&self, name: &str) -> Result<()> {
+        self.environment().check_process()?;
+        let refuse =
+            |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
+        if name == crate::files::DATABASE {
+            return refuse("it is the library's own, about plain files in transactions");
+        }
+        match self.parts().is_empty() {
+            true => Ok(()),
+            false => refuse("the transaction has joined memory, and drops and renames no databases beside that"),
+        }
+    }
+
+    /// Opens a database, and locks it and its name for this transaction alone.
+    fn whole(&self, name: &str) -> Result<Arc<OpenDatabase>> {
+        let env = self.environment();
+        let missing = || Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() };
+        loop {
+            if self.decided().of_name(name).is_none() && self.decided().frees(name) {
+                return Err(missing());
+            }
+            let open = match database::known(env, name) {
+                Some(open) => open,
+                None => {
+                    // Opening takes the name's lock for a moment. Nothing was decided of the name.
+                    self.unlock_name(name)?;
+                    database::open(env, name, None)?
+                }
+            };
+            self.lock_name(name)?;
+            self.guarded(|| Ok(database::access(env, &open, self).lock_database(Mode::X)?))?;
+            // Another may have dropped or renamed it before that.
+            if self.entry(open.id())?.as_deref() == Some(name) {
+                return Ok(open);
+            }
+        }
+    }
+
+    fn unlock_name(&self, name: &str) -> Result<()> {
+        self.guarded(|| {
+            let (locks, who) = (&self.life().managers.locks, self.session());
+            match locks.unlock(who.session(), who.locker(), lock_names::name(name)) {
+                Ok(()) | Err(libtp_lock::Error::NotHeld { .. }) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    fn lock_name(&self, name: &str) -> Result<()> {
+        let wait = self.environment().wait;
+        self.guarded(|| {
+            let (locks, who) = (&self.life().managers.locks, self.session());
+            Ok(locks.lock(who.session(), who.locker(), lock_names::name(name), Mode::X, wait)?)
+        })
+    }
+
+    /// The name of a database by its number, if it was not dropped.
+    fn entry(&self, file: FileId) -> Result<Option<String>> {
+        self.guarded(|| {
+            let entry = self.life().managers.buffers.registry().entry(file)?;
+            Ok(entry.filter(|entry| !entry.is_dropped).map(|entry| entry.name))
+        })
+    }
+
+    /// Whether there is neither a database of that name, nor a file that such a one would have.
+    fn is_nowhere(&self, name: &str) -> Result<bool> {
+        let directory = &self.environment().platform.directory;
+        let is_known = self.life().managers.buffers.registry().find(name)?.is_some();
+        Ok(!is_known && !directory.exists(&libtp_buffer::file_name(name))?)
+    }
+
+    /// Takes an index off the list of its database, if that has it on it.
+    fn take_off(&self, index: &OpenDatabase, of: FileId) -> Result<()> {
+        let Some(name) = self.entry(of)? else { return Ok(()) };
+        let of = database::open(self.environment(), &name, None)?;
+        self.guarded(|| Ok(database::access(self.environment(), &of, self).set_index(index.id(), false)?))
+    }
+
+    fn decide(&self, open: &OpenDatabase, becomes: Option<&str>) {
+        let page_bytes = u32::try_from(open.page_bytes()).expect("pages have at most 64 KiB");
+        let name = self.entry(open.id()).ok().flatten().unwrap_or_else(|| open.name().into());
+        let fate = Fate { id: open.id(), page_bytes, name, becomes: becomes.map(str::to_owned) };
+        let mut decided = self.decided().0.borrow_mut();
+        decided.retain(|known| known.id != fate.id);
+        decided.push(fate);
+    }
+}
+
+/// Keys of a hash file that are removed between two walks through it.
+const KEYS_AT_ONCE: usize = 10_000;
+
+fn kind_name(method: Method, keying: &Keying) -> &'static str {
+    match method {
+        Method::Btree if keying.is_list => "list",
+        Method::Btree if keying.index_of.is_some() => "index",
+        Method::Btree if keying.duplicates != libtp_record::Duplicates::None => "multi",
+        other => other.name(),
+    }
+}
+
+impl Env {
+    /// The environment's databases, sorted by name: of what kind each is, and how large its file. Nothing in them is read, and
+    /// nobody is waited for.
+    ///
+    /// # Errors
+    /// The register of databases, or a file, cannot be read.
+    pub fn list_databases(&self) -> Result<Vec<ListedDatabase>> {
+        database::names(&self.0)?.into_iter().filter_map(|name| listed(&self.0, name).transpose()).collect()
+    }
+
+    /// How many records a database has, as a snapshot of now shows it: keys of a tree or a hash file, values where keys have several,
+    /// entries of an index. Takes as long as reading all of them. Of a file of pages none is known.
+    ///
+    /// # Errors
+    /// `NoDatabase`, and as [`Db::get`] of a snapshot.
+    pub fn count_records(&self, name: &str) -> Result<Option<u64>> {
+        let open = database::open(&self.0, name, None)?;
+        let snapshot = self.snapshot()?;
+        match open.method() {
+            Method::Pages => Ok(None),
+            Method::Btree if open.keying().is_list => Ok(Some(crate::List::open(&self.0, name)?.count(&snapshot)?)),
+            Method::Btree => {
+                Ok(Some(crate::Reader::count(&snapshot, &Db::as_stored(&self.0, &open), KeyRange::default())?))
+            }
+            Method::Hash => {
+                let db = Db::as_stored(&self.0, &open);
+                let (mut cursor, mut count) = (db.raw_cursor(&snapshot, KeyRange::default()), 0);
+                while cursor.next()?.is_some() {
+                    count += 1;
+                }
+                Ok(Some(count))
+            }
+            Method::Recno { .. } => match Database::open(&self.0, name)? {
+                Database::Recno(recno) => {
+                    let (mut cursor, mut count) = (recno.cursor(&snapshot), 0);
+                    while cursor.next()?.is_some() {
+                        count += 1;
+                    }
+                    Ok(Some(count))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+}
+
+/// None if it was dropped meanwhile.
+fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
+    let directory = env.platform.directory.as_ref();
+    let life = env.newest();
+    let (file, environment) = (libtp_buffer::file_name(&name), libtp_buffer::environment_of(&life.managers.region));
+    match libtp_record::find_file(directory, &name, &environment) {
+        Ok(found) => {
+            let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
+            Ok(Some(ListedDatabase { name, kind: Some(kind_name(found.method, &found.keying)), bytes }))
+        }
+        Err(_) if database::names(env)?.contains(&name) => Ok(Some(ListedDatabase { name, kind: None, bytes: 0 })),
+        Err(_) => Ok(None),
+    }
+}
