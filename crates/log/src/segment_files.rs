@@ -336,7 +336,6 @@ impl LogFiles {
             return self.prepare_part(number, incarnation, &[], range.end);
         };
         file.allocate(range.clone()).map_err(no_room)?;
-        failpoint("log: segment has more blocks");
         // A file of which no byte is used was left whole by who died, or was used before: its blocks were written.
         if range.start > SEGMENT_HEADER_BYTES && file.notes_first_writes() {
             fill_with_zeros(&*file, range)?;
