@@ -238,3 +238,22 @@ fn what_the_dead_had_promised_is_not_kept_free_for_ever() {
     rig.two.log.repair_alone().unwrap();
     assert_eq!(rig.two.log.header.promised.load(), 0);
 }
+
+#[test]
+fn a_segment_in_use_whose_sync_fails_as_it_grows_ends_the_log() {
+    let settings = Settings { segment_bytes_first: 1 << 20, segment_bytes_max: 8 << 20, ..small() };
+    let rig = Rig::on(SimDisk::new(1), settings);
+    rig.one.commit(b"x").unwrap();
+    rig.disk.set_capacity(Some(rig.disk.bytes_used() + (450 << 10)));
+    while rig.one.commit(&[7; 4000]).is_ok() {}
+    assert_eq!(segments(&rig), [1, 2]);
+    // Written, and not synced: whoever syncs the file has to tell if that fails.
+    let freeing = rig.one.session.begin_freeing();
+    rig.one.put(b"frees");
+    drop(freeing);
+    rig.disk.set_capacity(None);
+    rig.disk.fail_call(Calls::On(Operation::Sync, "log.00000002".into()), 0, Fault::Eio, Repeat::Once);
+    let error = rig.two.try_put(&[8; 4000]).unwrap_err();
+    assert!(matches!(error, Error::Failed { .. }), "{error}");
+    assert!(rig.one.log.is_poisoned());
+}
