@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::{Env, Settings};
+use libtp::{Bytes, Env, Settings};
 use libtp_tests::sizes;
+use libtp_tests::small_disk::{alone, SmallDisk};
 use rustix::process::{prlimit, Resource, Rlimit};
 
 use crate::crew::Member;
@@ -72,6 +73,22 @@ fn whatever_the_limit_of_address_space_there_is_memory_left_to_work_with() {
         let env = Env::open(directory.path()).unwrap();
         assert_eq!(crate::bank::Bank::open(&env).unwrap().audit().unwrap().len(), 400);
     }
+}
+
+#[test]
+fn pages_take_half_of_the_room_for_shared_memory_where_no_setting_says_how_much() {
+    alone("limits::pages_take_half_of_the_room_for_shared_memory_where_no_setting_says_how_much", || {
+        let memory = SmallDisk::mount(200 << 20);
+        let budget = |settings: Settings| {
+            let directory = tempfile::tempdir().unwrap();
+            let settings = Settings { region_directory: Some(memory.path().to_path_buf()), ..settings };
+            let env = Env::builder().settings(settings).open(directory.path()).unwrap();
+            env.stats().unwrap().pools[0].budget
+        };
+        let found = budget(Settings::default());
+        assert!((50 << 20..=100 << 20).contains(&found), "{found} bytes of pages in 200 MiB");
+        assert_eq!(budget(Settings { memory: Some(Bytes::mib(1000)), ..Settings::default() }), 1000 << 20);
+    });
 }
 
 #[test]

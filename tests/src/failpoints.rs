@@ -669,6 +669,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     warm("warm start: memory found"),
     warm("warm start: tail in the files, log not restarted"),
     warm("rio: control file told, region not"),
+    young("relaxed: control file told, region not"),
     work("attach: processes known"),
     work("attach: managers known"),
     work("leave: about to rise"),

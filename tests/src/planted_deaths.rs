@@ -80,6 +80,7 @@ use Scene::{At, Panicking, Repairing, Standing, Young};
 pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // Limits of a process.
     by_case("rio: memory takes all address space that is left", "limits::whatever_the_limit_of_address_space_there_is_memory_left_to_work_with"),
+    by_case("libtp: the room for shared memory is not looked at", "limits::pages_take_half_of_the_room_for_shared_memory_where_no_setting_says_how_much"),
     // L5, where the memory is removed.
     by_case("libtp: memory without a name is worked in", "nameless::memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits"),
     by_case("txn: the control file is not told of relaxed commits", "nameless::who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss"),

@@ -15,6 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use libtp_log::CONTROL_NAME;
 use libtp_process::{DeathWatch, Rounds, Waker, Work};
 use libtp_txn::{Managers, TxnSession};
 use rio::planted;
@@ -369,7 +370,7 @@ fn keep_house(
                     managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
                 );
             }
-            let cleaned = clean(managers, who);
+            let cleaned = clean(managers, who, bereaved.env);
             turns.give_way(managers, cleaned.is_ok());
             quiet.report("background work", cleaned);
             let tail_then = std::mem::replace(&mut tail, managers.log.tail());
@@ -380,15 +381,21 @@ fn keep_house(
 }
 
 /// One round of all background work, for who has no such threads.
-pub(crate) fn step(managers: &Managers, who: &TxnSession) -> Result<()> {
+pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, who: &TxnSession) -> Result<()> {
     managers.log.background_flush(who.session())?;
-    clean(managers, who)
+    clean(managers, who, env)
 }
 
 /// Who works in memory whose file was removed is alone with it, and if all such die, what only that memory has is lost. So all that is
 /// committed goes to the disk, and then the memory is made anew for all, under its name. Whether that is so.
-fn leave_if_nameless(managers: &Managers, who: &TxnSession) -> Result<bool> {
+///
+/// Not where the environment itself is removed: there is nothing to make it anew for.
+fn leave_if_nameless(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
     if !managers.region.has_lost_name() || planted("libtp: memory without a name is worked in") {
+        return Ok(false);
+    }
+    let Some(env) = env.upgrade() else { return Ok(false) };
+    if !env.platform.directory.exists(CONTROL_NAME)? {
         return Ok(false);
     }
     let flushed = managers.log.force_all(who.session());
@@ -397,8 +404,8 @@ fn leave_if_nameless(managers: &Managers, who: &TxnSession) -> Result<bool> {
     Ok(true)
 }
 
-fn clean(managers: &Managers, who: &TxnSession) -> Result<()> {
-    if leave_if_nameless(managers, who)? {
+fn clean(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -> Result<()> {
+    if leave_if_nameless(managers, who, env)? {
         return Ok(());
     }
     // On a full disk the work goes on: a checkpoint may give the log room.

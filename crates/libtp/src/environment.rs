@@ -498,7 +498,8 @@ impl Env {
     /// Something could not be written; it is tried again in the next round.
     pub fn background_step(&self) -> Result<()> {
         crate::files::end_left(&self.0);
-        self.0.with_session(crate::background::step)
+        let env = Arc::downgrade(&self.0);
+        self.0.with_session(|managers, who| crate::background::step(&env, managers, who))
     }
 
     /// Every lock held or waited for.

@@ -238,7 +238,7 @@ impl Platform {
     /// its file lies.
     pub(crate) fn memory_for_pages(&self, region: &Region) -> u64 {
         let room = match (&self.memory, region.path().parent()) {
-            (Memory::Files(_), Some(home)) => {
+            (Memory::Files(_), Some(home)) if !planted("libtp: the room for shared memory is not looked at") => {
                 free_bytes(home).map_or(u64::MAX, |free| free.saturating_add(region.allocated_bytes().unwrap_or(0)))
             }
             _ => u64::MAX,

@@ -106,7 +106,10 @@ impl Opening<'_> {
             self.note_loss("the shared memory is gone");
         } else if control.relaxed && !control.clean {
             self.has_lost.set(true);
-            self.loss.set(Some("relaxed commits were answered from shared memory, which is gone: those that were not yet on disk are lost".into()));
+            tracing::warn!(
+                environment = %self.platform.path.display(),
+                "relaxed commits were answered from shared memory, and the shared memory is gone: those that were not yet on disk are lost"
+            );
         }
     }
 

@@ -140,7 +140,12 @@ impl LogManager {
             match self.files.extend(at.segment, self.incarnation, at.offset..end) {
                 Ok(()) => return Ok(end),
                 Err(full @ Error::Full { .. }) => refused = refused.or(Some(full)),
-                Err(other) => return Err(other),
+                Err(other) => {
+                    if matches!(other, Error::Failed { .. }) {
+                        self.poison();
+                    }
+                    return Err(other);
+                }
             }
         }
         Err(refused.expect("the whole segment is asked for"))

@@ -330,18 +330,21 @@ impl LogFiles {
     /// is none. The caller syncs the directory.
     ///
     /// # Errors
-    /// As [`LogFiles::prepare_new`]; the file is as it was.
+    /// As [`LogFiles::prepare_new`]; the file is as it was. [`Error::Failed`] when a file that was there could not be synced.
     pub(crate) fn extend(&self, number: u32, incarnation: u64, range: Range<u64>) -> Result<()> {
         let Opened::Good(file) = self.segment(number)? else {
             return self.prepare_part(number, incarnation, &[], range.end);
         };
         file.allocate(range.clone()).map_err(no_room)?;
-        failpoint("log: segment has more blocks");
         // A file of which no byte is used was left whole by who died, or was used before: its blocks were written.
         if range.start > SEGMENT_HEADER_BYTES && file.notes_first_writes() {
             fill_with_zeros(&*file, range)?;
         }
-        file.sync().map_err(no_room)
+        // The file may have log that is not synced: a failed sync is as final as that of a flush (PROTOCOLS L3).
+        file.sync().map_err(|error| match error.is_limit_of_process() {
+            true => error.into(),
+            false => Error::Failed { cause: error.to_string() },
+        })
     }
 
     /// Gives segment `number`, which has blocks for the first `from` bytes of its file, blocks for all of them, or, where the disk has

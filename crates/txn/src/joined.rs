@@ -10,7 +10,7 @@
 //! does, from the record's body), and who joins it next empties its undo log.
 
 use libtp_lock::LockName;
-use libtp_log::{record_bytes, Lsn};
+use libtp_log::Lsn;
 use rio::{failpoint, planted};
 
 use crate::log_records::COMMIT;

@@ -9,6 +9,7 @@ use rio::Region;
 
 use crate::{
     record_bytes, restart, Control, ControlFile, LogManager, Lsn, Restarted, Result, Settings, TxnId, CONTROL_NAME,
+    KEPT_BACK_BYTES,
 };
 
 /// A simulated process's view of the environment.
@@ -67,8 +68,8 @@ pub(super) fn small() -> Settings {
         ring_chunk_bytes: 4 << 10,
         ring_bytes_max: 512 << 10,
         ring_bytes_kept: 8 << 10,
-        recycled_bytes: 256 << 10,
-        recycled_bytes_max: 256 << 10,
+        recycled_bytes: (256 << 10) + KEPT_BACK_BYTES,
+        recycled_bytes_max: (256 << 10) + KEPT_BACK_BYTES,
         ..Settings::default()
     }
 }
