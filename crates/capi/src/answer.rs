@@ -62,6 +62,7 @@ codes! {
     TP_FILE = -31029, c"a plain file cannot be read or changed as it was asked; nothing was changed";
     TP_FILES_WAITING = -31030, c"the transaction is committed, and not all of its plain files are in their places yet";
     TP_BACKUP = -31031, c"a backup cannot be taken there, or nothing can be restored from it";
+    TP_DROPPED = -31032, c"the database was dropped, and the handle is from before";
     TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
 }
 
@@ -158,6 +159,7 @@ impl From<Error> for Trouble {
             Error::File { .. } => TP_FILE,
             Error::FilesWaiting { .. } => TP_FILES_WAITING,
             Error::Backup { .. } => TP_BACKUP,
+            Error::Dropped { .. } => TP_DROPPED,
             // The functions of indices are the program's, and so are their codes.
             Error::Refused { .. } => crate::index::refused(),
             _ => TP_OTHER,
