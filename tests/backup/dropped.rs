@@ -449,6 +449,48 @@ mod deaths {
         assert_eq!([get(&env, "missing"), get(&env, "other")], ["new", "first"], "{name} {heir:?}");
     }
 
+    /// Who takes back what a transaction changed in a file that is away, or is there again.
+    fn takes_back(name: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path();
+        let origin = Env::open(place.join("origin")).unwrap();
+        put(&origin, "kv", "old");
+        put(&origin, "other", "first");
+        let txn = origin.begin().unwrap();
+        for database in ["kv", "other"] {
+            let db = origin.btree(database).unwrap();
+            db.put(&txn, b"key", b"of the loser").unwrap();
+            db.put(&txn, b"another key", b"of the loser").unwrap();
+        }
+        origin.flush().unwrap();
+        fs::create_dir(place.join("env")).unwrap();
+        for entry in fs::read_dir(origin.path()).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() && entry.file_name() != "region" {
+                fs::copy(entry.path(), place.join("env").join(entry.file_name())).unwrap();
+            }
+        }
+        let (there, away) = (place.join("env/kv.tp"), place.join("kv away"));
+        fs::rename(&there, &away).unwrap();
+        let is_back = name.ends_with("taken back");
+        if is_back {
+            assert_eq!(get(&open(place), "other"), "first");
+            fs::rename(&away, &there).unwrap();
+        }
+        assert!(dies(place, name), "nobody came to {name}");
+        if !is_back {
+            assert_eq!(get(&open(place), "other"), "first", "{name}");
+            fs::rename(&away, &there).unwrap();
+        }
+        for _ in 0..2 {
+            let env = open(place);
+            assert_eq!([get(&env, "kv"), get(&env, "other")], ["old", "first"], "{name}");
+            let counts = ["kv", "other"].map(|name| env.count_records(name).unwrap());
+            assert_eq!(counts, [Some(1), Some(1)], "{name}");
+            drop(env);
+            crash(place);
+        }
+    }
+
     #[test]
     fn who_dies_over_databases_leaves_all_of_it_or_nothing() {
         let chosen: Option<String> = libtp_tests::sizes::chosen("LIBTP_TEST_FAILPOINT");
@@ -458,9 +500,10 @@ mod deaths {
         let heirs = |name| [Heir::Survivor, Heir::Next, Heir::Restart].map(|heir| (name, heir));
         let plays: Vec<(&str, Heir)> = points.iter().flat_map(|point| heirs(point.name)).collect();
         // Most of them wait most of the time.
-        on_threads(4, &plays, |(name, heir)| match name.starts_with("databases: given up") {
-            true => gives_up(name, *heir),
-            false => play(name, *heir),
+        on_threads(4, &plays, |(name, heir)| match *name {
+            name if name.starts_with("undo: ") => takes_back(name),
+            name if name.starts_with("databases: given up") => gives_up(name, *heir),
+            name => play(name, *heir),
         });
     }
 }

@@ -11,6 +11,7 @@
 //! | `rules` | rules that the others do not meet |
 //! | `salvage` | what is read of damaged files |
 //! | `dropped` | databases that are dropped, renamed, emptied and listed |
+//! | `dropped_simulated` | the same on a simulated disk, with power cuts |
 //! | `missing` | databases whose files are missing, empty or foreign |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 //! | `simulated` | a simulated disk: torn pages, and power cuts |
@@ -23,6 +24,7 @@ mod clocks;
 #[cfg(feature = "failpoints")]
 mod deaths;
 mod dropped;
+mod dropped_simulated;
 mod filling;
 mod harm;
 mod load;

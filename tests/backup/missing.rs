@@ -206,6 +206,63 @@ fn a_database_whose_file_is_missing_is_dropped_on_request_and_its_name_is_free()
 }
 
 #[test]
+fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
+    for (is_written, away_for) in [(false, 1), (true, 1), (true, 3)] {
+        let place = Place::new();
+        let env = open(&place.at("env"));
+        for name in ["kv", "other", "third"] {
+            fill(&env, name, 0);
+        }
+        let [kv, other, third] = ["kv", "other", "third"].map(|name| env.btree(name).unwrap());
+        let txn = env.begin().unwrap();
+        for number in [0_u32, 3, 90, 7] {
+            for db in [&kv, &other, &third] {
+                db.put(&txn, &number.to_be_bytes(), b"of the loser").unwrap();
+            }
+            kv.delete(&txn, &(number + 20).to_be_bytes()).unwrap();
+        }
+        if is_written {
+            // Its changes are in the files, and the log before them is not needed for redo.
+            assert!(env.checkpoint().unwrap());
+        }
+        env.flush().unwrap();
+        let mut path = place.at("crashed 0");
+        crash(&env, &path);
+        let away = ["kv", "third"].map(|name| (path.join(format!("{name}.tp")), place.at(&format!("{name} away"))));
+        away.iter().for_each(|(from, to)| fs::rename(from, to).unwrap());
+        for round in 1..=away_for {
+            let env = open(&path);
+            assert_away(&env, "kv");
+            assert_eq!(count(&env, "other"), u64::from(round * COMMITS), "the loser is undone there");
+            fill(&env, "other", round * COMMITS);
+            assert!(env.checkpoint().unwrap());
+            path = place.at(&format!("crashed {round}"));
+            crash(&env, &path);
+        }
+        // One file comes back before the other.
+        for (name, (_, away)) in ["kv", "third"].iter().zip(&away) {
+            fs::rename(away, path.join(format!("{name}.tp"))).unwrap();
+            for again in ["first", "again"] {
+                let env = open(&path);
+                assert_eq!(count(&env, name), u64::from(COMMITS), "{name} {is_written} {away_for}");
+                let db = env.btree(name).unwrap();
+                let found = |number: u32| env.run(|txn| db.get(txn, &number.to_be_bytes())).unwrap();
+                for number in [0, 3, 7, 20, 23, 27] {
+                    assert_eq!(found(number).as_deref(), Some(name.as_bytes()), "{name} {number}");
+                }
+                assert_eq!(found(90), None);
+                // Nothing of the loser is left: what comes later stays.
+                fill(&env, name, 0);
+                assert!(env.checkpoint().unwrap());
+                let next = place.at(&format!("{again} {name} is back"));
+                crash(&env, &next);
+                path = next;
+            }
+        }
+    }
+}
+
+#[test]
 fn a_drop_is_in_the_log_where_the_register_is_damaged() {
     let place = Place::new();
     let env = open(&place.at("env"));

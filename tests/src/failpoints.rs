@@ -554,6 +554,8 @@ pub const FAILPOINTS: &[Failpoint] = &[
     databases("databases: carried out, locks held"),
     databases("databases: given up, not on disk"),
     databases("databases: given up, not in the register"),
+    databases("undo: one change that was left taken back"),
+    databases("undo: written down what is left"),
     databases("drop: in the register, file known"),
     databases("drop: file forgotten, not removed"),
     databases("drop: file removed, name not gone for good"),

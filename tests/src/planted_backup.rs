@@ -11,6 +11,7 @@ const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
 const DROPPED: &str = "dropped::deaths::who_dies_over_databases_leaves_all_of_it_or_nothing";
+const LOSER: &str = "missing::a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 
 /// All of them.
@@ -49,6 +50,8 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
         "buffer: a file that is away stops every checkpoint",
         "missing::in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone",
     ),
+    by("txn: what a loser changed in a missing file is forgotten", LOSER),
+    by("txn: a missing file of a loser refuses the restart", LOSER),
     by("buffer: a drop is not in the register", DROPPED),
     by("buffer: the register forgets a name too early", DROPPED),
     by("txn: databases are dropped before the commit is on disk", DROPPED),

@@ -12,7 +12,7 @@ use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use crate::files::file_name;
-use crate::own_file::{check_own, environment_of};
+use crate::own_file::{environment_of, is_own};
 use crate::{BufferManager, Entry, FileId, FileInfo, PoolId, Registry, Result};
 
 /// What becomes of one database.
@@ -103,7 +103,7 @@ impl BufferManager {
     fn is_own(&self, fate: &Fate, name: &str) -> Result<bool> {
         match self.files.directory().open(&file_name(name), OpenMode::Existing) {
             Err(libtp_io::Error::NotFound { .. }) => Ok(false),
-            file => Ok(check_own(&*file?, &fate.info(name), environment_of(self.files.region())).is_ok()),
+            file => Ok(is_own(&*file?, &fate.info(name), environment_of(self.files.region()))?),
         }
     }
 }

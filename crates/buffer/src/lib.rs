@@ -265,6 +265,14 @@ impl BufferManager {
         }
     }
 
+    /// Whether a database's file is in its place.
+    ///
+    /// # Errors
+    /// [`Error::Away`], [`Error::UnknownFile`], [`Error::Dropped`] say that it is not; [`Error::Full`], [`Error::Io`].
+    pub fn check_place(&self, session: &Session, id: FileId) -> Result<()> {
+        self.files.open_entered(session, id).map(|_| ())
+    }
+
     /// Whether a database was used since the memory was made: pages of it may be in memory.
     pub fn is_used(&self, id: FileId) -> bool {
         self.files.is_used(id)

@@ -20,11 +20,26 @@ pub fn environment_of(region: &Region) -> [u8; 16] {
 
 /// Looks at page 0 (docs/formats/file.md) of a file that bears a database's name: whether it is that database's file.
 pub(crate) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
+    let (page, read) = first_page(file, info).map_err(|error| error.to_string())?;
+    check_own_page(&page, read, info, environment)
+}
+
+/// Whether the file is that database's. A disk that refuses to say is told apart from a file that is another.
+pub(crate) fn is_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> libtp_io::Result<bool> {
+    let (page, read) = first_page(file, info)?;
+    Ok(check_own_page(&page, read, info, environment).is_ok())
+}
+
+fn first_page(file: &dyn File, info: &FileInfo) -> libtp_io::Result<(Vec<u8>, usize)> {
     let mut page = vec![0; info.page_bytes as usize];
-    let read = file.read_at(&mut page, 0).map_err(|error| error.to_string())?;
+    let read = file.read_at(&mut page, 0)?;
+    Ok((page, read))
+}
+
+fn check_own_page(page: &[u8], read: usize, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
     let what = if read < page.len() {
         "the file of that name is shorter than a page"
-    } else if page_header::check(&page, PageId::new(info.id, PageNo::HEADER)).is_err() {
+    } else if page_header::check(page, PageId::new(info.id, PageNo::HEADER)).is_err() {
         "the file of that name is another file, or its first page is damaged"
     } else if page[ENVIRONMENT_AT..ENVIRONMENT_AT + 16] != environment {
         "the file of that name belongs to another environment"

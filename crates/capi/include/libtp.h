@@ -124,6 +124,7 @@ enum {
     TP_BACKUP = -31031,           /* a backup cannot be taken there, or nothing can be restored from it */
     TP_CANCELLED = -31032,        /* tp_cancel_waits ended the wait for a lock: abort */
     TP_OWN_THREAD = -31033,       /* another transaction of this thread keeps the lock: end that first, or do both in one */
+    TP_DROPPED = -31034,          /* the database was dropped, and the handle is from before */
     TP_OTHER = -31099             /* what this header does not know yet */
 };
 
@@ -640,6 +641,27 @@ int tp_text_sync(tp_text *text, int *is_written);
 /* As tp_text_sync, and ends the handle, whatever is returned: what was not written is committed in the list, and is written the
  * next time. Only where the handle was refused (TP_MISUSE, TP_IN_USE) it stays. */
 int tp_text_close(tp_text *text);
+
+/* -- Databases as a whole -- */
+
+/* Drops a database with its indices when the transaction commits: its name can be used again then. Until the transaction ends nobody
+ * else uses the database; handles from before are refused after the commit (TP_DROPPED). The commit waits while a backup is taken. */
+int tp_drop(tp_txn *txn, const char *name);
+
+/* Gives a database another name when the transaction commits; handles from before go on. TP_DATABASE if another has that name, unless
+ * the transaction drops or renames that one. */
+int tp_rename(tp_txn *txn, const char *name, const char *new_name);
+
+/* Removes all records of a database and the entries of its indices; count, which may be NULL, is how many records there were. The
+ * database is used on at once. TP_DATABASE of an index and of a file of pages. */
+int tp_empty(tp_txn *txn, const char *name, uint64_t *count);
+
+/* Of what kind a database is ("btree", "multi", "list", "index", "hash", "recno", "pages", or "missing" if its file is not in its place),
+ * and the bytes of its file. Each place may be NULL. */
+int tp_env_database(tp_env *env, const char *name, const char **kind, uint64_t *bytes);
+
+/* How many records a database has, as a snapshot of now shows it: takes as long as reading them. 0 of a file of pages. */
+int tp_env_count_records(tp_env *env, const char *name, uint64_t *count);
 
 /* -- Plain files, changed together with records -- */
 

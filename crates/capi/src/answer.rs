@@ -64,6 +64,7 @@ codes! {
     TP_BACKUP = -31031, c"a backup cannot be taken there, or nothing can be restored from it";
     TP_CANCELLED = -31032, c"the program ended the wait for a lock, with tp_cancel_waits; abort the transaction";
     TP_OWN_THREAD = -31033, c"another transaction of this thread keeps the lock; end that first, or do both in one";
+    TP_DROPPED = -31034, c"the database was dropped, and the handle is from before";
     TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
 }
 
@@ -162,6 +163,7 @@ impl From<Error> for Trouble {
             Error::File { .. } => TP_FILE,
             Error::FilesWaiting { .. } => TP_FILES_WAITING,
             Error::Backup { .. } => TP_BACKUP,
+            Error::Dropped { .. } => TP_DROPPED,
             // The functions of indices are the program's, and so are their codes.
             Error::Refused { .. } => crate::index::refused(),
             _ => TP_OTHER,

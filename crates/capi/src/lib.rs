@@ -10,6 +10,7 @@ mod arguments;
 mod backup;
 mod cursor;
 mod database;
+mod databases;
 mod db;
 mod ending;
 mod environment;

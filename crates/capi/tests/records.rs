@@ -250,6 +250,11 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
             "elsewhere: outlives a crash of the system, it is said",
         ],
     ),
+    (
+        "examples/catalogue.c",
+        &[],
+        &["catalogue: btree, 2 records, a file", "catalogue: btree, 0 records, a file", "2 were removed"],
+    ),
     ("tests/c/refused.c", &[], &["0 wrong"]),
     ("tests/c/apart.c", &["fork"], &["the child ended with 0", "memory 4711", "index ada", "several one, a list of 1"]),
     (

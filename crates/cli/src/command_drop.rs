@@ -1,4 +1,4 @@
-//! `tp drop`: a database whose file is missing and does not come back is given up.
+//! `tp drop`: a database is dropped, or given up because its file is missing and does not come back.
 
 use clap::Args;
 use serde_json::json;
@@ -12,17 +12,20 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// The database.
+    /// The database. Its indices are dropped with it.
     name: String,
     /// Drop the database although its file is missing: what was committed there is given up.
-    #[arg(long, required = true)]
+    #[arg(long)]
     missing: bool,
 }
 
 /// Drops the database.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
-    env.drop_missing(&arguments.name)?;
+    match arguments.missing {
+        true => env.drop_missing(&arguments.name)?,
+        false => env.run(|txn| txn.drop_database(&arguments.name))?,
+    }
     output.object(&json!({ "dropped": arguments.name }))?;
     output.line(format!("{} is dropped", arguments.name))?;
     Ok(Ending::Done)

@@ -37,6 +37,8 @@ impl LockNames {
         match kind_name(name.kind) {
             "database" => format!("database {}", self.database(name)),
             "segment" => format!("segment {}", name.space),
+            "name" => "the name of a database".into(),
+            "files" => "the list of databases".into(),
             kind => format!("{kind} {} of {}", name.hash, self.database(name)),
         }
     }
@@ -50,6 +52,8 @@ pub fn kind_name(kind: u32) -> &'static str {
         3 => "record",
         4 => "gap",
         5 => "segment",
+        8 => "name",
+        9 => "files",
         _ => "other",
     }
 }

@@ -25,13 +25,16 @@ mod command_del;
 mod command_demo;
 mod command_drop;
 mod command_dump;
+mod command_empty;
 mod command_files;
 mod command_get;
+mod command_list;
 mod command_load;
 mod command_locks;
 mod command_printlog;
 mod command_put;
 mod command_recover;
+mod command_rename;
 mod command_restore;
 mod command_salvage;
 mod command_scan;
@@ -111,8 +114,14 @@ enum Verb {
     /// Files of pages, and trees in an order that only their program has, are for `tp load` alone. Of such a tree the keys are
     /// written as they are stored. A file of pages is locked, and nobody changes it, until all is written.
     Dump(command_dump::Arguments),
-    /// Give up a database whose file is missing, so that its name can be used again.
+    /// List the databases: of what kind each is, the bytes of its file, how many records it has.
+    List(command_list::Arguments),
+    /// Drop a database, or give up one whose file is missing, so that its name can be used again.
     Drop(command_drop::Arguments),
+    /// Give a database another name.
+    Rename(command_rename::Arguments),
+    /// Remove all records of a database.
+    Empty(command_empty::Arguments),
     /// Merge pages of B-trees that hold little, while others use them.
     Compact(command_compact::Arguments),
     /// Say how the environment is: files, memory, log, pages, locks, transactions.
@@ -194,6 +203,9 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Deadlock(arguments) => command_deadlock::run(&arguments, output),
         Verb::Printlog(arguments) => command_printlog::run(&arguments, output),
         Verb::Drop(arguments) => command_drop::run(&arguments, output),
+        Verb::Empty(arguments) => command_empty::run(&arguments, output),
+        Verb::List(arguments) => command_list::run(&arguments, output),
+        Verb::Rename(arguments) => command_rename::run(&arguments, output),
         Verb::Checkpoint(arguments) => command_checkpoint::run(&arguments, output),
         Verb::Recover(arguments) => command_recover::run(&arguments, output),
         Verb::Archive(arguments) => command_archive::run(&arguments, output),

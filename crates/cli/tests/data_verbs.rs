@@ -293,3 +293,26 @@ fn compaction_goes_over_lists_and_passes_over_what_only_its_program_can_open() {
     assert!(tp("compact", directory.path(), &["numbers"]).refused(1).contains("only B-trees"));
     assert!(tp("compact", directory.path(), &["drawings"]).refused(1).contains("drawings"));
 }
+
+#[test]
+fn databases_are_listed_renamed_emptied_and_dropped() {
+    let env = tempdir().unwrap();
+    tp("put", env.path(), &["stock", "pears", "7"]).text();
+    tp("put", env.path(), &["stock", "plums", "9"]).text();
+    tp("put", env.path(), &["--hash", "parts", "screw", "steel"]).text();
+    let listed = tp("list", env.path(), &[]).text();
+    let fields = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = listed.lines().map(fields).collect();
+    assert_eq!(rows.len(), 2, "{listed}");
+    assert_eq!((rows[0][0].as_str(), rows[0][1].as_str(), rows[0][3].as_str()), ("parts", "hash", "1"));
+    assert_eq!((rows[1][0].as_str(), rows[1][1].as_str(), rows[1][3].as_str()), ("stock", "btree", "2"));
+    assert_eq!(tp("list", env.path(), &["--no-count", "stock"]).text().trim_end().split('\t').nth(3), Some("-"));
+    assert_eq!(tp("rename", env.path(), &["stock", "store"]).text(), "stock is called store\n");
+    assert!(tp("rename", env.path(), &["store", "parts"]).refused(1).contains("parts"));
+    assert_eq!(tp("get", env.path(), &["store", "pears"]).text(), "7\n");
+    assert_eq!(tp("empty", env.path(), &["store"]).text(), "2 records of store were removed\n");
+    assert_eq!(tp("drop", env.path(), &["store"]).text(), "store is dropped\n");
+    assert!(tp("drop", env.path(), &["store"]).refused(1).contains("store"));
+    assert!(!env.path().join("store.tp").exists());
+    assert_eq!(tp("list", env.path(), &["--no-count"]).text().lines().count(), 1);
+}

@@ -348,6 +348,18 @@ impl Env {
         database::names(&self.0)?.into_iter().filter_map(|name| listed(&self.0, name).transpose()).collect()
     }
 
+    /// One of those.
+    ///
+    /// # Errors
+    /// `NoDatabase`; else as [`Env::list_databases`].
+    pub fn list_database(&self, name: &str) -> Result<ListedDatabase> {
+        self.0.check_process()?;
+        let missing = || Error::NoDatabase { name: name.into(), environment: self.path().into() };
+        let life = self.0.newest();
+        let is_known = life.guarded(|| Ok(life.managers.buffers.registry().find(name)?.is_some()))?;
+        is_known.then(|| listed(&self.0, name.into())).transpose()?.flatten().ok_or_else(missing)
+    }
+
     /// How many records a database has, as a snapshot of now shows it: keys of a tree or a hash file, values where keys have several,
     /// entries of an index. Takes as long as reading all of them. Of a file of pages none is known.
     ///

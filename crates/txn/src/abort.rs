@@ -21,6 +21,13 @@ impl TxnSession {
             self.slot().state.publish(State::Aborting as u32);
             failpoint("abort: aborting, nothing undone");
             self.undo_to(managers, Lsn::NONE)?;
+        }
+        self.abort_to_its_end(managers)
+    }
+
+    /// Ends a transaction that was taken back.
+    pub(crate) fn abort_to_its_end(&self, managers: &Managers) -> Result<()> {
+        if self.last_lsn() != Lsn::NONE {
             managers.log.reserve_undo(self.session(), libtp_log::record_bytes(0))?;
             failpoint("abort: all undone, end not logged");
             let lsn = managers.log.log(self.session(), ABORT_END, self.id(), self.last_lsn(), &[]);
@@ -50,7 +57,7 @@ impl TxnSession {
 }
 
 /// Undoes one record and says where undo goes on.
-fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
+pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
     let header = &record.header;
     let is_clr = header.flags() & CLR_FLAG != 0;
     let next = if is_clr { undo_next(record)? } else { header.prev() };
@@ -72,7 +79,7 @@ fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
 }
 
 /// The LSN a compensation's body begins with.
-fn undo_next(record: &RecordRef<'_>) -> Result<Lsn> {
+pub(crate) fn undo_next(record: &RecordRef<'_>) -> Result<Lsn> {
     match record.body.first_chunk::<8>() {
         Some(word) => Ok(Lsn::new(u64::from_le_bytes(*word))),
         None => Err(Error::Damaged {

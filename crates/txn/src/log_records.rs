@@ -16,6 +16,9 @@ pub const CHECKPOINT: u16 = 18;
 /// What becomes of databases if the transaction commits, whose commit record is the next; or, of no transaction, at once. Body: see
 /// `databases`.
 pub const DATABASES: u16 = 20;
+/// What restart left of a transaction that it took back, because a file was away. Body: the transaction, its first record, and two words
+/// for each change (`recovery/left`).
+pub const LEFT: u16 = 21;
 
 /// Header flag of a compensation record: its body begins with the LSN at which undo goes on.
 pub const CLR_FLAG: u16 = 1;
@@ -114,7 +117,7 @@ impl Words for [u8] {
 }
 
 /// The transaction manager's record types, for the table.
-pub(crate) fn record_types() -> [RecordType; 4] {
+pub(crate) fn record_types() -> [RecordType; 5] {
     let nothing = |code, name, describe| RecordType {
         code,
         name,
@@ -137,6 +140,7 @@ pub(crate) fn record_types() -> [RecordType; 4] {
             None => "unreadable".into(),
         }),
         nothing(DATABASES, "databases", crate::databases::describe),
+        nothing(LEFT, "left", crate::recovery::left::describe),
     ]
 }
 

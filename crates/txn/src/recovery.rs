@@ -2,7 +2,7 @@
 //!
 //! ARIES, each part in its file: [`analysis`] finds the transactions that did not end, [`history`] reads the log once and
 //! deals its page changes out, [`redo`] repeats them, page by page and wherever the page is older, [`undo`] takes the
-//! losers back with the same code that aborts. Not in the paper in this form; LIBTP 3.1.1 gives the protocol (before and
+//! losers back with the same code that aborts, as far as their files are there ([`left`]). Not in the paper in this form; LIBTP 3.1.1 gives the protocol (before and
 //! after images, write-ahead). The access methods are reached through the record table alone. A crash during restart is
 //! one more crash: every part may be repeated.
 
@@ -10,6 +10,7 @@ mod analysis;
 mod batch;
 mod history;
 mod lanes;
+pub(crate) mod left;
 mod redo;
 mod undo;
 

@@ -72,7 +72,7 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
     }
     let mut builder = with_log_types(Env::builder()).create(wishes.create);
     if wishes.page_bytes != 0 {
-        let bytes = wishes.page_bytes.next_power_of_two().clamp(4 << 10, 64 << 10);
+        let bytes = page_bytes_for(wishes.page_bytes);
         builder = builder.page_size(wishes.database, Bytes(bytes));
     }
     let env = builder.open(directory).map_err(|error| {
@@ -94,4 +94,9 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
     list.retain(|(_, home)| home.strong_count() > 0);
     list.push((std::process::id(), Arc::downgrade(&home)));
     Ok(home)
+}
+
+/// The bytes of a page of a shared database for which `psize` asks for so many.
+pub(crate) fn page_bytes_for(wish: u64) -> u64 {
+    wish.next_power_of_two().clamp(4 << 10, 64 << 10)
 }

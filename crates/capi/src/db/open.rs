@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use libtp::{Database, Db, Duplicates, Env, Error, Multi, Order};
 
-use crate::db::environments::{environment, of_path, Home, Wishes};
+use crate::db::current;
+use crate::db::environments::{environment, of_path, page_bytes_for, Home, Wishes};
 use crate::db::flags::{DB_LOCK, DB_SHMEM, DB_TXN};
 use crate::db::info::Told;
 use crate::db::keyed::{Keyed, Pairs};
@@ -132,7 +133,13 @@ fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
         return Err(Refusal::new(libc::EEXIST, format!("{} is there already", path.display())));
     }
     let at = how.shared(&home, &name);
-    let (is_emptied, is_read_only) = (how.has(libc::O_TRUNC) && is_there, how.is_read_only());
+    let is_read_only = how.is_read_only();
+    let mut is_emptied = how.has(libc::O_TRUNC) && is_there;
+    // Others go on with a database that is of the kind that is asked for: it is emptied. Any other is made anew.
+    if is_emptied && !is_made_so(&home, &name, &told, page_bytes)? {
+        drop_to_make_anew(&home, &name)?;
+        is_emptied = false;
+    }
     match told {
         Told::Btree { has_duplicates, compare, .. } => {
             let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
@@ -147,6 +154,46 @@ fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
             Ok(Store::Keyed(Keyed::new(Box::new(shared), true, is_read_only)))
         }
         Told::Recno(told) => open_records::open_shared(path, how, &told),
+    }
+}
+
+/// Whether the database is what this opening would make.
+fn is_made_so(home: &Arc<Home>, name: &str, told: &Told, page_bytes: u64) -> Answer<bool> {
+    let (env, is_wrong_kind) = (&home.env, |error| match error {
+        Wrong::Kind(_) => Ok(false),
+        Wrong::Else(refusal) => Err(refusal),
+    });
+    let has_others =
+        |known: &libtp::DatabaseInfo| known.name == name && u64::from(known.page_bytes) != page_bytes_for(page_bytes);
+    if page_bytes != 0 && env.stats()?.databases.iter().any(has_others) {
+        return Ok(false);
+    }
+    match told {
+        Told::Btree { has_duplicates: true, compare, .. } => {
+            lists(env, name, *compare).map(|_| true).or_else(is_wrong_kind)
+        }
+        Told::Btree { compare, .. } => {
+            let opened = match order(*compare).map_err(Wrong::refusal)? {
+                None => env.btree(name),
+                Some(order) => env.btree_ordered(name, order),
+            };
+            opened.map(|_| true).map_err(Wrong::from).or_else(is_wrong_kind)
+        }
+        Told::Hash { .. } => env.hash(name).map(|_| true).map_err(Wrong::from).or_else(is_wrong_kind),
+        Told::Recno(_) => Ok(true),
+    }
+}
+
+/// Drops a database that is made anew by this opening.
+pub(crate) fn drop_to_make_anew(home: &Arc<Home>, name: &str) -> Answer<()> {
+    if current::has_begun(home)? {
+        let what = format!("{name} was made with other flags, and O_TRUNC makes it anew with these, which cannot be a part of a transaction that goes on: open it before txn_begin. Nothing was opened");
+        return Err(Refusal::invalid(what));
+    }
+    match home.env.run(|txn| txn.drop_database(name)) {
+        // Another was faster.
+        Err(Error::NoDatabase { .. }) => Ok(()),
+        dropped => Ok(dropped?),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::db::current;
 use crate::db::environments::{environment, of_path, Home, Wishes};
 use crate::db::info::ToldOfRecords;
 use crate::db::numbered::{Length, Numbered, Records};
-use crate::db::open::How;
+use crate::db::open::{drop_to_make_anew, How};
 use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
@@ -54,7 +54,21 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
     if !is_there && !may_make {
         return Err(Error::NoDatabase { name, environment: directory }.into());
     }
-    let records = match is_there.then(|| home.env.database(&name)).transpose()? {
+    let mut there = is_there.then(|| home.env.database(&name));
+    let fits = match (&there, told.length) {
+        (Some(Ok(Database::Recno(records))), Length::Fixed(bytes, _)) => records.record_bytes() as usize == bytes,
+        (Some(Ok(Database::List(_))) | None, _) => true,
+        (Some(Ok(_) | Err(Error::Database { .. })), _) => false,
+        (Some(Err(_)), _) => true,
+    };
+    // Of the same form it is emptied, and others go on with it.
+    if how.has(libc::O_TRUNC) && !fits {
+        drop_to_make_anew(&home, &name)?;
+        there = None;
+    }
+    let there = there.transpose()?;
+    let is_there = there.is_some();
+    let records = match there {
         Some(Database::Recno(_)) => with_kept_numbers(&home, &name, how, told.length)?,
         _ => with_text(&home, (&name, is_there), &text, (how, told))?,
     };

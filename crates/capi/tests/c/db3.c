@@ -170,6 +170,15 @@ static void opening(void)
     db = open_("order", O_RDWR | O_TRUNC, DB_BTREE, NULL);
     CHECK(db != NULL && steps(db, R_FIRST, "", NULL, NULL));
     CHECK(db->close(db) == 0);
+    /* The file is made anew, with what this call says of it: */
+    db = open_("order", O_RDWR | O_TRUNC, DB_HASH, NULL);
+    CHECK(db != NULL && db->type == DB_HASH && put(db, "b", "2", 0) == 0 && gets_(db, "b", "2") && db->close(db) == 0);
+    CHECK(open_("order", O_RDWR, DB_BTREE, NULL) == NULL && errno == EFTYPE);
+    tree.flags = R_DUP;
+    tree.psize = 16384;
+    db = open_("order", O_RDWR | O_TRUNC, DB_BTREE, &tree);
+    CHECK(db != NULL && put(db, "a", "1", 0) == 0 && put(db, "a", "2", 0) == 0);
+    CHECK(db != NULL && steps(db, R_FIRST, "", "a", "1") && steps(db, R_NEXT, "", "a", "2") && db->close(db) == 0);
 }
 
 static void pairs(DBTYPE type, const char *name)

@@ -254,6 +254,48 @@ static void lists(struct scene *scene)
     fine(tp_list_close(NULL));
 }
 
+static void whole_databases(struct scene *scene)
+{
+    tp_txn *txn;
+    tp_db *gone;
+    tp_buffer value = TP_BUFFER;
+    const char *kind = "";
+    uint64_t count = 7, bytes = 0;
+    fine(tp_btree_open(scene->env, "gone", &gone));
+    fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+    expect(tp_drop(NULL, "gone"), TP_MISUSE, "tp_drop: NULL was given for a transaction");
+    expect(tp_drop(txn, NULL), TP_MISUSE, "the name");
+    expect(tp_drop(txn, "nothing"), TP_NO_DATABASE, "nothing");
+    expect(tp_drop(scene->snapshot, "gone"), TP_MISUSE, "a snapshot was given");
+    expect(tp_rename(txn, "gone", NULL), TP_MISUSE, "the new name");
+    expect(tp_rename(txn, "gone", "gone/by"), TP_DATABASE, "slash");
+    expect(tp_empty(txn, "nothing", &count), TP_NO_DATABASE, "nothing");
+    holds(count == 0);
+    fine(tp_put(gone, txn, "a", 1, "b", 1));
+    fine(tp_empty(txn, "gone", NULL));
+    fine(tp_put(gone, txn, "a", 1, "b", 1));
+    fine(tp_commit(txn));
+    expect(tp_env_database(scene->env, "nothing", &kind, &bytes), TP_NO_DATABASE, "nothing");
+    expect(tp_env_count_records(scene->env, "gone", NULL), TP_MISUSE, "place of the count");
+    fine(tp_env_database(scene->env, "gone", &kind, &bytes));
+    holds(strcmp(kind, "btree") == 0 && bytes > 0);
+    fine(tp_env_database(scene->env, "gone", NULL, NULL));
+    fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+    fine(tp_rename(txn, "gone", "elsewhere"));
+    fine(tp_commit(txn));
+    fine(tp_env_count_records(scene->env, "elsewhere", &count));
+    holds(count == 1);
+    fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+    fine(tp_get(gone, txn, "a", 1, &value));
+    fine(tp_drop(txn, "elsewhere"));
+    fine(tp_commit(txn));
+    fine(tp_begin(scene->env, TP_DEFAULT, &txn));
+    expect(tp_get(gone, txn, "a", 1, &value), TP_DROPPED, "elsewhere");
+    fine(tp_abort(txn));
+    tp_buffer_free(&value);
+    fine(tp_db_close(gone));
+}
+
 static void plain_files(struct scene *scene)
 {
     tp_txn *txn;
@@ -633,6 +675,7 @@ int main(int argc, char **argv)
     orders(&scene);
     several(&scene);
     lists(&scene);
+    whole_databases(&scene);
     plain_files(&scene);
     files_that_wait(&scene);
     indices(&scene);

@@ -10,8 +10,12 @@ use libtp_log::{Lsn, RecordRef, TxnId};
 
 use rio::planted;
 
+use super::left::{self, Left};
+use crate::abort::undo_next;
 use crate::databases::{damaged, decode};
-use crate::log_records::{segments_of, Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, COMMIT, DATABASES};
+use crate::log_records::{
+    segments_of, Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, CLR_FLAG, COMMIT, DATABASES, LEFT,
+};
 use crate::{Error, Managers, OpenOutcome, Result};
 
 /// What analysis found.
@@ -27,6 +31,8 @@ pub(super) struct Found {
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
     /// The last commit that has changed each segment of memory, which may not know of it yet.
     pub(super) open: BTreeMap<u32, OpenOutcome>,
+    /// What is left of earlier losers, by their identifiers.
+    pub(super) left: BTreeMap<u64, Left>,
     /// What becomes of databases, if the transactions of these numbers commit.
     said: BTreeMap<u64, Vec<Fate>>,
     /// What was decided of databases, in the order of the log.
@@ -67,6 +73,9 @@ impl Found {
         let id = record.header.txn();
         // Also below what the checkpoint lists: what is carried out already is not done again.
         self.note_databases(record)?;
+        if self.note_left(record)? {
+            return Ok(());
+        }
         if id == TxnId::NONE || record.lsn < self.listed_below {
             return Ok(());
         }
@@ -83,6 +92,27 @@ impl Found {
         let entry = self.losers.entry(id.raw()).or_insert(fresh);
         entry.last_lsn = entry.last_lsn.max(record.lsn);
         Ok(())
+    }
+
+    /// What is left of losers, and what is not left any more: whether the record is about that.
+    fn note_left(&mut self, record: &RecordRef<'_>) -> Result<bool> {
+        if record.header.kind() == LEFT {
+            let damaged =
+                || Error::Damaged { lsn: record.lsn, name: "left", what: "its body is no list of changes".into() };
+            let (txn, left) = left::decode(record.body).ok_or_else(damaged)?;
+            let known = self.left.entry(txn.raw()).or_default();
+            known.first = left.first;
+            known.changes.extend(left.changes);
+            return Ok(true);
+        }
+        if record.header.flags() & CLR_FLAG == 0 {
+            return Ok(false);
+        }
+        let Some(left) = self.left.get_mut(&record.header.txn().raw()) else { return Ok(false) };
+        let next = undo_next(record)?;
+        let before = left.changes.len();
+        left.changes.retain(|(_, before)| *before != next);
+        Ok(left.changes.len() != before)
     }
 
     /// What is said of databases counts when the transaction commits; what is no transaction's counts at once.

@@ -6,12 +6,14 @@
 use rio::planted;
 
 use super::analysis::Found;
+use super::left::Undo;
 use crate::{Managers, Result, TxnSession};
 
 pub(super) fn take_back(managers: &Managers, who: &TxnSession, found: &Found) -> Result<u64> {
+    let mut undo = Undo::new(managers, who);
+    undo.take_back_left(&found.left)?;
     for loser in found.losers.values().filter(|_| !planted("txn: restart undoes nothing")) {
-        who.adopt(loser.id, loser.first_lsn, loser.last_lsn);
-        who.abort(managers)?;
+        undo.take_back(loser, found)?;
     }
     Ok(found.losers.len() as u64)
 }

@@ -1,0 +1,43 @@
+//! `tp list`: the databases of an environment.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::environment::EnvironmentArgument;
+use crate::failure::{Ending, Result};
+use crate::output::Output;
+use crate::spelling::grouped;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    environment: EnvironmentArgument,
+    /// The databases; all if none is named.
+    databases: Vec<String>,
+    /// Do not count the records, which takes as long as reading them.
+    #[arg(long)]
+    no_count: bool,
+}
+
+/// Lists them, one a line.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open(output)?;
+    let listed = match arguments.databases.is_empty() {
+        true => env.list_databases()?,
+        false => arguments.databases.iter().map(|name| env.list_database(name)).collect::<libtp::Result<_>>()?,
+    };
+    for database in listed {
+        // Where the file is missing there is nothing to count.
+        let counted = database.kind.filter(|_| !arguments.no_count).map(|_| env.count_records(&database.name));
+        let records = match counted {
+            None | Some(Err(libtp::Error::NoDatabase { .. } | libtp::Error::Dropped { .. })) => None,
+            Some(counted) => counted?,
+        };
+        let (name, kind, bytes) = (&database.name, database.kind.unwrap_or("missing"), database.bytes);
+        output.object(&json!({ "name": name, "kind": kind, "bytes": bytes, "records": records }))?;
+        let records = records.map_or_else(|| "-".into(), grouped);
+        output.line(format_args!("{name}\t{kind}\t{}\t{records}", grouped(bytes)))?;
+    }
+    Ok(Ending::Done)
+}

@@ -1,0 +1,192 @@
+//! What restart cannot take back of a loser, because a file is away: it is written down, and taken back when the file is there.
+//!
+//! A file that is away stops its own database and no other, so a loser that has changed it is taken back in all other files, and
+//! ends. What is left of it stands in records of its own, which come before every compensation that passes over something left. The
+//! log is kept from the loser's first record on, as long as the file is away, and each restart reads all of that.
+//!
+//! A change that was left is taken back in the loser's name. Its compensation says where undo would go on, which is the record before
+//! the change: by that a restart knows what is not left any more.
+//!
+//! If we die here: what is written down and not compensated is left.
+
+use std::collections::{BTreeMap, HashMap};
+
+use libtp_buffer::FileId;
+use libtp_log::{record_bytes, Lsn, RecordRef, TxnId};
+use rio::{failpoint, planted};
+
+use super::analysis::Found;
+use crate::abort::{undo_next, undo_one};
+use crate::log_records::{CheckpointEntry, CLR_FLAG, LEFT};
+use crate::{Change, Error, Managers, Result, TxnSession};
+
+/// Changes in one record.
+const CHANGES_A_RECORD: usize = 1000;
+
+/// What is left of one loser.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    /// The loser's first record.
+    pub(crate) first: Lsn,
+    /// The changes, newest first: each record, and the one before it.
+    pub(crate) changes: Vec<(Lsn, Lsn)>,
+}
+
+/// The body of a record of what is left: the transaction, its first record, and two words for each change.
+fn encode(txn: TxnId, first: Lsn, changes: &[(Lsn, Lsn)]) -> Vec<u8> {
+    let words = changes.iter().flat_map(|(record, before)| [record.raw(), before.raw()]);
+    [txn.raw(), first.raw()].into_iter().chain(words).flat_map(u64::to_le_bytes).collect()
+}
+
+/// Reads such a body; none if it is none.
+pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, Left)> {
+    let eights = body.chunks_exact(8);
+    let is_whole = eights.remainder().is_empty();
+    let words: Vec<u64> = eights.filter_map(|eight| Some(u64::from_le_bytes(eight.try_into().ok()?))).collect();
+    let ([txn, first, rest @ ..], true) = (&words[..], is_whole) else { return None };
+    if rest.len() % 2 != 0 {
+        return None;
+    }
+    let changes = rest.chunks_exact(2).map(|pair| (Lsn::new(pair[0]), Lsn::new(pair[1]))).collect();
+    Some((TxnId::new(*txn), Left { first: Lsn::new(*first), changes }))
+}
+
+/// One line for people.
+pub(crate) fn describe(body: &[u8]) -> String {
+    match decode(body) {
+        Some((txn, left)) => format!("{} changes of transaction {} wait for their file", left.changes.len(), txn.raw()),
+        None => "unreadable".into(),
+    }
+}
+
+/// Where a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Here,
+    Away,
+    /// Its database was dropped.
+    Gone,
+}
+
+/// Takes the losers back, and what was left of earlier ones.
+pub(super) struct Undo<'m> {
+    managers: &'m Managers,
+    who: &'m TxnSession,
+    places: HashMap<FileId, Place>,
+}
+
+impl<'m> Undo<'m> {
+    pub(super) fn new(managers: &'m Managers, who: &'m TxnSession) -> Undo<'m> {
+        Undo { managers, who, places: HashMap::new() }
+    }
+
+    /// Takes back what was left of transactions whose files are there by now.
+    pub(super) fn take_back_left(&mut self, left: &BTreeMap<u64, Left>) -> Result<()> {
+        for (&id, left) in left.iter().filter(|(_, left)| !left.changes.is_empty()) {
+            self.who.adopt(TxnId::new(id), left.first, left.changes[0].0);
+            for (lsn, _) in &left.changes {
+                let record = self.managers.log.read(*lsn)?;
+                let record = record.borrow();
+                match self.place_of(&record)? {
+                    Some((_, Place::Here)) => _ = undo_one(&Change::new(self.managers, self.who), &record)?,
+                    Some((file, Place::Away)) => self.managers.buffers.owe(self.who.session(), file, left.first),
+                    _ => {}
+                }
+                failpoint("undo: one change that was left taken back");
+            }
+            self.who.end(self.managers);
+        }
+        Ok(())
+    }
+
+    /// Takes a loser back, as far as its files are there.
+    pub(super) fn take_back(&mut self, loser: &CheckpointEntry, found: &Found) -> Result<()> {
+        self.who.adopt(loser.id, loser.first_lsn, loser.last_lsn);
+        let mut is_noted = false;
+        let mut at = loser.last_lsn;
+        while at > Lsn::NONE {
+            let record = self.managers.log.read(at)?;
+            let record = record.borrow();
+            at = match self.place_of(&record)? {
+                Some((_, Place::Away)) if !is_noted => {
+                    self.note_left(loser, at, found)?;
+                    is_noted = true;
+                    record.header.prev()
+                }
+                Some((_, Place::Away | Place::Gone)) => record.header.prev(),
+                _ => undo_one(&Change::new(self.managers, self.who), &record)?,
+            };
+        }
+        self.who.abort_to_its_end(self.managers)
+    }
+
+    /// Writes down all that a loser has changed, from `at` back, in files that are away.
+    fn note_left(&mut self, loser: &CheckpointEntry, mut at: Lsn, found: &Found) -> Result<()> {
+        let known = found.left.get(&loser.id.raw());
+        let mut changes = Vec::new();
+        while at > Lsn::NONE {
+            let record = self.managers.log.read(at)?;
+            let record = record.borrow();
+            if let Some((file, Place::Away)) = self.place_of(&record)? {
+                self.managers.buffers.owe(self.who.session(), file, loser.first_lsn);
+                let change = (at, record.header.prev());
+                if known.is_none_or(|left| !left.changes.contains(&change)) {
+                    changes.push(change);
+                }
+            }
+            at = match record.header.flags() & CLR_FLAG {
+                0 => record.header.prev(),
+                _ => undo_next(&record)?,
+            };
+        }
+        if planted("txn: what a loser changed in a missing file is forgotten") {
+            return Ok(());
+        }
+        for some in changes.chunks(CHANGES_A_RECORD) {
+            let (log, session) = (&self.managers.log, self.who.session());
+            let body = encode(loser.id, loser.first_lsn, some);
+            log.reserve_undo(session, record_bytes(body.len()))?;
+            log.log(session, LEFT, TxnId::NONE, Lsn::NONE, &[&body]);
+            session.clear_append();
+            failpoint("undo: written down what is left");
+        }
+        Ok(())
+    }
+
+    /// Where the file is that the undo of a record would change; none if it changes none.
+    fn place_of(&mut self, record: &RecordRef<'_>) -> Result<Option<(FileId, Place)>> {
+        let Some(record_type) = self.managers.types.get(record.header.kind()) else { return Ok(None) };
+        if record_type.undo.is_none() || record.header.flags() & CLR_FLAG != 0 {
+            return Ok(None);
+        }
+        let Some((_, page)) = (record_type.pages)(record.body).iter().next() else { return Ok(None) };
+        let file = page.file();
+        if let Some(&place) = self.places.get(&file) {
+            return Ok(Some((file, place)));
+        }
+        let place = match self.managers.buffers.check_place(self.who.session(), file) {
+            _ if planted("txn: a missing file of a loser refuses the restart") => Place::Here,
+            Ok(()) => Place::Here,
+            Err(libtp_buffer::Error::Dropped { .. }) => Place::Gone,
+            Err(libtp_buffer::Error::Away { .. } | libtp_buffer::Error::UnknownFile { .. }) => Place::Away,
+            Err(error) => return Err(Error::from(error)),
+        };
+        self.places.insert(file, place);
+        Ok(Some((file, place)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_reads_back_as_it_was_written() {
+        let changes = vec![(Lsn::new(800), Lsn::new(640)), (Lsn::new(640), Lsn::NONE)];
+        let body = encode(TxnId::new(7), Lsn::new(640), &changes);
+        assert_eq!(decode(&body), Some((TxnId::new(7), Left { first: Lsn::new(640), changes })));
+        assert_eq!(describe(&body), "2 changes of transaction 7 wait for their file");
+        assert_eq!(decode(&body[..body.len() - 8]), None);
+        assert_eq!(decode(&body[..9]), None);
+    }
+}

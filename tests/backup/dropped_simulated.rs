@@ -1,0 +1,215 @@
+//! Databases that are dropped and renamed on a simulated disk: the power fails at any call, and what was not synced is lost, torn
+//! or kept, contents and names alike; then again while the environment is opened. Records, databases and files are of one version.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use libtp::{Bytes, Durability, Env, Error, Memory, Platform, Settings, SharedMemory};
+use libtp_io::Directory;
+use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
+use libtp_tests::sizes;
+
+/// What one database is called in even and in odd versions.
+const SIDES: [&str; 2] = ["left side", "right"];
+
+fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
+    let directory = disk.subdirectory("env")?;
+    let platform = Platform {
+        path: PathBuf::from("sim:/env"),
+        log_directory: Arc::clone(&directory),
+        directory,
+        memory: Memory::Shared(memory.clone()),
+        log_types: Arc::default(),
+    };
+    let settings = Settings {
+        no_background: true,
+        memory: Some(Bytes::kib(192)),
+        log_segment_first: Some(Bytes::kib(16)),
+        log_segment_max: Some(Bytes::kib(64)),
+        checkpoint_log: Some(Bytes::kib(96)),
+        lock_timeout_millis: Some(0),
+        // A transaction that drops a database is made sure of all the same.
+        durability: Some(Durability::Relaxed),
+        relaxed_millis: Some(3_600_000),
+        ..Settings::default()
+    };
+    Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
+}
+
+fn put(env: &Env, name: &str, version: u64) -> libtp::Result<()> {
+    let db = env.btree(name)?;
+    env.run(|txn| db.put(txn, b"version", &version.to_le_bytes()))
+}
+
+fn get(env: &Env, name: &str) -> libtp::Result<Option<u64>> {
+    let db = env.btree(name)?;
+    let value = env.run(|txn| db.get(txn, b"version"))?;
+    Ok(value.map(|value| u64::from_le_bytes(value.try_into().unwrap())))
+}
+
+/// The next version: a table takes the place of the one before, and another database changes its name.
+fn step(env: &Env, version: u64) -> libtp::Result<()> {
+    put(env, "table.new", version)?;
+    let counter = env.btree("counter")?;
+    let side = |version: u64| SIDES[usize::from(version % 2 != 0)];
+    env.run(|txn| {
+        counter.put(txn, b"version", &version.to_le_bytes())?;
+        txn.drop_database("table")?;
+        txn.rename_database("table.new", "table")?;
+        txn.rename_database(side(version - 1), side(version))
+    })
+}
+
+/// Databases that were changed on a disk.
+struct Played {
+    disk: SimDisk,
+    begun: usize,
+    /// At which call each version was asked for, and at which it was answered.
+    versions: Vec<(usize, usize)>,
+}
+
+fn play(seed: u64, versions: u64) -> Played {
+    let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
+    disk.subdirectory("env").unwrap();
+    disk.sync().unwrap();
+    let mut random = Random::new(seed);
+    let env = open(&disk, &memory).unwrap();
+    for name in ["counter", "table", SIDES[0]] {
+        put(&env, name, 0).unwrap();
+    }
+    env.flush().unwrap();
+    let begun = disk.io_index();
+    let mut played = Vec::new();
+    for version in 1..=versions {
+        if random.chance(1, 3) {
+            let txn = env.begin().unwrap();
+            txn.drop_database("table").unwrap();
+            if random.coin() {
+                txn.abort().unwrap();
+            } else {
+                // As a process that is killed leaves it.
+                txn.die();
+                env.managers().reap().unwrap();
+            }
+        }
+        let asked = disk.io_index();
+        step(&env, version).unwrap();
+        played.push((asked, disk.io_index()));
+        if random.chance(1, 3) {
+            env.background_step().unwrap();
+        }
+        if random.chance(1, 4) {
+            env.checkpoint().unwrap();
+        }
+    }
+    Played { disk, begun, versions: played }
+}
+
+/// What a crash left is opened, and looked at; its version.
+fn judge(disk: &SimDisk) -> Result<u64, String> {
+    let text = |error: libtp::Error| error.to_string();
+    let env = open(disk, &SharedMemory::new()).map_err(text)?;
+    let directory = disk.subdirectory("env").map_err(|error| error.to_string())?;
+    let files = || -> Result<Vec<String>, String> {
+        let files = directory.list().map_err(|error| error.to_string())?;
+        let mut names: Vec<String> =
+            files.iter().filter_map(|name| name.strip_suffix(".tp")).map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    };
+    let version = get(&env, "counter").map_err(text)?.ok_or("there is no version")?;
+    let side = SIDES[usize::from(version % 2 != 0)];
+    let mut names = env.databases().map_err(text)?;
+    if names != files()? {
+        return Err(format!("the databases are {names:?}, and the files {:?}", files()?));
+    }
+    names.retain(|name| name != "table.new");
+    let mut wanted = ["counter", side, "table"].map(str::to_owned);
+    wanted.sort();
+    if names != wanted {
+        return Err(format!("in version {version} there are {names:?}"));
+    }
+    let found = [get(&env, "table").map_err(text)?, get(&env, side).map_err(text)?];
+    if found != [Some(version), Some(0)] {
+        return Err(format!("in version {version} the table and the side are of {found:?}"));
+    }
+    for name in names {
+        let findings = env.verify(&name).map_err(text)?.findings;
+        if !findings.is_empty() {
+            return Err(format!("{name}: {findings:?}"));
+        }
+    }
+    Ok(version)
+}
+
+#[test]
+fn records_databases_and_files_are_of_one_version_after_any_crash() {
+    let (seeds, states) = (sizes::number("LIBTP_TEST_SEEDS", 2), sizes::number("LIBTP_TEST_STATES", 100));
+    let first = sizes::first_seed();
+    for seed in first..first + seeds {
+        let played = play(seed, 6);
+        let mut random = Random::new(seed);
+        let end = played.disk.io_index();
+        for _ in 0..states {
+            let at = played.begun + random.index(end - played.begun + 1);
+            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+            let image = played.disk.image_at(at, mode, random.next_u64());
+            let what = format!("LIBTP_TEST_SEED={seed} call {at} of {end} {mode:?}");
+            let count = |is: &dyn Fn(&(usize, usize)) -> bool| {
+                played.versions.iter().filter(|version| is(version)).count() as u64
+            };
+            let allowed = count(&|(_, answered)| *answered <= at)..=count(&|(asked, _)| *asked < at);
+            let version = judge(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(allowed.contains(&version), "{what}: version {version} is found, and {allowed:?} may be");
+            if random.chance(1, 3) {
+                // And again while it was opened.
+                let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+                let at = random.index(image.io_index() + 1);
+                let again = image.image_at(at, mode, random.next_u64());
+                let found = judge(&again).unwrap_or_else(|error| panic!("{what}, then call {at} {mode:?}: {error}"));
+                assert!(allowed.contains(&found), "{what}, then call {at} {mode:?}: version {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
+    let mut random = Random::new(sizes::first_seed());
+    let (mut failed, mut unknown) = (0, 0);
+    for (fault, repeat) in [(Fault::Eio, Repeat::Once), (Fault::Eio, Repeat::Forever), (Fault::Enospc, Repeat::Forever)]
+    {
+        for call in 0.. {
+            let (disk, memory) = (SimDisk::new(1), SharedMemory::new());
+            disk.subdirectory("env").unwrap();
+            disk.sync().unwrap();
+            let env = open(&disk, &memory).unwrap();
+            for name in ["counter", "table", SIDES[0]] {
+                put(&env, name, 0).unwrap();
+            }
+            put(&env, "table.new", 1).unwrap();
+            env.flush().unwrap();
+            disk.fail_call(Calls::Any, call, fault, repeat);
+            let answer = step(&env, 1);
+            let Some(_) = disk.first_strike() else { break };
+            disk.clear_faults();
+            let what = format!("call {call} fails with {fault:?} {repeat:?}, answered {answer:?}");
+            failed += 1;
+            let allowed = match &answer {
+                Ok(()) => 1..=1,
+                Err(Error::OutcomeUnknown { .. }) => 0..=1,
+                Err(_) => 0..=0,
+            };
+            unknown += u64::from(matches!(answer, Err(Error::OutcomeUnknown { .. })));
+            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+            let image = disk.crash_image(mode, random.next_u64());
+            let version = judge(&image).unwrap_or_else(|error| panic!("{what}, then {mode:?}: {error}"));
+            assert!(allowed.contains(&version), "{what}, then {mode:?}: version {version}");
+            drop(env);
+            let version = judge(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(allowed.contains(&version), "{what}: version {version}");
+        }
+    }
+    assert!(unknown > 0, "no call failed behind the commit record");
+    println!("figures: {failed} failing calls, {unknown} of them behind the commit record");
+}
