@@ -1,7 +1,7 @@
 //! Session order: what a session has seen committed, or was told by who saw it, it sees ever after, by whichever way it looks.
 //!
 //! A process counts a number up, in a record, its index, a list of values and a segment of memory, each time in one transaction that is
-//! answered when it is on disk, or at once; it is killed now and then, and another goes on. Two others look, by turns, each time another
+//! answered when it is on disk, or at once; the process is killed now and then, and another goes on. Two others look, by turns, each time another
 //! way: one is this process, the other is told over a pipe and answers over one. The number only grows, so the checker is one comparison: a
 //! look finds no less than what was found by any look that had ended when it began.
 //!
@@ -42,9 +42,10 @@ enum Way {
     SnapshotOfValues,
 }
 
-const WAYS: [Way; 12] = [
+const WAYS: [Way; 13] = [
     Way::Locked(Durability::Sync),
     Way::Locked(Durability::Relaxed),
+    Way::Locked(Durability::Rio),
     Way::Async,
     Way::Aborted,
     Way::Open,
@@ -90,22 +91,24 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().unwrap())
 }
 
-fn settings() -> Settings {
+/// Those of an environment whose commits are answered so, unless a transaction says otherwise.
+fn settings(durability: Durability) -> Settings {
     // For `Rio` the operator's word is enough: no machine fails here.
-    Settings { region_survives: Some(Survives::System), relaxed_millis: Some(1000), ..Settings::default() }
+    let (durability, region_survives) = (Some(durability), Some(Survives::System));
+    Settings { durability, region_survives, relaxed_millis: Some(1000), ..Settings::default() }
 }
 
 impl Counted {
-    fn open(directory: &Path) -> libtp::Result<Counted> {
-        let env = Env::builder().settings(settings()).open(directory)?;
+    fn open(directory: &Path, durability: Durability) -> libtp::Result<Counted> {
+        let env = Env::builder().settings(settings(durability)).open(directory)?;
         let records = env.btree("records")?;
         let index = records.index("by number", |_, value, keys| keys.add(value))?;
         let (values, memory) = (env.multi("values", Duplicates::AsTheyCame)?, env.segment("memory", 4096)?);
         Ok(Counted { env, records, index, values, memory })
     }
 
-    fn count_up(&self, durability: Durability) -> libtp::Result<()> {
-        self.env.run_with(durability, |txn| {
+    fn count_up(&self) -> libtp::Result<()> {
+        self.env.run(|txn| {
             let next = self.records.get_for_update(txn, KEY)?.map_or(0, |bytes| number(&bytes)) + 1;
             self.records.put(txn, KEY, &next.to_be_bytes())?;
             self.values.delete(txn, KEY)?;
@@ -161,25 +164,24 @@ impl Counted {
     }
 }
 
-/// A process that counts up (`count 2`: with the durability of that number), or that looks as it is told (`look`).
+/// A process that counts up (`count2`), or that looks as it is told (`look2`), in an environment whose durability has that number.
 #[test]
 fn entry() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
     let (task, directory) = orders.split_once(' ').unwrap();
-    let counted = Counted::open(&PathBuf::from(directory)).unwrap();
+    let (task, durability) = task.split_at(task.len() - 1);
+    let durability = DURABILITIES[durability.parse::<usize>().unwrap()];
+    let counted = Counted::open(&PathBuf::from(directory), durability).unwrap();
     say("ready");
-    match task.strip_prefix("count") {
-        Some(durability) => {
-            let durability = DURABILITIES[durability.parse::<usize>().unwrap()];
-            loop {
-                counted.count_up(durability).unwrap();
-                if durability != Durability::Sync {
-                    // Other tests run beside this one.
-                    std::thread::sleep(Duration::from_micros(500));
-                }
+    match task {
+        "count" => loop {
+            counted.count_up().unwrap();
+            if durability != Durability::Sync {
+                // Other tests run beside this one.
+                std::thread::sleep(Duration::from_micros(500));
             }
-        }
-        None => {
+        },
+        _ => {
             while let Some(way) = next_order() {
                 let found = counted.look(WAYS[way.parse::<usize>().unwrap()]).unwrap();
                 say(&found.iter().map(u64::to_string).collect::<Vec<_>>().join(" "));
@@ -199,13 +201,13 @@ fn start(task: &str, directory: &Path) -> (Process, Receiver<String>) {
     (process, told)
 }
 
-/// Looks by turns in two processes beside one that counts up with that durability.
-fn looks(durability: usize) -> Vec<Look> {
+/// Looks by turns in two processes beside one that counts up, with durabilities of these numbers.
+fn looks(looking: usize, counting: usize) -> Vec<Look> {
     let directory = tempfile::tempdir().unwrap();
-    let counted = Counted::open(directory.path()).unwrap();
+    let counted = Counted::open(directory.path(), DURABILITIES[looking]).unwrap();
     let rounds = sizes::number("LIBTP_TEST_SESSION_ORDER_ROUNDS", 400);
-    let (mut other, answers) = start("look", directory.path());
-    let count = format!("count{durability}");
+    let (mut other, answers) = start(&format!("look{looking}"), directory.path());
+    let count = format!("count{counting}");
     let mut counter = start(&count, directory.path()).0;
     let mut random = sizes::first_seed().wrapping_mul(2).wrapping_add(1);
     let mut draw = move || {
@@ -236,8 +238,8 @@ fn looks(durability: usize) -> Vec<Look> {
     all
 }
 
-fn check(durability: usize) {
-    let all = looks(durability);
+fn check(looking: usize, counting: usize) {
+    let all = looks(looking, counting);
     let backwards: Vec<&Look> = all.iter().filter(|look| look.goes_backwards()).collect();
     let first = backwards.first().map(|look| look.told()).unwrap_or_default();
     assert!(backwards.is_empty(), "{} of {} looks go backwards: {first}", backwards.len(), all.len());
@@ -245,17 +247,22 @@ fn check(durability: usize) {
 
 #[test]
 fn reads_never_go_backwards_where_commits_are_synced() {
-    check(0);
+    check(0, 0);
+}
+
+#[test]
+fn reads_that_are_answered_at_once_never_go_backwards_where_commits_are_synced() {
+    check(1, 0);
 }
 
 #[test]
 fn reads_never_go_backwards_where_commits_are_answered_at_once() {
-    check(1);
+    check(1, 1);
 }
 
 #[test]
 fn reads_never_go_backwards_where_commits_are_answered_from_memory() {
-    check(2);
+    check(2, 2);
 }
 
 #[test]

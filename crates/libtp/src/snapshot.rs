@@ -122,7 +122,8 @@ impl<'e> Snapshot<'e> {
         Ok(())
     }
 
-    /// Does something in it. What losing the machine could take back is on disk before it is told. Memory that was given up shows nothing any more that can be relied on.
+    /// Does something in it. What losing the machine could take back is on disk before it is told. Memory that was given up shows nothing
+    /// any more that can be relied on.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Seated { life, session } = self.seated();
         let mut done = life.guarded_by(session, work);
