@@ -85,6 +85,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             | Scene::Memory { .. }
             | Scene::Warm
             | Scene::Backup
+            | Scene::Databases
             | Scene::Files => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
@@ -170,9 +171,13 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
             town.close(&format!("seed {seed}, {:?}", point.name));
             is_hit
         }
-        Scene::Work | Scene::Young | Scene::Memory { .. } | Scene::Warm | Scene::Backup | Scene::Files => {
-            dies_young(seed, point, random, figures)
-        }
+        Scene::Work
+        | Scene::Young
+        | Scene::Memory { .. }
+        | Scene::Warm
+        | Scene::Backup
+        | Scene::Databases
+        | Scene::Files => dies_young(seed, point, random, figures),
     }
 }
 
