@@ -85,7 +85,8 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             | Scene::Memory { .. }
             | Scene::Warm
             | Scene::Backup
-            | Scene::Files => {
+            | Scene::Files
+            | Scene::Databases => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
                 if here.deaths.len() >= DEATHS_OF_ONE {
@@ -170,9 +171,13 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
             town.close(&format!("seed {seed}, {:?}", point.name));
             is_hit
         }
-        Scene::Work | Scene::Young | Scene::Memory { .. } | Scene::Warm | Scene::Backup | Scene::Files => {
-            dies_young(seed, point, random, figures)
-        }
+        Scene::Work
+        | Scene::Young
+        | Scene::Memory { .. }
+        | Scene::Warm
+        | Scene::Backup
+        | Scene::Files
+        | Scene::Databases => dies_young(seed, point, random, figures),
     }
 }
 
