@@ -178,6 +178,22 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
 }
 
 #[test]
+fn who_writes_by_a_handle_from_before_a_new_name_keeps_the_indices() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = open(dir.path());
+    let before = env.btree("a").unwrap();
+    env.run(|txn| before.put(txn, b"1", b"x")).unwrap();
+    env.run(|txn| txn.rename_database("a", "b")).unwrap();
+    let after = env.btree("b").unwrap();
+    let index = after.index("by value", |_, value, keys| keys.add(value)).unwrap();
+    // In one session, whose lock on the database stays from one transaction to the next.
+    env.run(|txn| after.put(txn, b"2", b"y")).unwrap();
+    env.run(|txn| before.put(txn, b"3", b"z")).unwrap();
+    assert_eq!(["x", "y", "z"].map(|value| env.run(|txn| index.count(txn, value.as_bytes())).unwrap()), [1, 1, 1]);
+    assert!(env.verify("b").unwrap().findings.is_empty());
+}
+
+#[test]
 fn databases_of_every_kind_are_listed_counted_emptied_and_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());

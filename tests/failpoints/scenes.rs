@@ -85,8 +85,8 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             | Scene::Memory { .. }
             | Scene::Warm
             | Scene::Backup
-            | Scene::Databases
-            | Scene::Files => {
+            | Scene::Files
+            | Scene::Databases => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
                 if here.deaths.len() >= DEATHS_OF_ONE {
@@ -176,8 +176,8 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
         | Scene::Memory { .. }
         | Scene::Warm
         | Scene::Backup
-        | Scene::Databases
-        | Scene::Files => dies_young(seed, point, random, figures),
+        | Scene::Files
+        | Scene::Databases => dies_young(seed, point, random, figures),
     }
 }
 

@@ -41,6 +41,8 @@ const OWED: &str =
                     file in its place, close the environment everywhere and open it again";
 /// So often who gives a file's frames up looks again at one that is busy.
 const SLICE: Duration = Duration::from_micros(300);
+/// So often, at most.
+const GIVE_UP_TRIES: u32 = 10_000;
 /// So often a slot is looked at that is being renamed.
 const RENAMED_LOOKS: u32 = 10_000;
 const FREE: u32 = 0;
@@ -549,12 +551,16 @@ impl BufferManager {
     /// Nobody uses its pages any more (the caller has seen to that, by a lock on the database), and the caller holds no
     /// latch.
     ///
+    /// A frame that somebody keeps pinned, a process that is stopped in a snapshot say, is waited for a few seconds, and then left:
+    /// it is never written, and makes room like any other.
+    ///
     /// If we die here: frames of a file that is not registered are given up by repair, and never written.
     pub fn forget_file(&self, session: &Session, id: FileId) {
         self.files.unregister(session, id);
         for (_, shelf) in self.pools.shelves() {
             for slot in shelf.frames().filter(|slot| slot.page.load().file() == id) {
-                while !self.give_up_page(session, shelf, slot, id) {
+                let mut tries = 0..GIVE_UP_TRIES;
+                while tries.next().is_some() && !self.give_up_page(session, shelf, slot, id) {
                     // A writer may have died on the way with the page.
                     self.settle_dead_writer(session);
                     session.sleep(SLICE);

@@ -11,13 +11,16 @@ use libtp_txn::Managers;
 
 use crate::attach;
 use crate::cursor::{Cursor, RecnoCursor};
-use crate::environment::Inner;
+use crate::environment::{lock, Inner};
 use crate::life::Life;
 use crate::multi::Multi;
 use crate::panics::callers;
 use crate::settings::Granularity;
 use crate::{Error, Keys, List, Reader, Result, Txn};
 use libtp_lock::OpenHere;
+
+/// So long an opening waits for others that open or make the same database.
+const NAME_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
@@ -546,8 +549,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
         own_pool: own
             .and_then(|own| own.own_pool)
             .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
-        // Whoever drops it may be this thread's own transaction.
-        wait: Some(if OpenHere::any() { Wait::No } else { env.wait }),
+        wait: Some(wait_for_name(env.wait)),
     };
     loop {
         if let Some(open) = known(env, name) {
@@ -555,7 +557,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
         }
         let (incarnation, open) = env.with_session(|managers, who| {
             let open = match libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings) {
-                Err(libtp_record::Error::Lock(libtp_lock::Error::WouldBlock { .. })) => {
+                Err(libtp_record::Error::Lock(libtp_lock::Error::Timeout { .. })) if OpenHere::any() => {
                     let what = "a transaction that has not ended drops it, or makes or takes its name; end that one first, and then \
                                 open the database";
                     return Err(Error::Database { name: name.into(), what: what.into() });
@@ -570,7 +572,9 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
             // Its pages may be larger than any before.
             attach::warn_of_no_spares(managers.refill_spares());
             let is_dense = own.and_then(|own| own.dense).unwrap_or_default();
-            Ok((managers.log.incarnation(), open.with_granularity(granularity).with_dense_leaves(is_dense)))
+            let note = Arc::clone(lock(&env.index_notes).entry(open.id().raw()).or_default());
+            let open = open.with_granularity(granularity).with_dense_leaves(is_dense).with_index_note(note);
+            Ok((managers.log.incarnation(), open))
         })?;
         let mut databases = env.databases();
         // A life that begins takes along what is in the list, so it must not have begun since; nor may another process have
@@ -582,18 +586,34 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
     }
 }
 
+/// How long an opening waits for the name. Who opens or makes the database has the name for a moment, whatever the wait for locks is. A
+/// transaction that drops or renames the database has it to its end, and may be this thread's own.
+fn wait_for_name(wait: Wait) -> Wait {
+    match wait {
+        _ if OpenHere::any() => Wait::For(NAME_PATIENCE),
+        Wait::No => Wait::For(NAME_PATIENCE),
+        Wait::For(longest) => Wait::For(longest.max(NAME_PATIENCE)),
+        Wait::Forever => Wait::Forever,
+    }
+}
+
 /// The database of that name that is open, unless it was dropped since, or has another name.
 pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     let open = env.databases().get(name).cloned()?;
     let life = env.newest();
-    // One that is not there in damaged memory is found by who looks closer.
-    let info = life.guarded(|| Ok(life.managers.buffers.file_by_id(open.id()))).unwrap_or(None);
-    if info.is_some_and(|info| info.name == name) {
+    // In memory that is given up nothing is known of it: the next life says more.
+    let Ok(info) = life.guarded(|| Ok(life.managers.buffers.file_by_id(open.id()))) else { return Some(open) };
+    if info.as_ref().is_some_and(|info| info.name == name) {
         return Some(open);
     }
     let mut databases = env.databases();
     if databases.get(name).is_some_and(|now| Arc::ptr_eq(now, &open)) {
         databases.remove(name);
+        match info {
+            // Handles to it go on, and the next life takes it along. No database has such a name.
+            Some(_) => _ = databases.insert(format!("/{}", open.id()), open),
+            None => _ = lock(&env.index_notes).remove(&open.id().raw()),
+        }
     }
     None
 }

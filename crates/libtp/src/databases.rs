@@ -148,7 +148,7 @@ impl Txn<'_> {
             return Ok(());
         }
         self.lock_name(new)?;
-        let is_free = !self.decided().of_name(new).is_some()
+        let is_free = self.decided().of_name(new).is_none()
             && (self.decided().frees(new) || self.guarded(|| self.is_nowhere(new))?);
         if !is_free {
             return Err(refuse("there is a database, or a file, of that name"));

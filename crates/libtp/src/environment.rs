@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(crate) struct Inner {
     /// Held by who begins a new life; what has kept the last one who tried from it.
     pub(crate) renewing: Mutex<Option<Refused>>,
     pub(crate) databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
+    /// Whether each file has indices, as this process knows it: a file that was renamed may be open under two names.
+    pub(crate) index_notes: Mutex<HashMap<u32, Arc<AtomicBool>>>,
     /// The indices that this process can keep.
     pub(crate) indices: KeptIndices,
     pub(crate) segments: OpenSegments,
@@ -328,6 +331,7 @@ impl Env {
             present: Present::first(attached, &platform.path),
             renewing: Mutex::new(None),
             databases: Mutex::new(HashMap::new()),
+            index_notes: Mutex::default(),
             indices: KeptIndices::default(),
             segments: OpenSegments::default(),
             files: files::Home::default(),

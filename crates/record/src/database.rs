@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libtp_buffer::{FileId, PoolId};
 use libtp_log::Lsn;
@@ -113,7 +113,7 @@ pub struct Database {
     geometry: Option<Box<Geometry>>,
     keying: Keying,
     /// Whether there are indices, as this process knows it: see `indices`.
-    has_indices: AtomicBool,
+    has_indices: Arc<AtomicBool>,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
     tail_hint: AtomicU32,
     /// Pages this process has seen unlinked and not yet freed.
@@ -143,8 +143,7 @@ impl Database {
             arithmetic,
             geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
             keying: Keying::default(),
-            // Until it is learned: another handle of the process may keep the lock under which it is.
-            has_indices: AtomicBool::new(true),
+            has_indices: Arc::default(),
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
             staying: Mutex::default(),
@@ -170,6 +169,14 @@ impl Database {
     #[inline]
     pub(crate) fn is_dense(&self) -> bool {
         self.is_dense
+    }
+
+    /// The same database, which shares with others of the process whether there are indices: it is the same file, opened under the name
+    /// that it had before.
+    #[must_use]
+    pub fn with_index_note(mut self, note: Arc<AtomicBool>) -> Database {
+        self.has_indices = note;
+        self
     }
 
     /// The same database, in which locks stay on records however many there are: for who needs two transactions in it at once.
