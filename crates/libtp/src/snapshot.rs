@@ -129,9 +129,9 @@ impl<'e> Snapshot<'e> {
     /// any more that can be relied on.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Seated { life, session } = self.seated();
-        let mut done = life.guarded_by(session, work);
+        let done = life.guarded_by(session, work);
         if self.shown.is_unsure() {
-            done = done.and_then(|done| self.wait(life, session).map(|()| done));
+            self.wait(life, session)?;
         }
         match life.managers.region.is_broken() {
             true => Err(Error::Rebuilt),
