@@ -161,7 +161,7 @@ fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {
     table.index("by town", town).unwrap();
     assert!(table.drop_index("by town").unwrap());
     let mut maker = crate::crew::Member::start(directory.path(), 1);
-    maker.ask("arm commit: waits for the disk!stop");
+    maker.ask("arm commit: locks released, not over!stop");
     // It holds the database for a second, and who verifies waits for that.
     maker.order("index-by-town-slowly");
     std::thread::sleep(std::time::Duration::from_millis(300));

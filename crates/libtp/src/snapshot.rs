@@ -116,8 +116,11 @@ impl<'e> Snapshot<'e> {
     }
 
     #[cold]
+    #[inline(never)]
     fn wait(&self, life: &Life, session: &TxnSession) -> Result<()> {
-        life.guarded_by(session, || Ok(life.managers.wait_view_durable(session, self.shown.view())?))?;
+        if self.env.durability != Durability::Relaxed {
+            life.guarded_by(session, || Ok(life.managers.wait_view_durable(session, self.shown.view())?))?;
+        }
         self.shown.note_on_disk();
         Ok(())
     }
@@ -126,9 +129,9 @@ impl<'e> Snapshot<'e> {
     /// any more that can be relied on.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Seated { life, session } = self.seated();
-        let mut done = life.guarded_by(session, work);
-        if done.is_ok() && self.shown.is_unsure() && self.env.durability != Durability::Relaxed {
-            done = self.wait(life, session).and(done);
+        let done = life.guarded_by(session, work);
+        if self.shown.is_unsure() {
+            self.wait(life, session)?;
         }
         match life.managers.region.is_broken() {
             true => Err(Error::Rebuilt),

@@ -69,7 +69,7 @@ pub struct Txn<'e> {
     emptied: Emptied,
     files: Files,
     decided: Decided,
-    open: OpenHere,
+    _open: OpenHere,
     /// What its last call that failed came to.
     met: Cell<Met>,
     not_sync: PhantomData<Cell<()>>,
@@ -110,10 +110,10 @@ impl<'e> Txn<'e> {
     /// One that runs already.
     pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
-        open.set_name(&who.life.managers.locks, who.session.locker(), who.session.id().raw());
+        who.session.open_here(&who.life.managers);
         who.session.set_wait(env.wait);
         let (who, files, decided, met) = (Some(who), Files::default(), Decided::default(), Cell::default());
-        Txn { env, who, durability, joined, savepoints, emptied, files, decided, open, met, not_sync: PhantomData }
+        Txn { env, who, durability, joined, savepoints, emptied, files, decided, _open: open, met, not_sync: PhantomData }
     }
 
     /// Its session, which it does without from now on.
@@ -382,7 +382,7 @@ impl<'e> Txn<'e> {
     /// Does something of this transaction.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.open.note_use();
+        self.session().note_use(&self.life().managers);
         match self.life().guarded_by(self.session(), work) {
             Ok(done) => Ok(done),
             Err(error) => Err(self.failed(error)),

@@ -58,7 +58,7 @@ mod wait;
 mod waits;
 mod waits_for;
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use rio::{bits, failpoint, Extent, HeldSlice, Region, RootSlot, Slab};
@@ -74,7 +74,7 @@ pub use dump::{LockInfo, Stats};
 pub use error::{Error, Result};
 pub use mode::Mode;
 pub use object::LockName;
-pub use open_here::OpenHere;
+pub use open_here::{OpenHere, OpenIn};
 pub use repair::Repaired;
 pub use settings::{Detect, Settings, Victim, Wait};
 pub use wait::WAITS_FOR_LOCK;
@@ -101,7 +101,12 @@ pub struct LockManager {
     settings: Settings,
     processes: ProcessManager,
     keepers: OnceLock<Box<Keeps>>,
+    /// Tells it from every other handle that this process has, or had.
+    number: usize,
 }
+
+/// The number of the next handle; none is zero.
+static HANDLES: AtomicUsize = AtomicUsize::new(1);
 
 /// Whether that locker is about to be taken over by a session that exists.
 type Keeps = dyn Fn(LockerId) -> bool + Send + Sync;
@@ -164,7 +169,8 @@ impl LockManager {
             header,
         };
         let keepers = OnceLock::new();
-        Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone(), keepers })
+        let number = HANDLES.fetch_add(1, Ordering::Relaxed);
+        Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone(), keepers, number })
     }
 
     /// Says who knows of lockers that were given to another session and do not bear its name yet. Set once; without it there are

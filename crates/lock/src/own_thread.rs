@@ -39,10 +39,4 @@ impl LockManager {
         }
         None
     }
-
-    /// What tells this lock table from others that this process has mapped.
-    #[inline]
-    pub(crate) fn table_address(&self) -> usize {
-        std::ptr::from_ref(&*self.table.header).addr()
-    }
 }

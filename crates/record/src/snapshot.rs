@@ -153,7 +153,12 @@ impl<'a> SnapshotAccess<'a> {
         &self.snapshot.view
     }
 
+    #[inline]
     fn sees(&self, version: Lsn) -> bool {
+        self.view().shows_plainly(version) || self.sees_at_second_sight(version)
+    }
+
+    fn sees_at_second_sight(&self, version: Lsn) -> bool {
         let is_seen = self.view().sight(version) == Sight::Seen;
         if is_seen {
             self.snapshot.note_shown(version);

@@ -5,7 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use libtp_lock::{LockerId, Wait};
+use libtp_lock::{LockerId, OpenIn, Wait};
 use libtp_log::{Lsn, RecordBuffer, TxnId};
 use libtp_process::{Rank, Session, SessionId};
 use rio::{failpoint, planted, Held};
@@ -31,6 +31,7 @@ pub struct TxnSession {
     for_later: RefCell<Vec<(u32, Vec<u8>)>>,
     /// How long its locks are waited for.
     wait: Cell<Wait>,
+    open_in: OpenIn,
     /// The commit record of the transaction that ends, none before it is written.
     commit_record: Cell<Lsn>,
     /// The last append noted before the commit record was to be written; none before that.
@@ -112,6 +113,7 @@ impl Managers {
             entered: Entered::default(),
             for_later: RefCell::default(),
             wait: Cell::new(Wait::Forever),
+            open_in: OpenIn::default(),
             commit_record: Cell::new(Lsn::NONE),
             noted_before_commit: Cell::new(None),
             last_horizon: Cell::new(Lsn::NONE),
@@ -274,6 +276,18 @@ impl TxnSession {
     #[inline]
     pub fn set_wait(&self, wait: Wait) {
         self.wait.set(wait);
+    }
+
+    /// The running transaction is open in this thread from now on.
+    #[inline]
+    pub fn open_here(&self, managers: &Managers) {
+        self.open_in.begin(&managers.locks, self.locker, self.id().raw());
+    }
+
+    /// This thread uses the running transaction.
+    #[inline]
+    pub fn note_use(&self, managers: &Managers) {
+        self.open_in.note_use(&managers.locks, self.locker, || self.id().raw());
     }
 
     /// What the transaction is doing.

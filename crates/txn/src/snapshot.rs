@@ -44,6 +44,8 @@ pub struct View {
     taken_at: Lsn,
     /// What is below was on disk when the view was taken, or had been answered before.
     sure: Lsn,
+    /// What is below is seen, and sure.
+    plain: Lsn,
 }
 
 /// What a view says of a version by its LSN alone.
@@ -75,6 +77,12 @@ impl View {
     #[inline]
     pub fn taken_at(&self) -> Lsn {
         self.taken_at
+    }
+
+    /// Whether a version is seen, and nothing else is to be asked.
+    #[inline]
+    pub fn shows_plainly(&self, version: Lsn) -> bool {
+        version < self.plain
     }
 
     /// Whether losing the machine can take a version back that is seen, or could when the view was taken: who shows it waits first
@@ -282,7 +290,8 @@ impl Managers {
             false => self.horizon_at(sure_place).unwrap_or(Lsn::NONE),
         };
         // After all that: who was not met any more has undone what it undid below.
-        Some(View { lsn: place.lsn, horizon, open, taken_at: self.log.tail(), sure })
+        let plain = horizon.min(sure);
+        Some(View { lsn: place.lsn, horizon, open, taken_at: self.log.tail(), sure, plain })
     }
 
     fn view(&self) -> Result<View> {

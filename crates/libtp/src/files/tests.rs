@@ -309,14 +309,13 @@ fn two_transactions_take_turns_over_a_file() {
     assert_eq!(place.text("a").as_deref(), Some("3"));
     let add = |_| {
         for _ in 0..10 {
-            place
-                .env
-                .run(|txn| {
-                    let mut text = txn.read_file(place.at("a"))?.unwrap();
-                    text.push(b'x');
-                    txn.replace_file(place.at("a"), &text)
-                })
-                .unwrap();
+            let add = |txn: &crate::Txn<'_>| {
+                let mut text = txn.read_file(place.at("a"))?.unwrap();
+                text.push(b'x');
+                txn.replace_file(place.at("a"), &text)
+            };
+            // The others may take longer together than the environment waits for a lock.
+            place.env.try_run::<_, Error>(&crate::Run::new().lock_timeout(Duration::from_secs(60)), add).unwrap();
         }
     };
     std::thread::scope(|scope| (0..4).for_each(|thread| drop(scope.spawn(move || add(thread)))));
