@@ -42,7 +42,7 @@ fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
     while !is_over {
         is_over = images.advance().is_none();
         let position = images.position();
-        if position > begun + 40 && !is_over && !random.chance(1, 8) {
+        if position > begun + 20 && !is_over && !random.chance(1, 16) {
             continue;
         }
         for mode in LossMode::ALL {

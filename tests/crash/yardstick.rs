@@ -25,6 +25,7 @@ use libtp_tests::planted_files::PLANTED_FILES;
 use libtp_tests::planted_isolation::PLANTED_ISOLATION;
 use libtp_tests::planted_joint::PLANTED_JOINT;
 use libtp_tests::planted_lived::PLANTED_LIVED;
+use libtp_tests::planted_model::PLANTED_MODEL;
 use libtp_tests::planted_rio::PLANTED_RIO;
 use libtp_tests::planted_snapshots::PLANTED_SNAPSHOTS;
 use libtp_tests::planted_stores::{PLANTED_FORKS, PLANTED_STORES};
@@ -104,6 +105,7 @@ fn every_site_in_the_sources_is_on_the_list() {
     let deaths = deaths.chain(PLANTED_BACKUP.iter().map(|bug| bug.name));
     let deaths = deaths.chain(PLANTED_FILES.iter().map(|bug| bug.name));
     let deaths = deaths.chain(PLANTED_LIVED.iter().map(|bug| bug.name));
+    let deaths = deaths.chain(PLANTED_MODEL.iter().map(|bug| bug.name));
     let deaths = deaths.chain(PLANTED_FORKS.iter().map(|bug| bug.name));
     let deaths = deaths.chain(PLANTED_ISOLATION.iter().map(|bug| bug.name));
     let beside = deaths.chain(PLANTED_STORES.iter().map(|&(name, _)| name));
@@ -112,7 +114,7 @@ fn every_site_in_the_sources_is_on_the_list() {
         PLANTED_DEATHS.len() + PLANTED_JOINT.len() + PLANTED_RIO.len() + PLANTED_FORKS.len() + PLANTED_STORES.len();
     let count =
         PLANTED_BUGS.len() + PLANTED_SNAPSHOTS.len() + PLANTED_BACKUP.len() + PLANTED_FILES.len() + beside_count;
-    let count = count + PLANTED_LIVED.len() + PLANTED_ISOLATION.len();
+    let count = count + PLANTED_LIVED.len() + PLANTED_MODEL.len() + PLANTED_ISOLATION.len();
     assert_eq!(listed.len(), count, "a bug is listed twice");
     assert!(listed.len() >= 80, "the yardsticks have {} bugs", listed.len());
     assert_eq!(sites.difference(&listed).collect::<Vec<_>>(), Vec::<&String>::new(), "sites that are not on the list");

@@ -166,7 +166,7 @@ struct Cursors<'t> {
 }
 
 impl Cursors<'_> {
-    /// Compares what a step found, which comes from below all keys or from above.
+    /// Compares what a step found; where it found nothing, the cursor is at `miss`.
     fn arrive(&mut self, step: &Step, found: Option<Pair>, wanted: Option<Pair>, miss: Standing) -> Outcome<()> {
         if found != wanted {
             let (found, wanted) = (brief(found.as_ref()), brief(wanted.as_ref()));
@@ -302,16 +302,16 @@ impl Tree {
             }
             Step::First => {
                 let found = cursors.real.first().map_err(failed("first"))?;
-                cursors.arrive(step, found, model.iter().next().map(owned), Standing::AboveAll)
+                cursors.arrive(step, found, model.iter().next().map(owned), cursors.standing.clone())
             }
             Step::Last => {
                 let found = cursors.real.last().map_err(failed("last"))?;
-                cursors.arrive(step, found, model.iter().next_back().map(owned), Standing::BelowAll)
+                cursors.arrive(step, found, model.iter().next_back().map(owned), cursors.standing.clone())
             }
             Step::Seek(number) => {
                 let key = self.key(*number);
                 let found = cursors.real.seek(&key).map_err(failed("seek"))?;
-                cursors.arrive(step, found, model.range(key..).next().map(owned), Standing::AboveAll)
+                cursors.arrive(step, found, model.range(key..).next().map(owned), cursors.standing.clone())
             }
             Step::Next => cursors.next(step, model),
             Step::Prev => cursors.prev(step, model),

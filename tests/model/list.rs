@@ -124,16 +124,16 @@ impl Cursors<'_, '_> {
         match *step {
             Step::First => {
                 let found = self.real.first();
-                self.arrive(step, found, (model, Some(0)), Standing::AboveAll)
+                self.arrive(step, found, (model, Some(0)), self.standing)
             }
             Step::Last => {
                 let found = self.real.last();
-                self.arrive(step, found, (model, last), Standing::BelowAll)
+                self.arrive(step, found, (model, last), self.standing)
             }
             Step::Seek(at) => {
                 let index = place(at, model.len() + 2);
                 let found = self.real.seek(number(index));
-                self.arrive(step, found, (model, Some(index)), Standing::AboveAll)
+                self.arrive(step, found, (model, Some(index)), self.standing)
             }
             Step::Next => {
                 let wanted = match self.standing {

@@ -9,6 +9,7 @@
 //! | `list` | records by number that are renumbered, through cursors too |
 //! | `index` | a database with indices |
 //! | `recno` | records by number |
+//! | `yardstick` | planted bugs, each to be noticed by one of these |
 //!
 //! `LIBTP_TEST_CASES` says how many cases with the smallest pages, `LIBTP_TEST_SEED` which ones; a failure prints a case
 //! that has been made as small as it goes.
@@ -23,3 +24,5 @@ mod life;
 mod list;
 mod multi;
 mod recno;
+#[cfg(feature = "planted")]
+mod yardstick;

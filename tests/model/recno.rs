@@ -116,15 +116,15 @@ impl Numbers {
             }
             Step::First => {
                 let found = cursors.real.first().map_err(failed("first"))?;
-                cursors.arrive(step, found, model.iter().next(), Standing::AboveAll)
+                cursors.arrive(step, found, model.iter().next(), cursors.standing)
             }
             Step::Last => {
                 let found = cursors.real.last().map_err(failed("last"))?;
-                cursors.arrive(step, found, model.iter().next_back(), Standing::BelowAll)
+                cursors.arrive(step, found, model.iter().next_back(), cursors.standing)
             }
             Step::Seek(number) => {
                 let found = cursors.real.seek(number).map_err(failed("seek"))?;
-                cursors.arrive(step, found, model.range(number..).next(), Standing::AboveAll)
+                cursors.arrive(step, found, model.range(number..).next(), cursors.standing)
             }
             Step::Next => {
                 let found = cursors.real.next().map_err(failed("next"))?;

@@ -55,6 +55,7 @@ pub mod planted_files;
 pub mod planted_isolation;
 pub mod planted_joint;
 pub mod planted_lived;
+pub mod planted_model;
 pub mod planted_rio;
 pub mod planted_snapshots;
 pub mod planted_stores;

@@ -115,7 +115,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "isolation", package: TESTS, target: "isolation", only: "", build: Build::ForTests,
         doubt: "Is every history serializable?",
-        catches: "a cycle in the histories of threads and of killed processes; Hermitage cases; a look that goes backwards; a wait that does not end",
+        catches: "a cycle in the histories of threads, of appends and of killed processes; Hermitage cases; a look that goes backwards; a wait that does not end",
         test_env: &[("LIBTP_TEST_TXNS", "20000")],
         deep_env: &[("LIBTP_TEST_TXNS", "20000")],
         soak_env: &[("LIBTP_TEST_TXNS", "1000000")],
@@ -155,7 +155,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "model", package: TESTS, target: "model", only: "", build: Build::ForTests,
         doubt: "Do all access methods act like a map in memory?",
-        catches: "a difference from the model in transactions, crashes and restarts",
+        catches: "a difference from the model in transactions, crashes and restarts; planted bugs of cursors",
         test_env: &[("LIBTP_TEST_CASES", "120")],
         deep_env: &[("LIBTP_TEST_CASES", "120")],
         soak_env: &[("LIBTP_TEST_CASES", "2000")],

@@ -431,7 +431,9 @@ int tp_load(tp_db *db, unsigned int flags, unsigned int fill_percent, uint64_t m
 int tp_compact(tp_db *db, unsigned int fill_percent, tp_watch *watch, void *argument, uint64_t *leaves, uint64_t *merged);
 
 /* A cursor, which stands nowhere. In a transaction what it passes is locked for reading, the gaps between included. It ends with
- * the transaction; its handle is given back by tp_cursor_close, before that or after. */
+ * the transaction; its handle is given back by tp_cursor_close, before that or after. A call that fails leaves a cursor where it stood,
+ * and so does one that answers TP_NOTFOUND, but for two: tp_cursor_next stands behind all then, and tp_cursor_prev before all. Where
+ * the record is removed that a cursor stands on, the cursor stands between the neighbours. So it is with every kind of cursor. */
 int tp_cursor_open(tp_db *db, tp_txn *txn, tp_cursor **cursor);
 
 /* As tp_cursor_open, over these keys alone: it goes and locks no further. */
@@ -550,10 +552,10 @@ int tp_multi_cursor_prev(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *val
 /* The next value of the same key; TP_NOTFOUND if there is none, and the cursor stays, also where the pair in its place is gone. */
 int tp_multi_cursor_next_value(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* The first value of the next key. */
+/* The first value of the next key; TP_NOTFOUND if there is none, and the cursor stays. */
 int tp_multi_cursor_next_key(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* The last value of the key before. */
+/* The last value of the key before; TP_NOTFOUND if there is none, and the cursor stays. */
 int tp_multi_cursor_prev_key(tp_multi_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /* Replaces the value that the cursor stands on. In a list the new one has its place; a sorted one goes to its own, and the cursor

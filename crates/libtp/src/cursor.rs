@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use libtp_record::{
     Access, BtreeCursor, HashCursor, KeyRange, Method, NumberCursor, Order, SnapshotAccess, SnapshotCursor,
-    SnapshotHashCursor, SnapshotNumberCursor,
+    SnapshotHashCursor, SnapshotNumberCursor, Stand,
 };
 
 use crate::{Error, Result, Snapshot, Txn};
@@ -17,6 +17,10 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// has passed is locked for reading until its transaction ends. In a [`Snapshot`] nothing is locked, and it shows what that shows.
 /// In a hash file it has no order: from the first record, whichever that is, to the next and so on.
 /// A cursor of some of the keys ([`Db::range`](crate::Db::range)) goes and locks no further than these.
+///
+/// A call that fails leaves the cursor where it stood, and so does one that finds nothing, but for two: [`Cursor::next`] that finds nothing
+/// stands behind all, and [`Cursor::prev`] before all. Where the record is removed that a cursor stands on, the cursor stands between
+/// the neighbours. So it is with every kind of cursor.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -239,11 +243,17 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// Stands on an entry of a tree that the cursor stood on before, or in the gap that the entry has left; nowhere without an entry.
-    pub(crate) fn stand_on(&mut self, entry: Option<&[u8]>) -> Result<()> {
+    /// Stands where the cursor stood before in a tree.
+    fn stand(&mut self, stands: &Stands) -> Result<()> {
+        let stand = match stands {
+            Stands::Nowhere => Stand::Nowhere,
+            Stands::On(entry) => Stand::On(entry),
+            Stands::BelowAll => Stand::BelowAll,
+            Stands::AboveAll => Stand::AboveAll,
+        };
         match &mut self.place {
-            Place::Locking(at, _) => at.stand_on(entry),
-            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.stand_on(entry)?))?,
+            Place::Locking(at, _) => at.stand(stand),
+            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.stand(stand)?))?,
             Place::HashLocking(..) | Place::HashSnapshot(..) => {}
         }
         Ok(())
@@ -263,6 +273,65 @@ impl<'t> Cursor<'t> {
     pub fn prev(&mut self) -> Result<Option<Pair>> {
         let found = in_order!(&mut self.place, at => at.prev());
         self.found(found)
+    }
+}
+
+/// Where a cursor over the entries of a tree stands, which may have to stay there when its tree's cursor has gone on.
+#[derive(Debug, Default)]
+pub(crate) enum Stands {
+    #[default]
+    Nowhere,
+    /// On that entry, or in the gap that the entry has left.
+    On(Vec<u8>),
+    BelowAll,
+    AboveAll,
+}
+
+/// What such a cursor does where its call finds no entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InVain {
+    Stays,
+    GoesBelowAll,
+    GoesAboveAll,
+}
+
+impl Stands {
+    /// The entry it stands on.
+    pub(crate) fn entry(&self) -> Option<&[u8]> {
+        match self {
+            Stands::On(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// The call of the tree's cursor has come to an entry, or to none: what it shows. Where that cannot be shown, all stands where it stood.
+    pub(crate) fn arrive<T>(
+        &mut self,
+        at: &mut Cursor<'_>,
+        found: Option<Pair>,
+        in_vain: InVain,
+        show: impl FnOnce(&Pair) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(entry) = found else {
+            match in_vain {
+                InVain::Stays => at.stand(self)?,
+                InVain::GoesBelowAll => *self = Stands::BelowAll,
+                InVain::GoesAboveAll => *self = Stands::AboveAll,
+            }
+            return Ok(None);
+        };
+        match show(&entry) {
+            Ok(shown) => {
+                *self = Stands::On(entry.0);
+                Ok(Some(shown))
+            }
+            Err(error) => at.stand(self).and(Err(error)),
+        }
+    }
+
+    /// Stands where it stood before, the tree's cursor too.
+    pub(crate) fn stay(&self, at: &mut Cursor<'_>) -> Result<()> {
+        at.stand(self)
     }
 }
 

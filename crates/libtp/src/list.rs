@@ -241,9 +241,10 @@ impl<R: Reader> ListCursor<'_, R> {
         Ok(Some((number, self.reader.list_record(self.list, id)?)))
     }
 
-    fn go(&mut self, number: u64, miss: Standing) -> Result<Found> {
+    /// Goes to the record of a number; without one the cursor stands at `miss`, or stays.
+    fn go(&mut self, number: u64, miss: Option<Standing>) -> Result<Found> {
         let found = self.read(number)?;
-        self.standing = if found.is_some() { Standing::On(number) } else { miss };
+        self.standing = if found.is_some() { Standing::On(number) } else { miss.unwrap_or(self.standing) };
         Ok(found)
     }
 
@@ -252,7 +253,7 @@ impl<R: Reader> ListCursor<'_, R> {
     /// # Errors
     /// As [`List::count`].
     pub fn first(&mut self) -> Result<Found> {
-        self.go(1, Standing::AboveAll)
+        self.go(1, None)
     }
 
     /// The last record.
@@ -261,7 +262,7 @@ impl<R: Reader> ListCursor<'_, R> {
     /// As [`List::count`].
     pub fn last(&mut self) -> Result<Found> {
         let count = self.list.count(self.reader)?;
-        self.go(count, Standing::BelowAll)
+        self.go(count, None)
     }
 
     /// The record of that number, from 1; none if there are not so many.
@@ -269,7 +270,7 @@ impl<R: Reader> ListCursor<'_, R> {
     /// # Errors
     /// As [`List::count`].
     pub fn seek(&mut self, number: u64) -> Result<Found> {
-        self.go(number.max(1), Standing::AboveAll)
+        self.go(number.max(1), None)
     }
 
     /// The next record; the first, if the cursor stands nowhere yet.
@@ -278,9 +279,9 @@ impl<R: Reader> ListCursor<'_, R> {
     /// As [`List::count`].
     pub fn next(&mut self) -> Result<Found> {
         match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.first(),
-            Standing::On(number) => self.go(number.saturating_add(1), Standing::AboveAll),
-            Standing::Before(number) => self.go(number, Standing::AboveAll),
+            Standing::Nowhere | Standing::BelowAll => self.go(1, Some(Standing::AboveAll)),
+            Standing::On(number) => self.go(number.saturating_add(1), Some(Standing::AboveAll)),
+            Standing::Before(number) => self.go(number, Some(Standing::AboveAll)),
             Standing::AboveAll => Ok(None),
         }
     }
@@ -291,11 +292,14 @@ impl<R: Reader> ListCursor<'_, R> {
     /// As [`List::count`].
     pub fn prev(&mut self) -> Result<Found> {
         match self.standing {
-            Standing::Nowhere | Standing::AboveAll => self.last(),
+            Standing::Nowhere | Standing::AboveAll => {
+                let count = self.list.count(self.reader)?;
+                self.go(count, Some(Standing::BelowAll))
+            }
             Standing::On(number) | Standing::Before(number) => {
                 // There may be fewer by now.
                 let number = (number - 1).min(self.list.count(self.reader)?);
-                self.go(number, Standing::BelowAll)
+                self.go(number, Some(Standing::BelowAll))
             }
             Standing::BelowAll => Ok(None),
         }

@@ -9,7 +9,7 @@ use libtp_record::duplicates::{self, NUMBER_BYTES};
 use libtp_record::{Duplicates, KeyRange, Keying, Order};
 use rio::planted;
 
-use crate::cursor::{Cursor, Pair};
+use crate::cursor::{Cursor, InVain, Pair, Stands};
 use crate::database::{not_side_by_side, Db};
 use crate::environment::Inner;
 use crate::keys::Keys;
@@ -214,13 +214,15 @@ impl Multi {
         reader.count(&self.tree, self.entries_of(key))
     }
 
-    /// Removes a key with all its values; returns how many there were.
+    /// Removes a key with all its values, or none of them; returns how many there were.
     ///
     /// # Errors
-    /// As [`Db::delete_range`].
+    /// As [`Db::put`].
     pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<u64> {
         self.check_writable()?;
-        self.tree.delete_raw_range(txn, self.entries_of(key)).map_err(|error| error.of_values(key))
+        let entries = self.entries_of(key);
+        let removed = txn.savepoint_of_records().around(|| self.tree.delete_raw_range(txn, entries));
+        removed.map_err(|error| error.of_values(key))
     }
 
     /// Removes one value of a key: the first that is equal. False if there is none.
@@ -270,7 +272,7 @@ impl Multi {
 
     /// A cursor over all pairs: the keys in order, and the values of each. It locks as [`Db::cursor`] does.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> MultiCursor<'t> {
-        MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), entry: None }
+        MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), stands: Stands::Nowhere }
     }
 
     /// A cursor over the pairs of some of the keys. In a transaction it locks these and the gaps between them, and no key beyond.
@@ -279,7 +281,7 @@ impl Multi {
     /// `Database` when keys that begin alike are asked for, and the database has an order of its own.
     pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<MultiCursor<'t>> {
         let at = self.tree.raw_cursor(reader, self.entries(keys.into())?);
-        Ok(MultiCursor { multi: self, at, entry: None })
+        Ok(MultiCursor { multi: self, at, stands: Stands::Nowhere })
     }
 
     /// A cursor over the pairs whose keys begin with some bytes.
@@ -297,7 +299,7 @@ impl Multi {
     /// As [`Db::put`].
     pub fn delete_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>) -> Result<bool> {
         self.check_writable()?;
-        let Some(entry) = &cursor.entry else { return Ok(false) };
+        let Some(entry) = cursor.stands.entry() else { return Ok(false) };
         txn.guarded(|| Ok(self.tree.access(txn).delete(entry)?))
     }
 
@@ -308,7 +310,7 @@ impl Multi {
     /// As [`Multi::put`].
     pub fn put_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>, value: &[u8]) -> Result<bool> {
         self.check_writable()?;
-        let Some(entry) = &cursor.entry else { return Ok(false) };
+        let Some(entry) = cursor.stands.entry() else { return Ok(false) };
         txn.guarded(|| {
             let access = self.tree.access(txn);
             if access.get_for_update(entry, |_| ())?.is_none() {
@@ -321,7 +323,7 @@ impl Multi {
             let (key, _) = duplicates::read(entry).unwrap_or_default();
             let new = duplicates::sorted_entry(&key, value);
             self.check(&new)?;
-            if new != *entry {
+            if new != entry {
                 access.put(&new, b"")?;
                 access.delete(entry)?;
             }
@@ -334,35 +336,24 @@ impl Multi {
 pub struct MultiCursor<'t> {
     multi: &'t Multi,
     at: Cursor<'t>,
-    /// The entry it stands on.
-    entry: Option<Vec<u8>>,
+    stands: Stands,
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl MultiCursor<'_> {
-    fn arrive(&mut self, found: Option<Pair>) -> Result<Option<Pair>> {
-        let entry = found.as_ref().map(|entry| entry.0.clone());
-        let pair = found.map(|entry| self.multi.pair(entry)).transpose();
-        match pair {
-            Ok(_) => self.entry = entry,
-            Err(_) => self.stay()?,
-        }
-        pair
-    }
-
-    /// Stands where the cursor stood before a step that came to nothing, whether the pair is still there or not.
-    fn stay(&mut self) -> Result<()> {
-        self.at.stand_on(self.entry.as_deref())
+    fn arrive(&mut self, found: Option<Pair>, in_vain: InVain) -> Result<Option<Pair>> {
+        let multi = self.multi;
+        self.stands.arrive(&mut self.at, found, in_vain, |entry| multi.pair(entry.clone()))
     }
 
     /// The key it stands on, as the tree has it.
     fn key(&self) -> Option<Vec<u8>> {
-        Some(duplicates::read(self.entry.as_ref()?)?.0)
+        Some(duplicates::read(self.stands.entry()?)?.0)
     }
 
     /// Which of all pairs it stands on: bytes for [`MultiCursor::go_to`], of this database alone. None if it stands nowhere.
     pub fn place(&self) -> Option<&[u8]> {
-        self.entry.as_deref()
+        self.stands.entry()
     }
 
     /// Goes to the pair of which another cursor has said that it is at `place`, or to the first behind if that has gone
@@ -372,7 +363,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn go_to(&mut self, place: &[u8]) -> Result<Option<Pair>> {
         let found = self.at.seek(place)?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
     /// The first value of the first key.
@@ -381,7 +372,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<Pair>> {
         let found = self.at.first()?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
     /// The last value of the last key.
@@ -390,7 +381,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<Pair>> {
         let found = self.at.last()?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
     /// The first value of the first key that is `key` or greater.
@@ -399,25 +390,25 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         let found = self.at.seek(&duplicates::beginning(&self.multi.ordered(key)))?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
-    /// The next pair, of this key or the next; the first if the cursor stands nowhere.
+    /// The next pair, of this key or the next; the first if the cursor stands nowhere. Without one the cursor stands behind all.
     ///
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
         let found = self.at.next()?;
-        self.arrive(found)
+        self.arrive(found, InVain::GoesAboveAll)
     }
 
-    /// The pair before; the last if the cursor stands nowhere.
+    /// The pair before; the last if the cursor stands nowhere. Without one the cursor stands before all.
     ///
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
         let found = self.at.prev()?;
-        self.arrive(found)
+        self.arrive(found, InVain::GoesBelowAll)
     }
 
     /// The next value of the same key; none if there is no further value, and the cursor stays, also where the pair that it stood on is gone.
@@ -426,23 +417,21 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn next_duplicate(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return Ok(None) };
-        match self.at.next()? {
-            Some(next) if duplicates::read(&next.0).is_some_and(|next| next.0 == key) => self.arrive(Some(next)),
-            _ => self.stay().map(|()| None),
-        }
+        let found = self.at.next()?.filter(|next| duplicates::read(&next.0).is_some_and(|next| next.0 == key));
+        self.arrive(found, InVain::Stays)
     }
 
-    /// The first value of the next key; the first of all if the cursor stands nowhere.
+    /// The first value of the next key; the first of all if the cursor stands nowhere. Without one the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next_key(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return self.next() };
         let found = self.at.seek(&duplicates::behind(&key))?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
-    /// The last value of the key before; the last of all if the cursor stands nowhere.
+    /// The last value of the key before; the last of all if the cursor stands nowhere. Without one the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -453,8 +442,8 @@ impl MultiCursor<'_> {
             None => self.at.last(),
         });
         match found {
-            Ok(found) => self.arrive(found),
-            Err(error) => self.stay().and(Err(error)),
+            Ok(found) => self.arrive(found, InVain::Stays),
+            Err(error) => self.stands.stay(&mut self.at).and(Err(error)),
         }
     }
 }

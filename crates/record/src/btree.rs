@@ -49,4 +49,4 @@ pub mod verify;
 #[cfg(test)]
 mod page_tests;
 
-pub use scan::BtreeCursor;
+pub use scan::{BtreeCursor, Stand};

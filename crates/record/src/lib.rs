@@ -52,7 +52,7 @@ use libtp_txn::RecordType;
 pub use access::Access;
 pub use btree::merge::Compacted;
 pub use btree::verify::{Finding, Verified};
-pub use btree::BtreeCursor;
+pub use btree::{BtreeCursor, Stand};
 pub use copied_file::give_to;
 pub use database::{Database, Duplicates, Granularity, Keying, Method};
 pub use error::{Error, Result};

@@ -344,3 +344,21 @@ fn a_cursor_of_an_index_stays_where_a_record_cannot_be_read() {
         assert_eq!(cursor.next().unwrap().unwrap().key, held);
     }
 }
+
+#[test]
+fn a_key_is_removed_with_all_its_values_or_with_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
+    for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
+        let tags = env.multi(&format!("{kind:?}"), kind).unwrap();
+        env.run(|txn| [b"1", b"2", b"3"].iter().try_for_each(|value| tags.put(txn, b"k", *value).map(drop))).unwrap();
+        let (other, txn) = (env.begin().unwrap(), env.begin().unwrap());
+        assert!(tags.delete_value(&other, b"k", b"3").unwrap());
+        // Where the values stand as they came, a look at the others locks them, too.
+        let failed = tags.delete(&txn, b"k");
+        assert!(matches!(failed, Err(crate::Error::LockTimeout)), "{kind:?}: {failed:?}");
+        other.abort().unwrap();
+        assert_eq!(tags.values(&txn, b"k").unwrap(), [b"1", b"2", b"3"], "{kind:?}");
+        assert_eq!(tags.delete(&txn, b"k").unwrap(), 3, "{kind:?}");
+    }
+}

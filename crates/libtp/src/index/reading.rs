@@ -10,7 +10,7 @@ use libtp_record::{duplicates, Listed};
 use rio::planted;
 
 use super::Index;
-use crate::cursor::{Cursor, Pair};
+use crate::cursor::{Cursor, InVain, Pair, Stands};
 use crate::{Error, Keys, Reader, Result};
 
 /// A record, and what it was found under.
@@ -70,7 +70,7 @@ impl Index {
     /// A cursor over some index keys.
     pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
         let at = self.tree.raw_cursor(reader, keys.into().into_entries(None).unwrap_or_default());
-        IndexCursor { index: self, reader, at, entry: None, is_listed: Cell::new(false) }
+        IndexCursor { index: self, reader, at, stands: Stands::Nowhere, is_listed: Cell::new(false) }
     }
 
     /// A cursor over the index keys that begin with some bytes.
@@ -89,6 +89,20 @@ impl Index {
         Err(Error::Database { name: self.name().into(), what: what.into() })
     }
 
+    /// The record of an entry.
+    fn record_of(&self, reader: &impl Reader, entry: &Pair) -> Result<IndexEntry> {
+        let (index_key, stored) = self.read(entry)?;
+        let Some(value) = reader.read(&self.of, stored, <[u8]>::to_vec)? else {
+            let what = format!(
+                "it leads to a record that is not in `{}`. Nothing was changed. Look with `Index::verify`; drop the index \
+                 (`Db::drop_index`) and make it anew",
+                self.of.name()
+            );
+            return Err(Error::Database { name: self.name().into(), what });
+        };
+        Ok(IndexEntry { index_key, key: self.of.known(stored), value })
+    }
+
     /// Index key and stored key of an entry.
     pub(super) fn read<'p>(&self, entry: &'p Pair) -> Result<(Vec<u8>, &'p [u8])> {
         duplicates::read(&entry.0).ok_or_else(|| {
@@ -102,8 +116,7 @@ pub struct IndexCursor<'t, R: Reader> {
     index: &'t Index,
     reader: &'t R,
     at: Cursor<'t>,
-    /// The entry that the cursor stands on.
-    entry: Option<Vec<u8>>,
+    stands: Stands,
     /// Whether that was asked.
     is_listed: Cell<bool>,
 }
@@ -111,31 +124,15 @@ pub struct IndexCursor<'t, R: Reader> {
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<R: Reader> IndexCursor<'_, R> {
     /// Stands on an entry whose record can be read. Where the record cannot be read, the cursor stands where the cursor stood before.
-    fn arrive(&mut self, found: Option<Pair>) -> Result<Option<IndexEntry>> {
-        let record = self.record_of(found.as_ref());
-        match record {
-            Ok(_) => self.entry = found.map(|entry| entry.0),
-            Err(_) => self.at.stand_on(self.entry.as_deref())?,
+    fn arrive(&mut self, found: Option<Pair>, in_vain: InVain) -> Result<Option<IndexEntry>> {
+        let (index, reader, is_listed) = (self.index, self.reader, &self.is_listed);
+        if !is_listed.replace(true) {
+            let checked = index.check_listed(reader).inspect_err(|_| is_listed.set(false));
+            if let Err(error) = checked {
+                return self.stands.stay(&mut self.at).and(Err(error));
+            }
         }
-        record
-    }
-
-    /// The record of an entry.
-    fn record_of(&self, found: Option<&Pair>) -> Result<Option<IndexEntry>> {
-        if !self.is_listed.replace(true) {
-            self.index.check_listed(self.reader).inspect_err(|_| self.is_listed.set(false))?;
-        }
-        let Some(entry) = found else { return Ok(None) };
-        let (index_key, stored) = self.index.read(entry)?;
-        let Some(value) = self.reader.read(&self.index.of, stored, <[u8]>::to_vec)? else {
-            let what = format!(
-                "it leads to a record that is not in `{}`. Nothing was changed. Look with `Index::verify`; drop the index \
-                 (`Db::drop_index`) and make it anew",
-                self.index.of.name()
-            );
-            return Err(Error::Database { name: self.index.name().into(), what });
-        };
-        Ok(Some(IndexEntry { index_key, key: self.index.of.known(stored), value }))
+        self.stands.arrive(&mut self.at, found, in_vain, |entry| index.record_of(reader, entry))
     }
 
     /// The first record of the first index key.
@@ -144,7 +141,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.first()?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
     /// The last record of the last index key.
@@ -153,7 +150,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.last()?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
     /// The first record of the first index key that is `index_key` or greater.
@@ -162,7 +159,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn seek(&mut self, index_key: &[u8]) -> Result<Option<IndexEntry>> {
         let found = self.at.seek(&duplicates::beginning(index_key))?;
-        self.arrive(found)
+        self.arrive(found, InVain::Stays)
     }
 
     /// The next one; the first if the cursor stands nowhere.
@@ -171,7 +168,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.next()?;
-        self.arrive(found)
+        self.arrive(found, InVain::GoesAboveAll)
     }
 
     /// The one before; the last if the cursor stands nowhere.
@@ -180,6 +177,6 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.prev()?;
-        self.arrive(found)
+        self.arrive(found, InVain::GoesBelowAll)
     }
 }

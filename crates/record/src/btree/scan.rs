@@ -53,6 +53,19 @@ enum Standing {
     AboveAll,
 }
 
+/// A place to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand<'k> {
+    /// Nowhere yet.
+    Nowhere,
+    /// On the record of a key, or in the gap that the record has left.
+    On(&'k [u8]),
+    /// Below the first record.
+    BelowAll,
+    /// Above the last.
+    AboveAll,
+}
+
 /// Where the record it stands on was found.
 #[derive(Clone, Copy, Debug)]
 struct Position {
@@ -107,7 +120,7 @@ pub struct BtreeCursor<'a> {
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The key that the cursor stood on before a call that goes elsewhere: a call that fails goes back to the key.
+    /// The key that the cursor stood on before a call that goes elsewhere: a call that fails, or finds nothing, goes back to the key.
     before: Vec<u8>,
     /// What has to be locked below the database, once that is known.
     granularity: Option<Option<Granularity>>,
@@ -233,46 +246,64 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_last(&mut self) -> Result<bool> {
-        let Some(high) = self.range.high().map(<[u8]>::to_vec) else {
-            self.position = None;
-            return self.step(Towards::Last);
-        };
+        let standing = self.leave();
+        let found = self.step_to_last();
+        self.stay_unless_found(found, standing)
+    }
+
+    fn step_to_last(&mut self) -> Result<bool> {
+        let Some(high) = self.range.high().map(<[u8]>::to_vec) else { return self.step(Towards::Last) };
         // The gap that the range's end lies in; then down from there.
-        let standing = self.standing;
-        self.seek_from(Some(&high))?;
         self.key.clone_from(&high);
-        let found = self.step(Towards::Below);
-        self.go_back_if_failed(found, standing)
+        self.step(Towards::AtOrAbove)?;
+        self.position = None;
+        self.key = high;
+        self.step(Towards::Below)
     }
 
     /// Goes to the first record of the range from `key` on.
     fn seek_from(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        let standing = self.standing;
-        self.position = None;
-        std::mem::swap(&mut self.key, &mut self.before);
+        let standing = self.leave();
         self.key.clear();
         self.key.extend_from_slice(key.unwrap_or_default().max(self.range.low()));
         let found = self.step(Towards::AtOrAbove);
-        self.go_back_if_failed(found, standing)
+        self.stay_unless_found(found, standing)
     }
 
-    /// Stands where the cursor stood before, if the call failed.
+    /// Remembers where the cursor stands before a call that goes elsewhere.
     #[inline]
-    fn go_back_if_failed(&mut self, found: Result<bool>, standing: Standing) -> Result<bool> {
-        if found.is_err() {
+    fn leave(&mut self) -> Standing {
+        self.position = None;
+        std::mem::swap(&mut self.key, &mut self.before);
+        self.standing
+    }
+
+    /// Stands where the cursor stood before, if the call failed or found nothing.
+    #[inline]
+    fn stay_unless_found(&mut self, found: Result<bool>, standing: Standing) -> Result<bool> {
+        let stays = match &found {
+            Ok(is_found) => !is_found && !planted("record: a cursor that seeks in vain stands behind all"),
+            Err(_) => true,
+        };
+        if stays {
             (self.position, self.standing) = (None, standing);
             std::mem::swap(&mut self.key, &mut self.before);
         }
         found
     }
 
-    /// Stands on a key, whether the key is there or not, without a look at the key or a lock; nowhere without a key. The value is not read.
-    pub fn stand_on(&mut self, key: Option<&[u8]>) {
-        self.position = None;
+    /// Stands where the cursor stood before, without a look at the record or a lock. The value is not read.
+    pub fn stand(&mut self, at: Stand<'_>) {
+        let (standing, key) = match at {
+            Stand::Nowhere => (Standing::Nowhere, &[][..]),
+            Stand::On(key) => (Standing::OnRecord, key),
+            Stand::BelowAll => (Standing::BelowAll, &[][..]),
+            Stand::AboveAll => (Standing::AboveAll, &[][..]),
+        };
+        (self.position, self.standing) = (None, standing);
         self.value.clear();
         self.key.clear();
-        self.key.extend_from_slice(key.unwrap_or_default());
-        self.standing = if key.is_some() { Standing::OnRecord } else { Standing::Nowhere };
+        self.key.extend_from_slice(key);
     }
 
     /// The first record whose key is above `key`.
@@ -299,11 +330,15 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_next(&mut self) -> Result<bool> {
-        match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.move_first(),
-            Standing::OnRecord => self.step(Towards::Above),
-            Standing::AboveAll => Ok(false),
+        let found = match self.standing {
+            Standing::Nowhere | Standing::BelowAll => self.move_first()?,
+            Standing::OnRecord => return self.step(Towards::Above),
+            Standing::AboveAll => false,
+        };
+        if !found {
+            self.standing = Standing::AboveAll;
         }
+        Ok(found)
     }
 
     /// Goes to the record before; to the last, if it stands nowhere yet. Whether there is one.
@@ -311,11 +346,15 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_prev(&mut self) -> Result<bool> {
-        match self.standing {
-            Standing::Nowhere | Standing::AboveAll => self.move_last(),
-            Standing::OnRecord => self.step(Towards::Below),
-            Standing::BelowAll => Ok(false),
+        let found = match self.standing {
+            Standing::Nowhere | Standing::AboveAll => self.move_last()?,
+            Standing::OnRecord => return self.step(Towards::Below),
+            Standing::BelowAll => false,
+        };
+        if !found {
+            self.standing = Standing::BelowAll;
         }
+        Ok(found)
     }
 
     fn step(&mut self, towards: Towards) -> Result<bool> {

@@ -109,11 +109,11 @@ impl<'a> HashCursor<'a> {
         self.go_or_stay(0, HashCursor::next)
     }
 
-    /// Looks from a place on; where the look fails, the cursor stands where the cursor stood before.
+    /// Looks from a place on; where the look fails or finds nothing, the cursor stands where the cursor stood before.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
         let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.keys));
         let found = look(self);
-        if found.is_err() {
+        if !matches!(found, Ok(Some(_))) {
             (self.standing, self.from, self.keys) = before;
         }
         found

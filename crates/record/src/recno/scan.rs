@@ -100,6 +100,9 @@ impl<'a> NumberCursor<'a> {
             Standing::On(number) => self.backward(Some(number))?,
             Standing::BelowAll => false,
         };
+        if !found {
+            self.standing = Standing::BelowAll;
+        }
         Ok(self.found(found))
     }
 
@@ -108,14 +111,18 @@ impl<'a> NumberCursor<'a> {
     /// # Errors
     /// As [`NumberCursor::first`].
     pub fn move_next(&mut self) -> Result<bool> {
-        match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.forward(1),
-            Standing::On(number) => self.forward(number.saturating_add(1)),
-            Standing::AboveAll => Ok(false),
+        let found = match self.standing {
+            Standing::Nowhere | Standing::BelowAll => self.forward(1)?,
+            Standing::On(number) => self.forward(number.saturating_add(1))?,
+            Standing::AboveAll => false,
+        };
+        if !found {
+            self.standing = Standing::AboveAll;
         }
+        Ok(found)
     }
 
-    /// Goes up from `number` to the first record.
+    /// Goes up from `number` to the first record; stays where there is none.
     fn forward(&mut self, number: u64) -> Result<bool> {
         let access = self.access;
         access.check_recno()?;
@@ -127,7 +134,6 @@ impl<'a> NumberCursor<'a> {
             let tail = access.recno_tail()?;
             let Some((page, slot)) = place.filter(|(page, _)| *page <= tail) else {
                 if self.is_end(tail, granularity)? {
-                    self.standing = Standing::AboveAll;
                     return Ok(false);
                 }
                 continue;
@@ -145,16 +151,13 @@ impl<'a> NumberCursor<'a> {
                     at = number;
                 }
                 Look::Passed if page < tail => at = arithmetic.number(page + 1, 0),
-                Look::Passed if self.is_end(tail, granularity)? => {
-                    self.standing = Standing::AboveAll;
-                    return Ok(false);
-                }
+                Look::Passed if self.is_end(tail, granularity)? => return Ok(false),
                 Look::Passed => {}
             }
         }
     }
 
-    /// Goes down to the last record below `number`, or to the last of all.
+    /// Goes down to the last record below `number`, or to the last of all; stays where there is none.
     fn backward(&mut self, number: Option<u64>) -> Result<bool> {
         let access = self.access;
         access.check_recno()?;
@@ -182,7 +185,6 @@ impl<'a> NumberCursor<'a> {
                 Look::Passed => at = arithmetic.number(page, 0),
             }
         }
-        self.standing = Standing::BelowAll;
         Ok(false)
     }
 

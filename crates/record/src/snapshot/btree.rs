@@ -15,7 +15,7 @@ use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
 use crate::btree::node::Node;
-use crate::btree::scan::{begin_within, end_behind, Pair};
+use crate::btree::scan::{begin_within, end_behind, Pair, Stand};
 use crate::btree::search::{self, node_of};
 use crate::key_range::KeyRange;
 use crate::page::overflow::ChainRef;
@@ -182,13 +182,18 @@ impl<'a> SnapshotCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// Stands on a key that the cursor stood on before; nowhere without a key.
+    /// Stands where the cursor stood before.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
-    pub fn stand_on(&mut self, key: Option<&[u8]>) -> Result<()> {
-        self.standing = Standing::Nowhere;
-        key.map_or(Ok(()), |key| self.go_from(Some(key.to_vec())).map(|_| ()))
+    pub fn stand(&mut self, at: Stand<'_>) -> Result<()> {
+        self.standing = match at {
+            Stand::Nowhere => Standing::Nowhere,
+            Stand::On(key) => return self.go_from(Some(key.to_vec())).map(|_| ()),
+            Stand::BelowAll => Standing::BelowAll,
+            Stand::AboveAll => Standing::AboveAll,
+        };
+        Ok(())
     }
 
     /// The first record whose key is above `key`.
@@ -218,13 +223,13 @@ impl<'a> SnapshotCursor<'a> {
         let found = match self.standing {
             Standing::Nowhere | Standing::AboveAll => self.go_below(None)?,
             Standing::On(index) if index > 0 => self.arrive(index - 1)?,
-            Standing::On(_) if &self.batch.low[..] <= self.range.low() => {
-                self.standing = Standing::BelowAll;
-                false
-            }
+            Standing::On(_) if &self.batch.low[..] <= self.range.low() => false,
             Standing::On(_) => self.go_below(Some(self.batch.low.clone()))?,
             Standing::BelowAll => false,
         };
+        if !found {
+            self.standing = Standing::BelowAll;
+        }
         Ok(self.found(found))
     }
 
@@ -233,15 +238,19 @@ impl<'a> SnapshotCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn move_next(&mut self) -> Result<bool> {
-        match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.go_from(Some(Vec::new())),
-            Standing::On(index) if index + 1 < self.batch.entries.len() => self.arrive(index + 1),
-            Standing::On(_) => self.go_from(self.batch.high.clone()),
-            Standing::AboveAll => Ok(false),
+        let found = match self.standing {
+            Standing::Nowhere | Standing::BelowAll => self.go_from(Some(Vec::new()))?,
+            Standing::On(index) if index + 1 < self.batch.entries.len() => self.arrive(index + 1)?,
+            Standing::On(_) => self.go_from(self.batch.high.clone())?,
+            Standing::AboveAll => false,
+        };
+        if !found {
+            self.standing = Standing::AboveAll;
         }
+        Ok(found)
     }
 
-    /// Goes to the first record from `from` on, none if that is the end.
+    /// Goes to the first record from `from` on, none if that is the end; stays where there is none.
     fn go_from(&mut self, from: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
         let mut from = from;
@@ -254,11 +263,10 @@ impl<'a> SnapshotCursor<'a> {
             from = batch.high.take();
             self.spare = batch;
         }
-        self.standing = Standing::AboveAll;
         Ok(false)
     }
 
-    /// Goes to the last record below `high`, or of all.
+    /// Goes to the last record below `high`, or of all; stays where there is none.
     fn go_below(&mut self, high: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
         let mut high = high.or_else(|| self.range.high().map(<[u8]>::to_vec));
@@ -274,7 +282,6 @@ impl<'a> SnapshotCursor<'a> {
             }
         }
         self.spare = batch;
-        self.standing = Standing::BelowAll;
         Ok(false)
     }
 

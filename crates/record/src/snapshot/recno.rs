@@ -86,8 +86,8 @@ impl<'a> SnapshotNumberCursor<'a> {
         Some((*number, &self.batch.bytes[range.clone()]))
     }
 
-    fn found(&self) -> Option<(u64, Vec<u8>)> {
-        self.record().map(|(number, record)| (number, record.to_vec()))
+    fn found(&self, found: bool) -> Option<(u64, Vec<u8>)> {
+        self.record().filter(|_| found).map(|(number, record)| (number, record.to_vec()))
     }
 
     /// The first record and its number.
@@ -105,8 +105,8 @@ impl<'a> SnapshotNumberCursor<'a> {
     pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         self.at.access.check_recno()?;
         let tail = self.at.access.recno_tail()?;
-        self.go_down_from(tail)?;
-        Ok(self.found())
+        let found = self.go_down_from(tail)?;
+        Ok(self.found(found))
     }
 
     /// The first record whose number is `number` or greater.
@@ -115,11 +115,11 @@ impl<'a> SnapshotNumberCursor<'a> {
     /// As [`SnapshotAccess::recno_get`].
     pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
         self.at.access.check_recno()?;
-        match self.at.access.database.arithmetic().place(number.max(1)) {
+        let found = match self.at.access.database.arithmetic().place(number.max(1)) {
             Some((page, _)) => self.go_up_from(page, number)?,
-            None => self.standing = Standing::AboveAll,
-        }
-        Ok(self.found())
+            None => false,
+        };
+        Ok(self.found(found))
     }
 
     /// The next record; the first, if it stands nowhere yet.
@@ -127,13 +127,19 @@ impl<'a> SnapshotNumberCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        match self.standing {
-            Standing::Nowhere | Standing::BelowAll => return self.first(),
-            Standing::On(index) if index + 1 < self.batch.entries.len() => self.standing = Standing::On(index + 1),
+        let found = match self.standing {
+            Standing::Nowhere | Standing::BelowAll => self.first()?.is_some(),
+            Standing::On(index) if index + 1 < self.batch.entries.len() => {
+                self.standing = Standing::On(index + 1);
+                true
+            }
             Standing::On(_) => self.go_up_from(self.batch.page.saturating_add(1), 0)?,
-            Standing::AboveAll => {}
+            Standing::AboveAll => false,
+        };
+        if !found {
+            self.standing = Standing::AboveAll;
         }
-        Ok(self.found())
+        Ok(self.found(found))
     }
 
     /// The record before; the last, if it stands nowhere yet.
@@ -141,45 +147,49 @@ impl<'a> SnapshotNumberCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
     pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        match self.standing {
-            Standing::Nowhere | Standing::AboveAll => return self.last(),
-            Standing::On(index) if index > 0 => self.standing = Standing::On(index - 1),
+        let found = match self.standing {
+            Standing::Nowhere | Standing::AboveAll => self.last()?.is_some(),
+            Standing::On(index) if index > 0 => {
+                self.standing = Standing::On(index - 1);
+                true
+            }
             Standing::On(_) => self.go_down_from(self.batch.page - 1)?,
-            Standing::BelowAll => {}
+            Standing::BelowAll => false,
+        };
+        if !found {
+            self.standing = Standing::BelowAll;
         }
-        Ok(self.found())
+        Ok(self.found(found))
     }
 
-    /// Goes to the first record with `number` or a greater one, from `page` on.
-    fn go_up_from(&mut self, page: u32, number: u64) -> Result<()> {
+    /// Goes to the first record with `number` or a greater one, from `page` on; stays where there is none.
+    fn go_up_from(&mut self, page: u32, number: u64) -> Result<bool> {
         let mut page = page;
         while page <= self.at.access.recno_tail()? {
             let batch = self.at.batch_of(page)?;
             if let Some(index) = batch.entries.iter().position(|(at, _)| *at >= number) {
                 self.batch = batch;
                 self.standing = Standing::On(index);
-                return Ok(());
+                return Ok(true);
             }
             page += 1;
         }
-        self.standing = Standing::AboveAll;
-        Ok(())
+        Ok(false)
     }
 
-    /// Goes to the last record on `page` or before.
-    fn go_down_from(&mut self, page: u32) -> Result<()> {
+    /// Goes to the last record on `page` or before; stays where there is none.
+    fn go_down_from(&mut self, page: u32) -> Result<bool> {
         let mut page = page;
         while page >= crate::free_pages::FIRST_PAGE {
             let batch = self.at.batch_of(page)?;
             if let Some(last) = batch.entries.len().checked_sub(1) {
                 self.batch = batch;
                 self.standing = Standing::On(last);
-                return Ok(());
+                return Ok(true);
             }
             page -= 1;
         }
-        self.standing = Standing::BelowAll;
-        Ok(())
+        Ok(false)
     }
 }
 

@@ -1,0 +1,12 @@
+//! The yardstick: every planted bug is noticed by the case that names it.
+
+use libtp_tests::planted_deaths::PlantedDeath;
+use libtp_tests::planted_model::PLANTED_MODEL;
+use libtp_tests::trial;
+
+#[test]
+fn every_planted_bug_that_models_show_is_noticed() {
+    let bugs: Vec<&PlantedDeath> = PLANTED_MODEL.iter().collect();
+    // Each names its own case.
+    trial::all_noticed(&bugs, "yardstick::none");
+}
