@@ -590,7 +590,7 @@ fn said(done: libtp::Result<bool>) -> String {
     match done {
         Ok(true) => "ok".into(),
         Ok(false) => "none".into(),
-        Err(libtp::Error::LockTimeout) => "timeout".into(),
+        Err(libtp::Error::LockTimeout(_)) => "timeout".into(),
         Err(error) => error.to_string(),
     }
 }
@@ -659,7 +659,7 @@ fn moved(cursors: &mut Cursors<'_, '_>, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     match cursors.go(words[1].parse().unwrap(), words[0], words.get(2).unwrap_or(&"")) {
         Ok(found) => found.unwrap_or("none".into()),
-        Err(libtp::Error::LockTimeout) => "timeout".into(),
+        Err(libtp::Error::LockTimeout(_)) => "timeout".into(),
         Err(error) => error.to_string(),
     }
 }

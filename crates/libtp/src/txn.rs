@@ -113,7 +113,19 @@ impl<'e> Txn<'e> {
         who.session.open_here(&who.life.managers);
         who.session.set_wait(env.wait);
         let (who, files, decided, met) = (Some(who), Files::default(), Decided::default(), Cell::default());
-        Txn { env, who, durability, joined, savepoints, emptied, files, decided, _open: open, met, not_sync: PhantomData }
+        Txn {
+            env,
+            who,
+            durability,
+            joined,
+            savepoints,
+            emptied,
+            files,
+            decided,
+            _open: open,
+            met,
+            not_sync: PhantomData,
+        }
     }
 
     /// Its session, which it does without from now on.
