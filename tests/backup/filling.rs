@@ -86,3 +86,45 @@ fn a_load_that_is_given_up_leaves_what_was_there_before() {
     assert!(!filling.abandon().unwrap());
     assert_eq!(open_existing(&disk).unwrap().databases().unwrap(), ["tree"]);
 }
+
+#[cfg(feature = "failpoints")]
+const PLACE: &str = "LIBTP_TEST_FILLED";
+
+/// The child of the test below, which dies of what `LIBTP_FAILPOINT` says.
+#[cfg(feature = "failpoints")]
+#[test]
+fn entry() {
+    let Some(place) = sizes::chosen::<std::path::PathBuf>(PLACE) else { return };
+    let filling = Env::builder().open_to_fill(place.join("env"), &mut |_, _, _| {}).unwrap();
+    let list = filling.env().list("lines").unwrap();
+    filling.env().run(|txn| list.append(txn, b"line").map(|_| ())).unwrap();
+    drop(list);
+    if place.join("gives up").exists() {
+        filling.abandon().unwrap();
+    } else {
+        filling.finish().unwrap();
+    }
+}
+
+#[cfg(feature = "failpoints")]
+#[test]
+fn a_death_in_a_load_leaves_no_environment_that_opens() {
+    use libtp_tests::failpoints::{Scene, FAILPOINTS};
+    use libtp_tests::process::Process;
+    use std::os::unix::process::ExitStatusExt;
+
+    for point in FAILPOINTS.iter().filter(|point| point.scene == Scene::Load) {
+        let place = tempfile::tempdir().unwrap();
+        if point.name == "load: nothing left but its mark" {
+            std::fs::write(place.path().join("gives up"), "").unwrap();
+        }
+        let variables = [(PLACE, place.path().display().to_string()), ("LIBTP_FAILPOINT", point.name.to_owned())];
+        let died = Process::start("filling::entry", &variables, |_| {}).wait().signal().is_some();
+        assert!(died, "nobody came to {:?}", point.name);
+        for create in [false, true] {
+            let refused = Env::builder().create(create).open(place.path().join("env")).map(drop);
+            let refused = refused.expect_err(point.name).to_string();
+            assert!(refused.contains("load.unfinished"), "{}: {refused}", point.name);
+        }
+    }
+}

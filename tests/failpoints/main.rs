@@ -48,8 +48,12 @@ use scenes::Figures;
 fn whoever_dies_wherever_the_others_go_on() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
     // Those between records and memory, and those of memory that outlives the system, are other suites'.
-    let is_others =
-        |scene| matches!(scene, Scene::Memory { .. } | Scene::Warm | Scene::Backup | Scene::Files | Scene::Databases);
+    let is_others = |scene| {
+        matches!(
+            scene,
+            Scene::Memory { .. } | Scene::Warm | Scene::Backup | Scene::Files | Scene::Load | Scene::Databases
+        )
+    };
     let listed = FAILPOINTS.iter().filter(|it| !is_others(it.scene));
     let points: Vec<&Failpoint> = listed.filter(|it| chosen.as_deref().is_none_or(|one| one == it.name)).collect();
     assert!(!points.is_empty(), "no failpoint has the name {chosen:?}");

@@ -86,6 +86,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
             | Scene::Warm
             | Scene::Backup
             | Scene::Files
+            | Scene::Load
             | Scene::Databases => {
                 let here = town.get_or_insert_with(|| settled(seed));
                 let is_hit = play(here, point, &mut random, figures);
@@ -177,6 +178,7 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
         | Scene::Warm
         | Scene::Backup
         | Scene::Files
+        | Scene::Load
         | Scene::Databases => dies_young(seed, point, random, figures),
     }
 }

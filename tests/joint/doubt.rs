@@ -64,6 +64,8 @@ fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
     let segment = env.segment("memory", 64).unwrap();
     let records = env.btree("records").unwrap();
+    // The first relaxed commit of a life writes the control file before its record, and is refused there.
+    env.run_with(libtp::Durability::Relaxed, |txn| records.put(txn, b"before", b"value")).unwrap();
     let txn = env.begin_with(libtp::Durability::Relaxed).unwrap();
     records.put(&txn, b"key", b"value").unwrap();
     txn.join(&segment).unwrap().set_range(0, 1).unwrap().fill(2);

@@ -407,7 +407,8 @@ fn stack(worker: &Worker) -> String {
     let output = std::process::Command::new("gdb").args(arguments).output();
     output.map_or(String::new(), |output| {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let frames = text.lines().filter(|line| line.contains(" at crates/") || line.starts_with("Thread"));
+        let frames =
+            text.lines().filter(|line| line.contains("libtp") || line.contains("rio::") || line.starts_with("Thread"));
         format!("process {}:\n{}", worker.process.pid(), frames.collect::<Vec<_>>().join("\n"))
     })
 }

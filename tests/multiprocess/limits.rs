@@ -123,13 +123,16 @@ fn meets_its_limit(resource: Resource, limit: u64) {
     let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
     prlimit(Some(limited.pid()), resource, limit).unwrap();
     let (mut refusals, mut acknowledged) = (Vec::new(), 0);
-    for round in 0..150 {
+    for round in 0..400 {
         // The same key: the data file stays as long as it is, and the log gets longer.
         let letter = if round % 2 == 0 { "x" } else { "y" };
         limited.order(&format!("put before {}", letter.repeat(800)));
         match limited.answer() {
             answer if answer == "put" => acknowledged += 1,
             refusal => refusals.push(refusal),
+        }
+        if refusals.len() == 4 {
+            break;
         }
         assert_eq!(other.ask(&format!("put other{} there", round % 4)), "put");
     }

@@ -302,7 +302,7 @@ fn who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_fo
     let other = env.clone();
     let refused = in_time("to open it", move || other.btree("another").map(|_| ())).unwrap_err().to_string();
     assert!(
-        refused.contains("another.tp") && refused.contains(&format!("process {pid}, which is stopped")),
+        refused.contains("`another`") && refused.contains(&format!("process {pid}, which is stopped")),
         "{refused}"
     );
     let table = env.btree("table").unwrap();

@@ -22,6 +22,8 @@ pub enum Scene {
     },
     /// By who copies an environment at work, or makes one of a copy: played by the suite `backup`.
     Backup,
+    /// By who loads a dump into a new environment: played by the suite `backup`.
+    Load,
     /// By whose transaction is over plain files, or who finishes another's: played by the suite `files`.
     Files,
     /// By whose transaction drops and renames databases: played by the suite `backup`.
@@ -49,6 +51,10 @@ const fn warm(name: &'static str) -> Failpoint {
 
 const fn backup(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Backup }
+}
+
+const fn load(name: &'static str) -> Failpoint {
+    Failpoint { name, scene: Scene::Load }
 }
 
 const fn files(name: &'static str) -> Failpoint {
@@ -548,6 +554,9 @@ pub const FAILPOINTS: &[Failpoint] = &[
     work("unlink: page freed"),
     work("update: in its place, leaf latched"),
     work("update: updated in its place"),
+    load("load: begun, its mark not durable"),
+    load("load: all durable, its mark still there"),
+    load("load: nothing left but its mark"),
     databases("databases: said, not committed"),
     databases("databases: committed, not the last commit"),
     databases("databases: committed, nothing carried out"),

@@ -555,7 +555,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
         if let Some(open) = known(env, name) {
             return Ok(open);
         }
-        let (incarnation, open) = env.with_session(|managers, who| {
+        let opened = env.with_session(|managers, who| {
             let open = match libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings) {
                 Err(libtp_record::Error::Lock(libtp_lock::Error::Timeout { .. })) if OpenHere::any() => {
                     let what = "a transaction that has not ended drops it, or makes or takes its name; end that one first, and then \
@@ -575,7 +575,8 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
             let note = Arc::clone(lock(&env.index_notes).entry(open.id().raw()).or_default());
             let open = open.with_granularity(granularity).with_dense_leaves(is_dense).with_index_note(note);
             Ok((managers.log.incarnation(), open))
-        })?;
+        });
+        let (incarnation, open) = opened.map_err(|error| error.of_name(name))?;
         let mut databases = env.databases();
         // A life that begins takes along what is in the list, so it must not have begun since; nor may another process have
         // begun it, which knows the files that it found then.
@@ -587,13 +588,11 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
 }
 
 /// How long an opening waits for the name. Who opens or makes the database has the name for a moment, whatever the wait for locks is. A
-/// transaction that drops or renames the database has it to its end, and may be this thread's own.
+/// transaction that drops or renames the database has it to its end, and may be this thread's own. Either may be stopped.
 fn wait_for_name(wait: Wait) -> Wait {
     match wait {
-        _ if OpenHere::any() => Wait::For(NAME_PATIENCE),
-        Wait::No => Wait::For(NAME_PATIENCE),
-        Wait::For(longest) => Wait::For(longest.max(NAME_PATIENCE)),
-        Wait::Forever => Wait::Forever,
+        Wait::For(longest) if !OpenHere::any() => Wait::For(longest.max(NAME_PATIENCE)),
+        _ => Wait::For(NAME_PATIENCE),
     }
 }
 

@@ -129,6 +129,16 @@ impl Error {
         self
     }
 
+    /// Says which name it is that was waited for.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_name(mut self, name: &str) -> Error {
+        if let Some(wait) = self.lock_wait_mut().filter(|wait| wait.name.kind == lock_names::KIND_NAME) {
+            wait.object = format!("the name of database `{name}`");
+        }
+        self
+    }
+
     /// Says of which key the record is, of a database where each value of a key is a record.
     #[cold]
     #[inline(never)]
@@ -153,6 +163,7 @@ fn words(env: &Inner, name: LockName) -> String {
         lock_names::KIND_PAGE => format!("page {} of {of}", name.hash),
         lock_names::KIND_RECORD if is_by_number => format!("record {} of {of}", name.hash),
         lock_names::KIND_RECORD => format!("a record of {of}"),
+        lock_names::KIND_NAME => "the name of a database".into(),
         lock_names::KIND_GAP => format!("the place between two records of {of}"),
         _ => name.to_string(),
     }
@@ -163,7 +174,8 @@ fn in_the_way(managers: &Managers, who: &TxnSession, name: LockName, mode: Mode)
     let (transactions, sessions) = (managers.transactions(), managers.processes.sessions());
     let party = |locker: libtp_lock::LockerId| {
         let txn = transactions.iter().find(|txn| txn.locker == locker.0);
-        let session = txn.and_then(|txn| sessions.iter().find(|session| session.id == txn.session));
+        let id = txn.map(|txn| txn.session).or_else(|| managers.session_of_locker(locker.0));
+        let session = sessions.iter().find(|session| Some(session.id) == id);
         let life = match session {
             Some(session) if !session.alive => Life::Dead,
             Some(session) if managers.processes.is_stopped(session.id) => Life::Stopped,

@@ -162,7 +162,7 @@ fn take_exclusive(word: &impl StateWord, owner: u64, bits: u64) -> bool {
 pub(crate) fn wait_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     let mut round = 0;
     loop {
-        if spin(waiter, || try_shared(word)) {
+        if spin(word, waiter, || try_shared(word)) {
             return;
         }
         let Some(asleep) = announce_reader(word) else { continue };
@@ -202,7 +202,7 @@ pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl W
     // Once we have slept we may have had the only wake, so we pass it on: see `WRITERS` above.
     let (mut round, mut pass_on) = (0, 0);
     loop {
-        let taken = spin(waiter, || {
+        let taken = spin(word, waiter, || {
             hold_readers_off(word);
             take_exclusive(word, owner, pass_on)
         });
@@ -239,10 +239,15 @@ fn announce_writer(word: &impl StateWord) -> Option<u64> {
     word.swap_if(seen, wanted).ok().map(|_| wanted)
 }
 
-fn spin<W>(waiter: &impl Waiter<W>, mut attempt: impl FnMut() -> bool) -> bool {
+/// Not on a frozen word: the note of a session that spins says that the session is about to hold the latch, and the reaper counts when
+/// no note says so.
+fn spin<W: StateWord>(word: &W, waiter: &impl Waiter<W>, mut attempt: impl FnMut() -> bool) -> bool {
     for round in 0..=waiter_rounds(waiter) {
         if attempt() {
             return true;
+        }
+        if word.look() & FREEZE != 0 {
+            return false;
         }
         if round < waiter_rounds(waiter) {
             waiter.pause(round);

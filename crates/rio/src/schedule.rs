@@ -24,6 +24,11 @@ mod chosen {
         }
     }
 
+    /// Whether a test's scheduler runs this thread: then all that it runs are one thread of the kernel's.
+    pub fn is_scheduled() -> bool {
+        SCHEDULER.get().is_some()
+    }
+
     /// A point in place of a sleep. False if this thread is not scheduled, and is to sleep.
     pub fn instead_of_sleep() -> bool {
         let scheduler = SCHEDULER.get();
@@ -32,7 +37,7 @@ mod chosen {
 }
 
 #[cfg(feature = "scheduled")]
-pub use chosen::{at_each_point, instead_of_sleep, point};
+pub use chosen::{at_each_point, instead_of_sleep, is_scheduled, point};
 
 /// A point: nothing, in this build.
 #[cfg(not(feature = "scheduled"))]
@@ -43,5 +48,12 @@ pub const fn point() {}
 #[cfg(not(feature = "scheduled"))]
 #[inline(always)]
 pub const fn instead_of_sleep() -> bool {
+    false
+}
+
+/// Whether a test's scheduler runs this thread: never, in this build.
+#[cfg(not(feature = "scheduled"))]
+#[inline(always)]
+pub const fn is_scheduled() -> bool {
     false
 }

@@ -336,6 +336,11 @@ impl Managers {
             .collect()
     }
 
+    /// The session that has that locker, whether it runs a transaction or not.
+    pub fn session_of_locker(&self, locker: u32) -> Option<libtp_process::SessionId> {
+        self.txns.used().find(|slot| slot.locker.get() == locker).map(|slot| slot.owner.get())
+    }
+
     /// The last checkpoint's record since the region was made; none if there was none.
     pub fn last_checkpoint(&self) -> Lsn {
         self.txns.header.checkpoint_lsn.load()
