@@ -367,7 +367,7 @@ impl Env {
     }
 
     /// Runs `work` in a transaction and commits it; runs it again when it was chosen to end a deadlock. A lock that is not granted in
-    /// time ([`Error::LockTimeout(_)`](crate::Error::LockTimeout(_))) ends it: [`Env::try_run`] runs it again after that, too, if it is asked to, and takes an error
+    /// time ([`Error::LockTimeout`](crate::Error::LockTimeout)) ends it: [`Env::try_run`] runs it again after that, too, if it is asked to, and takes an error
     /// type of the program's own.
     ///
     /// # Errors

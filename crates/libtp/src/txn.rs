@@ -151,7 +151,7 @@ impl<'e> Txn<'e> {
     }
 
     /// The longest that its locks are waited for from now on, whatever the environment's settings say: for ever if none, and zero is not
-    /// at all. A lock that is not granted in time is [`Error::LockTimeout(_)`].
+    /// at all. A lock that is not granted in time is [`Error::LockTimeout`].
     pub fn set_lock_timeout(&self, longest: Option<Duration>) {
         self.session().set_wait(wait_of(longest));
     }
