@@ -209,7 +209,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // The door
     by_case("process: who leaves waits without end", "late::who_leaves_while_another_stands_still_goes_without_what_that_has"),
     by_case("libtp: sessions leave at the door", "stopped::who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door"),
-    by_case("record: who makes a file is waited for without a look", "stopped::who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_for_ever"),
+    by_case("libtp: a name is waited for as long as it takes", "stopped::who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_for_ever"),
     by_case("libtp: the door is waited for without a look", "stopped::who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it"),
     by_case("libtp: who is caught at its commit record has none", "hit::who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept"),
     // F3

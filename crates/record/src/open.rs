@@ -437,9 +437,6 @@ fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: 
 /// Waits until nobody else makes the file; false if it is made, though its maker has not let go of it. Its maker may be
 /// stopped, and is then waited for no longer than that.
 fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Result<bool> {
-    if planted("record: who makes a file is waited for without a look") {
-        return Ok(file.lock(LOCK_BYTE, LockMode::Exclusive, true)?);
-    }
     let maker = || {
         let byte = file.locked_by_other(MAKERS, Passer::END).ok().flatten()?;
         Some(Passer::from_raw(byte - MAKERS))
