@@ -76,7 +76,7 @@ pub const SUITES: &[Suite] = &[
         name: "crash", package: TESTS, target: "crash", only: "", build: Build::ForTests,
         doubt: "Is every answered commit there after a power cut?",
         catches: "a lost or half-done transaction after any sampled power cut, failed call or torn flush",
-        test_env: &[("LIBTP_TEST_STATES", "2500"), ("LIBTP_TEST_FAULTS", "120")],
+        test_env: &[("LIBTP_TEST_STATES", "1200"), ("LIBTP_TEST_FAULTS", "80")],
         deep_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")],
         soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")],
     },
