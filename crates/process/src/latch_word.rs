@@ -246,10 +246,10 @@ fn spin<W: StateWord>(word: &W, waiter: &impl Waiter<W>, mut attempt: impl FnMut
         if attempt() {
             return true;
         }
-        if word.look() & FREEZE != 0 {
-            return false;
-        }
         if round < waiter_rounds(waiter) {
+            if word.look() & FREEZE != 0 {
+                return false;
+            }
             waiter.pause(round);
         }
     }
