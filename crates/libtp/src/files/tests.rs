@@ -377,7 +377,9 @@ fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
                 Err(error) => panic!("{error}"),
             }
         });
-        std::thread::sleep(Duration::from_millis(20));
+        while place.env.waits_for().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         writer.commit().unwrap();
         assert_eq!(place.text("a"), None);
         reading.join().unwrap();
