@@ -233,7 +233,7 @@ fn wrong_usage_ends_with_two() {
 #[test]
 fn records_by_number_have_decimal_keys_from_one() {
     let env = tempdir().unwrap();
-    let dump = "VERSION=3\nformat=print\ntype=recno\nHEADER=END\n one\n two\n six\nDATA=END\n";
+    let dump = "VERSION=3\nformat=print\ntype=recno\nre_len=3\nHEADER=END\n one\n two\n six\nDATA=END\n";
     tp_reading("load", env.path(), &["numbers"], dump.as_bytes()).text();
     assert_eq!(tp("get", env.path(), &["numbers", "2"]).text(), "two\n");
     tp("put", env.path(), &["numbers", "2", "ten"]).text();

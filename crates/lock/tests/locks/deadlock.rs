@@ -138,6 +138,8 @@ fn a_long_line_of_waiting_lockers_is_no_deadlock() {
         let edges = first.locks.waits_for(&first.session);
         assert_eq!(edges.len(), 11);
         assert!(edges.iter().any(|edge| edge.holder == first.locker && edge.name == record(0) && edge.wanted == X));
+        // A waiter is counted a moment before it says since when it waits.
+        until(|| first.locks.waits().iter().all(|wait| wait.since.is_some()));
         let waits = first.locks.waits();
         assert_eq!(waits.len(), 11);
         for wait in &waits {
