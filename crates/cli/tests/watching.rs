@@ -3,7 +3,6 @@
 
 mod tp;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -145,18 +144,15 @@ fn a_circle_is_found_and_opened_when_asked_for() {
     assert_eq!(tp("deadlock", directory.path(), &[]).text(), "no deadlock\n");
 }
 
-/// A process that has the environment open until it is killed: it waits for the rest of a dump.
+/// A process that has the environment open until it is killed: a shell that waits for input.
 struct Reader(Child);
 
 impl Reader {
     fn start(directory: &Path) -> Reader {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-        command.args(["load", "stock", "--env"]).arg(directory);
-        let mut reader = Reader(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
-        let dump = reader.0.stdin.as_mut().unwrap();
-        // The head makes it open the environment.
-        dump.write_all(b"VERSION=3\nformat=print\ntype=btree\nHEADER=END\n").unwrap();
-        reader
+        // It has the environment open until its input ends.
+        command.args(["shell", "--env"]).arg(directory);
+        Reader(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
     }
 
     fn signal(&self, signal: Signal) {
