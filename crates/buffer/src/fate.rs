@@ -5,7 +5,7 @@
 //! done again: by who repairs a session that died on the way, and by a restart.
 //!
 //! A drop: the register says so, on disk; the file leaves the region; its name goes. A new name: the register has both names, on
-//! disk; the file gets the new name; the register forgets the old one. Whoever opens the file meanwhile tries both.
+//! disk; the file gets the new name; the register forgets the old one. An opening in between tries both names.
 
 use libtp_io::OpenMode;
 use libtp_process::Session;
@@ -24,7 +24,7 @@ pub struct Fate {
     pub page_bytes: u32,
     /// Its name.
     pub name: String,
-    /// The name it gets; none if it is dropped.
+    /// The new name. A database that is dropped has no new name.
     pub becomes: Option<String>,
 }
 

@@ -41,9 +41,9 @@ const OWED: &str =
                     file in its place, close the environment everywhere and open it again";
 /// So often who gives a file's frames up looks again at one that is busy.
 const SLICE: Duration = Duration::from_micros(300);
-/// So often, at most.
+/// The most looks at a busy frame.
 const GIVE_UP_TRIES: u32 = 10_000;
-/// So often a slot is looked at that is being renamed.
+/// The most looks at a slot while another session renames its file.
 const RENAMED_LOOKS: u32 = 10_000;
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
@@ -429,7 +429,7 @@ impl Files {
             return;
         }
         let mut section = session.section();
-        // Twice, and no name in between: who reads it meanwhile sees that, also who has begun meanwhile.
+        // The generation changes before and after the name, and the name is empty in between. A reader of the slot notices either.
         slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
         slot.name_bytes.set(&mut section, 0);
         failpoint("buffer: renames a file, section open");

@@ -24,7 +24,7 @@ pub(crate) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16])
     check_own_page(&page, read, info, environment)
 }
 
-/// Whether the file is that database's. A disk that refuses to say is told apart from a file that is another.
+/// Whether the file is that database's. A failed read is an error, and not the answer that the file is another's.
 pub(crate) fn is_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> libtp_io::Result<bool> {
     let (page, read) = first_page(file, info)?;
     Ok(check_own_page(&page, read, info, environment).is_ok())

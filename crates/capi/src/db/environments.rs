@@ -96,7 +96,7 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
     Ok(home)
 }
 
-/// The bytes of a page of a shared database for which `psize` asks for so many.
+/// Bytes of a page of a shared database, from the `psize` that the program asks for.
 pub(crate) fn page_bytes_for(wish: u64) -> u64 {
     wish.next_power_of_two().clamp(4 << 10, 64 << 10)
 }
