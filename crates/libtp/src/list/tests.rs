@@ -501,3 +501,21 @@ fn what_is_gone_leaves_its_place_between_those_who_stood_beside_it() {
     })
     .unwrap();
 }
+
+#[test]
+fn a_cursor_that_removes_nothing_stays_on_its_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let list = env.list("lines").unwrap();
+    env.run(|txn| {
+        list.append(txn, b"a")?;
+        let mut cursor = list.cursor(txn);
+        cursor.first()?;
+        list.delete(txn, 1)?;
+        assert!(!cursor.delete()?);
+        assert_eq!(cursor.insert_after(b"b")?, Some(2));
+        assert_eq!(list.get(txn, 1)?, Some(Vec::new()));
+        Ok(())
+    })
+    .unwrap();
+}
