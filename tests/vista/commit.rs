@@ -110,7 +110,7 @@ fn the_end_of_a_transaction_is_one_store() {
         let steps = trace(&mut child(&path, work), &path, |event, _| events.push(event)).unwrap();
         let count = |what: fn(&Event) -> bool| events.iter().filter(|event| what(event)).count();
         let stores = count(|event| *event == Event::Store);
-        println!("figures: {work}: the end is {stores} stores, {} events of {steps} instructions", events.len());
+        println!("figures: {work}: the end is {stores} stores, {} events in {steps} steps", events.len());
         // Where the memory outlives the cache they are a sum of what was stored, the log's number, which with that is the commit,
         // the same without it, for which nobody waits, and the zero that empties the log.
         assert_eq!(stores, if work == "one" { 1 } else { 4 }, "{events:?}");

@@ -5,10 +5,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory,
+};
 use libc::user_regs_struct;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
+
+use crate::quiet::{Quiet, Successors};
 
 /// The longest instruction of the processor, rounded up to whole words.
 const WORDS: usize = 2;
@@ -35,6 +39,8 @@ struct Known {
     mnemonic: Mnemonic,
     /// The memory that the instruction writes to, or whose line it writes back.
     places: Vec<UsedMemory>,
+    /// Set if the instruction stores to nothing but the stack, and says itself where the child is after it.
+    successors: Option<Successors>,
 }
 
 /// The instructions of a child.
@@ -46,20 +52,27 @@ pub struct Instructions {
     known: HashMap<u64, Known>,
     /// Where the child maps the file: first address, end, and the file's offset at the first.
     ranges: Vec<(u64, u64, u64)>,
+    quiet: Quiet,
 }
 
 impl Instructions {
     /// The instructions of the thread `pid`, which maps the file `path`.
     pub fn new(pid: Pid, path: &Path) -> Instructions {
         let factory = InstructionInfoFactory::new();
-        Instructions { pid, path: path.to_path_buf(), factory, known: HashMap::new(), ranges: ranges(pid, path) }
+        let (ranges, quiet) = (ranges(pid, path), Quiet::new(pid));
+        Instructions { pid, path: path.to_path_buf(), factory, known: HashMap::new(), ranges, quiet }
     }
 
-    /// What the child's next instruction does.
+    /// What the child's next instruction does, behind the quiet ones.
     pub fn next(&mut self) -> Effect {
-        let regs = ptrace::getregs(self.pid).unwrap();
-        let (pid, factory) = (self.pid, &mut self.factory);
-        let known = self.known.entry(regs.rip).or_insert_with(|| decode(pid, regs.rip, factory));
+        let (pid, factory, known) = (self.pid, &mut self.factory, &mut self.known);
+        let mut decoded = |address| known.entry(address).or_insert_with(|| decode(pid, address, factory)).successors;
+        let mut regs = ptrace::getregs(pid).unwrap();
+        while self.quiet.run(regs.rip, &mut decoded) {
+            regs = ptrace::getregs(pid).unwrap();
+        }
+        decoded(regs.rip);
+        let known = &self.known[&regs.rip];
         let offset_of = |place: &UsedMemory| offset(&self.ranges, &regs, place);
         match known.mnemonic {
             Mnemonic::Syscall => Effect::Call(i64::from_ne_bytes(regs.rax.to_ne_bytes())),
@@ -118,7 +131,23 @@ fn decode(pid: Pid, address: u64, factory: &mut InstructionInfoFactory) -> Known
             || matches!(mnemonic, Mnemonic::Clwb | Mnemonic::Clflush | Mnemonic::Clflushopt)
     };
     let used = factory.info(&instruction).used_memory();
-    Known { mnemonic, places: used.iter().filter(|used| is_place(used.access())).copied().collect() }
+    // The stack is not in the file.
+    let is_stack = |used: &UsedMemory| used.base() == Register::RSP && used.index() == Register::None;
+    let places = used.iter().filter(|used| is_place(used.access()) && !is_stack(used)).copied().collect::<Vec<_>>();
+    let successors = if places.is_empty() { successors(&instruction) } else { None };
+    Known { mnemonic, places, successors }
+}
+
+/// Where the child is after the instruction, if the instruction alone says so and calls nothing of the kernel.
+fn successors(instruction: &Instruction) -> Option<Successors> {
+    let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
+    match (instruction.mnemonic(), instruction.flow_control()) {
+        (Mnemonic::Syscall | Mnemonic::Sfence, _) => None,
+        (_, FlowControl::Next) => Some(Successors { one: next, other: None }),
+        (_, FlowControl::UnconditionalBranch | FlowControl::Call) => Some(Successors { one: target, other: None }),
+        (_, FlowControl::ConditionalBranch) => Some(Successors { one: next, other: Some(target) }),
+        _ => None,
+    }
 }
 
 /// The value of a general register, or the base of a segment.

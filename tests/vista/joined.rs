@@ -216,7 +216,7 @@ fn both_or_neither_when_the_cache_is_lost() {
     let found = run(txns, sizes::first_seed(), None);
     assert!(found.torn.is_none(), "{}", found.torn.unwrap_or_default());
     println!(
-        "figures: {txns} transactions over records and memory, {} instructions, the cache lost {} times, {} times after the log had \
+        "figures: {txns} transactions over records and memory, {} steps, the cache lost {} times, {} times after the log had \
          decided, 0 torn",
         found.steps, found.states, found.decided
     );

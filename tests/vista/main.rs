@@ -44,6 +44,7 @@ mod mappings;
 mod members;
 mod modes;
 mod parts;
+mod quiet;
 mod several;
 mod trace;
 mod traced;

@@ -1,4 +1,4 @@
-//! A child stepped through its work one instruction at a time, with what each step did to a file that it maps.
+//! A child stepped from one store to the next, with what each step did to a file that it maps.
 //!
 //! The `unsafe` is the mapping of that file here.
 #![allow(unsafe_code)]

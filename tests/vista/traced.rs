@@ -292,7 +292,7 @@ fn stopped_between_any_two_stores() {
         let how = if is_written_back { "cache lines written back" } else { "no write-back" };
         assert!(found.torn.is_empty(), "{scene:?}, {how}: {}", found.torn[0]);
         println!(
-            "figures: {scene:?}, {how}: {txns} transactions of {} instructions, stopped {} times, 0 torn, {} s",
+            "figures: {scene:?}, {how}: {txns} transactions of {} steps, stopped {} times, 0 torn, {} s",
             found.steps,
             found.states,
             start.elapsed().as_secs()

@@ -1,0 +1,101 @@
+//! Quiet instructions of a stepped child: they store to nothing but the stack. The child runs through them at once.
+//!
+//! A step costs two switches of process. Most instructions are quiet, and the file under test has the same bytes after each of
+//! them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::Pid;
+
+/// A run has at most so many instructions. What follows them begins another run.
+const LONGEST: usize = 128;
+/// Shorter runs are stepped.
+const SHORTEST: usize = 2;
+/// The stepped thread and the one that waits for it. Others could run into a breakpoint.
+const THREADS: usize = 2;
+/// `int3`.
+const BREAKPOINT: u8 = 0xcc;
+
+/// Where a child may be after a quiet instruction.
+#[derive(Clone, Copy)]
+pub struct Successors {
+    pub one: u64,
+    pub other: Option<u64>,
+}
+
+/// The ways out of a run, each with the byte of code that is there.
+type Exits = Vec<(u64, u8)>;
+
+/// The quiet runs of a child.
+pub struct Quiet {
+    pid: Pid,
+    memory: File,
+    /// The runs met before, by their first instruction; none for one that is too short.
+    runs: HashMap<u64, Option<Exits>>,
+    /// Whether the child has no further threads.
+    is_alone: bool,
+}
+
+impl Quiet {
+    /// The runs of the thread `pid`.
+    pub fn new(pid: Pid) -> Quiet {
+        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
+        Quiet { pid, memory, runs: HashMap::new(), is_alone: threads <= THREADS }
+    }
+
+    /// Lets the child, which stands at `address`, run until an instruction comes that is not quiet. Each way out of the quiet
+    /// instructions has a breakpoint meanwhile. True if the child is elsewhere now; it may be at another quiet instruction.
+    pub fn run(&mut self, address: u64, successors: impl FnMut(u64) -> Option<Successors>) -> bool {
+        if !self.is_alone {
+            return false;
+        }
+        let memory = &self.memory;
+        let run = self.runs.entry(address).or_insert_with(|| exits(memory, address, successors));
+        let Some(exits) = run else { return false };
+        for (exit, _) in exits.iter() {
+            memory.write_all_at(&[BREAKPOINT], *exit).unwrap();
+        }
+        ptrace::cont(self.pid, None).unwrap();
+        let ended = waitpid(self.pid, Some(WaitPidFlag::__WALL)).unwrap();
+        assert!(matches!(ended, WaitStatus::Stopped(_, Signal::SIGTRAP)), "the child came to {ended:?} in a quiet run");
+        for (exit, byte) in exits.iter() {
+            memory.write_all_at(&[*byte], *exit).unwrap();
+        }
+        let mut regs = ptrace::getregs(self.pid).unwrap();
+        regs.rip -= 1;
+        assert!(exits.iter().any(|exit| exit.0 == regs.rip), "the child left a quiet run at {:#x}", regs.rip);
+        ptrace::setregs(self.pid, regs).unwrap();
+        true
+    }
+}
+
+/// The ways out of the quiet instructions that the one at `address` leads to.
+fn exits(memory: &File, address: u64, mut successors: impl FnMut(u64) -> Option<Successors>) -> Option<Exits> {
+    let (mut inside, mut exits, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![address]);
+    while let Some(address) = open.pop() {
+        if inside.contains(&address) {
+            continue;
+        }
+        match successors(address).filter(|_| inside.len() < LONGEST) {
+            Some(after) => {
+                inside.insert(address);
+                open.extend([Some(after.one), after.other].into_iter().flatten());
+            }
+            None => {
+                exits.insert(address);
+            }
+        }
+    }
+    let with_byte = |address| {
+        let mut byte = [0];
+        memory.read_exact_at(&mut byte, address).unwrap();
+        (address, byte[0])
+    };
+    (inside.len() >= SHORTEST).then(|| exits.into_iter().map(with_byte).collect())
+}
