@@ -63,6 +63,8 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 const LIMIT_DEEP: Duration = Duration::from_secs(45 * 60);
 /// The first seed of every random test.
 const SEED: &str = "LIBTP_TEST_SEED";
+/// Preemptions in the largest of loom's tests.
+const PREEMPTIONS: &str = "LIBTP_TEST_PREEMPTIONS";
 
 /// Every step, in the order of the table.
 pub fn steps() -> impl Iterator<Item = &'static Step> {
@@ -93,6 +95,9 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
     println!("{SEED}={seed} (the day's; set it to repeat a run)");
     // Every command below inherits the seed.
     std::env::set_var(SEED, &seed);
+    if options.deep {
+        std::env::set_var(PREEMPTIONS, "3");
+    }
 
     let mut outcomes: Vec<Outcome> =
         FIRST.iter().filter(|step| run.wants(step.name)).map(|step| run.step(step)).collect();
@@ -343,7 +348,8 @@ fn loom(workspace: &Workspace) -> io::Result<Counts> {
         .args(["test", "--profile", "suite", "--no-fail-fast", "--package", "libtp-process", "--package", "libtp-log"])
         .arg("--target-dir")
         .arg(workspace.target.join("loom"))
-        .arg("loom")
+        // Each execution maps stacks anew, and threads of one process wait for each other there.
+        .args(["loom", "--", "--test-threads=1"])
         .env("RUSTFLAGS", "--cfg loom");
     counted("loom", workspace, &mut command)
 }
