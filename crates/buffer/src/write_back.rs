@@ -26,7 +26,7 @@
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtp_log::{FlushedTo, Lsn};
 use libtp_process::{leaves_roles, Session, SessionId, SharedGuard};
@@ -43,14 +43,19 @@ use crate::{BufferManager, Error, FileId, PageNo, Result};
 /// So long who waits to write, or for another to write, sleeps at most before it looks again.
 const SLICE: Duration = Duration::from_micros(300);
 
-/// So many slices others' writes are waited for: some seconds.
-const PATIENCE: u32 = 10_000;
+/// Others' writes and latches are waited for so many slices, and so long: a slice may be long on a busy machine.
+const PATIENCE: (u32, Duration) = (10_000, Duration::from_secs(4));
 
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
 const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 
 /// A planted bug: pages of memory that was given up are written.
 const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
+
+/// Whether others were waited for long enough, in `round` slices since `begun`.
+fn is_over(round: u32, begun: Instant) -> bool {
+    round >= PATIENCE.0 || begun.elapsed() >= PATIENCE.1
+}
 
 /// Before each write: whoever builds the region anew waits for who is at one, but not for ever. A sync may take longer than
 /// that, and what it was to be followed by is then of a life that is over (PROTOCOLS D13).
@@ -153,6 +158,7 @@ impl BufferManager {
         frames.sort_by_cached_key(|slot| slot.page.load());
         let mut load = self.new_load();
         let mut written = 0;
+        let begun = Instant::now();
         for round in 0_u32.. {
             let mut busy = Vec::new();
             for slot in frames {
@@ -171,7 +177,7 @@ impl BufferManager {
             if frames.is_empty() {
                 break;
             }
-            if round >= PATIENCE && !planted("buffer: a page that stays latched is waited for") {
+            if is_over(round, begun) && !planted("buffer: a page that stays latched is waited for") {
                 // Whoever has them may be stopped. The dirty minimum knows of them.
                 tracing::warn!(
                     pages = frames.len(),
@@ -197,13 +203,13 @@ impl BufferManager {
             let lsn = slot.unsynced.load();
             !lsn.is_none() && lsn < than
         };
-        let mut patience = PATIENCE;
+        let (mut round, begun) = (0, Instant::now());
         for (_, shelf) in self.pools.shelves() {
             for slot in shelf.frames() {
-                while claimed(slot) && patience > 0 {
+                while claimed(slot) && !is_over(round, begun) {
                     self.check_failed()?;
                     session.sleep(SLICE);
-                    patience -= 1;
+                    round += 1;
                 }
             }
         }
