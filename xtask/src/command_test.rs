@@ -25,20 +25,27 @@ pub struct Options {
     pub record: bool,
 }
 
+/// Whether the benchmarks' peers are built, too. Only a deep run does: they take as long to build as the library.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peers {
+    LeftOut,
+    Built,
+}
+
 /// A suite that is not one integration test.
 pub struct Step {
     /// Its name in `cargo xtask test NAME` and in the tables.
     pub name: &'static str,
     /// The doubt that the step answers.
     pub doubt: &'static str,
-    run: fn(&Workspace) -> io::Result<Counts>,
+    run: fn(&Workspace, Peers) -> io::Result<Counts>,
 }
 
 /// Run first, one after the other: they take seconds.
 const FIRST: &[Step] = &[
     Step { name: "packages", doubt: "Is everything installed that the tests need?", run: packages },
     Step { name: "fmt", doubt: "Is the code formatted?", run: fmt },
-    Step { name: "tidy", doubt: "Does the text of the tree keep its rules?", run: |it| Ok(tidy::suite(it).counts) },
+    Step { name: "tidy", doubt: "Does the text of the tree keep its rules?", run: |it, _| Ok(tidy::suite(it).counts) },
 ];
 /// Compile, one after the other, beside the tests.
 const COMPILING: &[Step] = &[
@@ -89,7 +96,8 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
         return Err(format!("there is no suite {unknown:?}; `cargo xtask test --list` names them"));
     }
     let start = Instant::now();
-    let run = Run { workspace, options, logs: logs(workspace) };
+    let peers = if options.deep { Peers::Built } else { Peers::LeftOut };
+    let run = Run { workspace, options, logs: logs(workspace), peers };
     let _ = fs::remove_dir_all(&run.logs);
     let seed = seed_of_today();
     println!("{SEED}={seed} (the day's; set it to repeat a run)");
@@ -133,6 +141,7 @@ struct Run<'a> {
     workspace: &'a Workspace,
     options: &'a Options,
     logs: PathBuf,
+    peers: Peers,
 }
 
 impl Run<'_> {
@@ -141,7 +150,7 @@ impl Run<'_> {
     }
 
     fn step(&self, step: &Step) -> Outcome {
-        measured(step.name, || Ok(((step.run)(self.workspace)?, Vec::new())))
+        measured(step.name, || Ok(((step.run)(self.workspace, self.peers)?, Vec::new())))
     }
 
     /// Suites of this run that are built so.
@@ -177,7 +186,7 @@ impl Run<'_> {
         let suites: Vec<&Suite> = self.suites(Build::ForTests).into_iter().filter(|suite| suite.is_cargos()).collect();
         let mut programs = Vec::new();
         if self.wants(UNIT_TESTS) || (!suites.is_empty() && !self.options.deep) {
-            programs = built(programs::build_all(self.workspace, setup::packages_present(), &self.logs))?;
+            programs = built(programs::build_all(self.workspace, has_peers(self.peers), &self.logs))?;
         }
         if self.options.deep && !suites.is_empty() {
             programs.retain(|program| !SUITES.iter().any(|suite| program.is_of(suite)));
@@ -208,7 +217,9 @@ impl Run<'_> {
         let mut jobs: Vec<Job<'b>> =
             longest_first.into_iter().map(|suite| Job::new(suite.name, move || self.suite(suite, programs))).collect();
         let beside = BESIDE.iter().filter(|step| self.wants(step.name));
-        jobs.extend(beside.map(|step| Job::new(step.name, || Ok(((step.run)(self.workspace)?, Vec::new())))));
+        jobs.extend(
+            beside.map(|step| Job::new(step.name, || Ok(((step.run)(self.workspace, self.peers)?, Vec::new())))),
+        );
         if self.wants(UNIT_TESTS) {
             let units = programs.iter().filter(|program| !SUITES.iter().any(|suite| program.is_of(suite)));
             jobs.extend(units.map(|program| Job::new(&program.name(), || self.unit_tests(program))));
@@ -295,19 +306,27 @@ pub fn logs(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask")
 }
 
-fn packages(workspace: &Workspace) -> io::Result<Counts> {
+/// Without their packages the peers cannot be built; what was missing was said.
+fn has_peers(peers: Peers) -> bool {
+    peers == Peers::Built && setup::packages_of_all_peers_present()
+}
+
+fn packages(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     let mut counts = setup::packages(&logs(workspace))?;
+    if peers == Peers::Built {
+        counts += setup::packages_for_all_peers(&logs(workspace))?;
+    }
     counts += setup::packages_for_lab(&logs(workspace))?;
     Ok(counts)
 }
 
-fn fmt(workspace: &Workspace) -> io::Result<Counts> {
+fn fmt(workspace: &Workspace, _: Peers) -> io::Result<Counts> {
     setup::component("fmt", "rustfmt");
     check("fmt", workspace, cargo().args(["fmt", "--all", "--check"]))
 }
 
 /// Lints everything with every feature on, then the libraries and programs as users build them.
-fn clippy(workspace: &Workspace) -> io::Result<Counts> {
+fn clippy(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     const DENY: [&str; 3] = ["--", "-D", "warnings"];
     setup::component("clippy", "clippy");
     let mut counts = check(
@@ -315,34 +334,28 @@ fn clippy(workspace: &Workspace) -> io::Result<Counts> {
         workspace,
         cargo_behind_others().args(["clippy", "--workspace", "--lib", "--bins"]).args(DENY),
     )?;
-    counts += if setup::packages_present() {
-        let everything = ["clippy", "--workspace", "--all-targets", "--all-features"];
-        check("clippy", workspace, cargo_behind_others().args(everything).args(DENY))?
-    } else {
-        println!("  clippy with all features: skipped, the packages named above are missing");
-        Counts::ONE_SKIPPED
-    };
+    let mut everything = cargo_behind_others();
+    everything.args(["clippy", "--workspace", "--all-targets"]).args(programs::features(workspace, has_peers(peers)));
+    counts += check("clippy", workspace, everything.args(DENY))?;
     Ok(counts)
 }
 
-fn docs(workspace: &Workspace) -> io::Result<Counts> {
+fn docs(workspace: &Workspace, _: Peers) -> io::Result<Counts> {
     let mut command = cargo_behind_others();
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
     check("docs", workspace, &mut command)
 }
 
-fn doc_tests(workspace: &Workspace) -> io::Result<Counts> {
+fn doc_tests(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     let mut command = cargo_behind_others();
     command.args(["test", "--workspace", "--no-fail-fast", "--doc"]);
-    if setup::packages_present() {
-        // With these features the libraries are built already.
-        command.arg("--all-features");
-    }
+    // With these features the libraries are built already.
+    command.args(programs::features(workspace, has_peers(peers)));
     counted("doc tests", workspace, &mut command)
 }
 
 /// Every interleaving of the small primitives. Built apart: `--cfg loom` changes what an atomic is.
-fn loom(workspace: &Workspace) -> io::Result<Counts> {
+fn loom(workspace: &Workspace, _: Peers) -> io::Result<Counts> {
     let mut command = cargo_behind_others();
     command
         .args(["test", "--profile", "suite", "--no-fail-fast", "--package", "libtp-process", "--package", "libtp-log"])

@@ -43,18 +43,22 @@ impl Profile {
     }
 }
 
-/// Builds every test program of the workspace, with every feature. The peers are left out where their packages are missing.
+/// The features that the tests are built with: all of them, or all but those that build the benchmarks' peers.
+pub fn features(workspace: &Workspace, has_peers: bool) -> Vec<String> {
+    if has_peers {
+        vec!["--all-features".to_owned()]
+    } else {
+        vec!["--features".to_owned(), features_without_peers(workspace)]
+    }
+}
+
+/// Builds every test program of the workspace.
 ///
 /// # Errors
 /// When cargo cannot be started. Without programs in the answer the build failed.
 pub fn build_all(workspace: &Workspace, has_peers: bool, logs: &Path) -> io::Result<Option<Vec<Program>>> {
     let mut command = cargo_behind_others();
-    command.args(["test", "--workspace", "--lib", "--bins", "--tests"]);
-    if has_peers {
-        command.arg("--all-features");
-    } else {
-        command.args(["--features", &features_without_peers(workspace)]);
-    }
+    command.args(["test", "--workspace", "--lib", "--bins", "--tests"]).args(features(workspace, has_peers));
     build("build", &mut command, Profile::Dev, logs)
 }
 

@@ -12,9 +12,6 @@ use std::process::{Command, Stdio};
 /// Debian packages that the tests use, and for what.
 const PACKAGES: &[(&str, &str)] = &[
     ("db5.3-util", "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange"),
-    ("libdb5.3-dev", "the header of Berkeley DB, a peer of the benchmarks"),
-    ("librocksdb-dev", "RocksDB, a peer of the benchmarks"),
-    ("libpmemobj-dev", "persistent memory's library, a peer of the benchmarks"),
     ("g++", "the headers for C, read as C++"),
     ("pkg-config", "how programs in C find the library"),
     ("mandoc", "the manual pages of the calls for C"),
@@ -49,9 +46,9 @@ const PACKAGES_OF_ALL_PEERS: &[(&str, &str)] = &[
 
 const LISTS: &str = "/var/lib/apt/lists";
 
-/// True when every package is installed.
-pub fn packages_present() -> bool {
-    missing(PACKAGES).is_empty()
+/// True when every package that the peers need is installed.
+pub fn packages_of_all_peers_present() -> bool {
+    missing(PACKAGES_OF_ALL_PEERS).is_empty()
 }
 
 /// Installs the packages that are missing.
