@@ -4,6 +4,7 @@
 mod dead_leader;
 mod every_io;
 mod failing_calls;
+mod found_tail;
 mod limited_process;
 mod log_ends;
 mod many_restarts;

@@ -16,6 +16,7 @@ use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
 use libtp_tests::damage::{self, Damage, Patient, PATIENTS};
 use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
+use libtp_tests::found_tail::a_found_tail_is_written_again;
 use libtp_tests::limited_process::others_go_on_beside_a_limited_process;
 use libtp_tests::log_ends::{self, all_log_ends, judge_log_end};
 use libtp_tests::planted_backup::PLANTED_BACKUP;
@@ -54,11 +55,7 @@ struct Verdict {
 #[test]
 fn every_planted_bug_is_caught_within_ten_seeds() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_BUG");
-    let has_time = sizes::number("LIBTP_TEST_SELDOM", 0) != 0;
-    let is_tried = |bug: &&PlantedBug| match &chosen {
-        Some(name) => name == bug.name,
-        None => has_time || !bug.is_seldom,
-    };
+    let is_tried = |bug: &&PlantedBug| chosen.as_ref().is_none_or(|name| name == bug.name);
     let bugs: Vec<_> = PLANTED_BUGS.iter().filter(is_tried).collect();
     let verdicts = on_all_threads(&bugs, |bug| {
         let start = Instant::now();
@@ -202,6 +199,7 @@ fn one_bug_in_a_process_of_its_own() {
             "FailingCalls" => failing_calls(seed, &watchdog),
             "Damage" => damages(seed, &watchdog),
             "StaleLog" => caught(|| stale_records_stay_dead(seed)),
+            "FoundTail" => caught(|| a_found_tail_is_written_again(seed)),
             "LogEnds" => log_ends(seed, &watchdog),
             "CountedRanges" => caught(|| what_was_counted_stays_so(seed)),
             "DeadLeader" => caught(|| what_a_dead_leader_had_written_is_written_again(seed)),

@@ -9,6 +9,8 @@
 //! | `crash_image` | opening and judging what a crash left |
 //! | `failing_calls` | the workload with one call failing |
 //! | `damage` | damaging files, and judging what is read then |
+//! | `found_tail` | records that a restart finds and that were never synced |
+//! | `log_life` | a log alone, with one session |
 //! | `stale_log` | a log that ends where an old record begins |
 //! | `log_ends` | a log that ends at each sector of its flushes |
 //! | `small_disk` | small disks, and being alone or nobody, in namespaces of our own |
@@ -41,10 +43,12 @@ pub mod dead_leader;
 pub mod failing_calls;
 pub mod failpoints;
 pub mod forking;
+pub mod found_tail;
 pub mod indices;
 pub mod library;
 pub mod limited_process;
 pub mod log_ends;
+pub mod log_life;
 pub mod losing_disk;
 pub mod oracle;
 pub mod orphan;

@@ -221,8 +221,8 @@ pub const SUITES: &[Suite] = &[
         doubt: "Do the crash tests notice a broken rule?",
         catches: "each planted bug of log, buffer, lock, tree and recovery, within ten seeds",
         test_env: &[("LIBTP_TEST_UNPLANTED", "0")],
-        deep_env: &[("LIBTP_TEST_UNPLANTED", "3"), ("LIBTP_TEST_SELDOM", "1")],
-        soak_env: &[("LIBTP_TEST_UNPLANTED", "10"), ("LIBTP_TEST_SELDOM", "1")],
+        deep_env: &[("LIBTP_TEST_UNPLANTED", "3")],
+        soak_env: &[("LIBTP_TEST_UNPLANTED", "10")],
     },
     Suite {
         name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", build: Build::ForTests,

@@ -1,0 +1,45 @@
+//! A restart finds records that were written and never synced (PROTOCOLS L2).
+//!
+//! A sync of the log fails. The system then shows bytes that are not on the disk, and takes their pages for clean: a later sync
+//! succeeds without them. The restart that finds these records writes them again before anything builds on them.
+
+use libtp_io::Operation;
+use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
+
+use crate::log_life::Life;
+
+/// Bytes of the record whose sync fails: many pages, of which a later record shares the last one alone.
+const FOUND: usize = 40_000;
+
+/// Fails a sync of the log, restarts, logs one more record, and cuts the power.
+///
+/// # Errors
+/// A record that was durable, or that a durable record builds on, is gone.
+pub fn a_found_tail_is_written_again(seed: u64) -> Result<(), String> {
+    let disk = SimDisk::new(seed);
+    let life = Life::begin(&disk)?;
+    life.append(b"kept")?;
+    life.force()?;
+    life.append(&[b'f'; FOUND])?;
+    disk.fail_call(Calls::On(Operation::Sync, "log.0".into()), 0, Fault::Eio, Repeat::Once);
+    if life.force().is_ok() {
+        return Err("UNUSABLE: no sync has failed".into());
+    }
+    drop(life);
+    let life = Life::begin(&disk)?;
+    let found = life.bodies()?;
+    if found.len() != 2 {
+        return Err(format!("UNUSABLE: a restart found {} records of two that it can read", found.len()));
+    }
+    life.append(b"later")?;
+    life.force()?;
+    let position = disk.io_index();
+    for mode in LossMode::ALL {
+        let bodies = Life::begin(&disk.image_at(position, mode, seed))?.bodies()?;
+        if bodies.len() != 3 {
+            let lengths: Vec<usize> = bodies.iter().map(Vec::len).collect();
+            return Err(format!("LOST: records of {lengths:?} bytes are in the log, where three belong ({mode:?})"));
+        }
+    }
+    Ok(())
+}
