@@ -53,7 +53,9 @@ pub fn run_within(name: &str, command: &mut Command, logs: &Path, limit: Duratio
     loop {
         match received.recv_timeout(Duration::from_millis(200)) {
             Ok(line) => {
-                entry.line(&line);
+                if !is_for_programs(&line) {
+                    entry.line(&line);
+                }
                 output.push_str(&line);
                 output.push('\n');
             }
@@ -136,14 +138,20 @@ pub fn log_path(name: &str, logs: &Path) -> std::path::PathBuf {
     logs.join(format!("{}.log", name.replace(' ', "-")))
 }
 
+/// One of the messages in which cargo tells programs what it has built.
+fn is_for_programs(line: &str) -> bool {
+    line.starts_with("{\"reason\":")
+}
+
 fn show(name: &str, output: &str, logs: &Path) {
     let mut text = format!("  {name} failed:\n");
-    let count = output.lines().count();
+    let lines: Vec<&str> = output.lines().filter(|line| !is_for_programs(line)).collect();
+    let count = lines.len();
     if count > SHOWN_LINES {
         let path = log_path(name, logs);
         text += &format!("  ... the last {SHOWN_LINES} of {count} lines; all are in {}\n", path.display());
     }
-    for line in output.lines().skip(count.saturating_sub(SHOWN_LINES)) {
+    for line in &lines[count.saturating_sub(SHOWN_LINES)..] {
         text += &format!("  {line}\n");
     }
     // At once: other commands print beside it.
