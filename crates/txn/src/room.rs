@@ -43,12 +43,14 @@ impl Managers {
     ) -> Result<()> {
         // Others may take what the first has freed. Where it fails, the log has no room, and that is what is said.
         for _ in 0..TRIES {
-            if !self.free_log(who).unwrap_or(false) {
-                break;
-            }
+            let is_freed = self.free_log(who).unwrap_or(false);
+            // Asked in any case: another session's checkpoint may have ended between the refusal and the look.
             match ask() {
                 Err(again @ Full { .. }) => refusal = again,
                 answer => return Ok(answer?),
+            }
+            if !is_freed {
+                break;
             }
         }
         Err(refusal.into())
