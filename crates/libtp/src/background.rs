@@ -24,6 +24,7 @@ use crate::environment::{lock, Inner};
 use crate::huge_pages::HugePages;
 use crate::panics::Rung;
 use crate::unclaimed::Unclaimed;
+use crate::visit::Visit;
 use crate::{Error, Result};
 
 thread_local! {
@@ -237,7 +238,7 @@ fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     while !stop.is_asked() {
         if managers.region.is_broken() {
             // Relaxed commits must not wait in it until somebody calls.
-            let begun = env.upgrade().map_or(Ok(()), |env| env.life().map(|_| ()));
+            let begun = Visit::begin(env).map_or(Ok(()), |env| env.life().map(|_| ()));
             quiet.report("making the shared memory anew", begun);
             stop.sleep(TICK);
             continue;
@@ -288,7 +289,7 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
 /// A thread of the library's own has panicked. The first time it is its session's death, the second time the region's. If the
 /// same happens in the next one, nothing more is made durable, and everyone is told.
 fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> Rung {
-    let rung = env.upgrade().map_or(Rung::Region, |env| env.newest().rung_of(managers, payload));
+    let rung = Visit::begin(env).map_or(Rung::Region, |env| env.newest().rung_of(managers, payload));
     if rung == Rung::Caller {
         managers.log.poison();
     }
@@ -316,7 +317,7 @@ impl<'e> Bereaved<'e> {
         if self.repaired == repaired || planted("libtp: plain files of the dead stay where they are") {
             return;
         }
-        if let Some(env) = self.env.upgrade() {
+        if let Some(env) = Visit::begin(self.env) {
             crate::files::recover(&env);
         }
         self.repaired = repaired;
@@ -328,7 +329,7 @@ impl<'e> Bereaved<'e> {
             return;
         }
         self.tried = Instant::now();
-        if let Some(env) = self.env.upgrade() {
+        if let Some(env) = Visit::begin(self.env) {
             crate::files::end_left(&env);
         }
     }
@@ -394,7 +395,7 @@ fn leave_if_nameless(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -
     if !managers.region.has_lost_name() || planted("libtp: memory without a name is worked in") {
         return Ok(false);
     }
-    let Some(env) = env.upgrade() else { return Ok(false) };
+    let Some(env) = Visit::begin(env) else { return Ok(false) };
     if !env.platform.directory.exists(CONTROL_NAME)? {
         return Ok(false);
     }

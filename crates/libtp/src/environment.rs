@@ -27,6 +27,7 @@ use crate::run::run;
 use crate::segment::{OpenSegments, Segment};
 use crate::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::txn::CommitLsn;
+use crate::visit::Visits;
 use crate::{Database, Db, Durability, Error, List, Multi, Recno, Result, Txn};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
@@ -69,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) passed_on: PassedOn,
     pub(crate) platform: Platform,
     pub(crate) settings: Settings,
+    /// The library's own threads that have the environment for a moment.
+    pub(crate) visits: Visits,
     pub(crate) durability: Durability,
     /// How long a lock is waited for.
     pub(crate) wait: libtp_lock::Wait,
@@ -340,6 +343,7 @@ impl Env {
             wait: wait_of(settings.lock_timeout()),
             platform,
             settings,
+            visits: Visits::default(),
             #[cfg(test)]
             threads_refused: std::sync::atomic::AtomicU32::new(0),
         }))
@@ -654,6 +658,20 @@ impl Inner {
         match self.threads_refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
             Ok(_) => Err(Error::Io("no more threads, for a test".into())),
             Err(_) => Ok(()),
+        }
+    }
+}
+
+/// So long a handle that goes waits for a visit; a visit may wait for the disk.
+const VISIT_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Drop for Env {
+    /// The last handle closes the environment, in the caller's thread: with a visitor, the environment would close behind the
+    /// caller's back, or not at all if the process ends.
+    fn drop(&mut self) {
+        // A child of a fork has none of the threads.
+        if self.0.check_process().is_ok() {
+            self.0.visits.wait_until_gone(VISIT_PATIENCE);
         }
     }
 }

@@ -85,6 +85,7 @@ mod txn;
 mod unclaimed;
 mod unfinished;
 mod versions;
+mod visit;
 mod warm_start;
 mod watching;
 
