@@ -329,7 +329,9 @@ impl Backup {
         let files = self.log(last)?;
         let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
         // Behind the last mark of before that time: it stands behind what its flush made durable.
-        let (mut cut, mut before) = (Cut::at(last), None::<u64>);
+        let mut cut = Cut::at(last);
+        // Zero before the first.
+        let mut before = 0_u64;
         let mut in_time = Lsn::NONE;
         while let Some(record) = roll.next_record() {
             let record = record?;
@@ -339,12 +341,13 @@ impl Backup {
             }
             let Some(said) = record.time() else { continue };
             // Builds before this one let times go back.
-            let time = before.map_or(said, |before| said.max(before.saturating_add(1)));
-            if before.is_some_and(|before| time == before.saturating_add(1)) {
+            let earliest = before.saturating_add(1);
+            let time = said.max(earliest);
+            if before != 0 && time == earliest {
                 cut.clock_behind += 1;
                 cut.clock_behind_from = cut.clock_behind_from.or(Some(record.lsn));
             }
-            before = Some(time);
+            before = time;
             match cut.left_out_time {
                 None if u128::from(time) > until_micros => (cut.left_out_time, cut.end) = (Some(time), in_time),
                 _ => in_time = record.end(),
