@@ -62,7 +62,7 @@ pub const UNIT_TESTS: &str = "unit tests";
 pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
 /// Test programs that run at a time. Most of them have threads or processes of their own.
-const LANES: usize = 3;
+const LANES: usize = 2;
 /// Suites that pass control between threads or processes at every step. They run before the others.
 const HANDING_OVER: [&str; 1] = ["schedules"];
 /// Longest time of one suite under `test`, on a busy machine, and under `--deep`.
