@@ -12,9 +12,9 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
-/// A run has at most so many instructions. What follows them begins another run.
+/// The most instructions of a run. A longer stretch is several runs.
 const LONGEST: usize = 128;
-/// Shorter runs are stepped.
+/// The fewest instructions of a run. The tracer steps through shorter stretches.
 const SHORTEST: usize = 2;
 /// The stepped thread and the one that waits for it. Others could run into a breakpoint.
 const THREADS: usize = 2;

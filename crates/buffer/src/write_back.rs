@@ -43,7 +43,8 @@ use crate::{BufferManager, Error, FileId, PageNo, Result};
 /// So long who waits to write, or for another to write, sleeps at most before it looks again.
 const SLICE: Duration = Duration::from_micros(300);
 
-/// Others' writes and latches are waited for so many slices, and so long: a slice may be long on a busy machine.
+/// The most slices, and the longest time, that a session waits for latches and writes of others. The time counts on a busy machine,
+/// where one slice may be long.
 const PATIENCE: (u32, Duration) = (10_000, Duration::from_secs(4));
 
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
@@ -52,7 +53,7 @@ const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 /// A planted bug: pages of memory that was given up are written.
 const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
 
-/// Whether others were waited for long enough, in `round` slices since `begun`.
+/// Whether the session has used up its patience: it began to wait at `begun` and has waited `round` slices.
 fn is_over(round: u32, begun: Instant) -> bool {
     round >= PATIENCE.0 || begun.elapsed() >= PATIENCE.1
 }

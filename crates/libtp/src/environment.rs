@@ -70,7 +70,7 @@ pub(crate) struct Inner {
     pub(crate) passed_on: PassedOn,
     pub(crate) platform: Platform,
     pub(crate) settings: Settings,
-    /// The library's own threads that have the environment for a moment.
+    /// Visits of the library's own threads.
     pub(crate) visits: Visits,
     pub(crate) durability: Durability,
     /// How long a lock is waited for.
@@ -662,14 +662,14 @@ impl Inner {
     }
 }
 
-/// So long a handle that goes waits for a visit; a visit may wait for the disk.
+/// The longest time that the drop of a handle waits for visits. A visit may wait for the disk.
 const VISIT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Drop for Env {
-    /// The last handle closes the environment, in the caller's thread: with a visitor, the environment would close behind the
-    /// caller's back, or not at all if the process ends.
+    /// Waits for visits, so that the last handle closes the environment in the caller's thread. A visitor that has the
+    /// environment last closes it later, or never if the process ends before.
     fn drop(&mut self) {
-        // A child of a fork has none of the threads.
+        // The child of a fork has no such thread, and its copy of the count may never fall.
         if self.0.check_process().is_ok() {
             self.0.visits.wait_until_gone(VISIT_PATIENCE);
         }

@@ -330,7 +330,7 @@ impl Backup {
         let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
         // Behind the last mark of before that time: it stands behind what its flush made durable.
         let mut cut = Cut::at(last);
-        // Zero before the first.
+        // The time of the record before; zero at the first record with a time.
         let mut before = 0_u64;
         let mut in_time = Lsn::NONE;
         while let Some(record) = roll.next_record() {

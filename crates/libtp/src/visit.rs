@@ -1,4 +1,4 @@
-//! Visits: the library's own threads have the environment for a moment, without keeping it open for longer.
+//! Visits: a thread of the library uses the environment for a moment. Handles that are dropped meanwhile wait for the end of the visit.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::environment::Inner;
 
-/// How often it is looked whether a visit has ended.
+/// Pause between two looks at the number of visits.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// How many visits there are.
+/// The number of visits under way.
 #[derive(Default)]
 pub(crate) struct Visits(Arc<AtomicUsize>);
 
 impl Visits {
-    /// Waits for the end of visits, at most so long. A visit that begins meanwhile may be missed.
+    /// Waits until no visit is under way, at most for `patience`. A visit may begin just after the last look.
     pub(crate) fn wait_until_gone(&self, patience: Duration) {
         let begun = Instant::now();
         // Acquire: what the visitor did to the environment comes before.
@@ -27,7 +27,7 @@ impl Visits {
 
 /// An environment that one of the library's threads visits.
 pub(crate) struct Visit {
-    // Given back before it is counted as gone.
+    // Rust drops the fields in this order: the visitor gives the environment back, then the count falls.
     env: Arc<Inner>,
     _counted: Counted,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Visit {
 struct Counted(Arc<AtomicUsize>);
 
 impl Visit {
-    /// Begins one, if the environment is open.
+    /// Begins a visit, if the environment is open.
     pub(crate) fn begin(env: &Weak<Inner>) -> Option<Visit> {
         let env = env.upgrade()?;
         let count = Arc::clone(&env.visits.0);

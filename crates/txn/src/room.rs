@@ -44,7 +44,7 @@ impl Managers {
         // Others may take what the first has freed. Where it fails, the log has no room, and that is what is said.
         for _ in 0..TRIES {
             let is_freed = self.free_log(who).unwrap_or(false);
-            // Asked in any case: another session's checkpoint may have ended between the refusal and the look.
+            // The session asks again in any case: a checkpoint of another may have ended between the refusal and the look.
             match ask() {
                 Err(again @ Full { .. }) => refusal = again,
                 answer => return Ok(answer?),

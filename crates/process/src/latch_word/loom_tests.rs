@@ -197,7 +197,7 @@ fn loom_a_reader_never_sees_an_older_state() {
 
 #[test]
 fn loom_a_release_by_a_plain_store_keeps_mutual_exclusion() {
-    // Three take a minute.
+    // Three preemptions take a minute.
     let preemptions = std::env::var("LIBTP_TEST_PREEMPTIONS").map_or(2, |number| number.parse().expect("a number"));
     run(true, preemptions, &[WRITE, WRITE, READ], 2);
 }
