@@ -67,9 +67,16 @@ pub fn told(output: &Output) -> String {
     format!("{}\n{out}{error}", output.status)
 }
 
+/// A program with its arguments.
+pub fn plainly(program: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
 /// Runs a program that has to succeed, and returns what it prints.
 pub fn says(program: &Path, arguments: &[&str]) -> String {
-    succeeded(Command::new(program).args(arguments))
+    succeeded(&mut plainly(program, arguments))
 }
 
 /// As `says`, under valgrind, which has to find nothing. Not where it is not installed.
@@ -87,9 +94,7 @@ pub const FOUND: i32 = 99;
 pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("valgrind");
     if !is_installed("valgrind", "valgrind") {
-        command = Command::new(program);
-        command.args(arguments);
-        return command;
+        return plainly(program, arguments);
     }
     command.args(["--quiet", "--trace-children=yes", &format!("--error-exitcode={FOUND}")]);
     let ends_with_it =
@@ -101,6 +106,26 @@ pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     command.arg(format!("--suppressions={}", home().join("tests/c/valgrind.supp").display()));
     command.arg(program).args(arguments);
     command
+}
+
+/// Whether a program runs under valgrind, which takes seconds each time: under `cargo xtask test --deep` always; under `test` on
+/// one day of so many, by the program's `number` and the day's seed.
+pub fn is_turn_of_valgrind(number: usize, days: usize) -> bool {
+    let seed = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse::<usize>().ok());
+    is_deep() || seed.is_none_or(|seed| (seed + number) % days == 0)
+}
+
+fn is_deep() -> bool {
+    std::env::var_os("LIBTP_TEST_DEEP").is_some()
+}
+
+/// The runs of such a program: as it is, or under valgrind; under `--deep` both.
+pub fn by_turns(number: usize, days: usize) -> Vec<fn(&Path, &[&str]) -> String> {
+    match (is_deep(), is_turn_of_valgrind(number, days)) {
+        (true, _) => vec![says, says_under_valgrind],
+        (false, true) => vec![says_under_valgrind],
+        (false, false) => vec![says],
+    }
 }
 
 fn succeeded(command: &mut Command) -> String {
