@@ -17,7 +17,7 @@ pub const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How long we go on reading after the command itself has ended (something it started may hold the pipe).
 const DRAIN: Duration = Duration::from_secs(5);
 /// How much of a failed command's output is shown; the file has all of it.
-const SHOWN_LINES: usize = 300;
+const SHOWN_LINES: usize = 60;
 
 /// How a command ended and what it printed.
 pub struct Ended {

@@ -54,7 +54,7 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
         // After every round: a soak that is cut short has still said what it found.
         record(&workspace.root, &suites, &totals, rounds)?;
     }
-    print!("\n{}", table(&totals, start.elapsed()));
+    print!("\n{}", table(&totals, start.elapsed(), ""));
     if rounds == 1 {
         testing_page::record(&workspace.root, testing_page::Column::Soak, &totals)?;
     }

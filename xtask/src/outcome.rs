@@ -62,8 +62,8 @@ pub fn clock(elapsed: Duration) -> String {
     format!("{}:{:02}", elapsed.as_secs() / 60, elapsed.as_secs() % 60)
 }
 
-/// The final table with the time of all together, then the sums alone on the last line.
-pub fn table(outcomes: &[Outcome], total: Duration) -> String {
+/// The final table with the time of all together, then the failures, then the sums alone on the last line.
+pub fn table(outcomes: &[Outcome], total: Duration, failures: &str) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max("suite".len());
     let mut text = format!("{:width$} {:>7} {:>7} {:>7} {:>8}\n", "suite", "time", "passed", "failed", "skipped");
     let mut sums = Counts::default();
@@ -76,7 +76,7 @@ pub fn table(outcomes: &[Outcome], total: Duration) -> String {
         }
         sums += outcome.counts;
     }
-    format!("{text}{:width$} {:>7}\n{sums}\n", "all", clock(total))
+    format!("{text}{:width$} {:>7}\n{failures}{sums}\n", "all", clock(total))
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
                 figures: vec!["20000 states, 0 lost".into()],
             },
         ];
-        let text = table(&outcomes, Duration::from_secs(126));
+        let text = table(&outcomes, Duration::from_secs(126), "failed in crash:\n");
         assert_eq!(text.lines().last(), Some("8 passed, 1 failed, 2 skipped"));
         assert!(text.contains("2:05") && text.contains("20000 states, 0 lost") && text.contains("2:06"));
     }
