@@ -19,7 +19,7 @@
 #![deny(unsafe_code)]
 
 #[allow(dead_code)] // The tests of a killed process need more of it.
-#[path = "../../vista/business.rs"]
+#[path = "../vista/business.rs"]
 mod business;
 mod kernel;
 mod port;

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: every suite, all of them even after a failure, then the table.
 //!
 //! One build with every feature makes all test programs. Then two things run side by side: the test programs, a few at a
-//! time, since many of them sleep or sync; and the commands that compile (lints, documents, the suite as users build it).
+//! time, since many of them sleep or sync; and the commands that compile (lints, documents, under `--deep` the suite as
+//! users build it).
 
 use crate::lanes::{self, measured, Came, Job};
 use crate::outcome::{table, Counts, Outcome};
@@ -70,6 +71,8 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 const LIMIT_DEEP: Duration = Duration::from_secs(45 * 60);
 /// The first seed of every random test.
 const SEED: &str = "LIBTP_TEST_SEED";
+/// Set where unit tests run everything each time that `test` runs by turns.
+const DEEP: &str = "LIBTP_TEST_DEEP";
 /// Preemptions in the largest of loom's tests.
 const PREEMPTIONS: &str = "LIBTP_TEST_PREEMPTIONS";
 
@@ -104,6 +107,7 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
     // Every command below inherits the seed.
     std::env::set_var(SEED, &seed);
     if options.deep {
+        std::env::set_var(DEEP, "1");
         std::env::set_var(PREEMPTIONS, "3");
     }
 
@@ -113,9 +117,9 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
     let place = |outcome: &Outcome| names().position(|name| name == outcome.name);
     outcomes.sort_by_key(place);
 
-    let failed = outcomes.iter().filter(|outcome| outcome.counts.failed > 0);
-    let failed: Vec<&Outcome> = failed.inspect(|outcome| tell_failures(&outcome.name, &run.logs)).collect();
-    print!("\n{}", table(&outcomes, start.elapsed()));
+    let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.counts.failed > 0).collect();
+    let failures: String = failed.iter().map(|outcome| failures_of(&outcome.name, &run.logs)).collect();
+    print!("\n{}", table(&outcomes, start.elapsed(), &failures));
     if options.record {
         let column = if options.deep { testing_page::Column::Deep } else { testing_page::Column::Test };
         testing_page::record(&workspace.root, column, &outcomes)?;
@@ -129,11 +133,11 @@ fn seed_of_today() -> String {
     std::env::var(SEED).unwrap_or_else(|_| days.to_string())
 }
 
-/// The failures once more and shortly: thousands of lines may stand between them and the table.
-fn tell_failures(name: &str, logs: &Path) {
+/// The failures of one suite in few lines. They stand at the end of the output, which every viewer of logs shows.
+fn failures_of(name: &str, logs: &Path) -> String {
     let output = fs::read_to_string(child::log_path(name, logs)).unwrap_or_default();
-    println!("\nfailed in {name}:");
-    libtest::failures(&output).iter().for_each(|line| println!("  {line}"));
+    let lines: String = libtest::failures(&output).iter().map(|line| format!("  {line}\n")).collect();
+    format!("failed in {name}:\n{lines}")
 }
 
 /// One run of `cargo xtask test`.
@@ -153,9 +157,10 @@ impl Run<'_> {
         measured(step.name, || Ok(((step.run)(self.workspace, self.peers)?, Vec::new())))
     }
 
-    /// Suites of this run that are built so.
+    /// Suites of this run that are built so. Only a deep run builds the library as users do.
     fn suites(&self, build: Build) -> Vec<&'static Suite> {
-        SUITES.iter().filter(|suite| self.wants(suite.name) && suite.build == build).collect()
+        let built_as = |suite: &Suite| if self.options.deep { suite.build } else { Build::ForTests };
+        SUITES.iter().filter(|suite| self.wants(suite.name) && built_as(suite) == build).collect()
     }
 
     /// Builds the test programs, then runs them beside the commands that compile.
@@ -200,8 +205,7 @@ impl Run<'_> {
         let mut outcomes = Vec::new();
         let suites = self.suites(Build::ForUsers);
         if !suites.is_empty() {
-            let profile = if self.options.deep { Profile::Suite } else { Profile::Dev };
-            let programs = programs::build_suites(&suites, Build::ForUsers, profile, &self.logs);
+            let programs = programs::build_suites(&suites, Build::ForUsers, Profile::Suite, &self.logs);
             let programs = programs.ok().flatten().unwrap_or_default();
             outcomes.extend(suites.iter().map(|suite| measured(suite.name, || self.suite(suite, &programs))));
         }
@@ -268,9 +272,6 @@ pub fn run_suite(
     limit: Duration,
 ) -> Came {
     let logs = logs(workspace);
-    if suite.package == LAB {
-        return lab::suite(workspace, env);
-    }
     if suite.package == WATCHERS {
         return sanitizers::suite(workspace, env, &logs);
     }
@@ -278,6 +279,9 @@ pub fn run_suite(
         println!("  no integration test {} of package {} was built", suite.target, suite.package);
         return Ok((Counts::ONE_FAILED, Vec::new()));
     };
+    if suite.name == LAB {
+        return lab::suite(workspace, &program.path, env);
+    }
     let mut command = program.command(HANDING_OVER.contains(&suite.name));
     if !suite.only.is_empty() {
         command.arg(suite.only);
@@ -358,7 +362,7 @@ fn doc_tests(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
 fn loom(workspace: &Workspace, _: Peers) -> io::Result<Counts> {
     let mut command = cargo_behind_others();
     command
-        .args(["test", "--profile", "suite", "--no-fail-fast", "--package", "libtp-process", "--package", "libtp-log"])
+        .args(["test", "--no-fail-fast", "--lib", "--package", "libtp-process", "--package", "libtp-log"])
         .arg("--target-dir")
         .arg(workspace.target.join("loom"))
         // Each execution maps stacks anew, and threads of one process wait for each other there.

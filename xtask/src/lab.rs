@@ -1,7 +1,7 @@
 //! The warm-reboot lab: a machine whose kernel crashes again and again under recoverable memory, and what is there afterwards.
 //!
 //! Paper: Rio Vista, section 3. The machine is QEMU's (emulated, on no virtualisation of the host's), with Debian's cloud kernel
-//! and one program, `tests/rio`, linked statically. A part of its memory is kept over warm starts and has a file system that maps
+//! and one program, `tests/lab`. A part of its memory is kept over warm starts and has a file system that maps
 //! it directly. It is crashed in turns by a panic of the kernel (c), a start without writing anything (b), a reset from
 //! outside (m), an interrupt from outside that is a panic (n), and by killing QEMU, whose memory is a file (k); and where there is
 //! a turn left for it by a panic after which a second kernel goes on, which was loaded beside the first (p, known as kdump).
@@ -11,7 +11,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `build` | the kernel, the guest's program, its initial file system |
+//! | `build` | the kernel, the initial file system with the guest's program and the libraries of C it is linked with |
 //! | `cpio` | the archive that a kernel unpacks |
 //! | `machine` | QEMU, its console, its monitor |
 //! | `told` | what was announced |
@@ -34,7 +34,9 @@ use std::time::{Duration, Instant};
 
 use crate::command_test::logs;
 use crate::outcome::Counts;
+use crate::programs::{self, Profile};
 use crate::setup;
+use crate::suites::{Build, LAB, SUITES};
 use crate::workspace::Workspace;
 
 /// Each is crashed in turn by these.
@@ -54,30 +56,35 @@ const PATIENT_BOOT_LIMIT: Duration = Duration::from_secs(3600);
 
 /// `cargo xtask lab`.
 pub fn lab(workspace: &Workspace, cycles: u64) -> Result<ExitCode, String> {
-    let run = run(workspace, cycles).map_err(|error| format!("the lab could not run: {error}"));
-    let (counts, figures) = run?;
+    let run = || {
+        let suites: Vec<_> = SUITES.iter().filter(|suite| suite.name == LAB).collect();
+        let programs = programs::build_suites(&suites, Build::ForTests, Profile::Suite, &logs(workspace))?;
+        let guest = programs.as_deref().and_then(<[_]>::first);
+        run(workspace, &guest.ok_or_else(|| io::Error::other("the guest was not built"))?.path, cycles)
+    };
+    let (counts, figures) = run().map_err(|error| format!("the lab could not run: {error}"))?;
     figures.iter().for_each(|figures| println!("  {figures}"));
     let is_good = counts.failed == 0 && counts.skipped == 0;
     Ok(ExitCode::from(u8::from(!is_good)))
 }
 
-/// The suite of `cargo xtask test` and `soak`, as many crashes as `env` says.
+/// The suite of `cargo xtask test` and `soak`: `guest` runs on the machine, which crashes as often as `env` says.
 ///
 /// # Errors
 /// When the machine cannot be built or started, or `env` does not say how many.
-pub fn suite(workspace: &Workspace, env: &[(&str, &str)]) -> io::Result<(Counts, Vec<String>)> {
+pub fn suite(workspace: &Workspace, guest: &Path, env: &[(&str, &str)]) -> io::Result<(Counts, Vec<String>)> {
     let cycles = env.iter().find(|(name, _)| *name == CYCLES).and_then(|(_, value)| value.parse().ok());
-    run(workspace, cycles.ok_or_else(|| io::Error::other(format!("{CYCLES} does not say how many crashes")))?)
+    run(workspace, guest, cycles.ok_or_else(|| io::Error::other(format!("{CYCLES} does not say how many crashes")))?)
 }
 
-fn run(workspace: &Workspace, cycles: u64) -> io::Result<(Counts, Vec<String>)> {
+fn run(workspace: &Workspace, guest: &Path, cycles: u64) -> io::Result<(Counts, Vec<String>)> {
     let missing = setup::packages_for_lab(&logs(workspace))?;
     if missing.skipped + missing.failed != 0 {
         println!("  SKIPPED: no system was crashed, and nothing is known of what memory survives");
         return Ok((missing, Vec::new()));
     }
     let folder = workspace.target.join("lab");
-    let built = build::build(workspace, &folder)?;
+    let built = build::build(guest, &folder)?;
     let state = folder.join("state");
     let _ = std::fs::remove_dir_all(&state);
     let start = Instant::now();

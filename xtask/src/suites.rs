@@ -2,14 +2,15 @@
 //!
 //! A suite is one entry of [`SUITES`]. Environment variables set its size; `cargo test` alone runs the same test at a small
 //! default size. A suite whose test does not exist, or that runs no test at all, is a failure: a renamed file does not
-//! remove a suite. The lab and the sanitizers are suites, too, although no test of cargo's runs them.
+//! remove a suite. The sanitizers are a suite, too, although no test
+//! of cargo's runs them.
 
 /// With which of cargo's features a suite is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Build {
     /// All of them: planted bugs, failpoints, scheduling points. One build serves all these suites.
     ForTests,
-    /// None: the library as users build it.
+    /// None: the library as users build it, under `--deep` and `soak`. `test` runs these suites from its one build.
     ForUsers,
 }
 
@@ -47,9 +48,9 @@ impl Suite {
         others.map(|other| other.only).filter(|only| !only.is_empty() && self.only.is_empty())
     }
 
-    /// True for a test that cargo builds; false for the lab and the sanitizers.
+    /// True for a test that cargo builds; false for the sanitizers.
     pub fn is_cargos(&self) -> bool {
-        self.package != LAB && self.package != WATCHERS
+        self.package != WATCHERS
     }
 }
 
@@ -76,7 +77,7 @@ pub const SUITES: &[Suite] = &[
         name: "crash", package: TESTS, target: "crash", only: "", build: Build::ForTests,
         doubt: "Is every answered commit there after a power cut?",
         catches: "a lost or half-done transaction after any sampled power cut, failed call or torn flush",
-        test_env: &[("LIBTP_TEST_STATES", "1200"), ("LIBTP_TEST_FAULTS", "80")],
+        test_env: &[("LIBTP_TEST_STATES", "600"), ("LIBTP_TEST_FAULTS", "40")],
         deep_env: &[("LIBTP_TEST_STATES", "20000"), ("LIBTP_TEST_FAULTS", "1000")],
         soak_env: &[("LIBTP_TEST_STATES", "100000"), ("LIBTP_TEST_FAULTS", "1000000"), ("LIBTP_TEST_LOGS", "20")],
     },
@@ -84,7 +85,7 @@ pub const SUITES: &[Suite] = &[
         name: "damage", package: TESTS, target: "damage", only: "", build: Build::ForTests,
         doubt: "Is damage ever returned as data?",
         catches: "a wrong value read from a file with turned, zeroed or exchanged blocks",
-        test_env: &[("LIBTP_TEST_FLIPS", "2000")],
+        test_env: &[("LIBTP_TEST_FLIPS", "1000")],
         deep_env: &[("LIBTP_TEST_FLIPS", "2000")],
         soak_env: &[("LIBTP_TEST_FLIPS", "100000")],
     },
@@ -92,7 +93,7 @@ pub const SUITES: &[Suite] = &[
         name: "failpoints", package: TESTS, target: "failpoints", only: "", build: Build::ForTests,
         doubt: "Do others go on when a process dies between two valid states?",
         catches: "a process that is stuck, a lost commit, a lock or page left behind, at each failpoint",
-        test_env: &[],
+        test_env: &[("LIBTP_TEST_SHARE", "2")],
         deep_env: &[],
         soak_env: &[("LIBTP_TEST_SEEDS", "20"), ("LIBTP_TEST_PANICS", "1000")],
     },
@@ -132,12 +133,12 @@ pub const SUITES: &[Suite] = &[
         name: "kills", package: TESTS, target: "kills", only: "", build: Build::ForUsers,
         doubt: "Do survivors go on at once when processes are killed?",
         catches: "a lost transfer, a stuck survivor, a rebuild of the shared memory",
-        test_env: &[("LIBTP_TEST_KILL_SECONDS", "20")],
+        test_env: &[("LIBTP_TEST_KILL_SECONDS", "10")],
         deep_env: &[("LIBTP_TEST_KILL_SECONDS", "20")],
         soak_env: &[("LIBTP_TEST_KILL_SECONDS", "60")],
     },
     Suite {
-        name: "lab", package: LAB, target: "", only: "", build: Build::ForTests,
+        name: LAB, package: TESTS, target: LAB, only: "", build: Build::ForTests,
         doubt: "Does memory survive a crash of the system?",
         catches: "an announced transaction that is missing after a crash of an emulated machine",
         test_env: &[("LIBTP_TEST_CYCLES", "5")],
@@ -156,7 +157,7 @@ pub const SUITES: &[Suite] = &[
         name: "model", package: TESTS, target: "model", only: "", build: Build::ForTests,
         doubt: "Do all access methods act like a map in memory?",
         catches: "a difference from the model in transactions, crashes and restarts; planted bugs of cursors",
-        test_env: &[("LIBTP_TEST_CASES", "120")],
+        test_env: &[("LIBTP_TEST_CASES", "60")],
         deep_env: &[("LIBTP_TEST_CASES", "120")],
         soak_env: &[("LIBTP_TEST_CASES", "2000")],
     },
@@ -188,7 +189,7 @@ pub const SUITES: &[Suite] = &[
         name: "schedules", package: TESTS, target: "schedules", only: "", build: Build::ForTests,
         doubt: "Is there a schedule that breaks locks, trees or repair?",
         catches: "a broken invariant under random schedules; planted bugs of locks",
-        test_env: &[("LIBTP_TEST_SCHEDULES", "800")],
+        test_env: &[("LIBTP_TEST_SCHEDULES", "400")],
         deep_env: &[("LIBTP_TEST_SCHEDULES", "2600")],
         soak_env: &[("LIBTP_TEST_SCHEDULES", "100000")],
     },
@@ -204,7 +205,7 @@ pub const SUITES: &[Suite] = &[
         name: "vista", package: TESTS, target: "vista", only: "", build: Build::ForTests,
         doubt: "Is recoverable memory whole at a kill between any two stores?",
         catches: "a torn or lost transaction at kills, single steps and wild stores; planted bugs of vista",
-        test_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000"), ("LIBTP_TEST_TRACED", "5"), ("LIBTP_TEST_TRACED_TWO", "5")],
+        test_env: &[("LIBTP_TEST_SHARE", "2"), ("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000"), ("LIBTP_TEST_TRACED", "5"), ("LIBTP_TEST_TRACED_TWO", "5")],
         deep_env: &[("LIBTP_TEST_KILLS", "600"), ("LIBTP_TEST_WILD", "10000")],
         soak_env: &[("LIBTP_TEST_KILLS", "24000"), ("LIBTP_TEST_TRACED", "1000"), ("LIBTP_TEST_TRACED_TWO", "100"), ("LIBTP_TEST_TRACED_JOINED", "20"), ("LIBTP_TEST_WILD", "100000")],
     },
@@ -212,7 +213,7 @@ pub const SUITES: &[Suite] = &[
         name: "warm", package: TESTS, target: "warm", only: "", build: Build::ForTests,
         doubt: "Are commits found in memory that outlives the system?",
         catches: "a lost commit after a simulated or real restart; planted bugs of warm starts",
-        test_env: &[("LIBTP_TEST_WARM", "500"), ("LIBTP_TEST_WARM_KILLS", "10")],
+        test_env: &[("LIBTP_TEST_WARM", "250"), ("LIBTP_TEST_WARM_KILLS", "10")],
         deep_env: &[("LIBTP_TEST_WARM", "2000"), ("LIBTP_TEST_WARM_KILLS", "10")],
         soak_env: &[("LIBTP_TEST_WARM", "20000"), ("LIBTP_TEST_WARM_KILLS", "500")],
     },
@@ -228,7 +229,7 @@ pub const SUITES: &[Suite] = &[
         name: "yardstick_deaths", package: TESTS, target: "failpoints", only: "yardstick::", build: Build::ForTests,
         doubt: "Do the failpoint tests notice a broken repair?",
         catches: "each planted bug of repair, within ten seeds",
-        test_env: &[],
+        test_env: &[("LIBTP_TEST_SHARE", "2")],
         deep_env: &[("LIBTP_TEST_SELDOM", "1")],
         soak_env: &[("LIBTP_TEST_SELDOM", "1"), ("LIBTP_TEST_SEEDS", "10")],
     },
@@ -244,7 +245,7 @@ pub const SUITES: &[Suite] = &[
         name: "yardstick_processes", package: TESTS, target: "multiprocess", only: "yardstick::", build: Build::ForTests,
         doubt: "Does `multiprocess` notice its bugs?",
         catches: "each planted bug that a case of `multiprocess` looks for",
-        test_env: &[],
+        test_env: &[("LIBTP_TEST_SHARE", "2")],
         deep_env: &[],
         soak_env: &[],
     },
@@ -254,8 +255,8 @@ pub const SUITES: &[Suite] = &[
 pub const FUZZ: &str = "fuzz";
 /// The package of the whole-system tests.
 const TESTS: &str = "libtp-tests";
-/// Stands for a package: an emulated machine that crashes.
-pub const LAB: &str = "(the lab)";
+/// The suite whose program runs on an emulated machine that crashes.
+pub const LAB: &str = "lab";
 /// Stands for a package: the sanitizers, over tests of other packages.
 pub const WATCHERS: &str = "(the sanitizers)";
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::cpio::Archive;
-use crate::workspace::{cargo_behind_others, Workspace};
 
 /// Of which the newest kernel is a dependency.
 const PACKAGE: &str = "linux-image-cloud-amd64";
@@ -23,7 +22,6 @@ const MODULES: [&str; 10] = [
     "virtio_pci",
     "virtio_blk",
 ];
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Mebibytes of the memory that is kept, and of the disk. An environment puts its shared memory nowhere where less than 96 are
 /// free; and from 128 on a file system has a copy of its first block in its midst, and the image all that is before it.
 pub const MEMORY: u64 = 120;
@@ -50,11 +48,11 @@ fn output(command: &mut Command) -> io::Result<Vec<u8>> {
 }
 
 /// Makes everything.
-pub fn build(workspace: &Workspace, folder: &Path) -> io::Result<Built> {
+pub fn build(guest: &Path, folder: &Path) -> io::Result<Built> {
     fs::create_dir_all(folder)?;
     let (kernel, modules) = kernel(folder)?;
-    let (guest, image) = (fs::read(guest(workspace)?)?, image(folder)?);
-    let mut of_two = archive(&guest, &image, &modules)?;
+    let image = image(folder)?;
+    let mut of_two = archive(&stripped(guest, folder)?, &image, &modules)?;
     let initrd = folder.join("initrd");
     let alone = of_two.clone().finish();
     fs::write(&initrd, &alone)?;
@@ -67,12 +65,18 @@ pub fn build(workspace: &Workspace, folder: &Path) -> io::Result<Built> {
 }
 
 /// What the first program finds.
-fn archive(guest: &[u8], image: &[u8], modules: &Path) -> io::Result<Archive> {
+fn archive(guest: &Path, image: &[u8], modules: &Path) -> io::Result<Archive> {
     let mut archive = Archive::default();
     for directory in ["dev", "proc", "sys", "p", "d", "lib", "tmp"] {
         archive.directory(directory);
     }
-    archive.file("init", guest);
+    archive.file("init", &fs::read(guest)?);
+    for library in libraries(guest)? {
+        let inside = library.trim_start_matches('/');
+        // Each directory above the file, the outermost first.
+        inside.match_indices('/').for_each(|(end, _)| archive.directory(&inside[..end]));
+        archive.file(inside, &fs::read(&library)?);
+    }
     archive.file("fs.img", image);
     let mut list = String::new();
     for name in MODULES {
@@ -144,15 +148,18 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     Ok(done)
 }
 
-/// The guest's program, linked statically.
-fn guest(workspace: &Workspace) -> io::Result<PathBuf> {
-    let mut command = cargo_behind_others();
-    command.args(["build", "--quiet", "--package", "libtp-lab", "--target", TARGET]);
-    // A directory of its own: commands that compile beside it hold the lock of the other.
-    let target = workspace.target.join("lab/build");
-    command.arg("--target-dir").arg(&target).env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols");
-    output(&mut command)?;
-    Ok(target.join(TARGET).join("debug/lab-guest"))
+/// The guest's program without the names of its functions: the machine has little memory.
+fn stripped(guest: &Path, folder: &Path) -> io::Result<PathBuf> {
+    let program = folder.join("guest");
+    output(Command::new("strip").arg("-o").arg(&program).arg(guest))?;
+    Ok(program)
+}
+
+/// Paths of the libraries of C that a program is linked with, and of their loader.
+fn libraries(program: &Path) -> io::Result<Vec<String>> {
+    let text = output(Command::new("ldd").arg(program))?;
+    let paths = |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(str::to_owned);
+    Ok(String::from_utf8_lossy(&text).lines().filter_map(paths).collect())
 }
 
 /// An empty file system, up to its last byte that is not zero: what is behind that the memory has at first.

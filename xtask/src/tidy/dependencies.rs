@@ -56,7 +56,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "rio",
         ],
     ),
-    ("libtp-lab", &["libtp", "vista", "rio"]),
     ("xtask", &[]),
 ];
 
