@@ -20,6 +20,14 @@ pub fn chosen<T: FromStr>(variable: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} cannot be read")))
 }
 
+/// What of `all` is tried today: each on one day of `LIBTP_TEST_SHARE`, by its place and the seed. Everything where that is not
+/// set.
+pub fn todays<T>(all: Vec<T>) -> Vec<T> {
+    let share = number("LIBTP_TEST_SHARE", 1).max(1);
+    let is_todays = |place: u64| (place + first_seed()) % share == 0;
+    (0..).zip(all).filter(|(place, _)| is_todays(*place)).map(|(_, one)| one).collect()
+}
+
 /// The first seed: `LIBTP_TEST_SEED`, or 1.
 pub fn first_seed() -> u64 {
     number("LIBTP_TEST_SEED", 1)

@@ -28,8 +28,8 @@ pub fn begin_seed(number: u64) {
     println!("TRIES seed {number}");
 }
 
-/// Tries each bug in the test `entry`, or in the case that it names, and says what was noticed. Those that show seldom are tried
-/// if there is time for them.
+/// Tries each bug whose turn is today in the test `entry`, or in the case that it names, and says what was noticed. Those that show
+/// seldom are tried if there is time for them.
 ///
 /// # Panics
 /// When one of them was not noticed.
@@ -41,6 +41,7 @@ pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
         None => has_time || !bug.is_seldom,
     };
     let bugs: Vec<_> = bugs.iter().filter(is_tried).collect();
+    let bugs = if chosen.is_some() { bugs } else { sizes::todays(bugs) };
     let tried = on_threads(THREADS, &bugs, |bug| {
         // The entry goes through ten seeds by itself.
         let tries = if bug.case().is_some() { CASE_TRIES } else { 1 };

@@ -286,7 +286,7 @@ fn stopped_between_any_two_stores() {
         [(Scene::Two, of_two), (Scene::Life, 2), (Scene::Work, txns), (Scene::Recovery, 2), (Scene::Growth, 3)];
     let cases: Vec<_> =
         scenes.into_iter().flat_map(|(scene, txns)| [true, false].map(|how| (scene, txns, how))).collect();
-    on_all_threads(&cases, |&(scene, txns, is_written_back)| {
+    on_all_threads(&sizes::todays(cases), |&(scene, txns, is_written_back)| {
         let start = Instant::now();
         let found = run(scene, is_written_back, txns, sizes::first_seed(), None);
         let how = if is_written_back { "cache lines written back" } else { "no write-back" };
