@@ -96,6 +96,22 @@ fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
     });
 }
 
+/// A checkpoint that finds room in the log gives no blocks back. What no new checkpoint is worth must not be refused for it.
+#[test]
+fn puts_go_through_right_after_a_checkpoint_that_gave_nothing_back() {
+    alone("full_disk::puts_go_through_right_after_a_checkpoint_that_gave_nothing_back", || {
+        let house = House::new(15 << 20);
+        let count = house.fill();
+        house.disk.ballast("filler", u64::MAX);
+        (0..count).for_each(|number| assert!(house.delete(number).unwrap(), "{number}"));
+        for number in 0..count / 2 {
+            house.env.checkpoint().unwrap();
+            let put = house.put(number);
+            put.unwrap_or_else(|error| panic!("put {number} of {count} again: {error}; {}", house.files()));
+        }
+    });
+}
+
 #[test]
 fn deletes_go_through_where_no_checkpoint_can_make_room() {
     alone("full_disk::deletes_go_through_where_no_checkpoint_can_make_room", || {

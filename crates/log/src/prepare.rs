@@ -245,17 +245,37 @@ impl LogManager {
         if last > published {
             self.publish_segments(geometry.end(last))?;
         }
-        if is_tight && !planted("log: a full disk is not given back what nobody needs") {
-            let unneeded = geometry.locate(header.oldest.load().min(keep_from).min(keep_files_from));
-            leave_given_up(session);
-            self.files.give_back(unneeded.segment, unneeded.offset)?;
-            // At once, before the pages of a file take those blocks: the log needs as many to free more.
-            match self.prepare_to(session, &preparer, self.file_end_wanted(Use::Any), Parts::Small) {
-                Ok(()) | Err(Error::Full { .. }) => {}
-                Err(other) => return Err(other),
-            }
+        if is_tight {
+            self.give_back_below(session, &preparer, keep_from.min(keep_files_from))?;
         }
         Ok(())
+    }
+
+    /// Gives the disk the blocks of the log that no checkpoint has left needed, where the log has no room. Below `keep_from` nothing
+    /// is needed. Does nothing while another session makes segments.
+    ///
+    /// # Errors
+    /// As [`LogManager::recycle`].
+    pub fn give_back(&self, session: &Session, keep_from: Lsn) -> Result<()> {
+        self.check_poison()?;
+        match self.try_prepare(session, true) {
+            Some(preparer) => self.give_back_below(session, &preparer, keep_from),
+            None => Ok(()),
+        }
+    }
+
+    fn give_back_below(&self, session: &Session, preparer: &Preparer<'_>, keep_from: Lsn) -> Result<()> {
+        if planted("log: a full disk is not given back what nobody needs") {
+            return Ok(());
+        }
+        let unneeded = self.files.geometry().locate(self.header.oldest.load().min(keep_from));
+        leave_given_up(session);
+        self.files.give_back(unneeded.segment, unneeded.offset)?;
+        // At once, before the pages of a file take those blocks: the log needs as many to free more.
+        match self.prepare_to(session, preparer, self.file_end_wanted(Use::Any), Parts::Small) {
+            Ok(()) | Err(Error::Full { .. }) => Ok(()),
+            Err(other) => Err(other),
+        }
     }
 
     /// Whether segment `number` is there with all its blocks.

@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use libtp_log::{Lsn, TxnId};
+use libtp_log::{Lsn, TxnId, WORTH_BYTES};
 use libtp_process::{leaves_roles, SessionId};
 use rio::{failpoint, planted, Region, Word};
 
@@ -65,23 +65,46 @@ impl Managers {
 
     /// As [`Managers::checkpoint`], which keeps the log's files from `kept` on, needed or not.
     pub(crate) fn checkpoint_keeping(&self, who: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
-        let role = &self.txns.header.checkpointer;
-        let me = who.session().id();
-        let holder = role.load();
-        let is_held = holder != SessionId::NONE;
-        if is_held && (self.processes.is_alive(holder) || planted("txn: a dead checkpointer is waited for")) {
-            return Ok(None);
-        }
-        if role.compare_exchange(holder, me).is_err() {
-            return Ok(None);
-        }
-        let _role = Role { region: &self.region, word: role, me };
-        // Looked at in the role: whoever builds the region anew waits until nobody has it.
-        who.session().leave_if_broken();
+        let Some(_role) = self.be_checkpointer(who) else { return Ok(None) };
         failpoint("checkpoint: has the role");
         let done = self.checkpoint_in_role(who, kept);
         failpoint("checkpoint: done, has the role");
         done.map(Some)
+    }
+
+    /// Whether a checkpoint would set free so much log that it is worth its work. The last one may have left much: it keeps what was
+    /// logged while it wrote the pages.
+    pub(crate) fn is_checkpoint_worth(&self) -> bool {
+        let tail = self.log.tail();
+        let begun = self.running_at(tail).iter().map(|entry| entry.first_lsn).min().unwrap_or(tail);
+        let held = self.needed_by_snapshots().min(self.needed_by_repairs()).min(self.needed_by_copies());
+        begun.min(tail).min(held) >= self.log.oldest().plus(WORTH_BYTES)
+    }
+
+    /// Takes the role of the checkpointer, unless another session has it.
+    fn be_checkpointer(&self, who: &TxnSession) -> Option<Role<'_>> {
+        let word = &self.txns.header.checkpointer;
+        let me = who.session().id();
+        let holder = word.load();
+        let is_held = holder != SessionId::NONE;
+        if is_held && (self.processes.is_alive(holder) || planted("txn: a dead checkpointer is waited for")) {
+            return None;
+        }
+        let role = word.compare_exchange(holder, me).ok().map(|_| Role { region: &self.region, word, me })?;
+        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        who.session().leave_if_broken();
+        Some(role)
+    }
+
+    /// Gives the disk the blocks of the log that the last checkpoint left needed by nobody.
+    ///
+    /// # Errors
+    /// As [`libtp_log::LogManager::recycle`].
+    pub(crate) fn give_back_log(&self, who: &TxnSession) -> Result<()> {
+        // In the role: a copy that begins meanwhile takes its checkpoint afterwards, and is told where the log begins.
+        let Some(_role) = self.be_checkpointer(who) else { return Ok(()) };
+        let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
+        Ok(self.log.give_back(who.session(), keep_from)?)
     }
 
     /// Whether so much log was written since the last checkpoint that one is due.

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use libtp_log::{Error::Full, WORTH_BYTES};
+use libtp_log::Error::Full;
 use libtp_process::SessionId;
 use rio::planted;
 
@@ -56,8 +56,9 @@ impl Managers {
         Err(refusal.into())
     }
 
-    /// Takes a checkpoint, if so much was logged that one is worth its work, or waits for the end of that of another session. Whether
-    /// there was one.
+    /// Takes a checkpoint, if one would set so much log free that it is worth its work, or waits for the end of that of another session. Whether
+    /// there was one. Where none is worth its work, the disk gets the blocks that the last one left needed by nobody: it kept them if
+    /// the log had room enough then.
     ///
     /// # Errors
     /// As [`Managers::checkpoint`].
@@ -68,12 +69,14 @@ impl Managers {
         let role = &self.txns.header.checkpointer;
         let (mut waited, mut was_held) = (Duration::ZERO, false);
         while waited < PATIENCE {
-            let since = self.last_checkpoint().max(self.txns.header.restart_lsn.get());
             let holder = role.load();
             if holder != SessionId::NONE && self.processes.is_alive(holder) {
                 was_held = true;
-            } else if was_held || self.log.tail().since(since) < WORTH_BYTES {
-                return Ok(was_held);
+            } else if was_held {
+                return Ok(true);
+            } else if !self.is_checkpoint_worth() {
+                self.give_back_log(who)?;
+                return Ok(false);
             } else if self.checkpoint(who)?.is_some() {
                 return Ok(true);
             }
