@@ -365,17 +365,12 @@ fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
     writer.remove_file(place.at("a")).unwrap();
     std::thread::scope(|scope| {
         // One that reads the row as soon as its lock falls, and keeps it: the row stays.
-        let reading = scope.spawn(|| loop {
+        let reading = scope.spawn(|| {
             let reader = place.env.begin().unwrap();
-            match reader.read_file(place.at("a")) {
-                Ok(found) => {
-                    assert_eq!(found, None);
-                    std::thread::sleep(Duration::from_millis(200));
-                    return;
-                }
-                Err(Error::LockTimeout(_)) => {}
-                Err(error) => panic!("{error}"),
-            }
+            // The reader must wait at the very moment of the commit.
+            reader.set_lock_timeout(Some(Duration::from_secs(60)));
+            assert_eq!(reader.read_file(place.at("a")).unwrap(), None);
+            std::thread::sleep(Duration::from_millis(200));
         });
         while place.env.waits_for().unwrap().is_empty() {
             std::thread::sleep(Duration::from_millis(1));
