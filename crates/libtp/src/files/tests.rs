@@ -331,19 +331,17 @@ fn a_reader_inside_does_not_keep_files_from_their_places() {
     writer.replace_file(place.at("a"), b"2").unwrap();
     // One that reads the row as soon as its lock falls, and keeps it.
     std::thread::scope(|scope| {
-        let reading = scope.spawn(|| loop {
+        let reading = scope.spawn(|| {
             let reader = place.env.begin().unwrap();
-            match reader.read_file(place.at("a")) {
-                Ok(found) => {
-                    assert_eq!(found.unwrap(), b"2");
-                    std::thread::sleep(Duration::from_millis(200));
-                    return reader.read_file(place.at("a")).unwrap().unwrap();
-                }
-                Err(Error::LockTimeout(_)) => {}
-                Err(error) => panic!("{error}"),
-            }
+            // The reader must wait at the very moment of the commit.
+            reader.set_lock_timeout(Some(Duration::from_secs(60)));
+            assert_eq!(reader.read_file(place.at("a")).unwrap().unwrap(), b"2");
+            std::thread::sleep(Duration::from_millis(200));
+            reader.read_file(place.at("a")).unwrap().unwrap()
         });
-        std::thread::sleep(Duration::from_millis(20));
+        while place.env.waits_for().unwrap().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         writer.commit().unwrap();
         assert_eq!(place.text("a").as_deref(), Some("2"));
         assert_eq!(reading.join().unwrap(), b"2");
