@@ -118,6 +118,7 @@ fn obey<'e>(
         (["pass-on"], Some(_)) => running.take().expect("the pattern says so").detach()?.to_string(),
         (["take-over", word], None) => take_over(env, running, word)?.into(),
         (["region"], _) => env.stats()?.region,
+        (["count-waits"], _) => env.waits_for()?.len().to_string(),
         (["index-by-town-slowly"], None) => {
             let once = std::sync::Once::new();
             table.index("by town", move |key, value, keys| {

@@ -104,9 +104,11 @@ fn circle_with_one_stopped(stopped: usize) {
         member.ask(&format!("put-in table{number} key 1"));
     }
     let (second, last) = ((stopped + 1) % 3, (stopped + 2) % 3);
-    for number in [stopped, second] {
+    for (number, waits) in [(stopped, "1"), (second, "2")] {
         crew[number].order(&format!("put-in table{} key 2", (number + 1) % 3));
-        std::thread::sleep(Duration::from_millis(20));
+        while crew[last].ask("count-waits") != waits {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     crew[stopped].stop();
     let closed = Instant::now();
