@@ -1,5 +1,6 @@
 //! What a transaction makes of plain files, and what it refuses.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,29 @@ impl Place {
             count += 1;
         }
         count
+    }
+
+    /// Commits while two readers wait for the row of file `a`. Both keep its lock for some time, so the row stays. The
+    /// lock of one alone could be overtaken.
+    fn commit_before_readers(&self, writer: crate::Txn<'_>, text: Option<&[u8]>) {
+        let read = || {
+            let reader = self.env.begin().unwrap();
+            reader.set_lock_timeout(Some(Duration::from_secs(60)));
+            assert_eq!(reader.read_file(self.at("a")).unwrap().as_deref(), text);
+            std::thread::sleep(Duration::from_millis(200));
+            assert_eq!(reader.read_file(self.at("a")).unwrap().as_deref(), text);
+        };
+        let waiters = || self.env.waits_for().unwrap().iter().map(|edge| edge.waiter.0).collect::<BTreeSet<_>>().len();
+        std::thread::scope(|scope| {
+            scope.spawn(read);
+            scope.spawn(read);
+            while waiters() < 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            writer.commit().unwrap();
+            assert_eq!(self.text("a").as_deref().map(str::as_bytes), text);
+        });
+        assert_eq!(self.rows(), 1);
     }
 }
 
@@ -329,25 +353,8 @@ fn a_reader_inside_does_not_keep_files_from_their_places() {
     fs::write(place.at("a"), "1").unwrap();
     let writer = place.env.begin().unwrap();
     writer.replace_file(place.at("a"), b"2").unwrap();
-    // One that reads the row as soon as its lock falls, and keeps it.
-    std::thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let reader = place.env.begin().unwrap();
-            // The reader must wait at the very moment of the commit.
-            reader.set_lock_timeout(Some(Duration::from_secs(60)));
-            assert_eq!(reader.read_file(place.at("a")).unwrap().unwrap(), b"2");
-            std::thread::sleep(Duration::from_millis(200));
-            reader.read_file(place.at("a")).unwrap().unwrap()
-        });
-        while place.env.waits_for().unwrap().is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        writer.commit().unwrap();
-        assert_eq!(place.text("a").as_deref(), Some("2"));
-        assert_eq!(reading.join().unwrap(), b"2");
-    });
-    // A row that is left goes when the reader has.
-    assert_eq!(place.rows(), 1);
+    place.commit_before_readers(writer, Some(b"2"));
+    // A row that is left goes when the readers have.
     place.env.background_step().unwrap();
     assert_eq!(place.rows(), 0);
     place.env.run(|txn| txn.replace_file(place.at("a"), b"3")).unwrap();
@@ -361,23 +368,7 @@ fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
     fs::hard_link(place.at("a"), place.at("aside")).unwrap();
     let writer = place.env.begin().unwrap();
     writer.remove_file(place.at("a")).unwrap();
-    std::thread::scope(|scope| {
-        // One that reads the row as soon as its lock falls, and keeps it: the row stays.
-        let reading = scope.spawn(|| {
-            let reader = place.env.begin().unwrap();
-            // The reader must wait at the very moment of the commit.
-            reader.set_lock_timeout(Some(Duration::from_secs(60)));
-            assert_eq!(reader.read_file(place.at("a")).unwrap(), None);
-            std::thread::sleep(Duration::from_millis(200));
-        });
-        while place.env.waits_for().unwrap().is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        writer.commit().unwrap();
-        assert_eq!(place.text("a"), None);
-        reading.join().unwrap();
-    });
-    assert_eq!(place.rows(), 1);
+    place.commit_before_readers(writer, None);
     // The very file: its inode, length and time are those that were seen.
     fs::rename(place.at("aside"), place.at("a")).unwrap();
     assert_eq!(place.env.run(|txn| txn.read_file(place.at("a"))).unwrap().as_deref(), Some(&b"1"[..]));
