@@ -174,8 +174,7 @@ fn open_as(
         std::thread::sleep(MOMENT);
     };
     failpoint("attach: attached");
-    if left.is_none() && matches!(opened.how, How::Joined | How::Repaired) {
-        // Who made its memory has done so.
+    if left.is_none() {
         platform.sweep_once();
     }
     if !settings.no_background {

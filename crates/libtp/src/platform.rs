@@ -223,7 +223,6 @@ impl Platform {
                         Ok(region) => {
                             self.note_directory(&region);
                             self.only_region(homes, identity, &region);
-                            self.sweep();
                             return Ok(region);
                         }
                         Err(error) => refused = Some(error.into()),
@@ -308,8 +307,7 @@ impl Platform {
         self.others_homes().flat_map(|home| sweep(home)).collect()
     }
 
-    /// The same, where this process has not done so when it joined or repaired another: so it costs a process that opens often
-    /// next to nothing.
+    /// The same in the homes that this process has not looked at yet: each region there costs a dozen system calls.
     pub(crate) fn sweep_once(&self) {
         for home in self.others_homes() {
             // Not waited for: in the child of a fork who holds it may not be there. Then another opening does it.
