@@ -5,6 +5,7 @@
 
 use crate::command_test::{logs, run_suite};
 use crate::lanes::measured;
+use crate::litter::Litter;
 use crate::outcome::{clock, table, Outcome};
 use crate::programs::{self, Profile, Program};
 use crate::setup;
@@ -43,6 +44,7 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
     let time_wanted = Duration::try_from_secs_f64(hours.unwrap_or(0.0) * 3600.0)
         .map_err(|error| format!("--hours must be a length of time: {error}"))?;
     setup::packages(&logs(workspace)).map_err(|error| error.to_string())?;
+    let _litter = Litter::begin().map_err(|error| error.to_string())?;
     let programs = built(workspace, &suites)?;
 
     let start = Instant::now();

@@ -5,6 +5,7 @@
 //! users build it).
 
 use crate::lanes::{self, measured, Came, Job};
+use crate::litter::Litter;
 use crate::outcome::{table, Counts, Outcome};
 use crate::programs::{self, Profile, Program};
 use crate::suites::{Build, Suite, FUZZ, LAB, SUITES, WATCHERS};
@@ -54,10 +55,15 @@ const COMPILING: &[Step] = &[
     Step { name: "docs", doubt: "Does the documentation build without warnings?", run: docs },
     Step { name: "doc tests", doubt: "Do the examples in the documentation run?", run: doc_tests },
 ];
-/// Run beside the suites.
-const BESIDE: &[Step] =
-    &[Step { name: "loom", doubt: "Are latches and the log's tail right in every interleaving?", run: loom }];
-/// The test programs that are no suite.
+/// The unit tests that loom runs.
+pub const LOOM: &str = "loom";
+/// What `LOOM` asks.
+pub const LOOM_DOUBT: &str = "Are latches and the log's tail right in every interleaving?";
+/// The packages that have such tests.
+const LOOMS_PACKAGES: [&str; 2] = ["libtp-process", "libtp-log"];
+/// A part of the name of every test that loom runs.
+pub const LOOM_TESTS: &str = "::loom_tests::";
+/// The other test programs that are no suite.
 pub const UNIT_TESTS: &str = "unit tests";
 /// What `UNIT_TESTS` asks.
 pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
@@ -78,7 +84,7 @@ const PREEMPTIONS: &str = "LIBTP_TEST_PREEMPTIONS";
 
 /// Every step, in the order of the table.
 pub fn steps() -> impl Iterator<Item = &'static Step> {
-    FIRST.iter().chain(COMPILING).chain(BESIDE)
+    FIRST.iter().chain(COMPILING)
 }
 
 /// Prints the names that `cargo xtask test` takes.
@@ -87,7 +93,7 @@ pub fn list() {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    steps().map(|step| step.name).chain([UNIT_TESTS]).chain(SUITES.iter().map(|suite| suite.name))
+    steps().map(|step| step.name).chain([LOOM, UNIT_TESTS]).chain(SUITES.iter().map(|suite| suite.name))
 }
 
 /// Runs the suites named, or all, and prints the table.
@@ -99,6 +105,7 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
         return Err(format!("there is no suite {unknown:?}; `cargo xtask test --list` names them"));
     }
     let start = Instant::now();
+    let _litter = Litter::begin().map_err(|error| error.to_string())?;
     let peers = if options.deep { Peers::Built } else { Peers::LeftOut };
     let run = Run { workspace, options, logs: logs(workspace), peers };
     let _ = fs::remove_dir_all(&run.logs);
@@ -190,7 +197,7 @@ impl Run<'_> {
         };
         let suites: Vec<&Suite> = self.suites(Build::ForTests).into_iter().filter(|suite| suite.is_cargos()).collect();
         let mut programs = Vec::new();
-        if self.wants(UNIT_TESTS) || (!suites.is_empty() && !self.options.deep) {
+        if self.wants(UNIT_TESTS) || self.wants(LOOM) || (!suites.is_empty() && !self.options.deep) {
             programs = built(programs::build_all(self.workspace, has_peers(self.peers), &self.logs))?;
         }
         if self.options.deep && !suites.is_empty() {
@@ -220,10 +227,9 @@ impl Run<'_> {
         longest_first.sort_by_key(|suite| std::cmp::Reverse(testing_page::seconds(&self.workspace.root, suite.name)));
         let mut jobs: Vec<Job<'b>> =
             longest_first.into_iter().map(|suite| Job::new(suite.name, move || self.suite(suite, programs))).collect();
-        let beside = BESIDE.iter().filter(|step| self.wants(step.name));
-        jobs.extend(
-            beside.map(|step| Job::new(step.name, || Ok(((step.run)(self.workspace, self.peers)?, Vec::new())))),
-        );
+        if self.wants(LOOM) {
+            jobs.push(Job::new(LOOM, || self.loom(programs)));
+        }
         if self.wants(UNIT_TESTS) {
             let units = programs.iter().filter(|program| !SUITES.iter().any(|suite| program.is_of(suite)));
             jobs.extend(units.map(|program| Job::new(&program.name(), || self.unit_tests(program))));
@@ -237,8 +243,29 @@ impl Run<'_> {
     }
 
     fn unit_tests(&self, program: &Program) -> Came {
-        let ended = child::run_within(UNIT_TESTS, &mut program.command(false), &self.logs, LIMIT)?;
+        let mut command = program.command(false);
+        command.args(["--skip", LOOM_TESTS]);
+        let ended = child::run_within(UNIT_TESTS, &mut command, &self.logs, LIMIT)?;
         Ok((count(&ended), Vec::new()))
+    }
+
+    /// Every interleaving of the small primitives.
+    fn loom(&self, programs: &[Program]) -> Came {
+        let mut counts = Counts::default();
+        for package in LOOMS_PACKAGES {
+            let is_its = |program: &&Program| program.package == package && program.target.0 == "lib";
+            let Some(program) = programs.iter().find(is_its) else { continue };
+            let mut command = program.command(false);
+            // Each execution maps stacks anew, and threads of one process wait for each other there.
+            command.args([LOOM_TESTS, "--test-threads=1"]);
+            let ended = child::run_within(LOOM, &mut command, &self.logs, LIMIT)?;
+            counts += count(&ended);
+        }
+        if counts.passed + counts.failed == 0 {
+            println!("  no test of loom ran");
+            counts.failed += 1;
+        }
+        Ok((counts, Vec::new()))
     }
 }
 
@@ -356,19 +383,6 @@ fn doc_tests(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     // With these features the libraries are built already.
     command.args(programs::features(workspace, has_peers(peers)));
     counted("doc tests", workspace, &mut command)
-}
-
-/// Every interleaving of the small primitives. Built apart: `--cfg loom` changes what an atomic is.
-fn loom(workspace: &Workspace, _: Peers) -> io::Result<Counts> {
-    let mut command = cargo_behind_others();
-    command
-        .args(["test", "--no-fail-fast", "--lib", "--package", "libtp-process", "--package", "libtp-log"])
-        .arg("--target-dir")
-        .arg(workspace.target.join("loom"))
-        // Each execution maps stacks anew, and threads of one process wait for each other there.
-        .args(["loom", "--", "--test-threads=1"])
-        .env("RUSTFLAGS", "--cfg loom");
-    counted("loom", workspace, &mut command)
 }
 
 /// A command that is one check.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::child;
-use crate::command_test::logs;
+use crate::command_test::{logs, LOOM_TESTS};
 use crate::setup;
 use crate::workspace::{cargo, Workspace};
 
@@ -69,7 +69,7 @@ fn run(workspace: &Workspace, folder: &Path, counts: &Path) -> Result<BTreeSet<P
     command.args(["--features", "libtp-tests/failpoints,libtp-tests/planted", "-p", "libtp-tests", "--lib"]);
     command.args(CRATES.iter().flat_map(|name| ["-p", name]));
     command.args(SUITES.iter().flat_map(|name| ["--test", name]));
-    command.arg("--target-dir").arg(folder).current_dir(&workspace.root);
+    command.arg("--target-dir").arg(folder).args(["--", "--skip", LOOM_TESTS]).current_dir(&workspace.root);
     command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS);
     command.env("LLVM_PROFILE_FILE", counts.join("%c%m.profraw"));
     let ended = child::run_within("coverage", &mut command, &logs(workspace), PATIENCE);

@@ -16,6 +16,7 @@ mod install;
 mod lab;
 mod lanes;
 mod libtest;
+mod litter;
 mod outcome;
 mod paper;
 mod peers;

@@ -3,7 +3,7 @@
 //! `cargo xtask test --record` writes the times of `test`, `--deep --record` those of `--deep`, and `soak` its own. The words of a row come from the
 //! tables of the suites.
 
-use crate::command_test::{steps, UNIT_TESTS, UNIT_TESTS_DOUBT};
+use crate::command_test::{steps, LOOM, LOOM_DOUBT, UNIT_TESTS, UNIT_TESTS_DOUBT};
 use crate::outcome::Outcome;
 use crate::suites::SUITES;
 use std::fs;
@@ -36,9 +36,10 @@ struct Words {
 
 fn words() -> Vec<Words> {
     let steps = steps().map(|step| Words { name: step.name, doubt: step.doubt, catches: "" });
-    let units = Words { name: UNIT_TESTS, doubt: UNIT_TESTS_DOUBT, catches: "" };
+    let units = [(LOOM, LOOM_DOUBT), (UNIT_TESTS, UNIT_TESTS_DOUBT)];
+    let units = units.map(|(name, doubt)| Words { name, doubt, catches: "" });
     let suites = SUITES.iter().map(|suite| Words { name: suite.name, doubt: suite.doubt, catches: suite.catches });
-    steps.chain([units]).chain(suites).collect()
+    steps.chain(units).chain(suites).collect()
 }
 
 /// Writes the times of these outcomes into one column. The other times stay.

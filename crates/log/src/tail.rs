@@ -153,6 +153,6 @@ const _: () = {
     assert!(std::mem::offset_of!(LogHeader, directory) == 256);
 };
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
 #[path = "tail/loom_tests.rs"]
 mod loom_tests;

@@ -140,6 +140,6 @@ impl Board for LogManager {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
 #[path = "waiters/loom_tests.rs"]
 mod loom_tests;

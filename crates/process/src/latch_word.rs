@@ -350,6 +350,6 @@ fn demand(holds: bool, what: &str, word: u64) {
     assert!(holds || std::thread::panicking(), "{what}: {word:#x}");
 }
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
 #[path = "latch_word/loom_tests.rs"]
 mod loom_tests;

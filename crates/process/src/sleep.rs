@@ -153,6 +153,6 @@ fn add_wake(word: &impl SleepWord, unpark: impl FnOnce()) {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
 #[path = "sleep/loom_tests.rs"]
 mod loom_tests;

@@ -3,8 +3,6 @@
 //! The kernel is modelled as what a futex is: a comparison of the word and a queue, under one mutex. Nobody wakes by
 //! himself in the model, so a lost wake is a deadlock, which loom reports. What the latch protects is a counter that
 //! is loaded and stored apart, relaxed: two inside at once, or a missing release or acquire, loses an increment.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test -p libtp-process --release loom`
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -170,6 +168,11 @@ const WRITE_TWICE: Step = |model, thread| {
     model.exclusive(thread);
 };
 
+/// Preemptions in the largest tests. With three of them a test takes half a minute or longer.
+fn preemptions() -> usize {
+    std::env::var("LIBTP_TEST_PREEMPTIONS").map_or(2, |number| number.parse().expect("a number"))
+}
+
 #[test]
 fn loom_three_writers_exclude_each_other_and_no_wake_is_lost() {
     run(false, 3, &[WRITE, WRITE, WRITE], 3);
@@ -182,12 +185,12 @@ fn loom_a_writer_that_comes_again_does_not_steal_the_wake_of_another() {
 
 #[test]
 fn loom_two_writers_and_a_reader_all_get_in() {
-    run(false, 3, &[WRITE, WRITE, READ], 2);
+    run(false, preemptions(), &[WRITE, WRITE, READ], 2);
 }
 
 #[test]
 fn loom_a_writer_gets_in_between_readers() {
-    run(false, 3, &[READ, READ, WRITE], 1);
+    run(false, preemptions(), &[READ, READ, WRITE], 1);
 }
 
 #[test]
@@ -197,9 +200,7 @@ fn loom_a_reader_never_sees_an_older_state() {
 
 #[test]
 fn loom_a_release_by_a_plain_store_keeps_mutual_exclusion() {
-    // Three preemptions take a minute.
-    let preemptions = std::env::var("LIBTP_TEST_PREEMPTIONS").map_or(2, |number| number.parse().expect("a number"));
-    run(true, preemptions, &[WRITE, WRITE, READ], 2);
+    run(true, preemptions(), &[WRITE, WRITE, READ], 2);
 }
 
 #[test]
