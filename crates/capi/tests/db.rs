@@ -3,6 +3,7 @@
 
 mod c;
 
+use std::io::BufRead;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -113,6 +114,35 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
 
 /// `DB_LOCK | DB_SHMEM`, as a number.
 const LOCK_AND_SHMEM: &str = "1610612736";
+
+/// What nvi asks of db(3): the text is opened only to be read, and the lines of a killed editor come from the file behind it.
+#[test]
+fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
+    let workshop = workshop();
+    let program = compiled("tests/c/editor.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let (text, kept) = (home.path().join("text"), home.path().join("kept"));
+    let mut lines: Vec<String> = (1..=1000).map(|number| format!("line {number}")).collect();
+    let before = lines.join("\n") + "\n";
+    std::fs::write(&text, &before).unwrap();
+    // An editor makes the file behind by mkstemp.
+    std::fs::write(&kept, "").unwrap();
+    let arguments = |what| [what, text.to_str().unwrap(), kept.to_str().unwrap()].map(str::to_owned);
+    let mut editor = Command::new(&program).args(arguments("edit")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    std::io::BufReader::new(editor.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    editor.kill().unwrap();
+    editor.wait().unwrap();
+    assert_eq!((said.as_str(), std::fs::read_to_string(&text).unwrap()), ("safe\n", before));
+    says(&program, &arguments("recover").each_ref().map(String::as_str));
+    (1..=100).for_each(|number| lines.insert(number * 2 - 1, "inserted".to_owned()));
+    lines[0] = "the first line".to_owned();
+    lines.insert(0, "a line before all".to_owned());
+    lines.push("the end".to_owned());
+    lines.drain(4..7);
+    let recovered = std::fs::read_to_string(&text).unwrap();
+    assert_eq!(recovered.lines().collect::<Vec<_>>(), lines);
+}
 
 #[test]
 fn a_telephone_book_is_kept_in_two_files_at_once() {
