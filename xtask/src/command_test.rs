@@ -68,6 +68,8 @@ pub const UNIT_TESTS: &str = "unit tests";
 /// What `UNIT_TESTS` asks.
 pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
+/// Packages that are no library for users.
+const UNDOCUMENTED: [&str; 5] = ["libtp-bench", "libtp-cli", "libtp-fuzz", "libtp-tests", "xtask"];
 /// Test programs that run at a time. Most of them have threads or processes of their own.
 const LANES: usize = 2;
 /// Suites that pass control between threads or processes at every step. They run before the others.
@@ -363,7 +365,8 @@ fn clippy(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     let mut counts = check(
         "clippy",
         workspace,
-        cargo_behind_others().args(["clippy", "--workspace", "--lib", "--bins"]).args(DENY),
+        // These two have all libraries that users build below them.
+        cargo_behind_others().args(["clippy", "--package", "libtp-capi", "--package", "libtp-cli"]).args(DENY),
     )?;
     let mut everything = cargo_behind_others();
     everything.args(["clippy", "--workspace", "--all-targets"]).args(programs::features(workspace, has_peers(peers)));
@@ -374,6 +377,7 @@ fn clippy(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
 fn docs(workspace: &Workspace, _: Peers) -> io::Result<Counts> {
     let mut command = cargo_behind_others();
     command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
+    command.args(UNDOCUMENTED.iter().flat_map(|package| ["--exclude", package]));
     check("docs", workspace, &mut command)
 }
 

@@ -11,6 +11,10 @@ fn record(lsn: u64) -> [u64; 2] {
     [lsn * 7, (lsn * 7).wrapping_mul(0x9E37_79B9).wrapping_add(lsn)]
 }
 
+fn place(lsn: u64) -> usize {
+    usize::try_from(lsn).expect("the model has three places")
+}
+
 fn verifies(words: [u64; 2], lsn: u64) -> bool {
     words == record(lsn)
 }
@@ -39,7 +43,7 @@ impl Model {
 
     /// Writes and syncs what the ring has; only then the chunk may be used again.
     fn flush(&self, lsn: u64) {
-        for (to, from) in self.file[lsn as usize].iter().zip(&self.chunk) {
+        for (to, from) in self.file[place(lsn)].iter().zip(&self.chunk) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.durable.fetch_max(lsn + 1, Ordering::AcqRel);
@@ -56,7 +60,7 @@ impl Model {
                 return Some(copied);
             }
             if lsn < self.durable.load(Ordering::Acquire) {
-                let copied = [0, 1].map(|word| self.file[lsn as usize][word].load(Ordering::Relaxed));
+                let copied = [0, 1].map(|word| self.file[place(lsn)][word].load(Ordering::Relaxed));
                 assert!(verifies(copied, lsn), "what is durable is in the files, whole");
                 return Some(copied);
             }
