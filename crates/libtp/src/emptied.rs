@@ -47,7 +47,15 @@ impl Emptied {
 
 impl Cleared {
     /// Gives back the pages, in no transaction.
+    #[inline]
     pub(crate) fn clear_away(self, env: &Arc<Inner>) {
+        if !self.ranges.is_empty() || !self.leaves.is_empty() {
+            self.clear_all(env);
+        }
+    }
+
+    #[cold]
+    fn clear_all(self, env: &Arc<Inner>) {
         for (database, range) in self.ranges {
             clear(env, &database, |access| access.clear_away(&range));
         }

@@ -232,8 +232,7 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // One after the other, not each by the one before it.
-        drop(self.take());
+        self.leave_to_judge();
     }
 }
 
@@ -427,8 +426,12 @@ impl Parts {
     }
 
     /// Leaves it to the log what becomes of what was stored.
+    #[inline]
     pub(crate) fn leave_to_judge(&mut self) {
-        drop(self.take());
+        if !self.is_empty() {
+            // One after the other, not each by the one before it.
+            drop(self.take());
+        }
     }
 
     fn end(&mut self, mut how: impl FnMut(&mut Member)) {

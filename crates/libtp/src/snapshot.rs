@@ -69,23 +69,19 @@ pub struct HeldSnapshot {
 impl<'e> Snapshot<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>) -> Result<Snapshot<'e>> {
         loop {
-            let begun = env.take_session().and_then(|who| {
-                let begun = who.life.guarded_by(&who.session, || Ok(who.life.managers.begin_snapshot(&who.session)?));
-                match begun {
-                    Ok(view) => Ok((who, view)),
-                    Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => Err(ended),
-                    Err(refused) => {
-                        env.give_session(who);
-                        Err(refused)
-                    }
-                }
-            });
-            match begun {
-                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
-                begun => {
-                    let (who, view) = begun?;
+            let who = match env.take_session() {
+                Err(Error::Rebuilt | Error::Panicked { .. }) => continue,
+                who => who?,
+            };
+            match who.life.guarded_by(&who.session, || Ok(who.life.managers.begin_snapshot(&who.session)?)) {
+                Ok(view) => {
                     let shown = libtp_record::Snapshot::new(view);
                     return Ok(Snapshot { env, who: Some(who), shown, not_sync: PhantomData });
+                }
+                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
+                Err(refused) => {
+                    env.give_session(who);
+                    return Err(refused);
                 }
             }
         }
