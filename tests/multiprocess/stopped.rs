@@ -346,9 +346,10 @@ fn who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up() {
     let table = env.btree("table").unwrap();
     let mut writer = Member::start(directory.path(), 1);
     writer.ask("put key 1");
-    loop {
+    for round in 2.. {
         writer.ask("arm log: about to lead!stop");
-        writer.order("put key 2");
+        // Another value each time: the same is not logged again.
+        writer.order(&format!("put key {round}"));
         stopped(directory.path(), |_| true);
         // Another of its threads may have a task at that moment, which would be waited for.
         let has_task = |one: &SessionState| one.life == Life::Stopped && !one.roles.is_empty();
