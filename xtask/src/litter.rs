@@ -1,7 +1,7 @@
 //! What tests leave behind: processes, temporary files and shared memory, removed at the end of a run.
 //!
-//! Many tests kill processes, and a planted bug makes a test end before it has put things away. The library leaves shared
-//! memory alone that may hold commits, so nobody else would remove that of a test.
+//! Many tests kill processes, and a planted bug makes a test end before it has put things away. The library keeps shared
+//! memory that may hold commits. Only the run that started a test removes the test's shared memory.
 
 use std::fs;
 use std::io::{self, Read};

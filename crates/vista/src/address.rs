@@ -4,10 +4,9 @@
 //! before it draws one again: the address of a segment that is closed, or of one between its draw and its mapping, is free for
 //! other threads.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::LazyLock;
 
 use crate::Result;
 use rio::Region;
@@ -17,14 +16,16 @@ const ADDRESSES: Range<u64> = 0x0200_0000_0000..0x5400_0000_0000;
 /// Two and 41: a step of one more than a multiple of this comes to every place before it comes to one again.
 const STEP: u64 = 2 * 41;
 static DRAWS: AtomicU64 = AtomicU64::new(0);
-static CHANCE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// A random number of this process and its children; zero before the first draw. No lock: a fork could keep it for ever.
+static CHANCE: AtomicU64 = AtomicU64::new(0);
 
 /// An address at which the segment can lie here, and presumably elsewhere. If there is none, the first's error.
 pub(crate) fn draw(region: &Region) -> Result<u64> {
     let slot = region.reserved().next_power_of_two().max(1 << 32);
-    let slots = (ADDRESSES.end - ADDRESSES.start) / slot;
+    let slots = ((ADDRESSES.end - ADDRESSES.start) / slot).max(1);
     // A child of a fork begins elsewhere, and takes other steps, than its parent.
-    let [begin, step] = [0, 1].map(|what| CHANCE.hash_one((std::process::id(), what)) % slots);
+    let mixed = |what: u64| BuildHasherDefault::<DefaultHasher>::new().hash_one((chance(), std::process::id(), what));
+    let [begin, step] = [0, 1].map(|what| mixed(what) % slots);
     let turn = DRAWS.fetch_add(1, Ordering::Relaxed) % slots;
     let drawn = begin + turn * (step * STEP + 1) % slots;
     for nth in 0..slots {
@@ -36,4 +37,12 @@ pub(crate) fn draw(region: &Region) -> Result<u64> {
         }
     }
     Ok(region.view(usize::try_from(ADDRESSES.start).ok(), 0).map(|_| ADDRESSES.start)?)
+}
+
+fn chance() -> u64 {
+    let drawn = RandomState::new().hash_one(0) | 1;
+    match CHANCE.compare_exchange(0, drawn, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => drawn,
+        Err(earlier) => earlier,
+    }
 }
