@@ -2,7 +2,8 @@
 //!
 //! A region outlives its processes so that the next of them finds what they had done. If the environment's directory was
 //! deleted, there is no next one, and the memory would be gone for everybody until the machine is started again. So a
-//! process looks at the regions in a place when it first opens an environment whose region lies there, and `tp stat` does.
+//! process looks at the regions in a place when it first opens an environment whose region lies there. `tp stat` looks each
+//! time.
 //!
 //! One is removed only if it is ours (by user) and nobody uses it, its environment is not where it was, and no commit that
 //! was answered is in it alone. The last is what makes a mistake harmless: an environment that was moved, or is mounted

@@ -181,6 +181,7 @@ impl Life {
 
     /// Memory that was given up has no room, and grows no more; and beside it the next life writes pages that its log knows nothing of,
     /// which look damaged from here. Nothing was changed, and the next life is another.
+    // A call would copy the result.
     #[inline(always)]
     fn unless_given_up<T>(&self, done: Result<T>) -> Result<T> {
         match done {
