@@ -17,7 +17,7 @@ fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
     let workshop = workshop();
     let program = compiled("tests/c/db3.c", workshop.path(), Link::Shared);
     // The shared ones take ten times as long.
-    for (mode, number, of) in [("memory", 0, 1), ("plain", 0, 1), ("lock", 0, 3), ("txn", 1, 3), ("within", 2, 3)] {
+    for (mode, number, of) in [("memory", 0, 1), ("plain", 0, 1), ("lock", 0, 6), ("txn", 2, 6), ("within", 4, 6)] {
         for run in by_turns(number, of) {
             let home = tempfile::tempdir().unwrap();
             let directory = home.path().join("files");
@@ -87,7 +87,7 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
     let records = compiled("tests/c/db3_records.c", workshop.path(), Link::Shared);
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name).display().to_string();
-    let is_its_turn = is_turn_of_valgrind(0, 3);
+    let is_its_turn = is_turn_of_valgrind(1, 6);
     let says = if is_its_turn { says_under_valgrind } else { says };
     let command = if is_its_turn { under_valgrind } else { plainly };
     assert_eq!(says(&many, &[&at("shared"), "shared", LOCK_AND_SHMEM, "5"]), "10\n");

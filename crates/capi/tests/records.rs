@@ -278,7 +278,7 @@ fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
             scope.spawn(|| {
                 let workshop = workshop();
                 half.iter().enumerate().for_each(|(number, program)| {
-                    does_what_it_is_told(program, &by_turns(number, 3), workshop.path());
+                    does_what_it_is_told(program, &by_turns(number, 6), workshop.path());
                 });
             });
         });
@@ -346,7 +346,7 @@ type Run = fn(&Path, &[&str]) -> Command;
 fn a_bank_in_c_keeps_its_money_through_deaths() {
     let workshop = workshop();
     let mut ways: Vec<(Link, Run)> = vec![(Link::Static, plainly), (Link::Shared, plainly)];
-    if is_turn_of_valgrind(2, 3) {
+    if is_turn_of_valgrind(2, 6) {
         ways.push((Link::Shared, under_valgrind));
     }
     for (link, way) in ways {

@@ -238,11 +238,30 @@ impl Mapping {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// From now on so many bytes may be touched, if there are so many. Returns how many may.
+    /// From now on so many bytes may be touched, if there are so many. Returns how many may: where the kernel gives no right to more,
+    /// as many as before.
     pub(crate) fn see(&self, bytes: usize) -> usize {
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = bytes.min(self.bytes());
-        self.seen.fetch_max(bytes, Ordering::Relaxed).max(bytes)
+        let (bytes, seen) = (bytes.min(self.bytes()), self.seen());
+        let part = seen.next_multiple_of(PAGE_BYTES_MAX)..bytes.next_multiple_of(PAGE_BYTES_MAX);
+        if bytes <= seen || (!part.is_empty() && self.protect(part, Protection::Write).is_err()) {
+            return seen;
+        }
+        self.seen.store(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// Forbids what is not seen yet. A store behind the file's end then faults at once; and a tool that looks at all memory that may be
+    /// read, as valgrind does at a program's end, leaves out what the file may never have.
+    ///
+    /// # Errors
+    /// The error of `mprotect`.
+    pub(crate) fn forbid_unseen(&self) -> std::io::Result<()> {
+        let from = self.seen().next_multiple_of(PAGE_BYTES_MAX);
+        if from < self.bytes() {
+            self.protect(from..self.bytes(), Protection::None)?;
+        }
+        Ok(())
     }
 
     /// Gives back the address space behind what is seen: only for one of which nothing else is touched.

@@ -211,6 +211,7 @@ impl Region {
         }
         let mapping = address_space::reserve(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
+        mapping.forbid_unseen().map_err(|source| system(path, "mapping", source))?;
         mapping.see(usize::try_from(size).unwrap_or(usize::MAX));
         // It is as large as the machine's memory, and holds what the records hold.
         if !planted("rio: shared memory is in core dumps") {
