@@ -133,6 +133,34 @@ fn run_until<T, E: From<Error>>(
     mut work: impl FnMut(&Txn<'_>) -> std::result::Result<T, E>,
     is_again: impl Fn(&E, &Txn<'_>) -> bool,
 ) -> std::result::Result<T, E> {
+    let mut result = None;
+    let mut once = |txn: &Txn<'_>| {
+        let given = work(txn);
+        let ended = match &given {
+            Ok(_) => Ended::Well,
+            Err(error) => Ended::Failed { is_again: is_again(error, txn) },
+        };
+        result = Some(given);
+        ended
+    };
+    run_erased(env, how, &mut once)?;
+    result.expect("the work was run")
+}
+
+/// How a run of the caller's work ended.
+enum Ended {
+    /// It is to be committed.
+    Well,
+    /// It failed, and may be run again.
+    Failed { is_again: bool },
+}
+
+/// The part of [`run_until`] that is compiled once, whatever the work is. It returns when a transaction has committed or the work's last
+/// error stands.
+///
+/// # Errors
+/// The library's own, which counts more than the result of the work.
+fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> Ended) -> Result<()> {
     let cancels = libtp_process::cancels();
     let mut tries = 0;
     loop {
@@ -141,27 +169,24 @@ fn run_until<T, E: From<Error>>(
         if how.lock_timeout.is_some() {
             txn.session().set_wait(wait_of(how.lock_timeout));
         }
-        let (error, again) = match work(&txn) {
-            Ok(value) => match txn.commit() {
-                Ok(()) => return Ok(value),
+        let (stands, again) = match work(&txn) {
+            Ended::Well => match txn.commit() {
+                Ok(()) => return Ok(()),
                 Err(error) => {
                     let again = how.is_again(&error);
-                    (E::from(error), again)
+                    (Err(error), again)
                 }
             },
-            Err(error) => {
-                let again = is_again(&error, &txn);
-                match txn.abort() {
-                    // What running it again would mend counts less than that it could not be undone.
-                    Err(undone) if again => (E::from(undone), false),
-                    // The caller's error counts more than one of the abort, which the next open repeats.
-                    _ => (error, again),
-                }
-            }
+            Ended::Failed { is_again } => match txn.abort() {
+                // What running it again would mend counts less than that it could not be undone.
+                Err(undone) if is_again => (Err(undone), false),
+                // The caller's error counts more than one of the abort, which the next open repeats.
+                _ => (Ok(()), is_again),
+            },
         };
         tries += 1;
         if !again || tries >= TRIES {
-            return Err(error);
+            return stands;
         }
         // Give whoever we collided with a chance, longer with each try.
         std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
