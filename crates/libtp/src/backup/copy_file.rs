@@ -95,14 +95,22 @@ impl FileCopy<'_> {
 /// Makes the copy of a file that was made after the others were copied: all that it has is in the log, but for page 0.
 pub(crate) fn copy_header(from: &dyn Directory, to: &dyn Directory, info: &FileInfo, pages: u64) -> Result<CopiedFile> {
     let name = info.file_name();
-    let bytes = u64::from(info.page_bytes) * pages;
-    let mut contents = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-    from.open(&name, OpenMode::ReadOnly)?.read_at(&mut contents[..info.page_bytes as usize], 0)?;
+    let (bytes, page_bytes) = (u64::from(info.page_bytes) * pages, info.page_bytes as usize);
+    let mut piece = vec![0; PIECE_BYTES];
+    from.open(&name, OpenMode::ReadOnly)?.read_at(&mut piece[..page_bytes], 0)?;
     // Written once, before the file had its name.
-    check(&contents[..info.page_bytes as usize], PageId::new(info.id, PageNo::HEADER))
+    check(&piece[..page_bytes], PageId::new(info.id, PageNo::HEADER))
         .map_err(|damage| Error::Corrupt(format!("{name} page 0: {damage}")))?;
     let file = to.open(&name, OpenMode::Create)?;
-    file.write_at(&contents, 0)?;
+    let (mut at, mut crc) = (0, 0);
+    while at < bytes {
+        let want = usize::try_from(bytes - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        file.write_at(&piece[..want], at)?;
+        crc = crc32c::crc32c_append(crc, &piece[..want]);
+        at += want as u64;
+        // Zeros behind the header's page.
+        piece[..page_bytes].fill(0);
+    }
     file.sync()?;
-    Ok(CopiedFile { name, bytes, crc: crc32c::crc32c(&contents) })
+    Ok(CopiedFile { name, bytes, crc })
 }
