@@ -87,21 +87,37 @@ pub fn says_under_valgrind(program: &Path, arguments: &[&str]) -> String {
 /// So a program ends in which valgrind has found something.
 pub const FOUND: i32 = 99;
 
+/// What valgrind does about leaks at a program's end.
+#[derive(Clone, Copy)]
+pub enum Leaks {
+    /// Each is an error.
+    AreErrors,
+    /// They are looked for. The tables of an environment that is open have only pointers into their blocks, and the child of a fork has
+    /// what its parent's threads had.
+    AreSought,
+    /// They are not looked for: a segment that is open has the right to all addresses that it may grow into, and valgrind would read
+    /// them all.
+    AreLeft,
+}
+
 /// A program with its children, under valgrind if that is installed.
-///
-/// valgrind looks for leaks in every program. It reports none of a program that ends with an environment open: the environment's tables
-/// have only pointers into their blocks, and the child of a fork has what its parent's threads had.
 pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
+    let ends_with_it = ["fork", "apart"].iter().any(|name| program.ends_with(name))
+        || ["fork", "forked", "die"].iter().any(|word| arguments.contains(word));
+    valgrind(program, arguments, if ends_with_it { Leaks::AreSought } else { Leaks::AreErrors })
+}
+
+/// As [`under_valgrind`].
+pub fn valgrind(program: &Path, arguments: &[&str], leaks: Leaks) -> Command {
     let mut command = Command::new("valgrind");
     if !is_installed("valgrind", "valgrind") {
         return plainly(program, arguments);
     }
     command.args(["--quiet", "--trace-children=yes", &format!("--error-exitcode={FOUND}")]);
-    let ends_with_it = ["fork", "apart"].iter().any(|name| program.ends_with(name))
-        || ["fork", "forked", "die"].iter().any(|word| arguments.contains(word));
-    match ends_with_it {
-        true => command.args(["--leak-check=summary", "--errors-for-leak-kinds=none"]),
-        false => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
+    match leaks {
+        Leaks::AreErrors => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
+        Leaks::AreSought => command.args(["--leak-check=summary", "--errors-for-leak-kinds=none"]),
+        Leaks::AreLeft => command.arg("--leak-check=no"),
     };
     command.arg(format!("--suppressions={}", home().join("tests/c/valgrind.supp").display()));
     command.arg(program).args(arguments);
