@@ -44,9 +44,8 @@ fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
 fn who_died_of_a_panic_keeps_memory_until_it_lets_go() {
     keeps_memory_until_it_lets_go(|env, txn| {
         let records = env.btree("records").unwrap();
-        rio::failpoint::arm("change: all pages marked dirty!panic");
-        let panicked = records.put(txn, b"key", b"value");
-        rio::failpoint::arm("");
+        let panicked =
+            rio::failpoint::armed_here("change: all pages marked dirty!panic", || records.put(txn, b"key", b"value"));
         assert!(matches!(panicked, Err(Error::Panicked { .. })), "{panicked:?}");
     });
 }
@@ -70,10 +69,7 @@ fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     records.put(&txn, b"key", b"value").unwrap();
     txn.join(&segment).unwrap().set_range(0, 1).unwrap().fill(2);
     env.managers().processes.declare_broken();
-    rio::failpoint::arm("log: tail published!panic");
-    let answer = txn.commit();
-    rio::failpoint::arm("");
-    answer.unwrap();
+    rio::failpoint::armed_here("log: tail published!panic", || txn.commit()).unwrap();
     assert_eq!(env.repairs().rebuilds, 1);
     assert_eq!(env.run(|txn| records.get(txn, b"key")).unwrap().as_deref(), Some(&b"value"[..]));
     assert_eq!(env.run(|txn| read(txn, &segment)).unwrap(), 2);

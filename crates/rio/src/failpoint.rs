@@ -40,8 +40,12 @@ mod chosen {
     static HITS: OnceLock<Option<PathBuf>> = OnceLock::new();
     /// True once the environment has been read, no place is chosen and hits are not reported.
     static IDLE: AtomicBool = AtomicBool::new(false);
+    /// Threads that have a plan of their own.
+    static PLANS_OF_THREADS: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
+        /// The place at which something happens to this thread alone.
+        static OWN_PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
         /// The places this thread has reported, by where their names lie.
         static REPORTED: RefCell<HashSet<usize, BuildHasherDefault<OfAddress>>> = RefCell::default();
     }
@@ -88,17 +92,33 @@ mod chosen {
         IDLE.store(false, Ordering::Relaxed);
     }
 
+    /// As [`arm`], for the calls of `work` alone: other threads pass the place meanwhile.
+    pub fn armed_here<T>(text: &str, work: impl FnOnce() -> T) -> T {
+        OWN_PLAN.set(parse(text));
+        // Relaxed: this thread alone relies on it, and sees its own store.
+        PLANS_OF_THREADS.fetch_add(1, Ordering::Relaxed);
+        let done = work();
+        PLANS_OF_THREADS.fetch_sub(1, Ordering::Relaxed);
+        OWN_PLAN.set(None);
+        done
+    }
+
     /// A place between two valid states of what is shared: if it is the chosen one, the process ends here.
     #[inline]
     pub fn failpoint(name: &'static str) {
         // Relaxed: as in `arm`.
-        if !IDLE.load(Ordering::Relaxed) {
+        if !IDLE.load(Ordering::Relaxed) || PLANS_OF_THREADS.load(Ordering::Relaxed) > 0 {
             visit(name);
         }
     }
 
     fn visit(name: &'static str) {
         let reports = report(name);
+        // Refused only while the thread ends.
+        let own = OWN_PLAN.try_with(|plan| plan.borrow().as_ref().and_then(|plan| plan.due(name))).ok().flatten();
+        if let Some(deed) = own {
+            act(deed, name);
+        }
         if let Some(deed) = due(name, reports) {
             act(deed, name);
         }
@@ -110,9 +130,15 @@ mod chosen {
             // Under the lock that `arm` takes: a place that it chooses later is not forgotten here.
             IDLE.store(true, Ordering::Relaxed);
         }
-        let plan = plan.as_ref().filter(|plan| plan.name == name)?;
-        // Relaxed: a count. Another thread may come here meanwhile; the process dies once.
-        (plan.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| plan.deed.clone())
+        plan.as_ref()?.due(name)
+    }
+
+    impl Plan {
+        /// What happens at this place now.
+        fn due(&self, name: &str) -> Option<Deed> {
+            // Relaxed: a count. Another thread may come here meanwhile; the process dies once.
+            (self.name == name && self.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| self.deed.clone())
+        }
     }
 
     /// Notes the place as hit. False if hits are not reported.
@@ -170,7 +196,7 @@ mod chosen {
 }
 
 #[cfg(feature = "failpoints")]
-pub use chosen::{arm, failpoint};
+pub use chosen::{arm, armed_here, failpoint};
 
 /// A place between two valid states of what is shared: nothing, in this build.
 #[cfg(not(feature = "failpoints"))]
