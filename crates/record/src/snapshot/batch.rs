@@ -94,6 +94,16 @@ impl Batch {
         self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
     }
 
+    /// The same of a record of the batch's copy of its page: its value stays there.
+    pub(super) fn push_on_page(&mut self, node: &Node<'_>, record: &Record<'_>, is_plain: bool) {
+        self.note((record.lsn, record.flags), is_plain);
+        let (suffix_at, key_at) = (record.cell_at + LEAF_CELL_HEAD, self.bytes.len());
+        self.bytes.extend_from_slice(node.prefix());
+        self.bytes.extend_from_slice(&node.bytes()[suffix_at..record.stored_at]);
+        let stored = record.stored_at..record.stored_at + record.stored.len();
+        self.entries.push((key_at..self.bytes.len(), Stored::OnPage(stored)));
+    }
+
     /// Notes that the entry that comes next is to be settled, unless it is plain.
     #[inline]
     pub(super) fn note(&mut self, (lsn, flags): (Lsn, RecordFlags), is_plain: bool) {

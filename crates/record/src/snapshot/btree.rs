@@ -388,11 +388,7 @@ impl<'a> SnapshotAccess<'a> {
             if record.is_ghost() && is_seen {
                 continue;
             }
-            let key_at = batch.bytes.len();
-            node.key(slot).append_to(&mut batch.bytes);
-            batch.note((record.lsn, record.flags), is_seen && record.flags == RecordFlags::NONE);
-            let stored = record.stored_at..record.stored_at + record.stored.len();
-            batch.entries.push((key_at..batch.bytes.len(), Stored::OnPage(stored)));
+            batch.push_on_page(&node, &record, is_seen && record.flags == RecordFlags::NONE);
         }
         batch.page = page;
         self.settle(batch, deleter)
