@@ -70,7 +70,7 @@ pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
 /// Packages that are no library for users.
 const UNDOCUMENTED: [&str; 5] = ["libtp-bench", "libtp-cli", "libtp-fuzz", "libtp-tests", "xtask"];
-/// Test programs that run at a time. Most of them have threads or processes of their own.
+/// Test programs that run beside the steps that compile; one more when these are done. Most of them have threads or processes of their own.
 const LANES: usize = 2;
 /// Suites that pass control between threads or processes at every step. They run before the others.
 const HANDING_OVER: [&str; 1] = ["schedules"];
@@ -181,12 +181,8 @@ impl Run<'_> {
             outcomes.push(Outcome { name: "build".into(), elapsed: Duration::ZERO, counts, figures: Vec::new() });
             Vec::new()
         });
-        std::thread::scope(|scope| {
-            let compiling = scope.spawn(|| self.compile());
-            let jobs = if outcomes.is_empty() { self.jobs(&programs) } else { Vec::new() };
-            outcomes.extend(unit_tests_as_one(lanes::run(jobs, LANES)));
-            outcomes.extend(compiling.join().expect("a step's panic is a fault of xtask"));
-        });
+        let jobs = if outcomes.is_empty() { self.jobs(&programs) } else { Vec::new() };
+        outcomes.extend(unit_tests_as_one(lanes::run(jobs, LANES, || self.compile())));
         outcomes
     }
 

@@ -23,19 +23,21 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs the jobs in `count` lanes, in their order. The outcomes come in any order.
-pub fn run(jobs: Vec<Job<'_>>, count: usize) -> Vec<Outcome> {
+/// Runs the jobs in `count` lanes, in their order. One more lane does `first`, and then takes jobs as the others do. The outcomes come in
+/// any order.
+pub fn run(jobs: Vec<Job<'_>>, count: usize, first: impl FnOnce() -> Vec<Outcome> + Send) -> Vec<Outcome> {
     let (waiting, outcomes) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-    std::thread::scope(|scope| {
-        for _ in 0..count {
-            scope.spawn(|| {
-                while let Some(job) = next() {
-                    let outcome = measured(&job.name, job.run);
-                    outcomes.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
-                }
-            });
+    let keep = |come: Vec<Outcome>| outcomes.lock().unwrap_or_else(PoisonError::into_inner).extend(come);
+    let take_jobs = || {
+        while let Some(job) = next() {
+            keep(vec![measured(&job.name, job.run)]);
         }
+    };
+    std::thread::scope(|scope| {
+        (0..count).for_each(|_| _ = scope.spawn(take_jobs));
+        keep(first());
+        take_jobs();
     });
     outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
@@ -59,11 +61,15 @@ mod tests {
 
     #[test]
     fn an_error_of_one_job_is_a_failure_and_the_others_run() {
-        let fails = Job::new("broken", || Err(io::Error::other("no cargo")));
-        let passes = Job::new("whole", || Ok((Counts::ONE_PASSED, Vec::new())));
-        let mut outcomes = run(vec![fails, passes], 2);
-        outcomes.sort_by(|one, other| one.name.cmp(&other.name));
-        assert_eq!(outcomes[0].counts, Counts::ONE_FAILED);
-        assert_eq!(outcomes[1].counts, Counts::ONE_PASSED);
+        let fails = || Job::new("broken", || Err(io::Error::other("no cargo")));
+        let passes = || Job::new("whole", || Ok((Counts::ONE_PASSED, Vec::new())));
+        let before = || vec![measured("before", || Ok((Counts::ONE_PASSED, Vec::new())))];
+        for count in 0..3 {
+            let jobs = vec![fails(), passes()];
+            let mut outcomes = run(jobs, count, before);
+            outcomes.sort_by(|one, other| one.name.cmp(&other.name));
+            let counts: Vec<Counts> = outcomes.iter().map(|outcome| outcome.counts).collect();
+            assert_eq!(counts, [Counts::ONE_PASSED, Counts::ONE_FAILED, Counts::ONE_PASSED], "{count} lanes");
+        }
     }
 }
