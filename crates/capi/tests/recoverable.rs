@@ -44,7 +44,7 @@ fn run(program: &Path, file: &Path, what: &[&str]) -> Output {
 
 fn run_under_valgrind(program: &Path, file: &Path, what: &[&str]) -> Output {
     let ends_with_it = program.ends_with("fork") || what.contains(&"die");
-    let leaks = if ends_with_it { c::Leaks::AreLeft } else { c::Leaks::AreErrors };
+    let leaks = if ends_with_it { c::Leaks::Unsought } else { c::Leaks::Errors };
     c::valgrind(program, &[&[file.to_str().unwrap()], what].concat(), leaks).output().unwrap()
 }
 

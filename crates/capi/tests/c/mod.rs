@@ -91,20 +91,20 @@ pub const FOUND: i32 = 99;
 #[derive(Clone, Copy)]
 pub enum Leaks {
     /// Each is an error.
-    AreErrors,
+    Errors,
     /// They are looked for. The tables of an environment that is open have only pointers into their blocks, and the child of a fork has
     /// what its parent's threads had.
-    AreSought,
+    Sought,
     /// They are not looked for: a segment that is open has the right to all addresses that it may grow into, and valgrind would read
     /// them all.
-    AreLeft,
+    Unsought,
 }
 
 /// A program with its children, under valgrind if that is installed.
 pub fn under_valgrind(program: &Path, arguments: &[&str]) -> Command {
     let ends_with_it = ["fork", "apart"].iter().any(|name| program.ends_with(name))
         || ["fork", "forked", "die"].iter().any(|word| arguments.contains(word));
-    valgrind(program, arguments, if ends_with_it { Leaks::AreSought } else { Leaks::AreErrors })
+    valgrind(program, arguments, if ends_with_it { Leaks::Sought } else { Leaks::Errors })
 }
 
 /// As [`under_valgrind`].
@@ -115,9 +115,9 @@ pub fn valgrind(program: &Path, arguments: &[&str], leaks: Leaks) -> Command {
     }
     command.args(["--quiet", "--trace-children=yes", &format!("--error-exitcode={FOUND}")]);
     match leaks {
-        Leaks::AreErrors => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
-        Leaks::AreSought => command.args(["--leak-check=summary", "--errors-for-leak-kinds=none"]),
-        Leaks::AreLeft => command.arg("--leak-check=no"),
+        Leaks::Errors => command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"]),
+        Leaks::Sought => command.args(["--leak-check=summary", "--errors-for-leak-kinds=none"]),
+        Leaks::Unsought => command.arg("--leak-check=no"),
     };
     command.arg(format!("--suppressions={}", home().join("tests/c/valgrind.supp").display()));
     command.arg(program).args(arguments);
