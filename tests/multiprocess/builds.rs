@@ -50,8 +50,36 @@ fn another_build_takes_over_what_was_answered_and_not_yet_synced() {
     let directory = tempfile::tempdir().unwrap();
     let region = killed_with_a_relaxed_commit(directory.path());
     swap_build(region.as_ref());
+    let env = Env::open(directory.path()).unwrap();
+    assert!(!env.opened().lost, "all was taken out of the memory");
+    drop(env);
     assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
     assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+}
+
+/// Makes zeros of a value wherever the shared memory has it.
+fn lose_value(region: &Path, value: &[u8]) {
+    let mut bytes = std::fs::read(region).unwrap();
+    let places: Vec<usize> =
+        bytes.windows(value.len()).enumerate().filter_map(|(at, it)| (it == value).then_some(at)).collect();
+    assert!(!places.is_empty());
+    let file = std::fs::OpenOptions::new().write(true).open(region).unwrap();
+    for at in places {
+        bytes[at..at + value.len()].fill(0);
+        file.write_all_at(&bytes[at..at + value.len()], at as u64).unwrap();
+    }
+}
+
+#[test]
+fn a_relaxed_commit_that_damaged_memory_has_no_more_is_told_as_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let region = killed_with_a_relaxed_commit(directory.path());
+    swap_build(region.as_ref());
+    lose_value(region.as_ref(), b"value");
+    let env = Env::open(directory.path()).unwrap();
+    assert_eq!((env.opened().how, env.opened().lost), (How::Restarted, true));
+    drop(env);
+    assert_eq!(value(directory.path()).as_deref(), Some(&b"old"[..]));
 }
 
 #[test]

@@ -58,8 +58,8 @@ impl Opening<'_> {
         };
         let committed = if is_of_now { read(|| Managers::last_commit(region)).flatten() } else { None };
         let taken = Taken { rescued, committed };
-        if control.rio && !taken.is_whole() {
-            self.note_loss("the log in the shared memory is damaged");
+        if !taken.is_whole() {
+            self.memory_has_less(control, "the log in the shared memory is damaged");
         }
         Ok(Some(taken))
     }

@@ -102,28 +102,31 @@ impl Opening<'_> {
 
     /// There is no memory of before: whether commits were answered from it.
     pub(crate) fn memory_is_gone(&self, control: &Control) {
-        if control.rio {
-            self.note_loss("the shared memory is gone");
-        } else if control.relaxed && !control.clean {
-            self.has_lost.set(true);
-            tracing::warn!(
-                environment = %self.platform.path.display(),
-                "relaxed commits were answered from shared memory, and the shared memory is gone: those that were not yet on disk are lost"
-            );
-        }
+        self.memory_has_less(control, "the shared memory is gone");
     }
 
     /// There is memory of before, and the user has decided for the files.
     pub(crate) fn memory_is_forgotten(&self, control: &Control) {
+        self.memory_has_less(control, "the shared memory is forgotten, as was asked for");
+    }
+
+    /// Not all that was answered from memory may be there: says so of durability `Rio`, and of relaxed commits.
+    pub(crate) fn memory_has_less(&self, control: &Control, why: &'static str) {
         if control.rio {
-            self.note_loss("the shared memory is forgotten, as was asked for");
+            self.note_loss(why);
+        } else if control.relaxed && !control.clean {
+            self.has_lost.set(true);
+            tracing::warn!(
+                environment = %self.platform.path.display(),
+                "relaxed commits were answered from shared memory, and {why}: those that were not yet on disk are lost"
+            );
         }
     }
 
     /// The restart that follows forgets commits that were answered from memory. It says so in the control file with the same
     /// write that begins its incarnation: a restart that is refused forgets nothing, and if we die after it, the next to open
     /// tells of the loss.
-    pub(crate) fn note_loss(&self, why: &'static str) {
+    fn note_loss(&self, why: &'static str) {
         self.has_lost.set(true);
         let promise = "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system";
         self.loss.set(Some(format!("{promise}, and {why}: those since the last sync of the log are lost")));
