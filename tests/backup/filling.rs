@@ -73,11 +73,13 @@ fn a_load_that_is_given_up_leaves_what_was_there_before() {
     let fill = || Env::builder().settings(quiet()).open_to_fill_on(target(), &mut |_, _, _| {});
     let filling = fill().unwrap();
     filling.env().btree("tree").unwrap();
+    // Another program puts a file beside it.
+    directory.open("notes", OpenMode::CreateNew).unwrap();
     // Another process comes, to open or to fill.
     let refused = [open_existing(&disk).err().unwrap(), fill().err().unwrap()];
     assert!(refused.iter().all(|error| error.to_string().contains("load.unfinished")), "{refused:?}");
     assert!(filling.abandon().unwrap());
-    assert_eq!(directory.list().unwrap(), ["libtp.toml"]);
+    assert_eq!(directory.list().unwrap(), ["libtp.toml", "notes"]);
     // One that was there is not removed.
     let filling = fill().unwrap();
     filling.finish().unwrap();

@@ -182,10 +182,12 @@ impl Builder {
         self
     }
 
-    /// The longest a lock is waited for: for ever if nothing is said. A transaction may say otherwise ([`Txn::set_lock_timeout`]).
+    /// The longest a lock is waited for: for ever if nothing is said, and a year where more is said. A transaction may say otherwise
+    /// ([`Txn::set_lock_timeout`]).
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Builder {
-        self.settings.lock_timeout_millis = Some(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
+        let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        self.settings.lock_timeout_millis = Some(millis.min(crate::settings::bounds::LOCK_TIMEOUT_MILLIS_MAX));
         self
     }
 
@@ -244,6 +246,8 @@ impl Builder {
     /// The machine's disk and memory, as builder and settings file say together where they are.
     pub(crate) fn platform(&self, directory: &Path) -> Result<Platform> {
         let create = self.creates();
+        // Before a directory is made for them.
+        self.settings.check()?;
         let home = Platform::posix(directory, &Settings::default(), create)?;
         home.check_local()?;
         let settings = self.settings.clone().over(home.settings_file()?);

@@ -10,12 +10,14 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use libtp_buffer::{DOUBLE_WRITE_NAME, REGISTRY_NAME};
 use libtp_io::Directory;
+use libtp_log::{segment_number, CONTROL_NAME, NAME_PREPARING};
 use rio::failpoint;
 
 use crate::attach::Create;
-use crate::platform::Platform;
-use crate::unfinished::{self, FILLING};
+use crate::platform::{Platform, REGION_NAME};
+use crate::unfinished;
 use crate::{Builder, Env, Result};
 
 /// An environment that is open to be filled. One that was there before is open as always; a new one is refused to everybody else
@@ -75,11 +77,14 @@ impl Builder {
         let create = if self.creates() { Create::ToFill(&begun) } else { Create::Never };
         match self.open_and(create, platform.clone(), watch) {
             Ok(env) => Ok(Filling { env, made: begun.get().then_some(before) }),
-            Err(error) if begun.get() => {
-                before.restore(&platform)?;
+            Err(error) => {
+                if begun.get() {
+                    if let Err(left) = before.restore(&platform) {
+                        tracing::error!(environment = %platform.path.display(), %left, "what was made of the environment stays");
+                    }
+                }
                 Err(error)
             }
-            Err(error) => Err(error),
         }
     }
 }
@@ -124,11 +129,11 @@ fn names_of(platform: &Platform) -> Result<BTreeSet<String>> {
 }
 
 impl Before {
-    /// Removes all that was not there, and the mark last.
+    /// Removes the library's files that were not there, and the mark last.
     fn restore(self, platform: &Platform) -> Result<()> {
         for directory in [&platform.log_directory, &platform.directory] {
             for name in directory.list()? {
-                if name != FILLING && !self.names.contains(&name) {
+                if is_ours(&name) && !self.names.contains(&name) {
                     remove(directory.as_ref(), &name)?;
                 }
             }
@@ -142,6 +147,15 @@ impl Before {
         }
         Ok(())
     }
+}
+
+/// Whether the name is that of a file which an environment has. Other programs may put files beside these meanwhile.
+fn is_ours(name: &str) -> bool {
+    [CONTROL_NAME, REGISTRY_NAME, REGION_NAME, DOUBLE_WRITE_NAME, NAME_PREPARING].contains(&name)
+        || segment_number(name).is_some()
+        // A database, or one that is being made, or its records that are being sorted.
+        || name.contains(".tp")
+        || name.strip_prefix(REGISTRY_NAME).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Removes a file that may be gone already: memory goes with the last process that leaves.

@@ -21,7 +21,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// A filesystem with less room than this is not used for shared memory (a container's 64 MiB would soon be full).
 const ROOM_MIN: u64 = 96 << 20;
 /// The region's name in the environment's own directory.
-const REGION_NAME: &str = "region";
+pub(crate) const REGION_NAME: &str = "region";
 /// Address space reserved for a region: as much as it may ever become.
 const RESERVE_BYTES: u64 = 1 << 38;
 

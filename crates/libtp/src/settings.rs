@@ -3,7 +3,7 @@
 //! They come from the builder ([`crate::Builder`]), over what the file `libtp.toml` in the environment's directory says,
 //! over the defaults. Sizes are in bytes and may be written `"64MiB"` in the file; times carry their unit in the name.
 
-mod bounds;
+pub(crate) mod bounds;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

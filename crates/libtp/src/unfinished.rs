@@ -102,8 +102,7 @@ pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
 
 /// Says durably that the environment is filled, or that nothing of it is left.
 pub(crate) fn end_filling(directory: &dyn Directory) -> Result<()> {
-    directory.remove(FILLING)?;
-    Ok(directory.sync()?)
+    remove_mark(directory, FILLING)
 }
 
 /// Says durably that a restore begins in this directory. Whether this call has made the file.
@@ -120,7 +119,12 @@ pub(crate) fn begin_restore(directory: &dyn Directory) -> Result<bool> {
 
 /// Says durably that the directory holds all that was restored but the control file's contents.
 pub(crate) fn end_restore(directory: &dyn Directory) -> Result<()> {
-    match directory.remove(RESTORING) {
+    remove_mark(directory, RESTORING)
+}
+
+/// Removes a mark durably. It may not be there: its making may have failed.
+fn remove_mark(directory: &dyn Directory, mark: &str) -> Result<()> {
+    match directory.remove(mark) {
         Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(directory.sync()?),
         Err(error) => Err(error.into()),
     }

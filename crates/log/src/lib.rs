@@ -107,7 +107,8 @@ pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Rest
 pub use roll::Roll;
 pub use same_files::{check_same_files, note_files};
 pub use segment::{
-    segment_name, segment_number, Geometry, Place, LOG_VERSION, LOG_VERSION_OLDEST, SEGMENT_HEADER_BYTES,
+    segment_name, segment_number, Geometry, Place, LOG_VERSION, LOG_VERSION_OLDEST, NAME_PREPARING,
+    SEGMENT_HEADER_BYTES,
 };
 pub use segment_files::LogFiles;
 pub use settings::Settings;

@@ -25,7 +25,7 @@ pub(crate) const NOTE_AT: usize = 512;
 const NOTE_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"libtplog";
 /// A segment that is being prepared.
-pub(crate) const NAME_PREPARING: &str = "log.preparing";
+pub const NAME_PREPARING: &str = "log.preparing";
 
 /// The name of segment `number`'s file.
 pub fn segment_name(number: u32) -> String {

@@ -11,6 +11,8 @@ const MEMORY_BYTES_MAX: u64 = 1 << 47;
 const LOG_BYTES_MAX: u64 = 1 << 60;
 const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 const YEAR_MILLIS: u64 = 366 * DAY_MILLIS;
+/// The longest that a lock is waited for, where it is not for ever.
+pub(crate) const LOCK_TIMEOUT_MILLIS_MAX: u64 = YEAR_MILLIS;
 
 /// One setting that is set, with its bounds, both included.
 struct Bounded {
@@ -52,7 +54,7 @@ impl Settings {
             bounded("snapshot_age_millis", self.snapshot_age_millis, 0, YEAR_MILLIS),
             bytes("keep_log", self.keep_log, LOG_BYTES_MAX),
             number("recovery_threads", self.recovery_threads, 1, 256),
-            bounded("lock_timeout_millis", self.lock_timeout_millis, 0, YEAR_MILLIS),
+            bounded("lock_timeout_millis", self.lock_timeout_millis, 0, LOCK_TIMEOUT_MILLIS_MAX),
             bounded("deadlock_period_millis", self.deadlock_period_millis, 1, DAY_MILLIS),
             bounded("detached_timeout_millis", self.detached_timeout_millis, 0, YEAR_MILLIS),
             number("lanes", self.lanes, 1, 64),
@@ -109,5 +111,21 @@ mod tests {
             let (name, value) = setting.split_once(" = ").unwrap();
             assert!(error.contains(&format!("{name} is {value}, and must be from ")), "{error}");
         }
+    }
+
+    #[test]
+    fn a_refused_program_has_no_directory_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = parent.path().join("env");
+        let settings = Settings { recovery_threads: Some(8700), ..Settings::default() };
+        let refused = crate::Env::builder().settings(settings).open(&place).err().unwrap().to_string();
+        assert!(refused.contains("recovery_threads is 8700"), "{refused}");
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn a_lock_timeout_of_any_length_is_taken() {
+        let place = tempfile::tempdir().unwrap();
+        drop(crate::Env::builder().lock_timeout(std::time::Duration::MAX).open(place.path()).unwrap());
     }
 }
