@@ -44,13 +44,13 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
     let time_wanted = Duration::try_from_secs_f64(hours.unwrap_or(0.0) * 3600.0)
         .map_err(|error| format!("--hours must be a length of time: {error}"))?;
     setup::packages(&logs(workspace)).map_err(|error| error.to_string())?;
-    let _litter = Litter::begin().map_err(|error| error.to_string())?;
     let programs = built(workspace, &suites)?;
 
     let start = Instant::now();
     let mut totals: Vec<Outcome> = Vec::new();
     let mut rounds = 0_u64;
     while rounds == 0 || start.elapsed() < time_wanted {
+        let _litter = Litter::begin().map_err(|error| error.to_string())?;
         round(workspace, (&suites, &programs), hours.map(|_| rounds), &mut totals);
         rounds += 1;
         // After every round: a soak that is cut short has still said what it found.

@@ -181,8 +181,14 @@ impl Run<'_> {
             outcomes.push(Outcome { name: "build".into(), elapsed: Duration::ZERO, counts, figures: Vec::new() });
             Vec::new()
         });
-        let jobs = if outcomes.is_empty() { self.jobs(&programs) } else { Vec::new() };
+        let is_built = outcomes.is_empty();
+        let jobs = if is_built { self.jobs(&programs) } else { Vec::new() };
         outcomes.extend(unit_tests_as_one(lanes::run(jobs, LANES, || self.compile())));
+        if is_built && self.wants(UNIT_TESTS) && !outcomes.iter().any(|outcome| outcome.name == UNIT_TESTS) {
+            println!("FAILED {UNIT_TESTS}: cargo has named no program of them");
+            let counts = Counts::ONE_FAILED;
+            outcomes.push(Outcome { name: UNIT_TESTS.into(), elapsed: Duration::ZERO, counts, figures: Vec::new() });
+        }
         outcomes
     }
 

@@ -8,12 +8,16 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// In the environment of every process of a run.
 const MARK: &str = "LIBTP_TEST_RUN";
+/// How the name of a run's place begins. The run's process follows.
+const PLACE: &str = "libtp-tests-";
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How the names of regions begin.
 const REGION: &str = "libtp-";
+const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 /// A region's header, which says where its environment is, is no longer.
 const HEADER_BYTES: u64 = 64 << 10;
 
@@ -22,6 +26,8 @@ pub struct Litter {
     /// Temporary files of the run.
     place: PathBuf,
     mark: String,
+    /// Where temporary files go without a run.
+    home: PathBuf,
 }
 
 impl Litter {
@@ -30,7 +36,11 @@ impl Litter {
     /// # Errors
     /// When no directory for temporary files can be made.
     pub fn begin() -> io::Result<Litter> {
-        let place = std::env::temp_dir().join(format!("libtp-tests-{}", std::process::id()));
+        let home = std::env::temp_dir();
+        for (place, mark) in left_by_others(&home) {
+            drop(Litter { place, mark, home: home.clone() });
+        }
+        let place = home.join(format!("{PLACE}{}", std::process::id()));
         fs::create_dir_all(&place)?;
         // Tests become other users.
         fs::set_permissions(&place, fs::Permissions::from_mode(0o1777))?;
@@ -38,7 +48,7 @@ impl Litter {
         let mark = place.display().to_string();
         std::env::set_var("TMPDIR", &place);
         std::env::set_var(MARK, &mark);
-        Ok(Litter { place, mark })
+        Ok(Litter { place, mark, home })
     }
 }
 
@@ -54,11 +64,28 @@ impl Drop for Litter {
             let _ = fs::remove_file(region);
         }
         let _ = fs::remove_dir_all(&self.place);
+        std::env::set_var("TMPDIR", &self.home);
         if !processes.is_empty() || !regions.is_empty() {
             let (processes, regions) = (processes.len(), regions.len());
             println!("removed what tests left: {processes} processes, the shared memory of {regions} environments");
         }
     }
+}
+
+/// Places and marks of runs that were interrupted. A run in a container has a process that is not seen here, so its place counts as left
+/// only when nothing was made there for a day.
+fn left_by_others(home: &Path) -> Vec<(PathBuf, String)> {
+    let names =
+        fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let process = |name: &String| name.strip_prefix(PLACE).and_then(|process| process.parse::<u32>().ok());
+    let is_quiet = |name: &String| {
+        let changed = fs::metadata(home.join(name)).and_then(|metadata| metadata.modified());
+        changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|since| since > QUIET))
+    };
+    let is_over = |process: u32| !Path::new(&format!("/proc/{process}")).exists();
+    let is_left = |name: &String| process(name).is_some_and(is_over) && is_quiet(name);
+    let place = |name: String| home.join(name).canonicalize().ok();
+    names.filter(is_left).filter_map(place).map(|place| (place.clone(), place.display().to_string())).collect()
 }
 
 /// Other processes that have this variable in their environment.
@@ -103,11 +130,30 @@ mod tests {
     }
 
     #[test]
+    fn the_place_of_a_run_that_was_interrupted_is_left_after_a_day() {
+        let home = std::env::temp_dir().join(format!("xtask-left-{}", std::process::id()));
+        let long_ago = std::time::SystemTime::now() - 2 * QUIET;
+        // No process has the first number.
+        for (process, is_old) in [(u32::MAX, true), (u32::MAX - 1, false), (std::process::id(), true)] {
+            let place = home.join(format!("{PLACE}{process}"));
+            fs::create_dir_all(&place).expect("a directory");
+            let opened = fs::File::open(&place).expect("the directory");
+            let set = |_| opened.set_modified(long_ago).expect("its owner may");
+            is_old.then_some(()).map_or((), set);
+        }
+        let left: Vec<PathBuf> = left_by_others(&home).into_iter().map(|(place, _)| place).collect();
+        assert_eq!(left, [home.canonicalize().expect("it is there").join(format!("{PLACE}{}", u32::MAX))]);
+        let _ = fs::remove_dir_all(home);
+    }
+
+    #[test]
     fn a_process_is_found_by_its_variable() {
         let variable = format!("{MARK}=xtask-{}", std::process::id());
         let (name, value) = variable.split_once('=').expect("it has a value");
         let mut sleeper = Command::new("sleep").arg("60").env(name, value).spawn().expect("sleep runs");
-        assert_eq!(processes_with(&variable), [sleeper.id().to_string()]);
+        // The system shows the environment of a process a moment after its start.
+        let found = (0..1000).map(|_| processes_with(&variable)).find(|found| !found.is_empty());
+        assert_eq!(found, Some(vec![sleeper.id().to_string()]));
         sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
         assert!(processes_with(&variable).is_empty());
     }
