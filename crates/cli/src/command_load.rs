@@ -104,11 +104,19 @@ fn load_records(
     checked: Checked,
     output: &Output,
 ) -> Result<u64> {
+    let name = &arguments.at.database;
+    let is_new = matches!(env.database(name), Err(libtp::Error::NoDatabase { .. }));
     let target = Target::open(env, arguments, source, checked)?;
-    match load_at_once(&target, arguments, source, output.may_draw())? {
-        Some(loaded) => Ok(loaded),
-        None => load_in_batches(env, &target, source, output),
+    let loaded = match load_at_once(&target, arguments, source, output.may_draw()) {
+        Ok(None) => load_in_batches(env, &target, source, output),
+        Ok(Some(loaded)) => Ok(loaded),
+        Err(failure) => Err(failure),
+    };
+    if loaded.is_err() && is_new && env.count_records(name).is_ok_and(|count| count == Some(0)) {
+        drop(target);
+        env.run(|txn| txn.drop_database(name))?;
     }
+    loaded
 }
 
 /// Some thousand records after the other.
@@ -143,8 +151,14 @@ impl Target {
                 Target::several(env, arguments, source, header.duplicates)
             }
             // What is there takes pairs of either kind.
-            (DumpType::Btree | DumpType::Hash, Ok(Database::Btree(db) | Database::Hash(db))) => Ok(Target::Pairs(db)),
-            (DumpType::Btree | DumpType::Hash, Ok(Database::Multi(db))) => Ok(Target::Several(db)),
+            (DumpType::Btree | DumpType::Hash, Ok(Database::Btree(db) | Database::Hash(db))) => {
+                check_order(name, db.order_name(), source)?;
+                Ok(Target::Pairs(db))
+            }
+            (DumpType::Btree | DumpType::Hash, Ok(Database::Multi(db))) => {
+                check_order(name, db.order_name(), source)?;
+                Ok(Target::Several(db))
+            }
             (DumpType::Recno | DumpType::List, Ok(Database::Recno(recno))) => {
                 check_lengths(&recno, source, checked)?;
                 Ok(Target::Recno(recno))
@@ -191,7 +205,19 @@ impl Target {
     fn several(env: &Env, arguments: &Arguments, source: &Source, duplicates: Duplicates) -> Result<Target> {
         let name = &arguments.at.database;
         match env.database(name) {
-            Ok(Database::Multi(db)) => return Ok(Target::Several(db)),
+            Ok(Database::Multi(db)) => {
+                check_order(name, db.order_name(), source)?;
+                if db.duplicates() != duplicates {
+                    let [has, wants] = [db.duplicates(), duplicates].map(|kind| match kind {
+                        Duplicates::Sorted => "in their own order, each once",
+                        _ => "in the order in which they came",
+                    });
+                    return Err(source.failed(format!(
+                        "it has the values of a key {wants}, and `{name}` has them {has} (nothing was loaded). Load it into a new database"
+                    )));
+                }
+                return Ok(Target::Several(db));
+            }
             Ok(_) => {
                 let what = "it has one value a key, and the dump has several; nothing was loaded. Load into a new one";
                 return Err(Failure::Failed(format!("database `{name}`: {what}")));
@@ -242,6 +268,16 @@ fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
         ))
     };
     order::by_name(name).map(Some).ok_or_else(unknown)
+}
+
+/// Keys in an order that the header names go only where they have this order.
+fn check_order(name: &str, there: Option<&str>, source: &Source) -> Result<()> {
+    let wanted = source.reader.header().order.as_deref();
+    let Some(wanted) = wanted.filter(|_| wanted != there) else { return Ok(()) };
+    let there = there.map_or_else(|| "no such order".into(), |order| format!("the order `{order}`"));
+    Err(source.failed(format!(
+        "its keys are in the order `{wanted}`, and those of `{name}` in {there} (nothing was loaded). Load it into a new database"
+    )))
 }
 
 /// Records of a database that is there have one length.

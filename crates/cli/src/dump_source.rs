@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -165,7 +166,10 @@ fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<Fil
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let path = directory.join(format!(".tp-load.{}", std::process::id()));
     let failed = |what: &str| Failure::doing(format!("{what} {} for what comes from {name}", path.display()));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+    // One that a process with this number has left.
+    let _ = std::fs::remove_file(&path);
+    // A dump may be for the eyes of this user alone.
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let mut file = file.map_err(failed("make"))?;
     std::fs::remove_file(&path).map_err(failed("unlink"))?;
     std::io::copy(&mut input, &mut file).map_err(failed("fill"))?;
