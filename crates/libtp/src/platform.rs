@@ -343,12 +343,13 @@ impl Platform {
         };
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         for home in homes {
-            let Ok(entries) = std::fs::read_dir(home) else { continue };
-            let prefix = if *home == self.path { REGION_NAME.into() } else { name_of_any(identity) };
-            let names = entries.filter_map(std::result::Result::ok).map(|entry| entry.path());
+            let is_own_home = *home == self.path;
             for path in
-                names.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
+                if is_own_home { vec![home.join(REGION_NAME)] } else { beginning_with(home, &name_of_any(identity)) }
             {
+                if is_own_home && !path.exists() {
+                    continue;
+                }
                 let attached = match Region::attach_any(&path, identity.layout, RESERVE_BYTES, &access) {
                     Ok(region) => Some(region),
                     Err(error) if may_pass(&error) => return Err(error.into()),
@@ -412,6 +413,13 @@ impl Platform {
             Error::Environment { environment: self.path.clone(), what }
         })
     }
+}
+
+/// The files of a directory whose names begin so.
+fn beginning_with(directory: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(std::result::Result::ok);
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+    ours.map(|entry| entry.path()).collect()
 }
 
 /// How the name of a region of this environment begins, whatever control file it was made for.

@@ -102,13 +102,14 @@ impl LogManager {
 /// The time of the last flush mark in `oldest .. end`, looked for in the last `bytes`; zero if there is no mark.
 pub(crate) fn last_mark_time(files: &LogFiles, oldest: Lsn, end: Lsn, bytes: u64) -> Result<u64> {
     let first = oldest.max(end.minus(bytes.min(end.raw())));
+    let last = [files.geometry().locate(end).segment];
     let mut to = end;
     while to > first {
         let from = first.max(to.minus(PIECE_BYTES.min(to.raw())));
         // A mark may begin in this piece and end in the one behind.
         let want = end.since(from).min(PIECE_BYTES + MARK_BYTES as u64);
         let mut piece = vec![0; usize::try_from(want).expect("a piece is short")];
-        let read = copy_out_unchecked(files, from, &mut piece)?;
+        let read = copy_out_unchecked(files, &last, from, &mut piece)?;
         // The last place first.
         for into in (0..=read.saturating_sub(MARK_BYTES) / 8).rev().map(|place| place * 8) {
             let Some(place) = piece[..read].get(into..into + MARK_BYTES) else { continue };

@@ -66,26 +66,29 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     };
     let end = roll.position();
     let ring = settings.ring_bytes_max.max(Settings::default().ring_bytes_max);
-    if let Some(mark) = later_witness(files, end, 2 * ring)?.filter(|_| !planted("log: witnesses not heard")) {
+    // Listed once: in a directory with many databases that takes long.
+    let present = files.present()?;
+    let witness = later_witness(files, &present, end, 2 * ring)?;
+    if let Some(mark) = witness.filter(|_| !planted("log: witnesses not heard")) {
         let what = format!("{}, and a flush mark at LSN {} says it was durable", bad.what(), mark);
         return Err(files.damage(end, &and_why_not_whole(files, control, what, mark)?));
     }
-    if let Some((number, durable)) = noted_beyond(files, end)? {
+    if let Some((number, durable)) = noted_beyond(files, &present, end)? {
         let what =
             format!("{}, and {} says that the log was durable up to LSN {durable}", bad.what(), segment_name(number));
         return Err(files.damage(end, &and_why_not_whole(files, control, what, durable)?));
     }
-    check_whole(files, control, end)?;
+    check_whole(files, &present, control, end)?;
     Ok(LogEnd { end, what: bad.what(), records_beyond, vouched: vouched.min(end) })
 }
 
 /// Refuses where a segment that the log needs, or one made ahead, is not whole. A segment gets its name when its header and its
 /// length are on the disk, so no crash leaves another. What was logged there would be lost in silence.
-fn check_whole(files: &LogFiles, control: &Control, end: Lsn) -> Result<()> {
+fn check_whole(files: &LogFiles, present: &[u32], control: &Control, end: Lsn) -> Result<()> {
     let geometry = files.geometry();
     let last = geometry.locate(end).segment;
     let needed = geometry.locate(control.oldest.min(end)).segment..=last;
-    let made_ahead = files.present()?.into_iter().filter(|&number| number > last);
+    let made_ahead = present.iter().copied().filter(|&number| number > last);
     for number in needed.chain(made_ahead) {
         if number == last && may_be_made(files, control, end)? {
             continue;
@@ -111,9 +114,9 @@ fn and_why_not_whole(files: &LogFiles, control: &Control, mut what: String, dura
 
 /// Looks for a segment that says that the log was durable beyond `bad`: its number, and up to where. The note about the segment of
 /// `bad` is in the one before.
-fn noted_beyond(files: &LogFiles, bad: Lsn) -> Result<Option<(u32, Lsn)>> {
+fn noted_beyond(files: &LogFiles, present: &[u32], bad: Lsn) -> Result<Option<(u32, Lsn)>> {
     let first = files.geometry().locate(bad).segment.saturating_sub(1);
-    for number in files.present()?.into_iter().filter(|&number| number >= first) {
+    for number in present.iter().copied().filter(|&number| number >= first) {
         if let Some(durable) = files.noted_by(number)?.filter(|&durable| durable > bad) {
             return Ok(Some((number, durable)));
         }
@@ -122,12 +125,12 @@ fn noted_beyond(files: &LogFiles, bad: Lsn) -> Result<Option<(u32, Lsn)>> {
 }
 
 /// Looks for a good flush mark beyond `bad` that says the log was durable beyond `bad`; returns where it lies.
-fn later_witness(files: &LogFiles, bad: Lsn, bytes: u64) -> Result<Option<Lsn>> {
+fn later_witness(files: &LogFiles, present: &[u32], bad: Lsn, bytes: u64) -> Result<Option<Lsn>> {
     let last = bad.plus(bytes);
     let mut at = bad.plus(8);
     let mut piece = vec![0; 1 << 20];
     while at < last {
-        let read = copy_out_unchecked(files, at, &mut piece)?;
+        let read = copy_out_unchecked(files, present, at, &mut piece)?;
         if read < MARK_BYTES {
             return Ok(None);
         }
@@ -159,8 +162,8 @@ pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
 }
 
 /// As `LogFiles::copy_out`, whatever the headers say, and zeros where a file is cut off: a witness in a file with a
-/// damaged header is a witness. Ends where the files end.
-pub(crate) fn copy_out_unchecked(files: &LogFiles, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
+/// damaged header is a witness. Ends where the files end, of which those with these numbers are `present`.
+pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, buffer: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         let place = files.geometry().locate(from.plus(done as u64));
@@ -172,7 +175,7 @@ pub(crate) fn copy_out_unchecked(files: &LogFiles, from: Lsn, buffer: &mut [u8])
                 file.read_at(piece, place.offset)?;
             }
             // A segment may be missing in the middle; one after it may still testify.
-            None if files.present()?.last().is_some_and(|&last| last > place.segment) => {}
+            None if present.last().is_some_and(|&last| last > place.segment) => {}
             None => break,
         }
         done += want;
