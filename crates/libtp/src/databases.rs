@@ -124,18 +124,15 @@ impl Txn<'_> {
     /// of the library's own, or the transaction has joined memory; `Deadlock`, `LockTimeout`, `Full`, `Io`.
     pub fn drop_database(&self, name: &str) -> Result<()> {
         self.check_may_decide(name)?;
-        if let Some(open) = self.decided().of_name(name) {
-            self.decide(&open, None);
-            return Ok(());
-        }
         let open = self.whole(name)?;
+        let indices = self.whole_indices(&open)?;
         if let Some(of) = open.keying().index_of {
             self.take_off(&open, of)?;
         }
-        for index in self.whole_indices(&open)? {
-            self.decide(&index, None);
+        // From here on nothing fails: a program that goes on after an error commits a drop of all or none.
+        for one in indices.iter().chain([&open]) {
+            self.decide(one, None);
         }
-        self.decide(&open, None);
         Ok(())
     }
 

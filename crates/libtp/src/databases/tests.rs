@@ -1,11 +1,12 @@
-//! What one transaction decides of several databases, one after the other.
+//! What one transaction decides of several databases, one after the other; what it leaves where it fails.
 
 use std::path::Path;
+use std::time::Duration;
 
 use libtp_lock::Mode;
 use libtp_record::lock_names;
 
-use crate::{Db, Env, Error, IndexKeys, Settings};
+use crate::{Database, Db, Env, Error, Index, IndexKeys, Reader, Settings};
 
 fn value(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value);
@@ -13,6 +14,15 @@ fn value(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
 
 fn open(place: &Path) -> Env {
     Env::builder().settings(Settings { no_background: true, ..Settings::default() }).open(place).unwrap()
+}
+
+/// A database with two indices and so many records.
+fn stock(env: &Env, records: u32) -> (Db, [Index; 2]) {
+    let stock = env.btree("stock").unwrap();
+    let indices = ["first", "second"].map(|name| stock.index(name, value).unwrap());
+    let put = |number: u32| number.to_be_bytes();
+    env.run(|txn| (0..records).try_for_each(|number| stock.put(txn, &put(number), &put(number % 7)))).unwrap();
+    (stock, indices)
 }
 
 fn names(env: &Env) -> Vec<String> {
@@ -24,6 +34,77 @@ fn is_whole(env: &Env, stock: &Db) {
     env.run(|txn| stock.put(txn, b"a new one", b"of it")).unwrap();
     for name in env.databases().unwrap() {
         assert_eq!(env.verify(&name).unwrap().findings, [], "{name}");
+    }
+}
+
+/// Reads an index and nothing else: whoever wants all of it has to wait.
+fn read_alone(env: &Env, index: &str, reader: &impl Reader) {
+    let Database::Index(index) = env.database(index).unwrap() else { panic!("it is an index") };
+    assert_eq!(index.get(reader, b"nothing").unwrap(), None);
+}
+
+#[test]
+fn an_index_that_was_renamed_in_the_transaction_is_dropped_from_its_database_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = open(dir.path());
+    let (stock, _indices) = stock(&env, 20);
+    env.run(|txn| {
+        txn.rename_database("first", "another")?;
+        txn.drop_database("another")
+    })
+    .unwrap();
+    assert_eq!(names(&env), ["second", "stock"]);
+    is_whole(&env, &stock);
+    // Its database has another name, too.
+    env.run(|txn| {
+        txn.rename_database("stock", "goods")?;
+        txn.rename_database("second", "third")?;
+        txn.drop_database("third")
+    })
+    .unwrap();
+    assert_eq!(names(&env), ["goods"]);
+    is_whole(&env, &stock);
+}
+
+#[test]
+fn a_database_is_dropped_with_its_indices_whatever_the_transaction_has_renamed() {
+    for renamed in [["first", "another"], ["second", "another"], ["stock", "goods"]] {
+        let dir = tempfile::tempdir().unwrap();
+        let env = open(dir.path());
+        let (_stock, _indices) = stock(&env, 20);
+        let dropped = if renamed[0] == "stock" { renamed[1] } else { "stock" };
+        env.run(|txn| {
+            txn.rename_database(renamed[0], renamed[1])?;
+            txn.drop_database(dropped)?;
+            for name in ["stock", "goods", "first", "second", "another"] {
+                let told = txn.drop_database(name);
+                assert!(matches!(&told, Err(Error::NoDatabase { .. })), "{name}: {told:?}");
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(names(&env), Vec::<String>::new(), "{renamed:?}");
+    }
+}
+
+#[test]
+fn a_drop_that_waits_in_vain_for_an_index_drops_nothing() {
+    for held in ["first", "second"] {
+        let dir = tempfile::tempdir().unwrap();
+        let env = open(dir.path());
+        let (stock, indices) = stock(&env, 20);
+        let other = env.begin().unwrap();
+        read_alone(&env, held, &other);
+        let txn = env.begin().unwrap();
+        let told = txn.within(Some(Duration::ZERO), || txn.drop_database("stock"));
+        assert!(matches!(&told, Err(Error::LockTimeout(_))), "{told:?}");
+        txn.commit().unwrap();
+        other.commit().unwrap();
+        assert_eq!(names(&env), ["first", "second", "stock"]);
+        is_whole(&env, &stock);
+        for index in &indices {
+            assert_eq!(env.run(|txn| index.count(txn, b"of it")).unwrap(), 1, "{held}");
+        }
     }
 }
 
