@@ -174,7 +174,7 @@ impl Txn<'_> {
     /// Each removal is logged with its value. To have the room back on the disk at once, drop the database, and make it anew.
     ///
     /// # Errors
-    /// `NoDatabase`; `Database` of an index and of a file of pages; else as [`Db::delete_range`].
+    /// `NoDatabase`; `Database` of an index and of a file of pages; else as [`Db::put`]. Then nothing was removed.
     pub fn empty_database(&self, name: &str) -> Result<u64> {
         self.check_may_decide(name)?;
         let open = self.whole(name)?;
@@ -186,15 +186,17 @@ impl Txn<'_> {
                 refuse("it is an index: empty the database whose index it is")
             }
             Method::Btree | Method::Hash => {
-                for index in self.whole_indices(&open)? {
-                    self.remove_all(&index)?;
-                }
+                let indices = self.whole_indices(&open)?;
                 let list = || crate::List::of_tree(Db::as_stored(self.environment(), &open));
-                let count = open.keying().is_list.then(|| list().count(self));
-                let removed = self.remove_all(&open)?;
-                Ok(count.transpose()?.unwrap_or(removed))
+                let count = open.keying().is_list.then(|| list().count(self)).transpose()?;
+                // A program that goes on after an error must not commit records that an index does not find.
+                self.savepoint_of_records().around(|| {
+                    indices.iter().try_for_each(|index| self.remove_all(index).map(|_| ()))?;
+                    let removed = self.remove_all(&open)?;
+                    Ok(count.unwrap_or(removed))
+                })
             }
-            Method::Recno { .. } => self.remove_numbers(&open),
+            Method::Recno { .. } => self.savepoint_of_records().around(|| self.remove_numbers(&open)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What one transaction decides of several databases, one after the other; what it leaves where it fails.
 
+use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -160,4 +162,40 @@ fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
     assert_eq!(locks.holds(who.session(), who.locker(), lock_names::name("goods")), Some(Mode::X));
     txn.commit().unwrap();
     assert_eq!(names(&env), ["goods"]);
+}
+
+#[test]
+fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
+    for is_damaged in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let env = open(dir.path());
+        drop(stock(&env, 3000));
+        drop(env);
+        if is_damaged {
+            // Its pages with entries, but not what an opening reads.
+            let file = fs::OpenOptions::new().write(true).open(dir.path().join("second.tp")).unwrap();
+            let (page, bytes) = (8192, file.metadata().unwrap().len());
+            assert!(bytes > 5 * page);
+            (4..bytes / page).for_each(|at| file.write_all_at(&[0x5a; 512], at * page + 1000).unwrap());
+        }
+        let env = open(dir.path());
+        let (stock, [first, _]) = stock(&env, 0);
+        let other = env.begin().unwrap();
+        if !is_damaged {
+            read_alone(&env, "second", &other);
+        }
+        let txn = env.begin().unwrap();
+        match txn.within(Some(Duration::ZERO), || txn.empty_database("stock")) {
+            Err(Error::Corrupt { .. }) => assert!(is_damaged),
+            Err(Error::LockTimeout(_)) => assert!(!is_damaged),
+            told => panic!("{told:?}"),
+        }
+        txn.commit().unwrap();
+        drop(other);
+        let number = |number: u32| number.to_be_bytes();
+        let found = env.run(|txn| (0..7).map(|value| first.count(txn, &number(value))).sum::<crate::Result<u64>>());
+        assert_eq!(found.unwrap(), 3000, "damaged: {is_damaged}");
+        assert_eq!(env.run(|txn| stock.count(txn, ..)).unwrap(), 3000);
+        assert_eq!(first.verify(&env.snapshot().unwrap()).unwrap(), Vec::<String>::new());
+    }
 }
