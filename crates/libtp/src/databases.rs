@@ -431,14 +431,26 @@ fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
     let directory = env.platform.directory.as_ref();
     let life = env.newest();
     let (file, environment) = (libtp_buffer::file_name(&name), libtp_buffer::environment_of(&life.managers.region));
-    match libtp_record::find_file(directory, &name, &environment) {
-        Ok(found) => {
-            let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
-            Ok(Some(ListedDatabase { name, kind: Some(kind_name(found.method, &found.keying)), bytes }))
+    let found = libtp_record::find_file(directory, &name, &environment).and_then(|found| {
+        let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
+        Ok((Some(kind_name(found.method, &found.keying)), bytes))
+    });
+    let (kind, bytes) = match found {
+        Ok(found) => found,
+        // Dropped since the names were read, or not in its place.
+        Err(
+            libtp_record::Error::Io(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. })
+            | libtp_record::Error::Corrupt { .. }
+            | libtp_record::Error::Unsuitable { .. },
+        ) => {
+            if !database::names(env)?.contains(&name) {
+                return Ok(None);
+            }
+            (None, 0)
         }
-        Err(_) if database::names(env)?.contains(&name) => Ok(Some(ListedDatabase { name, kind: None, bytes: 0 })),
-        Err(_) => Ok(None),
-    }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(ListedDatabase { name, kind, bytes }))
 }
 
 #[cfg(test)]

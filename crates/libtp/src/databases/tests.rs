@@ -1,14 +1,17 @@
-//! What one transaction decides of several databases, one after the other; what it leaves where it fails.
+//! What one transaction decides of several databases, one after the other, what it leaves where it fails, and lists beside drops.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use libtp_io::{Directory, File, OpenMode, Operation, PosixDirectory};
 use libtp_lock::Mode;
 use libtp_record::lock_names;
 
-use crate::{Database, Db, Env, Error, Index, IndexKeys, Reader, Settings};
+use crate::{Database, Db, Env, Error, Index, IndexKeys, Memory, Platform, Reader, Settings, SharedMemory};
 
 fn value(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value);
@@ -198,4 +201,122 @@ fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
         assert_eq!(env.run(|txn| stock.count(txn, ..)).unwrap(), 3000);
         assert_eq!(first.verify(&env.snapshot().unwrap()).unwrap(), Vec::<String>::new());
     }
+}
+
+/// What is done before a file is opened so.
+type Hook = Box<dyn FnOnce() -> libtp_io::Result<()> + Send>;
+
+/// A directory in which something happens once, before a file is opened so.
+struct Meddling {
+    real: Arc<dyn Directory>,
+    hook: Mutex<Option<(String, OpenMode, Hook)>>,
+}
+
+impl Meddling {
+    fn before(&self, name: &str, mode: OpenMode, hook: Hook) {
+        *self.hook.lock().unwrap() = Some((name.into(), mode, hook));
+    }
+}
+
+impl fmt::Debug for Meddling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.real.fmt(f)
+    }
+}
+
+impl Directory for Meddling {
+    fn open(&self, name: &str, mode: OpenMode) -> libtp_io::Result<Arc<dyn File>> {
+        let hook = self.hook.lock().unwrap().take_if(|(of, how, _)| of == name && *how == mode);
+        hook.map_or(Ok(()), |(_, _, hook)| hook())?;
+        self.real.open(name, mode)
+    }
+    fn subdirectory(&self, name: &str) -> libtp_io::Result<Arc<dyn Directory>> {
+        self.real.subdirectory(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> libtp_io::Result<()> {
+        self.real.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> libtp_io::Result<()> {
+        self.real.remove(name)
+    }
+    fn list(&self) -> libtp_io::Result<Vec<String>> {
+        self.real.list()
+    }
+    fn exists(&self, name: &str) -> libtp_io::Result<bool> {
+        self.real.exists(name)
+    }
+    fn sync(&self) -> libtp_io::Result<()> {
+        self.real.sync()
+    }
+    fn describe(&self, name: &str) -> String {
+        self.real.describe(name)
+    }
+    fn is_network(&self) -> libtp_io::Result<bool> {
+        self.real.is_network()
+    }
+}
+
+fn meddled(place: &Path) -> (Env, Arc<Meddling>) {
+    let meddling = Arc::new(Meddling { real: Arc::new(PosixDirectory::open(place).unwrap()), hook: Mutex::default() });
+    let directory: Arc<dyn Directory> = meddling.clone();
+    let platform = Platform {
+        path: place.into(),
+        log_directory: Arc::clone(&directory),
+        directory,
+        memory: Memory::Shared(SharedMemory::new()),
+        log_types: Arc::default(),
+    };
+    let settings = Settings { no_background: true, ..Settings::default() };
+    (Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).unwrap(), meddling)
+}
+
+#[test]
+fn a_list_leaves_out_what_is_dropped_meanwhile() {
+    for mode in [OpenMode::Existing, OpenMode::ReadOnly] {
+        let dir = tempfile::tempdir().unwrap();
+        let (env, meddling) = meddled(dir.path());
+        for name in ["kept", "dropped"] {
+            env.btree(name).unwrap();
+        }
+        let drops = |name: &'static str| {
+            let env = env.clone();
+            meddling.before(
+                &format!("{name}.tp"),
+                mode,
+                Box::new(move || {
+                    env.run(|txn| txn.drop_database(name)).unwrap();
+                    Ok(())
+                }),
+            );
+        };
+        drops("dropped");
+        assert_eq!(names(&env), ["kept"], "{mode:?}");
+        drops("kept");
+        let told = env.list_database("kept");
+        assert!(matches!(&told, Err(Error::NoDatabase { .. })), "{mode:?}: {told:?}");
+    }
+}
+
+#[test]
+fn a_list_says_that_a_file_is_not_in_its_place_only_where_that_is_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (env, meddling) = meddled(dir.path());
+    for name in ["first", "second", "third"] {
+        env.btree(name).unwrap();
+    }
+    for (mode, errno) in [(OpenMode::Existing, 24), (OpenMode::ReadOnly, 24), (OpenMode::Existing, 5)] {
+        let refused = move || Err(libtp_io::Error::from_errno(Operation::Open, "second.tp".into(), None, errno));
+        meddling.before("second.tp", mode, Box::new(refused));
+        let told = env.list_databases().map(|_| ());
+        assert!(told.as_ref().is_err_and(|told| told.to_string().contains("second.tp")), "{mode:?} {errno}: {told:?}");
+        assert_eq!(names(&env).len(), 3);
+    }
+    fs::remove_file(dir.path().join("first.tp")).unwrap();
+    fs::write(dir.path().join("second.tp"), b"cut off").unwrap();
+    let kinds: Vec<_> = env.list_databases().unwrap().into_iter().map(|it| (it.name, it.kind, it.bytes > 0)).collect();
+    let listed = |name: &str, kind, has_bytes| (name.to_owned(), kind, has_bytes);
+    assert_eq!(
+        kinds,
+        [listed("first", None, false), listed("second", None, false), listed("third", Some("btree"), true)]
+    );
 }
