@@ -454,6 +454,11 @@ impl Recno {
         }
     }
 
+    /// A database that is one of records by number.
+    pub(crate) fn as_stored(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Recno {
+        Recno { env: Arc::clone(env), open: Arc::clone(open) }
+    }
+
     #[inline]
     pub(crate) fn access<'a>(&'a self, txn: &'a Txn<'_>) -> Access<'a> {
         access(&self.env, &self.open, txn)

@@ -20,7 +20,14 @@ use crate::{Database, Db, Env, Error, Recno, Result, Txn};
 
 /// What a transaction has decided of databases.
 #[derive(Clone, Default)]
-pub(crate) struct Decided(RefCell<Vec<Fate>>);
+pub(crate) struct Decided(RefCell<Vec<Decision>>);
+
+/// What it has decided of one: that is locked, and its names.
+#[derive(Clone)]
+struct Decision {
+    open: Arc<OpenDatabase>,
+    fate: Fate,
+}
 
 /// A database of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,25 +53,36 @@ impl Decided {
     /// Commits the session's transaction, and carries it out. Whoever copies the files is waited for.
     pub(crate) fn commit(&self, managers: &Managers, session: &TxnSession, wait: Wait) -> Result<Committed> {
         managers.locks.lock(session.session(), session.locker(), lock_names::files(), Mode::X, wait)?;
-        Ok(session.commit_databases(managers, &self.0.borrow())?)
+        let fates: Vec<Fate> = self.0.borrow().iter().map(|one| one.fate.clone()).collect();
+        Ok(session.commit_databases(managers, &fates)?)
     }
 
-    /// Which database has that name by what was decided; none if nothing was decided of it.
-    fn of_name(&self, name: &str) -> Option<usize> {
-        self.0.borrow().iter().position(|fate| fate.becomes.as_deref() == Some(name))
+    /// The database that was given that name.
+    fn of_name(&self, name: &str) -> Option<Arc<OpenDatabase>> {
+        self.find(|fate| fate.becomes.as_deref() == Some(name))
+    }
+
+    /// The database of that number, if something was decided of it.
+    fn of_number(&self, file: FileId) -> Option<Arc<OpenDatabase>> {
+        self.find(|fate| fate.id == file)
+    }
+
+    fn find(&self, is_it: impl Fn(&Fate) -> bool) -> Option<Arc<OpenDatabase>> {
+        self.0.borrow().iter().find(|one| is_it(&one.fate)).map(|one| Arc::clone(&one.open))
     }
 
     /// Whether the database that had that name has it no more.
     fn frees(&self, name: &str) -> bool {
-        self.0.borrow().iter().any(|fate| fate.name == name)
+        self.0.borrow().iter().any(|one| one.fate.name == name)
     }
 
     /// Whether databases trade their names in a circle.
     fn is_circle(&self) -> bool {
-        let fates = self.0.borrow();
-        fates.iter().any(|first| {
+        let decided = self.0.borrow();
+        let fates: Vec<&Fate> = decided.iter().map(|one| &one.fate).collect();
+        fates.iter().any(|&first| {
             let mut at = first;
-            let next = |at: &Fate| fates.iter().find(|fate| Some(&fate.name) == at.becomes.as_ref());
+            let next = |at: &Fate| fates.iter().copied().find(|fate| Some(&fate.name) == at.becomes.as_ref());
             for _ in 0..fates.len() {
                 match next(at) {
                     Some(other) if other.name == first.name => return true,
@@ -106,26 +124,15 @@ impl Txn<'_> {
     /// of the library's own, or the transaction has joined memory; `Deadlock`, `LockTimeout`, `Full`, `Io`.
     pub fn drop_database(&self, name: &str) -> Result<()> {
         self.check_may_decide(name)?;
-        if let Some(at) = self.decided().of_name(name) {
-            self.decided().0.borrow_mut()[at].becomes = None;
-            return Ok(());
-        }
         let open = self.whole(name)?;
+        let indices = self.whole_indices(&open)?;
         if let Some(of) = open.keying().index_of {
             self.take_off(&open, of)?;
         }
-        let has_list = matches!(open.method(), Method::Btree | Method::Hash);
-        let indices = match has_list {
-            true => self.guarded(|| Ok(database::access(self.environment(), &open, self).indices()?))?,
-            false => Vec::new(),
-        };
-        for index in indices {
-            if let Some(entry) = self.entry(index)? {
-                let index = self.whole(&entry)?;
-                self.decide(&index, None);
-            }
+        // From here on nothing fails: a program that goes on after an error commits a drop of all or none.
+        for one in indices.iter().chain([&open]) {
+            self.decide(one, None);
         }
-        self.decide(&open, None);
         Ok(())
     }
 
@@ -139,11 +146,7 @@ impl Txn<'_> {
         self.check_may_decide(new)?;
         libtp_record::check_name(new)?;
         let refuse = |what: &str| Error::Database { name: new.into(), what: format!("{what}; nothing was changed") };
-        let known = self.decided().of_name(name);
-        let open = match known {
-            Some(_) => None,
-            None => Some(self.whole(name)?),
-        };
+        let open = self.whole(name)?;
         if name == new {
             return Ok(());
         }
@@ -154,13 +157,9 @@ impl Txn<'_> {
             return Err(refuse("there is a database, or a file, of that name"));
         }
         let before = self.decided().clone();
-        match (known, open) {
-            (Some(at), _) => self.decided().0.borrow_mut()[at].becomes = Some(new.into()),
-            (None, Some(open)) => self.decide(&open, Some(new)),
-            (None, None) => {}
-        }
+        self.decide(&open, Some(new));
         // It may have its own name again.
-        self.decided().0.borrow_mut().retain(|fate| fate.becomes.as_ref() != Some(&fate.name));
+        self.decided().0.borrow_mut().retain(|one| one.fate.becomes.as_ref() != Some(&one.fate.name));
         if self.decided().is_circle() {
             self.decided().go_back(&before);
             return Err(refuse("databases cannot trade their names in one transaction: rename one of them in another"));
@@ -175,7 +174,7 @@ impl Txn<'_> {
     /// Each removal is logged with its value. To have the room back on the disk at once, drop the database, and make it anew.
     ///
     /// # Errors
-    /// `NoDatabase`; `Database` of an index and of a file of pages; else as [`Db::delete_range`].
+    /// `NoDatabase`; `Database` of an index and of a file of pages; else as [`Db::put`]. Then nothing was removed.
     pub fn empty_database(&self, name: &str) -> Result<u64> {
         self.check_may_decide(name)?;
         let open = self.whole(name)?;
@@ -187,18 +186,17 @@ impl Txn<'_> {
                 refuse("it is an index: empty the database whose index it is")
             }
             Method::Btree | Method::Hash => {
-                let indices = self.guarded(|| Ok(database::access(self.environment(), &open, self).indices()?))?;
-                for index in indices {
-                    if let Some(name) = self.entry(index)? {
-                        let index = self.whole(&name)?;
-                        self.remove_all(&index)?;
-                    }
-                }
-                let count = open.keying().is_list.then(|| crate::List::open(self.environment(), name)?.count(self));
-                let removed = self.remove_all(&open)?;
-                Ok(count.transpose()?.unwrap_or(removed))
+                let indices = self.whole_indices(&open)?;
+                let list = || crate::List::of_tree(Db::as_stored(self.environment(), &open));
+                let count = open.keying().is_list.then(|| list().count(self)).transpose()?;
+                // A program that goes on after an error must not commit records that an index does not find.
+                self.savepoint_of_records().around(|| {
+                    indices.iter().try_for_each(|index| self.remove_all(index).map(|_| ()))?;
+                    let removed = self.remove_all(&open)?;
+                    Ok(count.unwrap_or(removed))
+                })
             }
-            Method::Recno { .. } => self.remove_numbers(name),
+            Method::Recno { .. } => self.savepoint_of_records().around(|| self.remove_numbers(&open)),
         }
     }
 
@@ -229,8 +227,8 @@ impl Txn<'_> {
         }
     }
 
-    fn remove_numbers(&self, name: &str) -> Result<u64> {
-        let recno = Recno::open(self.environment(), name, None)?;
+    fn remove_numbers(&self, open: &Arc<OpenDatabase>) -> Result<u64> {
+        let recno = Recno::as_stored(self.environment(), open);
         let (mut cursor, mut removed) = (recno.cursor(self), 0);
         while let Some((number, _)) = cursor.next()? {
             removed += u64::from(recno.delete(self, number)?);
@@ -251,12 +249,43 @@ impl Txn<'_> {
         }
     }
 
-    /// Opens a database, and locks it and its name for this transaction alone.
+    /// The indices of a database that the transaction has to itself, each opened and locked as that.
+    fn whole_indices(&self, open: &OpenDatabase) -> Result<Vec<Arc<OpenDatabase>>> {
+        if !matches!(open.method(), Method::Btree | Method::Hash) {
+            return Ok(Vec::new());
+        }
+        let files = self.guarded(|| Ok(database::access(self.environment(), open, self).indices()?))?;
+        files.into_iter().filter_map(|file| self.by_number(file, |name| self.whole(name)).transpose()).collect()
+    }
+
+    /// A database by its number, if it was not dropped: one that something was decided of, or what `open` makes of its name.
+    fn by_number(
+        &self,
+        file: FileId,
+        open: impl Fn(&str) -> Result<Arc<OpenDatabase>>,
+    ) -> Result<Option<Arc<OpenDatabase>>> {
+        loop {
+            if let Some(open) = self.decided().of_number(file) {
+                return Ok(Some(open));
+            }
+            let Some(name) = self.entry(file)? else { return Ok(None) };
+            let opened = open(&name);
+            // Another may have renamed it before that: then this is another database, or none.
+            if self.entry(file)?.as_ref() == Some(&name) {
+                return opened.map(Some);
+            }
+        }
+    }
+
+    /// Opens a database, and locks it and its name for this transaction alone. One that the transaction has renamed it has so.
     fn whole(&self, name: &str) -> Result<Arc<OpenDatabase>> {
+        if let Some(open) = self.decided().of_name(name) {
+            return Ok(open);
+        }
         let env = self.environment();
         let missing = || Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() };
         loop {
-            if self.decided().of_name(name).is_none() && self.decided().frees(name) {
+            if self.decided().frees(name) {
                 return Err(missing());
             }
             let open = match database::known(env, name) {
@@ -311,18 +340,19 @@ impl Txn<'_> {
 
     /// Takes an index off the list of its database, if that has it on it.
     fn take_off(&self, index: &OpenDatabase, of: FileId) -> Result<()> {
-        let Some(name) = self.entry(of)? else { return Ok(()) };
-        let of = database::open(self.environment(), &name, None)?;
+        let Some(of) = self.by_number(of, |name| database::open(self.environment(), name, None))? else {
+            return Ok(());
+        };
         self.guarded(|| Ok(database::access(self.environment(), &of, self).set_index(index.id(), false)?))
     }
 
-    fn decide(&self, open: &OpenDatabase, becomes: Option<&str>) {
+    fn decide(&self, open: &Arc<OpenDatabase>, becomes: Option<&str>) {
         let page_bytes = u32::try_from(open.page_bytes()).expect("pages have at most 64 KiB");
         let name = self.entry(open.id()).ok().flatten().unwrap_or_else(|| open.name().into());
         let fate = Fate { id: open.id(), page_bytes, name, becomes: becomes.map(str::to_owned) };
         let mut decided = self.decided().0.borrow_mut();
-        decided.retain(|known| known.id != fate.id);
-        decided.push(fate);
+        decided.retain(|known| known.fate.id != fate.id);
+        decided.push(Decision { open: Arc::clone(open), fate });
     }
 }
 
@@ -401,12 +431,27 @@ fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
     let directory = env.platform.directory.as_ref();
     let life = env.newest();
     let (file, environment) = (libtp_buffer::file_name(&name), libtp_buffer::environment_of(&life.managers.region));
-    match libtp_record::find_file(directory, &name, &environment) {
-        Ok(found) => {
-            let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
-            Ok(Some(ListedDatabase { name, kind: Some(kind_name(found.method, &found.keying)), bytes }))
+    let found = libtp_record::find_file(directory, &name, &environment).and_then(|found| {
+        let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
+        Ok((Some(kind_name(found.method, &found.keying)), bytes))
+    });
+    let (kind, bytes) = match found {
+        Ok(found) => found,
+        // Dropped since the names were read, or not in its place.
+        Err(
+            libtp_record::Error::Io(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. })
+            | libtp_record::Error::Corrupt { .. }
+            | libtp_record::Error::Unsuitable { .. },
+        ) => {
+            if !database::names(env)?.contains(&name) {
+                return Ok(None);
+            }
+            (None, 0)
         }
-        Err(_) if database::names(env)?.contains(&name) => Ok(Some(ListedDatabase { name, kind: None, bytes: 0 })),
-        Err(_) => Ok(None),
-    }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(ListedDatabase { name, kind, bytes }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,6 +49,11 @@ impl List {
         Ok(List { tree: Db::open_keyed(env, name, LIST, None)? })
     }
 
+    /// The list whose entries stand in that tree.
+    pub(crate) fn of_tree(tree: Db) -> List {
+        List { tree }
+    }
+
     /// The tree that its entries stand in.
     pub(crate) fn tree(&self) -> &Db {
         &self.tree
