@@ -22,6 +22,10 @@ use crate::{Database, Db, Env, Error, Recno, Result, Txn};
 #[derive(Clone, Default)]
 pub(crate) struct Decided(RefCell<Vec<Fate>>);
 
+/// What the name of a database ends with that is to take another's place ([`Txn::rename_database`]): it is opened with the
+/// settings of the one whose name stands before that, unless it has its own.
+pub const SUCCESSOR: &str = ".successor";
+
 /// A database of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedDatabase {
