@@ -33,7 +33,7 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &How, told: &ToldOfRecords) -
         let file = PlainFile::open(file.open(kept_in)?, kept_in, kind)?;
         let kept = Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?;
         match path {
-            Some(_) => records.keep_in(kept),
+            Some(_) => records.keep_in(kept)?,
             None => records.go_on_with(kept)?,
         }
     }
