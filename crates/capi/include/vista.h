@@ -9,8 +9,10 @@
  * unmapped before, with any other word, or while another thread is in a call with the segment fails and says so. In a child that fork or clone makes of that, every call
  * on a transaction, vista_malloc and vista_free fail and say so: what the parent has in the segment is kept, and the parent goes on.
  * The child may read what the parent shows, gives its copy up by vista_unmap, which changes nothing, and can map the segment again
- * when the parent has it no more. A store to what the parent has declared is the parent's, too: nobody can stop that. Calls that can fail return -1 or NULL and change
- * nothing, unless it is said otherwise; vista_error then says what was wrong.
+ * when the parent has it no more. Where another thread of the parent was in a call with the segment when the child was made,
+ * every call of the child with it, vista_unmap too, fails as beside such a call, and the copy goes with the child.
+ * A store to what the parent has declared is the parent's, too: nobody can stop that. Calls that can fail return -1 or NULL
+ * and change nothing, unless it is said otherwise; vista_error then says what was wrong.
  */
 #ifndef VISTA_H
 #define VISTA_H

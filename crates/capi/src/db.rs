@@ -15,6 +15,7 @@
 #![allow(unsafe_code)]
 
 mod alone;
+mod anew;
 mod current;
 mod dbt;
 mod environments;

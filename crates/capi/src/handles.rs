@@ -245,7 +245,7 @@ impl<T: Kind> Table<T> {
             }
             if word & IS_ALONE != 0 || (alone && word & USERS != 0) {
                 return Err(Trouble::misuse(format!(
-                    "another call of this program is at work with {}, which one thread uses at a time",
+                    "another call of this program is at work with {}, which one thread uses at a time. In the child of a fork that can be a call of a thread of its parent's: then no call of the child gets it, to close it either, and it goes with the child, or by exec",
                     Self::NAME
                 )));
             }

@@ -4,6 +4,7 @@
 mod c;
 
 use std::io::BufRead;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -166,6 +167,43 @@ fn a_comparison_of_the_program_orders_a_plain_file_and_a_shared_one_when_its_ord
             let said = run(&program, &[&[directory.as_str()], mode].concat());
             assert_eq!(said, "9 23 24 100 1000 from 99 on: 100\n", "{mode:?}");
         }
+    }
+}
+
+#[test]
+fn o_trunc_leaves_what_it_cannot_or_may_not_make_anew() {
+    let workshop = workshop();
+    let program = compiled("tests/c/db3_anew.c", workshop.path(), Link::Shared);
+    for what in ["refused", "bfname", "kinds", "others", "race"] {
+        let home = tempfile::tempdir().unwrap();
+        assert_eq!(says(&program, &[home.path().to_str().unwrap(), what]), "0 wrong\n", "{what}");
+    }
+}
+
+/// A process that is killed while it makes a database anew leaves the one that was there, and the next finishes what it began.
+#[test]
+fn a_database_that_is_made_anew_is_there_at_every_moment() {
+    let workshop = workshop();
+    let program = compiled("tests/c/db3_anew.c", workshop.path(), Link::Shared);
+    for (place, left) in
+        [("create: has a number", "the B-tree\n"), ("create: made, still locked", "the B-tree, and another\n")]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().to_str().unwrap();
+        std::fs::write(home.path().join("libtp.toml"), "[database.stock]\npage_bytes = \"64 KiB\"\n").unwrap();
+        assert_eq!(says(&program, &[directory, "make"]), "0 wrong\n");
+        let killed = plainly(&program, &[directory, "anew"]).env("LIBTP_FAILPOINT", place).output().unwrap();
+        if killed.status.success() {
+            // Built without failpoints.
+            return;
+        }
+        assert_eq!(killed.status.signal(), Some(9), "{place}: {}", told(&killed));
+        assert_eq!(says(&program, &[directory, "look"]), left, "{place}");
+        assert_eq!(says(&program, &[directory, "anew"]), "0 wrong\n", "{place}");
+        assert_eq!(says(&program, &[directory, "look"]), "the hash file\n", "{place}");
+        // It is made with its own settings (docs/formats: a file's header).
+        let file = std::fs::read(home.path().join("stock.tp")).unwrap();
+        assert_eq!(file[44..48], (64_u32 << 10).to_le_bytes(), "{place}");
     }
 }
 

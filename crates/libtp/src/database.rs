@@ -12,6 +12,7 @@ use rio::planted;
 
 use crate::attach;
 use crate::cursor::{Cursor, RecnoCursor};
+use crate::databases::SUCCESSOR;
 use crate::environment::{lock, Inner};
 use crate::life::Life;
 use crate::multi::Multi;
@@ -544,7 +545,8 @@ pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
 /// Opens a database, making it if `making` says how and it is missing.
 pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)>) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
-    let own = env.settings.database.get(name);
+    let of = |name: &str| env.settings.database.get(name);
+    let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
     // Who has plain files in a transaction makes others in the midst of it.
     let has_inner = name == crate::files::DATABASE;
     let settings = OpenSettings {

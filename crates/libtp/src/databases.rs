@@ -29,6 +29,10 @@ struct Decision {
     fate: Fate,
 }
 
+/// What the name of a database ends with that is to take another's place ([`Txn::rename_database`]): it is opened with the
+/// settings of the one whose name stands before that, unless it has its own.
+pub const SUCCESSOR: &str = ".successor";
+
 /// A database of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedDatabase {

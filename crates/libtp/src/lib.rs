@@ -97,7 +97,7 @@ pub use backup::BackedUp;
 pub use compact::Compaction;
 pub use cursor::{Cursor, Pair, RecnoCursor};
 pub use database::{Database, Db, Recno};
-pub use databases::ListedDatabase;
+pub use databases::{ListedDatabase, SUCCESSOR};
 pub use environment::{Builder, Env};
 pub use error::{Error, Result};
 pub use files::WaitingFile;

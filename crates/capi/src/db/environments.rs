@@ -60,7 +60,7 @@ pub(crate) fn of_path(path: &Path) -> Answer<(PathBuf, String)> {
 pub(crate) struct Wishes<'a> {
     pub(crate) create: bool,
     pub(crate) database: &'a str,
-    /// Bytes of the database's pages, if it is made; zero for no wish.
+    /// Bytes of the database's pages, if it is made; zero for no wish. It is heard where the environment is not open yet.
     pub(crate) page_bytes: u64,
 }
 

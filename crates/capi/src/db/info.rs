@@ -54,9 +54,15 @@ struct RecnoInfo {
 /// library's own affair.
 #[derive(Clone)]
 pub(crate) enum Told {
+    Pairs(ToldOfPairs),
+    Recno(ToldOfRecords),
+}
+
+/// What is told of a DB_BTREE or a DB_HASH.
+#[derive(Clone)]
+pub(crate) enum ToldOfPairs {
     Btree { has_duplicates: bool, compare: Option<Compare>, page_bytes: u64 },
     Hash { hash: Option<HashFunction>, page_bytes: u64 },
-    Recno(ToldOfRecords),
 }
 
 /// What is told of a DB_RECNO.
@@ -119,40 +125,46 @@ impl Info {
     pub(crate) fn told(&self, kind: c_uint) -> Answer<Told> {
         match kind {
             // SAFETY: C's promise is that `openinfo` is NULL or the structure of the type that is asked for.
-            DB_BTREE => btree(unsafe { self.read() }),
+            DB_BTREE => btree(unsafe { self.read() }).map(Told::Pairs),
             // SAFETY: as above.
-            DB_HASH => hash(unsafe { self.read() }),
+            DB_HASH => hash(unsafe { self.read() }).map(Told::Pairs),
             // SAFETY: as above.
-            DB_RECNO => recno(unsafe { self.read() }),
+            DB_RECNO => recno(unsafe { self.read() }).map(Told::Recno),
             other => Err(Refusal::invalid(format!("{other} is no type of file: DB_BTREE, DB_HASH or DB_RECNO"))),
         }
     }
 }
 
-fn btree(info: Option<BtreeInfo>) -> Answer<Told> {
-    let Some(info) = info else { return Ok(Told::Btree { has_duplicates: false, compare: None, page_bytes: 0 }) };
+fn btree(info: Option<BtreeInfo>) -> Answer<ToldOfPairs> {
+    let Some(info) = info else {
+        return Ok(ToldOfPairs::Btree { has_duplicates: false, compare: None, page_bytes: 0 });
+    };
     check_flags(info.flags, R_DUP)?;
     check_order(info.lorder)?;
     check_page(info.psize)?;
     if info.minkeypage != 0 && info.minkeypage < 2 {
         return Err(Refusal::invalid(format!("minkeypage is 2 or more, and {} was given", info.minkeypage)));
     }
-    Ok(Told::Btree { has_duplicates: info.flags & R_DUP != 0, compare: info.compare, page_bytes: info.psize.into() })
+    Ok(ToldOfPairs::Btree {
+        has_duplicates: info.flags & R_DUP != 0,
+        compare: info.compare,
+        page_bytes: info.psize.into(),
+    })
 }
 
-fn hash(info: Option<HashInfo>) -> Answer<Told> {
-    let Some(info) = info else { return Ok(Told::Hash { hash: None, page_bytes: 0 }) };
+fn hash(info: Option<HashInfo>) -> Answer<ToldOfPairs> {
+    let Some(info) = info else { return Ok(ToldOfPairs::Hash { hash: None, page_bytes: 0 }) };
     check_order(info.lorder)?;
     if info.bsize > PAGE_BYTES_MAX {
         return Err(Refusal::invalid(format!("bsize is at most 65536, and {} was given", info.bsize)));
     }
-    Ok(Told::Hash { hash: info.hash, page_bytes: info.bsize.into() })
+    Ok(ToldOfPairs::Hash { hash: info.hash, page_bytes: info.bsize.into() })
 }
 
-fn recno(info: Option<RecnoInfo>) -> Answer<Told> {
+fn recno(info: Option<RecnoInfo>) -> Answer<ToldOfRecords> {
     let Some(info) = info else {
         let lines = ToldOfRecords { length: Length::Variable, end: b'\n', is_without_keys: false, kept_in: None };
-        return Ok(Told::Recno(lines));
+        return Ok(lines);
     };
     check_flags(info.flags, R_FIXEDLEN | R_NOKEY | R_SNAPSHOT)?;
     check_order(info.lorder)?;
@@ -163,5 +175,5 @@ fn recno(info: Option<RecnoInfo>) -> Answer<Told> {
         (true, bytes) => Length::Fixed(bytes, info.bval),
     };
     let kept_in = info.bfname.optional_path().map(Path::to_path_buf);
-    Ok(Told::Recno(ToldOfRecords { length, end: info.bval, is_without_keys: info.flags & R_NOKEY != 0, kept_in }))
+    Ok(ToldOfRecords { length, end: info.bval, is_without_keys: info.flags & R_NOKEY != 0, kept_in })
 }

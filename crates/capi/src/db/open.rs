@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use libtp::{Database, Db, Duplicates, Env, Error, Multi, Order};
 
-use crate::db::current;
-use crate::db::environments::{environment, of_path, page_bytes_for, Home, Wishes};
+use crate::db::anew::{check_may_make_anew, is_there, make_anew};
+use crate::db::environments::{environment, of_path, Home, Wishes};
 use crate::db::flags::{DB_LOCK, DB_SHMEM, DB_TXN};
-use crate::db::info::Told;
+use crate::db::info::{Told, ToldOfPairs};
 use crate::db::keyed::{Keyed, Pairs};
 use crate::db::open_records;
 use crate::db::orders::order_of;
@@ -81,8 +81,13 @@ impl How {
     }
 
     pub(crate) fn open(&self, path: &Path) -> Answer<File> {
+        self.open_without(0, path)
+    }
+
+    /// Opens it without some of the flags.
+    pub(crate) fn open_without(&self, flags: c_int, path: &Path) -> Answer<File> {
         let mut options = OpenOptions::new();
-        options.read(true).write(!self.is_read_only()).custom_flags(self.flags & !libc::O_ACCMODE);
+        options.read(true).write(!self.is_read_only()).custom_flags(self.flags & !libc::O_ACCMODE & !flags);
         options.mode(self.mode);
         options
             .open(path)
@@ -93,19 +98,21 @@ impl How {
 
 /// Opens what is asked for.
 pub(crate) fn open(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
-    match path {
-        Some(path) if how.modes != 0 => open_shared(path, how, told),
-        _ => open_plain(path, how, told),
+    let shared = path.filter(|_| how.modes != 0);
+    match (shared, told) {
+        (Some(path), Told::Pairs(told)) => open_shared(path, how, told),
+        (Some(path), Told::Recno(told)) => open_records::open_shared(path, how, &told),
+        (None, Told::Pairs(told)) => open_plain(path, how, told),
+        (None, Told::Recno(told)) => open_records::open_plain(path, how, &told),
     }
 }
 
-fn open_plain(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
+fn open_plain(path: Option<&Path>, how: &How, told: ToldOfPairs) -> Answer<Store> {
     let (rule, kind) = match told {
-        Told::Recno(told) => return open_records::open_plain(path, how, &told),
-        Told::Btree { has_duplicates, compare, .. } => {
+        ToldOfPairs::Btree { has_duplicates, compare, .. } => {
             (compare.map_or(Rule::Bytes, Rule::Compared), Kind { is_hash: false, has_duplicates, hash_of_text: 0 })
         }
-        Told::Hash { hash, .. } => {
+        ToldOfPairs::Hash { hash, .. } => {
             let hash_of_text = hash.map_or(0, |hash| hash(TEXT.as_ptr().cast(), TEXT.len()));
             (hash.map_or(Rule::Scattered, Rule::Hashed), Kind { is_hash: true, has_duplicates: false, hash_of_text })
         }
@@ -117,15 +124,12 @@ fn open_plain(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
     Ok(Store::Keyed(Keyed::new(pairs, kind.is_hash, is_read_only)))
 }
 
-fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
-    let page_bytes = match &told {
-        Told::Btree { page_bytes, .. } | Told::Hash { page_bytes, .. } => *page_bytes,
-        Told::Recno(told) => return open_records::open_shared(path, how, told),
-    };
+fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
+    let (ToldOfPairs::Btree { page_bytes, .. } | ToldOfPairs::Hash { page_bytes, .. }) = told;
     let (directory, name) = of_path(path)?;
     let create = how.has(libc::O_CREAT);
     let home = environment(&directory, &Wishes { create, database: &name, page_bytes })?;
-    let is_there = home.env.databases()?.contains(&name);
+    let is_there = is_there(&home.env, &name)?;
     if !is_there && !create {
         return Err(Error::NoDatabase { name, environment: directory }.into());
     }
@@ -135,66 +139,49 @@ fn open_shared(path: &Path, how: &How, told: Told) -> Answer<Store> {
     let at = how.shared(&home, &name);
     let is_read_only = how.is_read_only();
     let mut is_emptied = how.has(libc::O_TRUNC) && is_there;
-    // Others go on with a database that is of the kind that is asked for: it is emptied. Any other is made anew.
-    if is_emptied && !is_made_so(&home, &name, &told, page_bytes)? {
-        drop_to_make_anew(&home, &name)?;
-        is_emptied = false;
+    if is_emptied {
+        let make = maker(&home.env, &told)?;
+        match make(&name) {
+            // Others go on with a database of the form that is asked for: it is emptied.
+            Ok(()) => {}
+            Err(Error::Database { .. }) => {
+                check_may_make_anew(&home, &name, how)?;
+                make_anew(&home.env, &name, make)?;
+                is_emptied = false;
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     match told {
-        Told::Btree { has_duplicates, compare, .. } => {
+        ToldOfPairs::Btree { has_duplicates, compare, .. } => {
             let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
             Ok(Store::Keyed(Keyed::new(pairs, false, is_read_only)))
         }
         // A hash function only says where a pair lies, and in shared mode the library's own says that.
-        Told::Hash { .. } => {
+        ToldOfPairs::Hash { .. } => {
             let shared = SharedPairs { db: home.env.hash(&name)?, at };
             if is_emptied {
                 shared.clear()?;
             }
             Ok(Store::Keyed(Keyed::new(Box::new(shared), true, is_read_only)))
         }
-        Told::Recno(told) => open_records::open_shared(path, how, &told),
     }
 }
 
-/// Whether the database is what this opening would make.
-fn is_made_so(home: &Arc<Home>, name: &str, told: &Told, page_bytes: u64) -> Answer<bool> {
-    let (env, is_wrong_kind) = (&home.env, |error| match error {
-        Wrong::Kind(_) => Ok(false),
-        Wrong::Else(refusal) => Err(refusal),
-    });
-    let has_others =
-        |known: &libtp::DatabaseInfo| known.name == name && u64::from(known.page_bytes) != page_bytes_for(page_bytes);
-    if page_bytes != 0 && env.stats()?.databases.iter().any(has_others) {
-        return Ok(false);
-    }
-    match told {
-        Told::Btree { has_duplicates: true, compare, .. } => {
-            lists(env, name, *compare).map(|_| true).or_else(is_wrong_kind)
+/// What makes the database that was told of, by name, or opens it if it is made so, whatever pages it has.
+fn maker<'a>(env: &'a Env, told: &ToldOfPairs) -> Answer<impl Fn(&str) -> libtp::Result<()> + 'a> {
+    let (has_duplicates, order) = match told {
+        ToldOfPairs::Btree { has_duplicates, compare, .. } => {
+            (Some(*has_duplicates), order(*compare).map_err(Wrong::refusal)?)
         }
-        Told::Btree { compare, .. } => {
-            let opened = match order(*compare).map_err(Wrong::refusal)? {
-                None => env.btree(name),
-                Some(order) => env.btree_ordered(name, order),
-            };
-            opened.map(|_| true).map_err(Wrong::from).or_else(is_wrong_kind)
-        }
-        Told::Hash { .. } => env.hash(name).map(|_| true).map_err(Wrong::from).or_else(is_wrong_kind),
-        Told::Recno(_) => Ok(true),
-    }
-}
-
-/// Drops a database that is made anew by this opening.
-pub(crate) fn drop_to_make_anew(home: &Arc<Home>, name: &str) -> Answer<()> {
-    if current::has_begun(home)? {
-        let what = format!("{name} was made with other flags, and O_TRUNC makes it anew with these, which cannot be a part of a transaction that goes on: open it before txn_begin. Nothing was opened");
-        return Err(Refusal::invalid(what));
-    }
-    match home.env.run(|txn| txn.drop_database(name)) {
-        // Another was faster.
-        Err(Error::NoDatabase { .. }) => Ok(()),
-        dropped => Ok(dropped?),
-    }
+        ToldOfPairs::Hash { .. } => (None, None),
+    };
+    Ok(move |name: &str| match (has_duplicates, order.clone()) {
+        (None, _) => env.hash(name).map(|_| ()),
+        (Some(false), None) => env.btree(name).map(|_| ()),
+        (Some(false), Some(order)) => env.btree_ordered(name, order).map(|_| ()),
+        (Some(true), order) => multi(env, name, order).map(|_| ()),
+    })
 }
 
 /// What it is decides, where it is there: with several values a key, or one.
@@ -279,11 +266,15 @@ fn tree(env: &Env, name: &str, compare: Option<Compare>) -> Result<Db, Wrong> {
 }
 
 fn lists(env: &Env, name: &str, compare: Option<Compare>) -> Result<Multi, Wrong> {
+    Ok(multi(env, name, order(compare)?)?)
+}
+
+fn multi(env: &Env, name: &str, order: Option<Arc<dyn Order>>) -> libtp::Result<Multi> {
     const AS_THEY_CAME: Duplicates = Duplicates::AsTheyCame;
-    Ok(match order(compare)? {
-        None => env.multi(name, AS_THEY_CAME)?,
-        Some(order) => env.multi_ordered(name, AS_THEY_CAME, order)?,
-    })
+    match order {
+        None => env.multi(name, AS_THEY_CAME),
+        Some(order) => env.multi_ordered(name, AS_THEY_CAME, order),
+    }
 }
 
 /// Which type C has asked for.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use libtp::{Database, Error, TextForm};
 
+use crate::db::anew::{check_may_make_anew, is_there, make_anew};
 use crate::db::current;
 use crate::db::environments::{environment, of_path, Home, Wishes};
 use crate::db::info::ToldOfRecords;
 use crate::db::numbered::{Length, Numbered, Records};
-use crate::db::open::{drop_to_make_anew, How};
+use crate::db::open::How;
 use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
@@ -32,7 +33,7 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &How, told: &ToldOfRecords) -
         let file = PlainFile::open(file.open(kept_in)?, kept_in, kind)?;
         let kept = Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?;
         match path {
-            Some(_) => records.keep_in(kept),
+            Some(_) => records.keep_in(kept)?,
             None => records.go_on_with(kept)?,
         }
     }
@@ -47,42 +48,55 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
     let (directory, name) = told.kept_in.as_deref().map_or(Ok((directory, name)), of_path)?;
     let may_make = how.has(libc::O_CREAT) || text.is_file();
     let home = environment(&directory, &Wishes { create: may_make, database: &name, page_bytes: 0 })?;
-    let is_there = home.env.databases()?.contains(&name);
+    let is_there = is_there(&home.env, &name)?;
     if is_there && how.has(libc::O_CREAT) && how.has(libc::O_EXCL) {
         return Err(Refusal::new(libc::EEXIST, format!("{} is there already", path.display())));
     }
     if !is_there && !may_make {
         return Err(Error::NoDatabase { name, environment: directory }.into());
     }
-    let mut there = is_there.then(|| home.env.database(&name));
+    let there = is_there.then(|| home.env.database(&name));
     let fits = match (&there, told.length) {
         (Some(Ok(Database::Recno(records))), Length::Fixed(bytes, _)) => records.record_bytes() as usize == bytes,
         (Some(Ok(Database::List(_))) | None, _) => true,
         (Some(Ok(_) | Err(Error::Database { .. })), _) => false,
         (Some(Err(_)), _) => true,
     };
-    // Of the same form it is emptied, and others go on with it.
-    if how.has(libc::O_TRUNC) && !fits {
-        drop_to_make_anew(&home, &name)?;
-        there = None;
+    // Of the same form it is emptied, and others go on with it. O_TRUNC is about the path, and not about what bfname names.
+    if how.has(libc::O_TRUNC) && !fits && told.kept_in.is_none() {
+        check_may_make_anew(&home, &name, how)?;
+        let records = with_text(&home, (&name, Place::Anew), &text, (how, told))?;
+        return Ok(Store::Numbered(Numbered::new(records, told.length, how.is_read_only())));
     }
-    let there = there.transpose()?;
-    let is_there = there.is_some();
-    let records = match there {
-        Some(Database::Recno(_)) => with_kept_numbers(&home, &name, how, told.length)?,
-        _ => with_text(&home, (&name, is_there), &text, (how, told))?,
+    let records = match there.transpose()? {
+        Some(Database::Recno(_)) => with_kept_numbers(&home, &name, (how, told))?,
+        Some(_) => with_text(&home, (&name, Place::There), &text, (how, told))?,
+        None => with_text(&home, (&name, Place::Missing), &text, (how, told))?,
     };
     Ok(Store::Numbered(Numbered::new(records, told.length, how.is_read_only())))
 }
 
-fn with_kept_numbers(home: &Arc<Home>, name: &str, how: &How, length: Length) -> Answer<Box<dyn Records>> {
-    let Length::Fixed(bytes, _) = length else {
+/// What there is of the list that has a text's records.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Missing,
+    There,
+    /// Another database has its name, and is made anew.
+    Anew,
+}
+
+fn with_kept_numbers(home: &Arc<Home>, name: &str, (how, told): (&How, &ToldOfRecords)) -> Answer<Box<dyn Records>> {
+    if how.has(libc::O_TRUNC) && told.kept_in.is_some() {
+        let what = format!("{name}, which bfname names, has records that no text file has, and O_TRUNC does not empty it: open it by its own path, or without O_TRUNC. Nothing was opened");
+        return Err(Refusal::invalid(what));
+    }
+    let Length::Fixed(bytes, _) = told.length else {
         let what =
             format!("{name} has records of one length, as tp_recno_open made it: R_FIXEDLEN and reclen are needed");
         return Err(Refusal::invalid(what));
     };
     let bytes = u32::try_from(bytes).map_err(|_| Refusal::invalid(format!("records of {bytes} bytes are too long")))?;
-    let records = SharedRecords::new(how.shared(home, name), home.env.recno(name, bytes)?, length);
+    let records = SharedRecords::new(how.shared(home, name), home.env.recno(name, bytes)?, told.length);
     if how.has(libc::O_TRUNC) {
         records.clear()?;
     }
@@ -91,7 +105,7 @@ fn with_kept_numbers(home: &Arc<Home>, name: &str, how: &How, length: Length) ->
 
 fn with_text(
     home: &Arc<Home>,
-    (name, is_there): (&str, bool),
+    (name, place): (&str, Place),
     text: &Path,
     (how, told): (&How, &ToldOfRecords),
 ) -> Answer<Box<dyn Records>> {
@@ -99,15 +113,20 @@ fn with_text(
         let what = "a DB_RECNO that is shared is read from its text file when it is opened, which cannot be a part of a transaction that goes on: open it before txn_begin. Nothing was opened";
         return Err(Refusal::invalid(what));
     }
-    if is_there {
+    if place == Place::There {
         // Whatever it is, before anything is done to the text.
         home.env.list(name)?;
     }
-    drop(how.open(text)?);
+    // All that can refuse comes before anything goes.
+    drop(how.open_without(libc::O_TRUNC, text)?);
     let text = text.canonicalize().map_err(|error| Refusal::io(&text.display().to_string(), &error))?;
+    if place == Place::Anew {
+        make_anew(&home.env, name, |successor| home.env.list(successor).map(|_| ()))?;
+    }
     let (at, list) = (how.shared(home, name), home.env.list(name)?);
     if how.has(libc::O_TRUNC) {
         clear(&at, &list)?;
+        drop(how.open_without(libc::O_CREAT | libc::O_EXCL, &text)?);
     }
     let form = match told.length {
         Length::Variable => TextForm::Delimited(told.end),

@@ -49,6 +49,7 @@ impl From<Error> for Refusal {
             Error::Rebuilt | Error::Panicked { .. } => libc::EAGAIN,
             Error::Full { .. } => libc::ENOSPC,
             Error::NoDatabase { .. } => libc::ENOENT,
+            Error::Dropped { .. } => libc::ESTALE,
             Error::Forked { .. } => libc::ECHILD,
             Error::Length { .. } | Error::Database { .. } | Error::Environment { .. } | Error::Settings { .. } => {
                 libc::EINVAL

@@ -32,6 +32,8 @@ pub(crate) struct TextFile {
     is_left: bool,
     /// `bfname`: a file that has the records under their numbers.
     kept: Option<Plain>,
+    /// The records were changed since that file was last brought to what they are.
+    is_ahead: bool,
     cursor: Standing,
 }
 
@@ -45,6 +47,7 @@ impl TextFile {
             is_changed: false,
             is_left: false,
             kept: None,
+            is_ahead: false,
             cursor: Standing::Nowhere,
         };
         if let Some((mut file, path)) = file {
@@ -57,9 +60,12 @@ impl TextFile {
         Ok(opened)
     }
 
-    /// Has the records in another file, too, whenever something is synced.
-    pub(crate) fn keep_in(&mut self, kept: Plain) {
+    /// Has the records in another file, too, when changes of them are synced. What is there stays until then: it may be
+    /// what a program that died has not written to the text.
+    pub(crate) fn keep_in(&mut self, mut kept: Plain) -> Answer<()> {
+        each_kept(&mut kept, |_| Ok(()))?;
         self.kept = Some(kept);
+        Ok(())
     }
 
     /// Has the text stay as it is.
@@ -69,16 +75,19 @@ impl TextFile {
 
     /// Takes the records from that file, which has them alone.
     pub(crate) fn go_on_with(&mut self, mut kept: Plain) -> Answer<()> {
-        let mut found = kept.seek(keyed::Sought::First)?;
-        while let Some(pair) = found {
-            if u32::try_from(self.records.len() + 1).map_or(true, |number| pair.key != number.to_be_bytes()) {
-                return Err(Refusal::wrong_file(
-                    "the file that bfname names has other keys than the numbers of records; nothing was opened",
-                ));
+        let (records, length) = (&mut self.records, self.length);
+        each_kept(&mut kept, |record| {
+            if let Length::Fixed(bytes, _) = length {
+                let (number, has) = (records.len() + 1, record.len());
+                if has != bytes {
+                    return Err(Refusal::wrong_file(format!(
+                        "the record {number} in the file that bfname names has {has} bytes, and reclen says {bytes}: give that file's reclen, or none and no R_FIXEDLEN. Nothing was opened"
+                    )));
+                }
             }
-            self.records.push(pair.value.into());
-            found = kept.seek(keyed::Sought::Behind(&pair.place))?;
-        }
+            records.push(record.into());
+            Ok(())
+        })?;
         self.kept = Some(kept);
         Ok(())
     }
@@ -98,7 +107,13 @@ impl TextFile {
                 break;
             }
         }
-        kept.sync()
+        kept.sync()?;
+        self.is_ahead = false;
+        Ok(())
+    }
+
+    fn change(&mut self) {
+        (self.is_changed, self.is_ahead) = (true, true);
     }
 
     fn count(&self) -> Answer<u32> {
@@ -148,6 +163,22 @@ impl TextFile {
     }
 }
 
+/// Does something with each record that a file of `bfname` has, whose keys have to be their numbers.
+fn each_kept(kept: &mut Plain, mut take: impl FnMut(Vec<u8>) -> Answer<()>) -> Answer<()> {
+    let mut found = kept.seek(keyed::Sought::First)?;
+    let mut numbers = 1_u32..;
+    while let Some(pair) = found {
+        if numbers.next().is_none_or(|number| pair.key != number.to_be_bytes()) {
+            return Err(Refusal::wrong_file(
+                "the file that bfname names has other keys than the numbers of records: name another, or none. Nothing was opened",
+            ));
+        }
+        take(pair.value)?;
+        found = kept.seek(keyed::Sought::Behind(&pair.place))?;
+    }
+    Ok(())
+}
+
 /// A number as an index.
 fn index(number: u32) -> usize {
     number as usize - 1
@@ -166,7 +197,7 @@ impl Records for TextFile {
         self.records.try_reserve(more).map_err(|_| {
             Refusal::new(libc::ENOMEM, format!("there is no memory for {more} records more; nothing was changed"))
         })?;
-        self.is_changed = true;
+        self.change();
         let filler = self.length.filler();
         while self.records.len() < number as usize {
             self.records.push(filler.as_slice().into());
@@ -182,7 +213,7 @@ impl Records for TextFile {
         if number > self.count()? {
             return self.put(number, record, When::Always).map(|_| ());
         }
-        self.is_changed = true;
+        self.change();
         self.records.insert(index(number), record.into());
         self.cursor.inserted(number);
         Ok(())
@@ -192,7 +223,7 @@ impl Records for TextFile {
         if number > self.count()? {
             return Ok(false);
         }
-        self.is_changed = true;
+        self.change();
         self.records.remove(index(number));
         self.cursor.deleted(number);
         Ok(true)
@@ -227,7 +258,10 @@ impl Records for TextFile {
     }
 
     fn sync(&mut self, is_text: bool) -> Answer<()> {
-        self.keep()?;
+        // R_RECNOSYNC asks for the records to be there, whether they were changed or not: an editor begins so.
+        if self.is_ahead || !is_text {
+            self.keep()?;
+        }
         if let Some((file, path)) = self.file.as_ref().filter(|_| is_text && self.is_changed && !self.is_left) {
             self.write(file).map_err(|error| Refusal::io(&format!("{} cannot be written", path.display()), &error))?;
             self.is_changed = false;

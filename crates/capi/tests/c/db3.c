@@ -778,11 +778,26 @@ static void kept_elsewhere(void)
         db = open_("behind", O_RDONLY, DB_RECNO, &info);
         CHECK(db != NULL && put_number(db, 1, "edited", 0, NULL) == 0 && put_number(db, 3, "added", 0, NULL) == 0);
         CHECK(db->sync(db, R_RECNOSYNC) == 0 && db->close(db) == 0 && text_is("behind", "one\ntwo\n"));
+        /* It keeps what an editor had not written yet when the text is only looked at. */
+        db = open_("behind", O_RDONLY, DB_RECNO, &info);
+        CHECK(db != NULL && gets_number(db, 1, "one") && db->sync(db, 0) == 0 && db->close(db) == 0);
         db = dbopen(NULL, O_RDONLY, 0600, DB_RECNO, &info);
         CHECK(db != NULL && gets_number(db, 1, "edited") && gets_number(db, 2, "two") && gets_number(db, 3, "added"));
         CHECK(db != NULL && gets_number(db, 4, NULL) && del_number(db, 2, 0) == 0 && db->close(db) == 0);
         db = dbopen(NULL, O_RDWR, 0600, DB_RECNO, &info);
         CHECK(db != NULL && gets_number(db, 2, "added") && gets_number(db, 3, NULL) && db->close(db) == 0);
+        /* Records of another length than R_FIXEDLEN says. */
+        info.flags = R_FIXEDLEN;
+        info.reclen = 6;
+        CHECK(dbopen(NULL, O_RDWR, 0600, DB_RECNO, &info) == NULL && errno == EFTYPE);
+        info.flags = 0;
+        /* Another file than one of records is not touched. */
+        snprintf(kept, sizeof kept, "%s/%spairs", directory, prefix);
+        db = dbopen(kept, O_RDWR | O_CREAT, 0600, DB_BTREE, NULL);
+        CHECK(db != NULL && put(db, "pears", "7", 0) == 0 && db->close(db) == 0);
+        CHECK(open_("behind", O_RDWR, DB_RECNO, &info) == NULL && errno == EFTYPE);
+        db = dbopen(kept, O_RDONLY, 0600, DB_BTREE, NULL);
+        CHECK(db != NULL && gets_(db, "pears", "7") && db->close(db) == 0);
         snprintf(kept, sizeof kept, "%s/%smissing", directory, prefix);
         CHECK(dbopen(NULL, O_RDONLY, 0600, DB_RECNO, &info) == NULL && errno == ENOENT);
         return;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::*;
 use crate::db::flags::DB_TXN;
-use crate::db::info::Told;
+use crate::db::info::{Told, ToldOfPairs};
 use crate::db::open::{open, How};
 use crate::db::Store;
 
@@ -20,9 +20,9 @@ impl Chance {
     }
 }
 
-fn opened(path: &Path, modes: u32, told: &Told) -> Keyed {
+fn opened(path: &Path, modes: u32, told: &ToldOfPairs) -> Keyed {
     let flags = u32::try_from(libc::O_RDWR | libc::O_CREAT).unwrap() | modes;
-    match open(Some(path), &How::new(flags, 0o644).unwrap(), told.clone()).unwrap() {
+    match open(Some(path), &How::new(flags, 0o644).unwrap(), Told::Pairs(told.clone())).unwrap() {
         Store::Keyed(keyed) => keyed,
         Store::Numbered(_) => panic!("records were not asked for"),
     }
@@ -51,7 +51,7 @@ fn step(keyed: &mut Keyed, chance: &mut Chance) -> (String, String) {
     }
 }
 
-fn compare(told: Told, seed: u64) {
+fn compare(told: ToldOfPairs, seed: u64) {
     let home = tempfile::tempdir().unwrap();
     let (one, two) = (home.path().join("plain"), home.path().join("shared"));
     let (mut plain, mut shared) = (opened(&one, 0, &told), opened(&two, DB_TXN, &told));
@@ -71,21 +71,21 @@ fn compare(told: Told, seed: u64) {
 #[test]
 fn a_tree_is_the_same_in_plain_and_in_shared_mode() {
     for seed in 1..4 {
-        compare(Told::Btree { has_duplicates: false, compare: None, page_bytes: 0 }, seed);
+        compare(ToldOfPairs::Btree { has_duplicates: false, compare: None, page_bytes: 0 }, seed);
     }
 }
 
 #[test]
 fn several_values_a_key_are_the_same_in_plain_and_in_shared_mode() {
     for seed in 1..4 {
-        compare(Told::Btree { has_duplicates: true, compare: None, page_bytes: 0 }, seed);
+        compare(ToldOfPairs::Btree { has_duplicates: true, compare: None, page_bytes: 0 }, seed);
     }
 }
 
 /// The order is another; what is there is the same.
 #[test]
 fn a_hash_file_has_the_same_in_plain_and_in_shared_mode() {
-    let told = Told::Hash { hash: None, page_bytes: 0 };
+    let told = ToldOfPairs::Hash { hash: None, page_bytes: 0 };
     let home = tempfile::tempdir().unwrap();
     let mut files = [opened(&home.path().join("plain"), 0, &told), opened(&home.path().join("shared"), DB_TXN, &told)];
     let mut chance = Chance(5);

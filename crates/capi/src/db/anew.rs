@@ -1,0 +1,69 @@
+//! O_TRUNC in shared mode: a database that was made otherwise than this opening would make it is made anew.
+//!
+//! The new one is made beside it, under the name with [`SUCCESSOR`] behind it, while a transaction has the old one and its
+//! name locked; then it takes the name in that transaction. Who has the old one open is told that it was dropped.
+//!
+//! If we die here: before the commit the old database is there as it was. An empty one may be left beside it, which the
+//! next drops who makes it anew.
+
+use std::sync::Arc;
+
+use libtp::{Database, Env, Error, Stored, SUCCESSOR};
+
+use crate::db::current;
+use crate::db::environments::Home;
+use crate::db::open::How;
+use crate::db::refusal::{Answer, Refusal};
+
+/// Refuses to make anew what db(3) never makes, and anything for who only reads.
+pub(crate) fn check_may_make_anew(home: &Arc<Home>, name: &str, how: &How) -> Answer<()> {
+    let refuse = |why: &str| Err(Refusal::invalid(format!("{name} {why}. Nothing was opened or changed")));
+    match home.env.stored(name)? {
+        Stored::Pages(_) => {
+            refuse("is a file of pages, which O_TRUNC does not make anew: open another, or drop it before")
+        }
+        Stored::Records(Database::Index(_)) => {
+            refuse("is an index of another database, which O_TRUNC does not make anew: open another, or drop it before")
+        }
+        _ if how.is_read_only() => {
+            refuse("was made as another type, or with other flags, and O_TRUNC makes it anew with O_RDWR alone")
+        }
+        _ if current::has_begun(home)? => refuse(
+            "was made as another type, or with other flags, and O_TRUNC makes it anew, which cannot be a part of a transaction that goes on: open it before txn_begin",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Whether there is a database of a name. One that is being made anew may have no file for a moment, and whoever opens it
+/// waits for its name.
+pub(crate) fn is_there(env: &Env, name: &str) -> Answer<bool> {
+    if env.databases()?.iter().any(|there| there == name) {
+        return Ok(true);
+    }
+    match env.stored(name) {
+        Ok(_) => Ok(true),
+        Err(Error::NoDatabase { .. } | Error::Database { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Puts a new database in the place of one. `make` makes a database of a name.
+pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Result<()>) -> Answer<()> {
+    let successor = format!("{name}{SUCCESSOR}");
+    let made = env.run(|txn| {
+        txn.drop_database(name)?;
+        // Whoever makes it anew has its name locked: one that is there already is of one who died.
+        match env.run(|other| other.drop_database(&successor)) {
+            Ok(()) | Err(Error::NoDatabase { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        make(&successor)?;
+        txn.rename_database(&successor, name)
+    });
+    match made {
+        // Another has dropped it meanwhile, and it is made as one that is missing.
+        Err(Error::NoDatabase { name: missing, .. }) if missing == name => Ok(()),
+        made => Ok(made?),
+    }
+}
