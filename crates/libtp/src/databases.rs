@@ -320,10 +320,9 @@ impl Txn<'_> {
     }
 
     fn lock_name(&self, name: &str) -> Result<()> {
-        let wait = self.environment().wait;
         self.guarded(|| {
             let (locks, who) = (&self.life().managers.locks, self.session());
-            Ok(locks.lock(who.session(), who.locker(), lock_names::name(name), Mode::X, wait)?)
+            Ok(locks.lock(who.session(), who.locker(), lock_names::name(name), Mode::X, who.wait())?)
         })
     }
 

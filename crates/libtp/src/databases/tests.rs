@@ -114,6 +114,17 @@ fn a_drop_that_waits_in_vain_for_an_index_drops_nothing() {
 }
 
 #[test]
+fn a_name_is_waited_for_as_long_as_the_call_allows() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = open(dir.path());
+    let _stock = env.btree("stock").unwrap();
+    let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
+    one.drop_database("stock").unwrap();
+    let told = two.within(Some(Duration::ZERO), || two.drop_database("stock"));
+    assert!(matches!(&told, Err(Error::LockTimeout(_))), "{told:?}");
+}
+
+#[test]
 fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
