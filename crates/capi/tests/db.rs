@@ -174,7 +174,7 @@ fn a_comparison_of_the_program_orders_a_plain_file_and_a_shared_one_when_its_ord
 fn o_trunc_leaves_what_it_cannot_or_may_not_make_anew() {
     let workshop = workshop();
     let program = compiled("tests/c/db3_anew.c", workshop.path(), Link::Shared);
-    for what in ["refused", "bfname", "kinds", "others"] {
+    for what in ["refused", "bfname", "kinds", "others", "race"] {
         let home = tempfile::tempdir().unwrap();
         assert_eq!(says(&program, &[home.path().to_str().unwrap(), what]), "0 wrong\n", "{what}");
     }

@@ -35,6 +35,19 @@ pub(crate) fn check_may_make_anew(home: &Arc<Home>, name: &str, how: &How) -> An
     }
 }
 
+/// Whether there is a database of a name. One that is being made anew may have no file for a moment, and whoever opens it
+/// waits for its name.
+pub(crate) fn is_there(env: &Env, name: &str) -> Answer<bool> {
+    if env.databases()?.iter().any(|there| there == name) {
+        return Ok(true);
+    }
+    match env.stored(name) {
+        Ok(_) => Ok(true),
+        Err(Error::NoDatabase { .. } | Error::Database { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Puts a new database in the place of one. `make` makes a database of a name.
 pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Result<()>) -> Answer<()> {
     let successor = format!("{name}{SUCCESSOR}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use libtp::{Database, Db, Duplicates, Env, Error, Multi, Order};
 
-use crate::db::anew::{check_may_make_anew, make_anew};
+use crate::db::anew::{check_may_make_anew, is_there, make_anew};
 use crate::db::environments::{environment, of_path, Home, Wishes};
 use crate::db::flags::{DB_LOCK, DB_SHMEM, DB_TXN};
 use crate::db::info::{Told, ToldOfPairs};
@@ -129,7 +129,7 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
     let (directory, name) = of_path(path)?;
     let create = how.has(libc::O_CREAT);
     let home = environment(&directory, &Wishes { create, database: &name, page_bytes })?;
-    let is_there = home.env.databases()?.contains(&name);
+    let is_there = is_there(&home.env, &name)?;
     if !is_there && !create {
         return Err(Error::NoDatabase { name, environment: directory }.into());
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use libtp::{Database, Error, TextForm};
 
-use crate::db::anew::{check_may_make_anew, make_anew};
+use crate::db::anew::{check_may_make_anew, is_there, make_anew};
 use crate::db::current;
 use crate::db::environments::{environment, of_path, Home, Wishes};
 use crate::db::info::ToldOfRecords;
@@ -48,7 +48,7 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
     let (directory, name) = told.kept_in.as_deref().map_or(Ok((directory, name)), of_path)?;
     let may_make = how.has(libc::O_CREAT) || text.is_file();
     let home = environment(&directory, &Wishes { create: may_make, database: &name, page_bytes: 0 })?;
-    let is_there = home.env.databases()?.contains(&name);
+    let is_there = is_there(&home.env, &name)?;
     if is_there && how.has(libc::O_CREAT) && how.has(libc::O_EXCL) {
         return Err(Refusal::new(libc::EEXIST, format!("{} is there already", path.display())));
     }

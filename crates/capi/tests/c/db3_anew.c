@@ -5,6 +5,7 @@
  *        db3_anew DIRECTORY bfname      so does what bfname names
  *        db3_anew DIRECTORY kinds       so does a database of a kind that db(3) never makes
  *        db3_anew DIRECTORY others      what becomes of those who have the database open
+ *        db3_anew DIRECTORY race        two processes make it anew all the time, and a third finds it always
  *        db3_anew DIRECTORY make        a B-tree with one pair
  *        db3_anew DIRECTORY anew        makes it anew as a hash file
  *        db3_anew DIRECTORY look        which of the two it is, and whether another database is there
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const char *directory;
@@ -207,6 +209,28 @@ static void others(void)
     CHECK(other->close(other) == 0);
 }
 
+static void race(void)
+{
+    int process, round;
+
+    make();
+    for (process = 0; process < 3; process++) {
+        if (fork() != 0)
+            continue;
+        for (round = process; round < 100; round++) {
+            int flags = process < 2 ? O_RDWR | O_TRUNC : O_RDONLY;
+            DB *db = open_("stock", flags, round % 2 ? DB_HASH : DB_BTREE, NULL);
+            /* It may be of the other type, or have been made anew by another since it was looked at. */
+            CHECK(db != NULL ? db->close(db) == 0 : errno == ESTALE || errno == EINVAL);
+        }
+        _exit(wrong != 0 && fflush(stdout) == 0);
+    }
+    for (process = 0; process < 3; process++) {
+        int status = -1;
+        CHECK(wait(&status) > 0 && status == 0);
+    }
+}
+
 static void look(void)
 {
     tp_env *env;
@@ -239,6 +263,8 @@ int main(int count, char **arguments)
         kinds();
     else if (strcmp(what, "others") == 0)
         others();
+    else if (strcmp(what, "race") == 0)
+        race();
     else if (strcmp(what, "make") == 0)
         make();
     else if (strcmp(what, "look") == 0)
