@@ -1,10 +1,11 @@
 //! Databases that are dropped and renamed on a simulated disk: the power fails at any call, and what was not synced is lost, torn
 //! or kept, contents and names alike; then again while the environment is opened. Records, databases and files are of one version.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use libtp::{Bytes, Durability, Env, Error, Memory, Platform, Settings, SharedMemory};
+use libtp::{Backup, Bytes, Durability, Env, Error, Memory, Platform, Settings, SharedMemory, Until};
 use libtp_io::Directory;
 use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
 use libtp_tests::sizes;
@@ -12,16 +13,19 @@ use libtp_tests::sizes;
 /// What one database is called in even and in odd versions.
 const SIDES: [&str; 2] = ["left side", "right"];
 
-fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
+fn platform(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Platform> {
     let directory = disk.subdirectory("env")?;
-    let platform = Platform {
+    Ok(Platform {
         path: PathBuf::from("sim:/env"),
         log_directory: Arc::clone(&directory),
         directory,
         memory: Memory::Shared(memory.clone()),
         log_types: Arc::default(),
-    };
-    let settings = Settings {
+    })
+}
+
+fn settings() -> Settings {
+    Settings {
         no_background: true,
         memory: Some(Bytes::kib(192)),
         log_segment_first: Some(Bytes::kib(16)),
@@ -32,8 +36,11 @@ fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
         durability: Some(Durability::Relaxed),
         relaxed_millis: Some(3_600_000),
         ..Settings::default()
-    };
-    Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
+    }
+}
+
+fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
+    Env::builder().settings(settings()).open_on(platform(disk, memory)?, &mut |_, _, _| {})
 }
 
 fn put(env: &Env, name: &str, version: u64) -> libtp::Result<()> {
@@ -105,23 +112,24 @@ fn play(seed: u64, versions: u64) -> Played {
     Played { disk, begun, versions: played }
 }
 
+/// The names of the databases' files.
+fn files(disk: &SimDisk) -> libtp::Result<Vec<String>> {
+    let files = disk.subdirectory("env")?.list()?;
+    let mut names: Vec<String> = files.iter().filter_map(|name| name.strip_suffix(".tp")).map(str::to_owned).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// What a crash left is opened, and looked at; its version.
 fn judge(disk: &SimDisk) -> Result<u64, String> {
     let text = |error: libtp::Error| error.to_string();
     let env = open(disk, &SharedMemory::new()).map_err(text)?;
-    let directory = disk.subdirectory("env").map_err(|error| error.to_string())?;
-    let files = || -> Result<Vec<String>, String> {
-        let files = directory.list().map_err(|error| error.to_string())?;
-        let mut names: Vec<String> =
-            files.iter().filter_map(|name| name.strip_suffix(".tp")).map(str::to_owned).collect();
-        names.sort();
-        Ok(names)
-    };
     let version = get(&env, "counter").map_err(text)?.ok_or("there is no version")?;
     let side = SIDES[usize::from(version % 2 != 0)];
     let mut names = env.databases().map_err(text)?;
-    if names != files()? {
-        return Err(format!("the databases are {names:?}, and the files {:?}", files()?));
+    let files = files(disk).map_err(text)?;
+    if names != files {
+        return Err(format!("the databases are {names:?}, and the files {files:?}"));
     }
     names.retain(|name| name != "table.new");
     let mut wanted = ["counter", side, "table"].map(str::to_owned);
@@ -212,4 +220,91 @@ fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
     }
     assert!(unknown > 0, "no call failed behind the commit record");
     println!("figures: {failed} failing calls, {unknown} of them behind the commit record");
+}
+
+/// Databases by their names, each with the number that it has as its value.
+type Named = BTreeMap<String, u64>;
+
+/// What a crash left is opened, and compared.
+fn judge_names(disk: &SimDisk, wanted: &Named, what: &str) -> libtp::Result<()> {
+    let builder = Env::builder().settings(settings()).create(false);
+    let env = builder.open_on(platform(disk, &SharedMemory::new())?, &mut |_, _, _| {})?;
+    let names: Vec<String> = wanted.keys().cloned().collect();
+    assert_eq!(env.databases()?, names, "{what}");
+    assert_eq!(files(disk)?, names, "{what}");
+    for (name, number) in wanted {
+        assert_eq!(get(&env, name)?, Some(*number), "{what}: {name}");
+        assert!(env.verify(name)?.findings.is_empty(), "{what}: {name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
+    let seed = sizes::first_seed();
+    let mut random = Random::new(seed);
+    let source = SimDisk::new(seed);
+    let env = open(&source, &SharedMemory::new()).unwrap();
+    let mut named = Named::new();
+    for (name, number) in ["a", "b", "c", "d", "e", "f"].into_iter().zip(1..) {
+        put(&env, name, number).unwrap();
+        named.insert(name.into(), number);
+    }
+    let backup = source.subdirectory("backup").unwrap();
+    env.backup_on(&backup, &mut |_, _, _| {}).unwrap();
+    // Two trade their names, then three of them.
+    let mut states = Vec::new();
+    for (from, to) in [("a", "t"), ("b", "a"), ("t", "b"), ("c", "t"), ("d", "c"), ("e", "d"), ("t", "e"), ("f", "g")] {
+        env.run(|txn| txn.rename_database(from, to)).unwrap();
+        let number = named.remove(from).unwrap();
+        named.insert(to.into(), number);
+        states.push((env.stats().unwrap().log_tail - 8, named.clone()));
+    }
+    env.backup_more_on(&backup, &mut |_, _, _| {}).unwrap();
+    let backup = Backup::open_on(backup).unwrap();
+    let restore = |until| {
+        let disk = SimDisk::new(seed);
+        let target = platform(&disk, &SharedMemory::new()).unwrap();
+        disk.sync().unwrap();
+        backup.restore_on(target, settings(), until, &mut |_, _, _| {}).unwrap();
+        disk
+    };
+    for (lsn, then) in states {
+        judge_names(&restore(Until::Lsn(lsn)), &then, &format!("until LSN {lsn}")).unwrap();
+    }
+    let disk = restore(Until::End);
+    judge_names(&disk, &named, "restored").unwrap();
+
+    let (mut whole, mut none, mut without_register) = (0, 0, 0);
+    let end = disk.io_index();
+    for at in 0..=end {
+        let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+        let mut image = disk.image_at(at, mode, random.next_u64());
+        let mut what = format!("LIBTP_TEST_SEED={seed} call {at} of {end} {mode:?}");
+        let directory = image.subdirectory("env").unwrap();
+        if random.chance(1, 4) && directory.exists("databases").unwrap() {
+            // The files' own numbers say whose they are.
+            directory.remove("databases").unwrap();
+            what += ", register moved away";
+            without_register += 1;
+        }
+        match judge_names(&image, &named, &what) {
+            Ok(()) => whole += 1,
+            Err(Error::Environment { .. }) if at < end => {
+                none += 1;
+                continue;
+            }
+            Err(error) => panic!("{what}: {error}"),
+        }
+        if random.chance(1, 2) {
+            // And again while it was opened.
+            let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+            let again = random.index(image.io_index() + 1);
+            image = image.image_at(again, mode, random.next_u64());
+            what += &format!(", then call {again} {mode:?}");
+            judge_names(&image, &named, &what).unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+    }
+    assert!(whole > 0 && none > 0 && without_register > 0, "{whole} environments, {none} none");
+    println!("figures: {} power cuts in a restore, {none} left no environment", whole + none);
 }

@@ -117,6 +117,29 @@ fn after_a_clean_close_a_missing_file_is_not_made_anew() {
 }
 
 #[test]
+fn a_missing_file_whose_name_was_that_of_a_dropped_database_is_not_made_anew() {
+    let place = Place::new();
+    let path = place.at("env");
+    let env = open(&path);
+    fill(&env, "kv", 0);
+    fill(&env, "old", 0);
+    env.run(|txn| {
+        txn.drop_database("old")?;
+        txn.rename_database("kv", "old")
+    })
+    .unwrap();
+    assert_eq!(env.list_database("old").unwrap().name, "old");
+    drop(env);
+    let away = place.at("away.tp");
+    fs::rename(path.join("old.tp"), &away).unwrap();
+    let env = open(&path);
+    assert_away(&env, "old");
+    assert!(!path.join("old.tp").exists());
+    fs::rename(&away, path.join("old.tp")).unwrap();
+    assert_eq!(count(&env, "old"), u64::from(COMMITS));
+}
+
+#[test]
 fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
     let place = Place::new();
     let env = open(&place.at("env"));

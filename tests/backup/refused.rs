@@ -1,6 +1,8 @@
 //! Openings that are refused: they change no byte, and what is refused is put right by putting back what was missing. A restore
 //! that was cut off is refused, too: it is no environment.
 
+use std::time::SystemTime;
+
 use libtp::{Backup, Env, Error, SharedMemory, Until};
 use libtp_io::{Directory, OpenMode};
 use libtp_sim::{LossMode, Random, SimDisk};
@@ -132,6 +134,42 @@ fn a_power_cut_in_a_restore_leaves_an_environment_or_none() {
     }
     assert!(whole > 0 && none > 0, "{whole} environments, {none} none");
     println!("figures: {} power cuts in a restore, {whole} left an environment, {none} none, {not_begun} came before it began", whole + none + not_begun);
+}
+
+#[test]
+fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_changed() {
+    let seed = sizes::first_seed();
+    let played = play(seed).unwrap();
+    let disk = SimDisk::new(seed);
+    let target = || platform("restored", inside(&disk, "restored"), &SharedMemory::new());
+    let before = contents(&disk);
+    let refused = |directory, until| {
+        let backup = Backup::open_on(directory).unwrap();
+        let error = backup.restore_on(target(), quiet(), until, &mut |_, _, _| {}).unwrap_err();
+        assert!(contents(&disk) == before, "the restore that was refused has made a file: {error}");
+        error
+    };
+    let backup = || inside(&played.disk, "backup");
+    let (earliest, end) = (Backup::open_on(backup()).unwrap().earliest(), Backup::open_on(backup()).unwrap().end());
+    for until in [Until::Lsn(earliest - 48), Until::Lsn(end + 8), Until::Time(SystemTime::UNIX_EPOCH)] {
+        let error = refused(backup(), until);
+        assert!(matches!(error, Error::Backup { .. }), "{until:?}: {error}");
+    }
+    let with_settings = |text: &[u8]| {
+        let image = played.disk.crash_image(LossMode::KeepAll, seed);
+        inside(&image, "backup").open("libtp.toml", OpenMode::Create).unwrap().write_at(text, 0).unwrap();
+        inside(&image, "backup")
+    };
+    for text in [b"lanes = 65\n".to_vec(), b"#".repeat((1 << 20) + 1)] {
+        let error = refused(with_settings(&text), Until::End);
+        assert!(matches!(error, Error::Settings { .. }), "{error}");
+        assert!(error.to_string().contains("libtp.toml"), "{error}");
+    }
+    // Settings that are there already are the ones that count.
+    inside(&disk, "restored").open("libtp.toml", OpenMode::Create).unwrap().write_at(b"lanes = 64\n", 0).unwrap();
+    let backup = Backup::open_on(with_settings(b"lanes = 65\n")).unwrap();
+    backup.restore_on(target(), quiet(), Until::End, &mut |_, _, _| {}).unwrap();
+    judge(&Shop::open(open_anew(&disk, "restored").unwrap()).unwrap(), &played.commits, end);
 }
 
 #[test]

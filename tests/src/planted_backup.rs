@@ -11,6 +11,7 @@ const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
 const DROPPED: &str = "dropped::deaths::who_dies_over_databases_leaves_all_of_it_or_nothing";
+const TRADED: &str = "dropped_simulated::databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it";
 const LOSER: &str = "missing::a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 
@@ -54,6 +55,7 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("txn: a missing file of a loser refuses the restart", LOSER),
     by("buffer: a drop is not in the register", DROPPED),
     by("buffer: the register forgets a name too early", DROPPED),
+    by("buffer: a name is given that another database has", TRADED),
     by("txn: databases are dropped before the commit is on disk", DROPPED),
     by("txn: what a dead one decided of databases is left", DROPPED),
     by("txn: restart leaves what was decided of databases", DROPPED),

@@ -6,6 +6,11 @@
 //!
 //! A drop: the register says so, on disk; the file leaves the region; its name goes. A new name: the register has both names, on
 //! disk; the file gets the new name; the register forgets the old one. An opening in between tries both names.
+//!
+//! A transaction gives no name that a live database has. But a restart carries out only the last that several of them
+//! have decided, and databases may trade their names by that: after a restore the files have the names of the full backup.
+//! Then one of them gets a name in between, which no program can give. If we die here, the register has that name, and
+//! page 0 of the file tells whose it is.
 
 use libtp_io::OpenMode;
 use libtp_process::Session;
@@ -13,7 +18,7 @@ use rio::{failpoint, planted};
 
 use crate::files::file_name;
 use crate::own_file::{environment_of, is_own};
-use crate::{BufferManager, Entry, FileId, FileInfo, PoolId, Registry, Result};
+use crate::{BufferManager, Entry, FileId, FileInfo, PoolId, Result};
 
 /// What becomes of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,11 +42,22 @@ impl Fate {
         let name = self.becomes.as_ref().unwrap_or(&self.name).clone();
         Entry { id: self.id, name, page_bytes: self.page_bytes, is_dropped: self.becomes.is_none(), was }
     }
+
+    /// Whether this is another database, and has the name that `fate` is to have.
+    fn stands_in_the_way_of(&self, fate: &Fate) -> bool {
+        self.id != fate.id && Some(&self.name) == fate.becomes.as_ref()
+    }
+
+    /// What the database is called while others take their names. No program can give a name that begins with a dot.
+    fn name_between(&self) -> String {
+        format!(".renamed-{}", self.id.raw())
+    }
 }
 
 impl BufferManager {
-    /// Carries out what a transaction has decided, on disk when this returns. Drops come first, and no two databases trade their names,
-    /// so names are free when they are needed. The caller holds no latch, and no page of a dropped database is in use.
+    /// Carries out what has been decided, on disk when this returns. Drops come first, then the new names that are free;
+    /// where databases trade their names, one of them is called something else meanwhile. The caller holds no latch, and
+    /// no page of a dropped database is in use.
     ///
     /// # Errors
     /// The disk refused; it can be done again.
@@ -49,13 +65,23 @@ impl BufferManager {
         for fate in fates.iter().filter(|fate| fate.becomes.is_none()) {
             self.drop_file(session, fate)?;
         }
-        let mut left: Vec<&Fate> = fates.iter().filter(|fate| fate.becomes.is_some()).collect();
+        let mut left: Vec<Fate> = fates.iter().filter(|fate| fate.becomes.is_some()).cloned().collect();
         while !left.is_empty() {
-            let has_name = |name: &Option<String>| left.iter().any(|other| Some(&other.name) == name.as_ref());
-            // One whose new name no other has any more.
-            let next = left.iter().position(|fate| !has_name(&fate.becomes)).unwrap_or(0);
-            let fate = left.remove(next);
-            self.rename_file(session, fate)?;
+            let has_it = |fate: &Fate| left.iter().position(|other| other.stands_in_the_way_of(fate));
+            match left.iter().position(|fate| has_it(fate).is_none()) {
+                Some(free) => self.rename_file(session, &left.remove(free))?,
+                // A planted bug (rio's `planted`): one file takes the place of another.
+                None if planted("buffer: a name is given that another database has") => {
+                    self.rename_file(session, &left.remove(0))?;
+                }
+                None => {
+                    let holder = has_it(&left[0]).expect("no new name is free, so another has the first one's");
+                    let between = left[holder].name_between();
+                    let aside = Fate { becomes: Some(between.clone()), ..left[holder].clone() };
+                    self.rename_file(session, &aside)?;
+                    left[holder].name = between;
+                }
+            }
         }
         Ok(())
     }
@@ -99,6 +125,12 @@ impl BufferManager {
         registry.enter(&fate.entry(None))
     }
 
+    /// Whether the database's file has that name, after a power cut, too: the register is about to forget the name.
+    fn stays_at(&self, fate: &Fate, name: &str) -> Result<bool> {
+        self.files.directory().sync()?;
+        self.is_own(fate, name)
+    }
+
     /// Whether the file of that name is the database's.
     fn is_own(&self, fate: &Fate, name: &str) -> Result<bool> {
         match self.files.directory().open(&file_name(name), OpenMode::Existing) {
@@ -106,31 +138,34 @@ impl BufferManager {
             file => Ok(is_own(&*file?, &fate.info(name), environment_of(self.files.region()))?),
         }
     }
-}
 
-/// What becomes in the end of databases of which several things were decided, one after the other.
-///
-/// # Errors
-/// The register cannot be read.
-pub fn last_fates(fates: impl IntoIterator<Item = Fate>, registry: &Registry) -> Result<Vec<Fate>> {
-    let mut last: Vec<Fate> = Vec::new();
-    for fate in fates {
-        last.retain(|known| known.id != fate.id);
-        last.push(fate);
-    }
-    let mut found = Vec::new();
-    for mut fate in last {
-        match registry.entry(fate.id)? {
-            // A number never comes back.
-            Some(entry) if entry.is_dropped && fate.becomes.is_some() => continue,
-            // The file has the name that the register says, or the one before.
-            Some(entry) if !entry.is_dropped => {
-                let done = Some(&entry.name) == fate.becomes.as_ref();
-                fate.name = if done { entry.was.unwrap_or(entry.name) } else { entry.name };
-            }
-            _ => {}
+    /// What becomes in the end of databases of which several things were decided, one after the other.
+    ///
+    /// # Errors
+    /// The register or a file cannot be read.
+    pub fn last_fates(&self, fates: impl IntoIterator<Item = Fate>) -> Result<Vec<Fate>> {
+        let mut last: Vec<Fate> = Vec::new();
+        for fate in fates {
+            last.retain(|known| known.id != fate.id);
+            last.push(fate);
         }
-        found.push(fate);
+        let mut found = Vec::new();
+        for mut fate in last {
+            match self.files.registry().entry(fate.id)? {
+                // A number never comes back.
+                Some(entry) if entry.is_dropped && fate.becomes.is_some() => continue,
+                // The file has the name that the register says, or the one before.
+                Some(entry) if !entry.is_dropped => {
+                    let is_last = Some(&entry.name) == fate.becomes.as_ref();
+                    fate.name = match entry.was {
+                        Some(was) if is_last || self.stays_at(&fate, &was)? => was,
+                        _ => entry.name,
+                    };
+                }
+                _ => {}
+            }
+            found.push(fate);
+        }
+        Ok(found)
     }
-    Ok(found)
 }

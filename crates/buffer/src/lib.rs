@@ -69,7 +69,7 @@ use pool::{PoolTable, Pools};
 pub use content::{ExclusivePage, PageMut, Pin, SharedPage};
 pub use double_write::{restore_torn, Restored, DOUBLE_WRITE_NAME};
 pub use error::{Error, Result};
-pub use fate::{last_fates, Fate};
+pub use fate::Fate;
 pub use files::{file_name, FileInfo, NAME_BYTES_MAX};
 pub use own_file::environment_of;
 pub use page_header::{

@@ -139,7 +139,7 @@ impl Slot {
 #[derive(Default)]
 struct Known {
     file: Option<Arc<dyn File>>,
-    /// File numbers by name, as the process last read them. A lookup by name reads the slot again.
+    /// File numbers of live databases by name, as the process last read them. A lookup by name reads the slot again.
     names: HashMap<String, FileId>,
     /// The slots below were read.
     read_to: u32,
@@ -250,7 +250,10 @@ impl Registry {
             let from = known.read_to.max(1);
             let names = &mut known.names;
             let end = read_slots(&*file, from, &mut |entry| {
-                names.insert(entry.name, entry.id);
+                // A dropped database's name may be that of a live one with a smaller number.
+                if !entry.is_dropped {
+                    names.insert(entry.name, entry.id);
+                }
             })?;
             known.read_to = end;
             known.names.get(name).copied()
@@ -330,5 +333,31 @@ impl Entry {
     /// The file's name in the environment's directory; [`Entry::was`] says whether it may have another.
     pub fn file_name(&self) -> String {
         file_name(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_the_live_databases_and_not_that_of_a_dropped_one_with_a_higher_number() {
+        let registry = Registry::new(Arc::new(libtp_sim::SimDisk::new(1)), [7; 16]);
+        let entry = |id, name: &str, is_dropped| Entry {
+            id: FileId::new(id),
+            name: name.into(),
+            page_bytes: 8192,
+            is_dropped,
+            was: None,
+        };
+        let (live, dropped) = (entry(2, "c", false), entry(3, "c", true));
+        registry.make(&[live.clone(), dropped]).unwrap();
+        assert_eq!(registry.find("c").unwrap(), Some(live));
+        registry.enter(&entry(2, "c", true)).unwrap();
+        assert_eq!(registry.find("c").unwrap(), None);
+        // A number that is new to who has read the others.
+        let next = entry(4, "c", false);
+        registry.enter(&next).unwrap();
+        assert_eq!(registry.find("c").unwrap(), Some(next));
     }
 }

@@ -219,8 +219,8 @@ impl Backup {
 
     fn make(&self, builder: &Builder, platform: Platform, until: Until, watch: Watcher<'_>) -> Result<Restored> {
         let begun = Instant::now();
-        let (settings_aside, cut) = self.lay_out(&platform, until, watch)?;
         let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
+        let (settings_aside, cut) = self.lay_out(&quiet, &platform, until, watch)?;
         let env = quiet.open_on(platform, watch).map_err(for_the_program)?;
         // From here on it is an environment like any other.
         env.checkpoint()?;
@@ -256,10 +256,20 @@ impl Backup {
     }
 
     /// Puts everything in its place but for the log's replay. Whether settings were laid aside, and where the log ends.
-    fn lay_out(&self, platform: &Platform, until: Until, watch: Watcher<'_>) -> Result<(bool, Cut)> {
+    fn lay_out(&self, builder: &Builder, platform: &Platform, until: Until, watch: Watcher<'_>) -> Result<(bool, Cut)> {
         platform.check_local()?;
         // Before any file is made: a restore that is refused changes nothing.
         check_empty(platform)?;
+        let settings = self.settings_for(builder, platform)?;
+        let cut = self.end_of(until)?;
+        let end = cut.end;
+        let environment = if planted("libtp: a restored environment is the old one") {
+            self.manifest.environment().unwrap_or_default()
+        } else {
+            random_id()
+        };
+        let control =
+            self.manifest.control(environment, end).ok_or_else(|| self.refused("its lists are in no order"))?;
         let is_first = unfinished::begin_restore(platform.directory.as_ref())?;
         let file = platform.directory.open(CONTROL_NAME, OpenMode::Create)?;
         failpoint("restore: control file empty");
@@ -272,27 +282,20 @@ impl Backup {
             }
             return Err(refused);
         }
-        let cut = self.end_of(until)?;
-        let end = cut.end;
-        let environment = if planted("libtp: a restored environment is the old one") {
-            self.manifest.environment().unwrap_or_default()
-        } else {
-            random_id()
-        };
-        let control =
-            self.manifest.control(environment, end).ok_or_else(|| self.refused("its lists are in no order"))?;
         self.put_files(platform, environment, watch)?;
         failpoint("restore: files copied, no log");
         self.put_log(platform, &control, end, watch)?;
         failpoint("restore: log made, no control file");
-        let settings_aside = self.put_settings(platform)?;
+        if let Some(settings) = &settings {
+            settings.put(platform)?;
+        }
         platform.directory.sync()?;
         unfinished::end_restore(platform.directory.as_ref())?;
         failpoint("restore: its mark gone, control file empty");
         ControlFile::new(file, platform.directory.describe(CONTROL_NAME)).create(&control)?;
         platform.directory.sync()?;
         failpoint("restore: an environment, not opened");
-        Ok((settings_aside, cut))
+        Ok((settings.is_some_and(|settings| settings.is_aside), cut))
     }
 
     /// Where the log ends that is replayed.
@@ -426,20 +429,44 @@ impl Backup {
         Ok(files.make_segments(&source, begin, end, &mut |done| watch("log", done.min(total), total))?)
     }
 
-    /// The backup's settings, if there are none here. Whether they were laid aside.
-    fn put_settings(&self, platform: &Platform) -> Result<bool> {
+    /// The backup's settings, if there are none here. Those that will be in force are checked.
+    fn settings_for(&self, builder: &Builder, platform: &Platform) -> Result<Option<TheirSettings>> {
         if platform.directory.exists(SETTINGS_NAME)? {
-            return Ok(false);
+            builder.settings_over(platform.settings_file()?).check()?;
+            return Ok(None);
         }
-        let Some(text) = settings::file_bytes(&*self.directory)? else { return Ok(false) };
+        let Some(text) = settings::file_bytes(&*self.directory)? else { return Ok(None) };
         let settings = std::str::from_utf8(&text).ok().and_then(|text| Settings::parse(text).ok());
         let names_none = |settings: &Settings| settings.log_directory.is_none() && settings.region_directory.is_none();
-        let is_aside = !settings.as_ref().is_some_and(names_none);
-        let name = if is_aside { SETTINGS_ASIDE } else { SETTINGS_NAME };
+        let Some(settings) = settings.filter(names_none) else {
+            return Ok(Some(TheirSettings { text, is_aside: true }));
+        };
+        builder.settings_over(settings).check().map_err(|error| {
+            let file = self.directory.describe(SETTINGS_NAME);
+            let what = format!("{file}: {error}, or put a {SETTINGS_NAME} of its own where the environment is to be");
+            Error::Settings { what }
+        })?;
+        Ok(Some(TheirSettings { text, is_aside: false }))
+    }
+}
+
+/// The settings of a backup.
+struct TheirSettings {
+    text: Vec<u8>,
+    /// They cannot be read, or they name directories, which are the other environment's.
+    is_aside: bool,
+}
+
+impl TheirSettings {
+    fn put(&self, platform: &Platform) -> Result<()> {
+        // Somebody may have put others there during the copy.
+        if !self.is_aside && platform.directory.exists(SETTINGS_NAME)? {
+            return Ok(());
+        }
+        let name = if self.is_aside { SETTINGS_ASIDE } else { SETTINGS_NAME };
         let to = platform.directory.open(name, OpenMode::Create)?;
-        to.write_at(&text, 0)?;
-        to.sync()?;
-        Ok(is_aside)
+        to.write_at(&self.text, 0)?;
+        Ok(to.sync()?)
     }
 }
 

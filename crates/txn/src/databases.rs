@@ -6,7 +6,7 @@
 //! If we die here: before the commit record nothing has changed. After it, who repairs us carries out what is left of it (or a
 //! restart does) before the locks fall. A checkpoint meanwhile counts the transaction as running, so the records are kept.
 
-use libtp_buffer::{last_fates, Fate, FileId, NAME_BYTES_MAX};
+use libtp_buffer::{Fate, FileId, NAME_BYTES_MAX};
 use libtp_log::{record_bytes, Lsn};
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -153,7 +153,7 @@ impl Managers {
         if decided.is_empty() || planted("txn: restart leaves what was decided of databases") {
             return Ok(());
         }
-        let last = last_fates(decided, self.buffers.registry())?;
+        let last = self.buffers.last_fates(decided)?;
         self.buffers.carry_out(by, &last)?;
         Ok(self.buffers.forgive_dropped()?)
     }
