@@ -138,8 +138,9 @@ mod tests {
             let place = home.join(format!("{PLACE}{process}"));
             fs::create_dir_all(&place).expect("a directory");
             let opened = fs::File::open(&place).expect("the directory");
-            let set = |_| opened.set_modified(long_ago).expect("its owner may");
-            is_old.then_some(()).map_or((), set);
+            if is_old {
+                opened.set_modified(long_ago).expect("its owner may");
+            }
         }
         let left: Vec<PathBuf> = left_by_others(&home).into_iter().map(|(place, _)| place).collect();
         assert_eq!(left, [home.canonicalize().expect("it is there").join(format!("{PLACE}{}", u32::MAX))]);
