@@ -18,9 +18,9 @@ const LOOKS: u32 = 5;
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [directory, count] => measure(directory, count.parse()?),
         ["make", directory, from, to] => make(directory, from.parse()?, to.parse()?),
         ["look", directory] => look(directory),
+        [directory, count] => measure(directory, count.parse()?),
         _ => Err("many_databases DIRECTORY COUNT".into()),
     }
 }
