@@ -170,7 +170,7 @@ fn records_databases_and_files_are_of_one_version_after_any_crash() {
             let version = judge(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(allowed.contains(&version), "{what}: version {version} is found, and {allowed:?} may be");
             if random.chance(1, 3) {
-                // And again while it was opened.
+                // The power is cut again during the opening.
                 let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
                 let at = random.index(image.io_index() + 1);
                 let again = image.image_at(at, mode, random.next_u64());
@@ -225,7 +225,7 @@ fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
 /// Databases by their names, each with the number that it has as its value.
 type Named = BTreeMap<String, u64>;
 
-/// What a crash left is opened, and compared.
+/// Opens what a crash left, and compares the databases.
 fn judge_names(disk: &SimDisk, wanted: &Named, what: &str) -> libtp::Result<()> {
     let builder = Env::builder().settings(settings()).create(false);
     let env = builder.open_on(platform(disk, &SharedMemory::new())?, &mut |_, _, _| {})?;
@@ -297,7 +297,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
             Err(error) => panic!("{what}: {error}"),
         }
         if random.chance(1, 2) {
-            // And again while it was opened.
+            // The power is cut again during the opening.
             let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
             let again = random.index(image.io_index() + 1);
             image = image.image_at(again, mode, random.next_u64());

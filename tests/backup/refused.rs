@@ -165,7 +165,7 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
         assert!(matches!(error, Error::Settings { .. }), "{error}");
         assert!(error.to_string().contains("libtp.toml"), "{error}");
     }
-    // Settings that are there already are the ones that count.
+    // Settings in the target go before the backup's.
     inside(&disk, "restored").open("libtp.toml", OpenMode::Create).unwrap().write_at(b"lanes = 64\n", 0).unwrap();
     let backup = Backup::open_on(with_settings(b"lanes = 65\n")).unwrap();
     backup.restore_on(target(), quiet(), Until::End, &mut |_, _, _| {}).unwrap();

@@ -57,7 +57,7 @@ fn another_build_takes_over_what_was_answered_and_not_yet_synced() {
     assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
 }
 
-/// Makes zeros of a value wherever the shared memory has it.
+/// Overwrites a value with zeros wherever it stands in the shared memory.
 fn lose_value(region: &Path, value: &[u8]) {
     let mut bytes = std::fs::read(region).unwrap();
     let places: Vec<usize> =

@@ -348,7 +348,7 @@ fn who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up() {
     writer.ask("put key 1");
     for round in 2.. {
         writer.ask("arm log: about to lead!stop");
-        // Another value each time: the same is not logged again.
+        // Each put has another value: a put of the same value is not logged.
         writer.order(&format!("put key {round}"));
         stopped(directory.path(), |_| true);
         // Another of its threads may have a task at that moment, which would be waited for.

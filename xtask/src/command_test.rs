@@ -70,7 +70,8 @@ pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
 /// Packages that are no library for users.
 const UNDOCUMENTED: [&str; 5] = ["libtp-bench", "libtp-cli", "libtp-fuzz", "libtp-tests", "xtask"];
-/// Test programs that run beside the steps that compile; one more when these are done. Most of them have threads or processes of their own.
+/// Test programs that run beside the steps that compile. One more runs when these steps are done. Most test programs have threads or
+/// processes of their own.
 const LANES: usize = 2;
 /// Suites that pass control between threads or processes at every step. They run before the others.
 const HANDING_OVER: [&str; 1] = ["schedules"];

@@ -1,7 +1,8 @@
 //! What tests leave behind: processes, temporary files and shared memory, removed at the end of a run.
 //!
 //! Many tests kill processes, and a planted bug makes a test end before it has put things away. The library keeps shared
-//! memory that may hold commits. Only the run that started a test removes the test's shared memory.
+//! memory that may hold commits. The run that started a test removes the test's shared memory. A later run removes it where the
+//! first run was interrupted.
 
 use std::fs;
 use std::io::{self, Read};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 /// In the environment of every process of a run.
 const MARK: &str = "LIBTP_TEST_RUN";
-/// How the name of a run's place begins. The run's process follows.
+/// Begin of the name of a run's place. The number of the run's process follows.
 const PLACE: &str = "libtp-tests-";
 const SHARED_MEMORY: &str = "/dev/shm";
 /// How the names of regions begin.

@@ -250,7 +250,7 @@ impl Registry {
             let from = known.read_to.max(1);
             let names = &mut known.names;
             let end = read_slots(&*file, from, &mut |entry| {
-                // A dropped database's name may be that of a live one with a smaller number.
+                // A live database with a smaller number may have the name of a dropped one.
                 if !entry.is_dropped {
                     names.insert(entry.name, entry.id);
                 }
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(registry.find("c").unwrap(), Some(live));
         registry.enter(&entry(2, "c", true)).unwrap();
         assert_eq!(registry.find("c").unwrap(), None);
-        // A number that is new to who has read the others.
+        // This registry has read the other numbers, and not this one.
         let next = entry(4, "c", false);
         registry.enter(&next).unwrap();
         assert_eq!(registry.find("c").unwrap(), Some(next));

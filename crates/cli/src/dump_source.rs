@@ -166,7 +166,7 @@ fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<Fil
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let path = directory.join(format!(".tp-load.{}", std::process::id()));
     let failed = |what: &str| Failure::doing(format!("{what} {} for what comes from {name}", path.display()));
-    // One that a process with this number has left.
+    // An earlier process with this number may have left such a file.
     let _ = std::fs::remove_file(&path);
     // A dump may be for the eyes of this user alone.
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);

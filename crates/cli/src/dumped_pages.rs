@@ -16,7 +16,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::spelling::to_hex;
 
-/// So often the lock on the whole file is tried after a deadlock.
+/// Tries of the lock on the whole file, each after a deadlock.
 const TRIES: u32 = 100;
 
 /// A transaction that has locked the whole file. Who is refused that has neither read nor written yet, and begins anew.

@@ -138,7 +138,7 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         }
     }
     assert_eq!(names_in(place.path()), ["there"]);
-    // Into what is there, which has other keys or values.
+    // Dumps for databases that are there and have other keys or values.
     let (lists, sets) = (HASH.replace("type=hash\nh_nelem=2", "type=btree"), "duplicates=1\ndupsort=1\n");
     tp_reading("load", &there, &["lists"], lists.as_bytes()).text();
     tp_reading("load", &there, &["sets"], lists.replace("duplicates=1\n", sets).as_bytes()).text();

@@ -22,15 +22,15 @@ use crate::{Database, Db, Env, Error, Recno, Result, Txn};
 #[derive(Clone, Default)]
 pub(crate) struct Decided(RefCell<Vec<Decision>>);
 
-/// What it has decided of one: that is locked, and its names.
+/// What the transaction has decided of one database: its names, and the open database, which is locked.
 #[derive(Clone)]
 struct Decision {
     open: Arc<OpenDatabase>,
     fate: Fate,
 }
 
-/// What the name of a database ends with that is to take another's place ([`Txn::rename_database`]): it is opened with the
-/// settings of the one whose name stands before that, unless it has its own.
+/// End of the name of a database that is to take another's place ([`Txn::rename_database`]). The database `NAME.successor` is opened
+/// with the settings of `NAME`, unless it has settings of its own.
 pub const SUCCESSOR: &str = ".successor";
 
 /// A database of the list.
@@ -61,7 +61,7 @@ impl Decided {
         Ok(session.commit_databases(managers, &fates)?)
     }
 
-    /// The database that was given that name.
+    /// The database to which the transaction has given that name.
     fn of_name(&self, name: &str) -> Option<Arc<OpenDatabase>> {
         self.find(|fate| fate.becomes.as_deref() == Some(name))
     }
@@ -253,7 +253,7 @@ impl Txn<'_> {
         }
     }
 
-    /// The indices of a database that the transaction has to itself, each opened and locked as that.
+    /// The indices of a database, each opened and locked for this transaction alone. The transaction has locked the database so.
     fn whole_indices(&self, open: &OpenDatabase) -> Result<Vec<Arc<OpenDatabase>>> {
         if !matches!(open.method(), Method::Btree | Method::Hash) {
             return Ok(Vec::new());
@@ -274,14 +274,15 @@ impl Txn<'_> {
             }
             let Some(name) = self.entry(file)? else { return Ok(None) };
             let opened = open(&name);
-            // Another may have renamed it before that: then this is another database, or none.
+            // Another transaction may have renamed the database before the lock: then the name has another database, or none.
             if self.entry(file)?.as_ref() == Some(&name) {
                 return opened.map(Some);
             }
         }
     }
 
-    /// Opens a database, and locks it and its name for this transaction alone. One that the transaction has renamed it has so.
+    /// Opens a database, and locks the database and its name for this transaction alone. A database that the transaction has renamed is
+    /// locked already.
     fn whole(&self, name: &str) -> Result<Arc<OpenDatabase>> {
         if let Some(open) = self.decided().of_name(name) {
             return Ok(open);

@@ -246,7 +246,7 @@ impl Builder {
     /// The machine's disk and memory, as builder and settings file say together where they are.
     pub(crate) fn platform(&self, directory: &Path) -> Result<Platform> {
         let create = self.creates();
-        // Before a directory is made for them.
+        // Settings are refused before a directory is made.
         self.settings.check()?;
         let home = Platform::posix(directory, &Settings::default(), create)?;
         home.check_local()?;

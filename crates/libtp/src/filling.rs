@@ -149,11 +149,11 @@ impl Before {
     }
 }
 
-/// Whether the name is that of a file which an environment has. Other programs may put files beside these meanwhile.
+/// Whether a file of that name is an environment's. Other programs may put files beside an environment's meanwhile.
 fn is_ours(name: &str) -> bool {
     [CONTROL_NAME, REGISTRY_NAME, REGION_NAME, DOUBLE_WRITE_NAME, NAME_PREPARING].contains(&name)
         || segment_number(name).is_some()
-        // A database, or one that is being made, or its records that are being sorted.
+        // A database, a database that is being made, or records that are being sorted.
         || name.contains(".tp")
         || name.strip_prefix(REGISTRY_NAME).is_some_and(|rest| rest.starts_with('.'))
 }

@@ -415,7 +415,7 @@ impl Platform {
     }
 }
 
-/// The files of a directory whose names begin so.
+/// The files of a directory whose names begin with `prefix`.
 fn beginning_with(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(std::result::Result::ok);
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));

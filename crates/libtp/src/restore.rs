@@ -453,13 +453,13 @@ impl Backup {
 /// The settings of a backup.
 struct TheirSettings {
     text: Vec<u8>,
-    /// They cannot be read, or they name directories, which are the other environment's.
+    /// The settings cannot be read, or name directories of the other environment.
     is_aside: bool,
 }
 
 impl TheirSettings {
     fn put(&self, platform: &Platform) -> Result<()> {
-        // Somebody may have put others there during the copy.
+        // Another program may have put settings there during the copy.
         if !self.is_aside && platform.directory.exists(SETTINGS_NAME)? {
             return Ok(());
         }

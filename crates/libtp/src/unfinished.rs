@@ -122,7 +122,7 @@ pub(crate) fn end_restore(directory: &dyn Directory) -> Result<()> {
     remove_mark(directory, RESTORING)
 }
 
-/// Removes a mark durably. It may not be there: its making may have failed.
+/// Removes a mark durably. The mark may be missing, because its making may have failed.
 fn remove_mark(directory: &dyn Directory, mark: &str) -> Result<()> {
     match directory.remove(mark) {
         Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(directory.sync()?),

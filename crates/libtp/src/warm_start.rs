@@ -105,12 +105,12 @@ impl Opening<'_> {
         self.memory_has_less(control, "the shared memory is gone");
     }
 
-    /// There is memory of before, and the user has decided for the files.
+    /// There is memory of an earlier life, and the user has decided for the files.
     pub(crate) fn memory_is_forgotten(&self, control: &Control) {
         self.memory_has_less(control, "the shared memory is forgotten, as was asked for");
     }
 
-    /// Not all that was answered from memory may be there: says so of durability `Rio`, and of relaxed commits.
+    /// Commits that were answered from memory may be lost: tells of commits with durability `Rio`, and of relaxed ones.
     pub(crate) fn memory_has_less(&self, control: &Control, why: &'static str) {
         if control.rio {
             self.note_loss(why);

@@ -162,7 +162,7 @@ pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
 }
 
 /// As `LogFiles::copy_out`, whatever the headers say, and zeros where a file is cut off: a witness in a file with a
-/// damaged header is a witness. Ends where the files end, of which those with these numbers are `present`.
+/// damaged header is a witness. Ends where the files end. `present` has the numbers of the segments that are there.
 pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, buffer: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buffer.len() {

@@ -40,7 +40,7 @@ mod chosen {
     static HITS: OnceLock<Option<PathBuf>> = OnceLock::new();
     /// True once the environment has been read, no place is chosen and hits are not reported.
     static IDLE: AtomicBool = AtomicBool::new(false);
-    /// Threads that have a plan of their own.
+    /// Number of threads with a plan of their own.
     static PLANS_OF_THREADS: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {

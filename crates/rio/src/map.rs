@@ -238,8 +238,8 @@ impl Mapping {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// From now on so many bytes may be touched, if there are so many. Returns how many may: where the kernel gives no right to more,
-    /// as many as before.
+    /// Allows the first `bytes` of the mapping to be touched. Returns how many bytes may be touched: as many as before where the kernel
+    /// refuses.
     pub(crate) fn see(&self, bytes: usize) -> usize {
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let (bytes, seen) = (bytes.min(self.bytes()), self.seen());
@@ -251,8 +251,8 @@ impl Mapping {
         bytes
     }
 
-    /// Forbids what is not seen yet. A store behind the file's end then faults at once; and a tool that looks at all memory that may be
-    /// read, as valgrind does at a program's end, leaves out what the file may never have.
+    /// Takes the rights to all bytes that are not seen yet. A store behind the file's end then faults. valgrind reads all readable memory
+    /// at a program's end, and leaves these bytes out.
     ///
     /// # Errors
     /// The error of `mprotect`.

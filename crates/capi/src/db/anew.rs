@@ -1,10 +1,10 @@
-//! O_TRUNC in shared mode: a database that was made otherwise than this opening would make it is made anew.
+//! O_TRUNC in shared mode: a database of another form than this opening asks for is made anew.
 //!
 //! The new one is made beside it, under the name with [`SUCCESSOR`] behind it, while a transaction has the old one and its
-//! name locked; then it takes the name in that transaction. Who has the old one open is told that it was dropped.
+//! name locked. Then the new database takes the name in that transaction. Programs with the old database open are told of the drop.
 //!
-//! If we die here: before the commit the old database is there as it was. An empty one may be left beside it, which the
-//! next drops who makes it anew.
+//! If we die here: before the commit the old database is there as it was. An empty database may be left beside the old one. The
+//! next program that makes the database anew drops the empty one.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::db::environments::Home;
 use crate::db::open::How;
 use crate::db::refusal::{Answer, Refusal};
 
-/// Refuses to make anew what db(3) never makes, and anything for who only reads.
+/// Refuses to make anew a kind of database that db(3) never makes, and any database in an opening for reading.
 pub(crate) fn check_may_make_anew(home: &Arc<Home>, name: &str, how: &How) -> Answer<()> {
     let refuse = |why: &str| Err(Refusal::invalid(format!("{name} {why}. Nothing was opened or changed")));
     match home.env.stored(name)? {
@@ -35,8 +35,8 @@ pub(crate) fn check_may_make_anew(home: &Arc<Home>, name: &str, how: &How) -> An
     }
 }
 
-/// Whether there is a database of a name. One that is being made anew may have no file for a moment, and whoever opens it
-/// waits for its name.
+/// Whether there is a database of a name. A database that is being made anew may have no file for a moment. An opening waits for
+/// the database's name then.
 pub(crate) fn is_there(env: &Env, name: &str) -> Answer<bool> {
     if env.databases()?.iter().any(|there| there == name) {
         return Ok(true);
@@ -53,7 +53,7 @@ pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Res
     let successor = format!("{name}{SUCCESSOR}");
     let made = env.run(|txn| {
         txn.drop_database(name)?;
-        // Whoever makes it anew has its name locked: one that is there already is of one who died.
+        // This transaction has the name locked: a successor that is there already is of a process that died.
         match env.run(|other| other.drop_database(&successor)) {
             Ok(()) | Err(Error::NoDatabase { .. }) => {}
             Err(error) => return Err(error),
@@ -62,7 +62,7 @@ pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Res
         txn.rename_database(&successor, name)
     });
     match made {
-        // Another has dropped it meanwhile, and it is made as one that is missing.
+        // Another program has dropped the database meanwhile: the database is made like a missing one.
         Err(Error::NoDatabase { name: missing, .. }) if missing == name => Ok(()),
         made => Ok(made?),
     }

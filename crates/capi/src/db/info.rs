@@ -58,7 +58,7 @@ pub(crate) enum Told {
     Recno(ToldOfRecords),
 }
 
-/// What is told of a DB_BTREE or a DB_HASH.
+/// What the caller's info structure says of a DB_BTREE or a DB_HASH.
 #[derive(Clone)]
 pub(crate) enum ToldOfPairs {
     Btree { has_duplicates: bool, compare: Option<Compare>, page_bytes: u64 },

@@ -142,7 +142,7 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
     if is_emptied {
         let make = maker(&home.env, &told)?;
         match make(&name) {
-            // Others go on with a database of the form that is asked for: it is emptied.
+            // A database of the form that is asked for is emptied, and other programs go on with it.
             Ok(()) => {}
             Err(Error::Database { .. }) => {
                 check_may_make_anew(&home, &name, how)?;
@@ -168,7 +168,7 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
     }
 }
 
-/// What makes the database that was told of, by name, or opens it if it is made so, whatever pages it has.
+/// Opens the database of that name if it has the form that is asked for, with pages of any size; makes a missing one.
 fn maker<'a>(env: &'a Env, told: &ToldOfPairs) -> Answer<impl Fn(&str) -> libtp::Result<()> + 'a> {
     let (has_duplicates, order) = match told {
         ToldOfPairs::Btree { has_duplicates, compare, .. } => {

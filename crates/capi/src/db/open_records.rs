@@ -62,7 +62,7 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
         (Some(Ok(_) | Err(Error::Database { .. })), _) => false,
         (Some(Err(_)), _) => true,
     };
-    // Of the same form it is emptied, and others go on with it. O_TRUNC is about the path, and not about what bfname names.
+    // A database of the same form is emptied, and other programs go on with it. O_TRUNC is about the path, not about `bfname`.
     if how.has(libc::O_TRUNC) && !fits && told.kept_in.is_none() {
         check_may_make_anew(&home, &name, how)?;
         let records = with_text(&home, (&name, Place::Anew), &text, (how, told))?;
@@ -76,7 +76,7 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
     Ok(Store::Numbered(Numbered::new(records, told.length, how.is_read_only())))
 }
 
-/// What there is of the list that has a text's records.
+/// State of the list that has a text's records.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Missing,

@@ -2,8 +2,8 @@
  * What O_TRUNC makes anew in shared mode, and what it leaves as it is.
  *
  * usage: db3_anew DIRECTORY refused     the database that is in the way of an opening that fails stays
- *        db3_anew DIRECTORY bfname      so does what bfname names
- *        db3_anew DIRECTORY kinds       so does a database of a kind that db(3) never makes
+ *        db3_anew DIRECTORY bfname      the database that bfname names stays
+ *        db3_anew DIRECTORY kinds       a database of a kind that db(3) never makes stays
  *        db3_anew DIRECTORY others      what becomes of those who have the database open
  *        db3_anew DIRECTORY race        two processes make it anew all the time, and a third finds it always
  *        db3_anew DIRECTORY make        a B-tree with one pair

@@ -90,13 +90,13 @@ pub const FOUND: i32 = 99;
 /// What valgrind does about leaks at a program's end.
 #[derive(Clone, Copy)]
 pub enum Leaks {
-    /// Each is an error.
+    /// Each leak is an error.
     Errors,
-    /// They are looked for. The tables of an environment that is open have only pointers into their blocks, and the child of a fork has
-    /// what its parent's threads had.
+    /// valgrind looks for leaks and reports none. An open environment's tables have only pointers into their blocks. The child of a fork
+    /// has the memory of its parent's threads.
     Sought,
-    /// They are not looked for: a segment that is open has the right to all addresses that it may grow into, and valgrind would read
-    /// them all.
+    /// valgrind does not look for leaks: an open segment may use all addresses that the segment may grow into, and valgrind would read
+    /// all of these addresses.
     Unsought,
 }
 

@@ -21,7 +21,7 @@ fn open(place: &Path) -> Env {
     Env::builder().settings(Settings { no_background: true, ..Settings::default() }).open(place).unwrap()
 }
 
-/// A database with two indices and so many records.
+/// A database with two indices and `records` records.
 fn stock(env: &Env, records: u32) -> (Db, [Index; 2]) {
     let stock = env.btree("stock").unwrap();
     let indices = ["first", "second"].map(|name| stock.index(name, value).unwrap());
@@ -34,7 +34,7 @@ fn names(env: &Env) -> Vec<String> {
     env.list_databases().unwrap().into_iter().map(|it| it.name).collect()
 }
 
-/// Writes go on, and the indices that there are agree with the records.
+/// A write succeeds, and all indices agree with the records.
 fn is_whole(env: &Env, stock: &Db) {
     env.run(|txn| stock.put(txn, b"a new one", b"of it")).unwrap();
     for name in env.databases().unwrap() {
@@ -42,7 +42,7 @@ fn is_whole(env: &Env, stock: &Db) {
     }
 }
 
-/// Reads an index and nothing else: whoever wants all of it has to wait.
+/// Reads an index and nothing else. A transaction that wants the whole index has to wait.
 fn read_alone(env: &Env, index: &str, reader: &impl Reader) {
     let Database::Index(index) = env.database(index).unwrap() else { panic!("it is an index") };
     assert_eq!(index.get(reader, b"nothing").unwrap(), None);
@@ -214,10 +214,10 @@ fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
     }
 }
 
-/// What is done before a file is opened so.
+/// What a test does before a file is opened.
 type Hook = Box<dyn FnOnce() -> libtp_io::Result<()> + Send>;
 
-/// A directory in which something happens once, before a file is opened so.
+/// A directory that calls a test's hook once, before a file of that name is opened in that mode.
 struct Meddling {
     real: Arc<dyn Directory>,
     hook: Mutex<Option<(String, OpenMode, Hook)>>,

@@ -94,7 +94,7 @@ impl Batch {
         self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
     }
 
-    /// The same of a record of the batch's copy of its page: its value stays there.
+    /// Copies the key of a record of the batch's page. The value stays on the page.
     pub(super) fn push_on_page(&mut self, node: &Node<'_>, record: &Record<'_>, is_plain: bool) {
         self.note((record.lsn, record.flags), is_plain);
         let (suffix_at, key_at) = (record.cell_at + LEAF_CELL_HEAD, self.bytes.len());
