@@ -79,6 +79,7 @@ pub use pins::PinNote;
 pub use rank::Rank;
 pub use repair::{AloneRepair, NotedAppend};
 pub use repair_times::{RepairTimes, Times};
+pub use rio::Broken;
 pub use rounds::{Rounds, Work};
 pub use session::{Freeing, LongWait, Session};
 pub use sleep::{Ticket, SLEEP_MAX};
@@ -120,10 +121,6 @@ pub trait Repairer: Send + Sync {
     /// The region holds what nobody can have meant: it is declared broken, with the reason for people.
     fn give_up(&self, why: &str);
 }
-
-/// What a session unwinds with when its region is found broken while it waits (PROTOCOLS D13): it can neither go on nor
-/// come back with a value. Caught by the environment's door, which begins anew.
-pub struct Broken;
 
 /// One process's handle to the process manager. Cloning it is cheap.
 #[derive(Clone)]

@@ -79,7 +79,7 @@ pub use keys::{Key, Right};
 pub use layout::LayoutHash;
 pub use machine_memory::memory_bytes;
 pub use map::Mapping;
-pub use offset::{Held, HeldSlice, Offset};
+pub use offset::{Broken, Held, HeldSlice, Offset};
 pub use planted::planted;
 pub use region::{
     boot_id, remove_region, Identity, Lasting, Region, RegionHeader, RootSlot, Unattended, HEADER_BYTES, SIZES,

@@ -12,6 +12,10 @@ use std::ptr::NonNull;
 
 use crate::{Region, RegionHeader, Shared};
 
+/// What a thread unwinds with when the region that it works in is found broken (PROTOCOLS D13): it can neither go on nor come back
+/// with a value. Caught by the environment's door, which begins anew.
+pub struct Broken;
+
 /// The place of a `T` in a region, in bytes from its base. `Option<Offset<T>>` is eight bytes, zero for none.
 #[repr(transparent)]
 pub struct Offset<T>(NonZeroU64, PhantomData<fn() -> T>);
@@ -80,10 +84,11 @@ impl Region {
     /// The `T` at `offset`.
     ///
     /// # Panics
-    /// If the offset is out of the region's bounds or misaligned: a broken invariant of whoever stored it.
+    /// If the offset is out of the region's bounds or misaligned: a broken invariant of whoever stored it. In a region that was found
+    /// broken the thread unwinds with [`Broken`].
     #[inline]
     pub fn at<T: Shared>(&self, offset: Offset<T>) -> &T {
-        self.try_at(offset).unwrap_or_else(|| out_of_bounds(offset.raw()))
+        self.try_at(offset).unwrap_or_else(|| self.out_of_bounds(offset.raw()))
     }
 
     /// The `T` at `offset`, or none if the offset is out of bounds or misaligned.
@@ -104,7 +109,7 @@ impl Region {
         let bytes = size_of::<T>().checked_mul(count);
         let place = bytes
             .and_then(|bytes| self.place(offset.raw(), bytes, align_of::<T>()))
-            .unwrap_or_else(|| out_of_bounds(offset.raw()));
+            .unwrap_or_else(|| self.out_of_bounds(offset.raw()));
         // SAFETY: as in `try_at`, for `count` values in a row, which were bounds-checked together.
         unsafe { std::slice::from_raw_parts(place.cast::<T>(), count) }
     }
@@ -134,12 +139,16 @@ impl Region {
         // SAFETY: in bounds (every region is at least its header long) and page-aligned; atomics only.
         unsafe { &*place.cast::<RegionHeader>() }
     }
-}
 
-#[cold]
-#[inline(never)]
-fn out_of_bounds(offset: u64) -> ! {
-    panic!("offset {offset:#x} is outside its region or misaligned: the region's structure is broken")
+    /// A process does not see what a broken region grows by after [`Region::give_up_growth`].
+    #[cold]
+    #[inline(never)]
+    fn out_of_bounds(&self, offset: u64) -> ! {
+        if self.is_broken() {
+            std::panic::resume_unwind(Box::new(Broken));
+        }
+        panic!("offset {offset:#x} is outside its region or misaligned: the region's structure is broken")
+    }
 }
 
 /// A `T` in a region together with the mapping it lies in. Dereferencing costs nothing.

@@ -1,8 +1,9 @@
 //! Tests of the ground: every region is mapped twice, at different addresses, and worked through both.
 
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
 
-use crate::{Access, Error, Identity, Offset, Region, RootSlot, Section, Slab, Undo, Word};
+use crate::{Access, Broken, Error, Identity, Offset, Region, RootSlot, Section, Slab, Undo, Word};
 
 crate::shared! {
     /// Two words that change together.
@@ -152,6 +153,20 @@ fn an_offset_out_of_bounds_or_misaligned_is_refused() {
     assert!(here.try_at(beyond).is_none());
     assert!(here.try_at(Offset::<Pair>::from_raw(4097).expect("non-zero")).is_none());
     assert!(here.try_at(Offset::<Pair>::from_raw(u64::MAX).expect("non-zero")).is_none());
+}
+
+#[test]
+fn a_thread_that_cannot_see_what_a_broken_region_grew_by_unwinds_with_broken() {
+    let (here, there) = twice();
+    there.mark_broken();
+    here.give_up_growth();
+    let far = there.allocate_bytes(8 << 20, 4096).expect("room").plus((8 << 20) - 16).cast::<Pair>();
+    let looks: [&dyn Fn(); 2] = [&|| drop(here.at(far).left.load()), &|| drop(here.hold_slice(far, 1))];
+    for look in looks {
+        let left = catch_unwind(AssertUnwindSafe(look)).expect_err("its address space was given back");
+        assert!(left.is::<Broken>());
+    }
+    assert_eq!(there.at(far).left.load(), 0);
 }
 
 fn scratch(name: &str) -> PathBuf {
