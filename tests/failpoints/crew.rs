@@ -4,8 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{channel, Receiver};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
 use crate::bank::TransferId;
 use crate::child::{Role, ANSWER, DIRECTORY, NUMBER, ROLE};
@@ -69,10 +71,21 @@ impl Member {
         Member { number, child, orders, answers, hits, told: Vec::new(), has_left: false }
     }
 
-    /// Lets it go on where it was stopped.
-    pub fn resume(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::CONT).expect("it is ours and not waited for");
+    /// Lets it go on wherever it stops, until the guard is dropped.
+    pub fn stays_awake(&self) -> Awake {
+        let pid = Pid::from_child(&self.child);
+        let process = pidfd_open(pid, PidfdFlags::empty()).expect("it is ours and not waited for");
+        let (guard, ends) = channel();
+        let wakes = move || {
+            // A process that has ended needs no waking.
+            while pidfd_send_signal(&process, Signal::CONT).is_ok() {
+                if ends.recv_timeout(10 * LOOK) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
+            }
+        };
+        std::thread::spawn(wakes);
+        Awake(guard)
     }
 
     /// Waits until it stands still at a failpoint, or so long; whether it does.
@@ -249,6 +262,9 @@ impl Member {
         assert!(self.death().is_none(), "process {} died", self.number);
     }
 }
+
+/// A process goes on wherever it stops as long as this lives. The drop of the sender ends the thread that wakes the process.
+pub struct Awake(#[allow(dead_code)] Sender<()>);
 
 impl Drop for Member {
     fn drop(&mut self) {

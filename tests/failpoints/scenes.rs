@@ -148,9 +148,8 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
         member.acknowledges_more_than(member.told.len() + 3, STILL)
     });
     let went_on = others.filter(|went_on| *went_on).count();
-    if is_hit {
-        victim.resume();
-    }
+    // The second order may have armed the failpoint again after the first stop.
+    let _awake = victim.stays_awake();
     let what = format!("after {point:?}, where one stood still while the memory was made anew ({went_on} went on)");
     town.go_on(&what);
     victim.order("stop");
