@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 pub const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// How long we go on reading after the command itself has ended (something it started may hold the pipe).
 const DRAIN: Duration = Duration::from_secs(5);
+/// How the lines about a command that hung begin.
+pub const HUNG: &str = "hung: ";
 /// How much of a failed command's output is shown; the file has all of it.
 const SHOWN_LINES: usize = 60;
 
@@ -70,8 +72,11 @@ pub fn run_within(name: &str, command: &mut Command, logs: &Path, limit: Duratio
         }
         if !hung && start.elapsed() > limit {
             hung = true;
-            output += &format!("xtask: hung: still running after {}, ended\n", clock(limit));
-            end_tree(&mut child);
+            output +=
+                &format!("{HUNG}{} still runs after {} and is ended\n", command.get_program().display(), clock(limit));
+            let tree = tree_of(child.id());
+            output.extend(tree.iter().map(|process| threads_of(*process)));
+            end(&tree, &mut child);
         }
     }
     let success = child.wait()?.success() && !hung;
@@ -98,15 +103,30 @@ fn read_lines(pipe: Option<impl Read + Send + 'static>, lines: Sender<String>) {
     });
 }
 
-/// Kills the command and everything it started: cargo alone would leave a hung test behind.
-fn end_tree(child: &mut Child) {
-    let mut doomed = vec![child.id()];
+/// The process and all that it started.
+fn tree_of(process: u32) -> Vec<u32> {
+    let mut tree = vec![process];
     let mut next = 0;
-    while next < doomed.len() {
-        doomed.extend(children_of(doomed[next]));
+    while next < tree.len() {
+        tree.extend(children_of(tree[next]));
         next += 1;
     }
-    for process in doomed.iter().skip(1) {
+    tree
+}
+
+/// Each thread of a process: its name, which of a test is the test's, and where in the kernel it waits.
+fn threads_of(process: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let one = |thread: fs::DirEntry| {
+        let read = |name: &str| fs::read_to_string(thread.path().join(name)).unwrap_or_default().trim().to_owned();
+        format!("{HUNG}process {process}, thread {}, {}, {}\n", read("comm"), read("wchan"), read("syscall"))
+    };
+    threads.map(one).collect()
+}
+
+/// Kills the command with everything it started: cargo alone would leave a hung test behind.
+fn end(tree: &[u32], child: &mut Child) {
+    for process in tree.iter().skip(1) {
         // It may have ended by itself by now: then there is nothing to do.
         let _ = Command::new("kill").args(["-9", &process.to_string()]).stderr(Stdio::null()).status();
     }
@@ -189,7 +209,8 @@ mod tests {
         let start = Instant::now();
         let mut command = shell("sh -c 'sleep 61 & sleep 62'; echo after");
         let ended = run_within("hung", &mut command, &logs, Duration::from_millis(300)).expect("sh runs");
-        assert!(!ended.success && ended.output.contains("hung"));
+        assert!(!ended.success && ended.output.contains("hung: sh still runs"), "{}", ended.output);
+        assert!(ended.output.contains("thread sleep"), "{}", ended.output);
         assert!(start.elapsed() < Duration::from_secs(20), "the sleeping grandchildren held the pipe");
         let _ = fs::remove_dir_all(logs);
     }

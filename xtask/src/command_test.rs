@@ -78,6 +78,8 @@ const HANDING_OVER: [&str; 1] = ["schedules"];
 /// Longest time of one suite under `test`, on a busy machine, and under `--deep`.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 const LIMIT_DEEP: Duration = Duration::from_secs(45 * 60);
+/// Longest time of one program of unit tests under `test`: the longest takes 40 seconds.
+const LIMIT_UNIT: Duration = Duration::from_secs(8 * 60);
 /// The first seed of every random test.
 const SEED: &str = "LIBTP_TEST_SEED";
 /// Set where unit tests run everything each time that `test` runs by turns.
@@ -250,7 +252,8 @@ impl Run<'_> {
     fn unit_tests(&self, program: &Program) -> Came {
         let mut command = program.command(false);
         command.args(["--skip", LOOM_TESTS]);
-        let ended = child::run_within(UNIT_TESTS, &mut command, &self.logs, LIMIT)?;
+        let limit = if self.options.deep { LIMIT } else { LIMIT_UNIT };
+        let ended = child::run_within(UNIT_TESTS, &mut command, &self.logs, limit)?;
         Ok((count(&ended), Vec::new()))
     }
 

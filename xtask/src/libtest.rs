@@ -3,12 +3,14 @@
 //!
 //! A test that has figures worth keeping (states tried, records lost) prints one line that starts with `figures: `.
 
+use crate::child::HUNG;
 use crate::outcome::Counts;
 
 const RESULT: &str = "test result: ";
 const FIGURES: &str = "figures: ";
 const FAILED: &str = " ... FAILED";
 const PANICKED: &str = " panicked at ";
+const SLOW: &str = " has been running for over ";
 /// A message may be a table of what everybody held; the log has the rest.
 const MESSAGE_LINES: usize = 12;
 /// What stands between a message and what helps only who reads the log.
@@ -61,7 +63,18 @@ pub fn failures(output: &str) -> Vec<String> {
             .take(MESSAGE_LINES);
         said.extend(message.map(|line| format!("  {line}")));
     }
+    said.extend(hung(output));
     said
+}
+
+/// Of commands that hung: each command, its threads, and the tests that had not ended after a minute.
+fn hung(output: &str) -> impl Iterator<Item = String> + use<'_> {
+    let is_hung = output.lines().any(|line| line.starts_with(HUNG));
+    let has_ended =
+        |slow: &str| output.lines().any(|line| line.strip_prefix(slow).is_some_and(|end| end.starts_with(" ... ")));
+    let tells =
+        move |line: &&str| line.starts_with(HUNG) || line.split_once(SLOW).is_some_and(|(test, _)| !has_ended(test));
+    output.lines().filter(move |_| is_hung).filter(tells).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -103,6 +116,20 @@ failures:
 ";
         let said = failures(output);
         assert_eq!(said, ["b::c:", "  thread 'b::c' (8) panicked at b.rs:2:2:", "  process 3 does not leave"]);
+    }
+
+    #[test]
+    fn what_hung_is_told_with_the_tests_that_had_not_ended() {
+        let output = "\
+test a has been running for over 60 seconds
+test b has been running for over 60 seconds
+test a ... ok
+hung: target/full still runs after 10:00 and is ended
+";
+        let told =
+            ["test b has been running for over 60 seconds", "hung: target/full still runs after 10:00 and is ended"];
+        assert_eq!(failures(output), told);
+        assert!(failures("test a has been running for over 60 seconds\n").is_empty(), "it did not hang");
     }
 
     #[test]
