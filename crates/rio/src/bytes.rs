@@ -129,7 +129,7 @@ impl Region {
     #[inline]
     fn slice_of_words(&self, at: Offset<Bytes>, bytes: usize) -> &[AtomicU64] {
         assert!(bytes % 8 == 0, "copies in and out of a region are whole words");
-        let place = self.place(at.raw(), bytes, 8).expect("the area lies in the region");
+        let place = self.known_place(at.raw(), bytes, 8);
         // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way are
         // never lent as plain slices to anyone but a hold that excludes writers.
         unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
@@ -143,14 +143,14 @@ impl Region {
 
     /// As [`Region::undo_words`], where the image is not made of whole words.
     pub(crate) fn undo_bytes(&self, at: u64, bytes: usize) -> &[AtomicU8] {
-        let place = self.place(at, bytes, 1).expect("a before-image lies in its region");
+        let place = self.known_place(at, bytes, 1);
         // SAFETY: in bounds; atomics tolerate any other atomic access, and who rolls back holds what guards the bytes.
         unsafe { std::slice::from_raw_parts(place.cast::<AtomicU8>(), bytes) }
     }
 
     #[inline]
     fn area(&self, at: Offset<Bytes>, bytes: usize) -> *mut u8 {
-        self.place(at.raw(), bytes, 8).expect("the area lies in the region")
+        self.known_place(at.raw(), bytes, 8)
     }
 }
 

@@ -88,7 +88,9 @@ impl Region {
     /// broken the thread unwinds with [`Broken`].
     #[inline]
     pub fn at<T: Shared>(&self, offset: Offset<T>) -> &T {
-        self.try_at(offset).unwrap_or_else(|| self.out_of_bounds(offset.raw()))
+        let place = self.known_place(offset.raw(), size_of::<T>(), align_of::<T>());
+        // SAFETY: as in `try_at`.
+        unsafe { &*place.cast::<T>() }
     }
 
     /// The `T` at `offset`, or none if the offset is out of bounds or misaligned.
@@ -107,9 +109,7 @@ impl Region {
     #[inline]
     pub fn slice<T: Shared>(&self, offset: Offset<T>, count: usize) -> &[T] {
         let bytes = size_of::<T>().checked_mul(count);
-        let place = bytes
-            .and_then(|bytes| self.place(offset.raw(), bytes, align_of::<T>()))
-            .unwrap_or_else(|| self.out_of_bounds(offset.raw()));
+        let place = self.known_place(offset.raw(), bytes.unwrap_or(usize::MAX), align_of::<T>());
         // SAFETY: as in `try_at`, for `count` values in a row, which were bounds-checked together.
         unsafe { std::slice::from_raw_parts(place.cast::<T>(), count) }
     }
@@ -138,6 +138,15 @@ impl Region {
         let place = self.place(0, size_of::<RegionHeader>(), 64).expect("a mapped region is longer than its header");
         // SAFETY: in bounds (every region is at least its header long) and page-aligned; atomics only.
         unsafe { &*place.cast::<RegionHeader>() }
+    }
+
+    /// The address of what must lie in the region.
+    ///
+    /// # Panics
+    /// As [`Region::at`].
+    #[inline]
+    pub(crate) fn known_place(&self, offset: u64, bytes: usize, align: usize) -> *mut u8 {
+        self.place(offset, bytes, align).unwrap_or_else(|| self.out_of_bounds(offset))
     }
 
     /// A process does not see what a broken region grows by after [`Region::give_up_growth`].

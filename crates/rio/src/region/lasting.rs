@@ -217,7 +217,7 @@ impl Region {
             return crate::simulated_cache::write_back(self, at, bytes);
         }
         if how != WriteBack::None {
-            let place = self.place(at, bytes, 1).expect("what is written back lies in the region");
+            let place = self.known_place(at, bytes, 1);
             how.write_back(place, bytes);
         }
     }
