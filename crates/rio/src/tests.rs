@@ -162,7 +162,9 @@ fn a_thread_that_cannot_see_what_a_broken_region_grew_by_unwinds_with_broken() {
     here.give_up_growth();
     let far = there.allocate_bytes(8 << 20, 4096).expect("room").plus((8 << 20) - 16).cast::<Pair>();
     let looks: [&dyn Fn(); 3] =
-        [&|| drop(here.at(far).left.load()), &|| drop(here.hold_slice(far, 1)), &|| here.copy_in(far.cast(), &[7; 8])];
+        [&|| assert_eq!(here.at(far).left.load(), 0), &|| drop(here.hold_slice(far, 1)), &|| {
+            here.copy_in(far.cast(), &[7; 8])
+        }];
     for look in looks {
         let left = catch_unwind(AssertUnwindSafe(look)).expect_err("its address space was given back");
         assert!(left.is::<Broken>());
