@@ -72,8 +72,8 @@ pub fn run_within(name: &str, command: &mut Command, logs: &Path, limit: Duratio
         }
         if !hung && start.elapsed() > limit {
             hung = true;
-            output +=
-                &format!("{HUNG}{} still runs after {} and is ended\n", command.get_program().display(), clock(limit));
+            let program = Path::new(command.get_program()).display();
+            output += &format!("{HUNG}{program} still runs after {} and is ended\n", clock(limit));
             let tree = tree_of(child.id());
             output.extend(tree.iter().map(|process| threads_of(*process)));
             end(&tree, &mut child);
