@@ -13,7 +13,7 @@ use libtp_tests::sizes;
 /// What one database is called in even and in odd versions.
 const SIDES: [&str; 2] = ["left side", "right"];
 
-fn platform(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Platform> {
+pub fn platform_on(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Platform> {
     let directory = disk.subdirectory("env")?;
     Ok(Platform {
         path: PathBuf::from("sim:/env"),
@@ -40,7 +40,7 @@ fn settings() -> Settings {
 }
 
 fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
-    Env::builder().settings(settings()).open_on(platform(disk, memory)?, &mut |_, _, _| {})
+    Env::builder().settings(settings()).open_on(platform_on(disk, memory)?, &mut |_, _, _| {})
 }
 
 fn put(env: &Env, name: &str, version: u64) -> libtp::Result<()> {
@@ -228,7 +228,7 @@ type Named = BTreeMap<String, u64>;
 /// Opens what a crash left, and compares the databases.
 fn judge_names(disk: &SimDisk, wanted: &Named, what: &str) -> libtp::Result<()> {
     let builder = Env::builder().settings(settings()).create(false);
-    let env = builder.open_on(platform(disk, &SharedMemory::new())?, &mut |_, _, _| {})?;
+    let env = builder.open_on(platform_on(disk, &SharedMemory::new())?, &mut |_, _, _| {})?;
     let names: Vec<String> = wanted.keys().cloned().collect();
     assert_eq!(env.databases()?, names, "{what}");
     assert_eq!(files(disk)?, names, "{what}");
@@ -264,7 +264,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
     let backup = Backup::open_on(backup).unwrap();
     let restore = |until| {
         let disk = SimDisk::new(seed);
-        let target = platform(&disk, &SharedMemory::new()).unwrap();
+        let target = platform_on(&disk, &SharedMemory::new()).unwrap();
         disk.sync().unwrap();
         backup.restore_on(target, settings(), until, &mut |_, _, _| {}).unwrap();
         disk

@@ -13,6 +13,7 @@
 //! | `dropped` | databases that are dropped, renamed, emptied and listed |
 //! | `dropped_simulated` | the same on a simulated disk, with power cuts |
 //! | `missing` | databases whose files are missing, empty or foreign |
+//! | `missing_simulated` | a file that is back after a power cut in the restart that missed it |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 //! | `simulated` | a simulated disk: torn pages, and power cuts |
 //! | `load` | backups while others write, restored to their end and to random places in the log |
@@ -29,6 +30,7 @@ mod filling;
 mod harm;
 mod load;
 mod missing;
+mod missing_simulated;
 mod refused;
 mod rules;
 mod salvage;

@@ -94,7 +94,7 @@ impl Found {
         Ok(())
     }
 
-    /// What is left of losers, and what is not left any more: whether the record is about that.
+    /// What is left of losers, and what is not left any more. Returns whether the record is about that alone.
     fn note_left(&mut self, record: &RecordRef<'_>) -> Result<bool> {
         if record.header.kind() == LEFT {
             let damaged =
@@ -109,10 +109,11 @@ impl Found {
             return Ok(false);
         }
         let Some(left) = self.left.get_mut(&record.header.txn().raw()) else { return Ok(false) };
-        let next = undo_next(record)?;
-        let before = left.changes.len();
-        left.changes.retain(|(_, before)| *before != next);
-        Ok(left.changes.len() != before)
+        let was_left = left.changes.remove(&undo_next(record)?).is_some();
+        // A compensation in the loser's own chain tells where its undo goes on.
+        let is_in_chain =
+            self.losers.get(&record.header.txn().raw()).is_some_and(|loser| loser.last_lsn == record.header.prev());
+        Ok(was_left && !is_in_chain)
     }
 
     /// What is said of databases counts when the transaction commits; what is no transaction's counts at once.

@@ -7,9 +7,10 @@
 //! A change that was left is taken back in the loser's name. Its compensation says where undo would go on, which is the record before
 //! the change: by that a restart knows what is not left any more.
 //!
-//! If we die here: what is written down and not compensated is left.
+//! If we die here: what is written down and not compensated is left. The loser has no end then, and the next restart finds its file
+//! perhaps there again: what its undo still comes to is left to that.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use libtp_buffer::FileId;
 use libtp_log::{record_bytes, Lsn, RecordRef, TxnId};
@@ -28,8 +29,8 @@ const CHANGES_A_RECORD: usize = 1000;
 pub(crate) struct Left {
     /// The loser's first record.
     pub(crate) first: Lsn,
-    /// The changes, newest first: each record, and the one before it.
-    pub(crate) changes: Vec<(Lsn, Lsn)>,
+    /// The changes: the record before each, which is no other's, and the record itself.
+    pub(crate) changes: BTreeMap<Lsn, Lsn>,
 }
 
 /// The body of a record of what is left: the transaction, its first record, and two words for each change.
@@ -47,7 +48,7 @@ pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, Left)> {
     if rest.len() % 2 != 0 {
         return None;
     }
-    let changes = rest.chunks_exact(2).map(|pair| (Lsn::new(pair[0]), Lsn::new(pair[1]))).collect();
+    let changes = rest.chunks_exact(2).map(|pair| (Lsn::new(pair[1]), Lsn::new(pair[0]))).collect();
     Some((TxnId::new(*txn), Left { first: Lsn::new(*first), changes }))
 }
 
@@ -80,12 +81,18 @@ impl<'m> Undo<'m> {
         Undo { managers, who, places: HashMap::new() }
     }
 
-    /// Takes back what was left of transactions whose files are there by now.
-    pub(super) fn take_back_left(&mut self, left: &BTreeMap<u64, Left>) -> Result<()> {
-        for (&id, left) in left.iter().filter(|(_, left)| !left.changes.is_empty()) {
-            self.who.adopt(TxnId::new(id), left.first, left.changes[0].0);
-            for (lsn, _) in &left.changes {
-                let record = self.managers.log.read(*lsn)?;
+    /// Takes back what was left of transactions whose files are there by now, but for what [`Undo::take_back`] comes to.
+    pub(super) fn take_back_left(&mut self, found: &Found) -> Result<()> {
+        for (id, left) in &found.left {
+            let coming = match found.losers.get(id) {
+                Some(loser) => self.undone_by_walk(loser)?,
+                None => HashSet::new(),
+            };
+            let changes: Vec<Lsn> = left.changes.values().rev().copied().filter(|lsn| !coming.contains(lsn)).collect();
+            let Some(&newest) = changes.first() else { continue };
+            self.who.adopt(TxnId::new(*id), left.first, newest);
+            for lsn in changes {
+                let record = self.managers.log.read(lsn)?;
                 let record = record.borrow();
                 match self.place_of(&record)? {
                     Some((_, Place::Here)) => _ = undo_one(&Change::new(self.managers, self.who), &record)?,
@@ -97,6 +104,17 @@ impl<'m> Undo<'m> {
             self.who.end(self.managers);
         }
         Ok(())
+    }
+
+    /// The records that the undo of a loser comes to.
+    fn undone_by_walk(&self, loser: &CheckpointEntry) -> Result<HashSet<Lsn>> {
+        let mut records = HashSet::new();
+        let mut at = loser.last_lsn;
+        while at > Lsn::NONE && !planted("txn: what is left of a transaction that has no end is taken back twice") {
+            records.insert(at);
+            at = before(&self.managers.log.read(at)?.borrow())?;
+        }
+        Ok(records)
     }
 
     /// Takes a loser back, as far as its files are there.
@@ -130,14 +148,11 @@ impl<'m> Undo<'m> {
             if let Some((file, Place::Away)) = self.place_of(&record)? {
                 self.managers.buffers.owe(self.who.session(), file, loser.first_lsn);
                 let change = (at, record.header.prev());
-                if known.is_none_or(|left| !left.changes.contains(&change)) {
+                if known.is_none_or(|left| left.changes.get(&change.1) != Some(&at)) {
                     changes.push(change);
                 }
             }
-            at = match record.header.flags() & CLR_FLAG {
-                0 => record.header.prev(),
-                _ => undo_next(&record)?,
-            };
+            at = before(&record)?;
         }
         if planted("txn: what a loser changed in a missing file is forgotten") {
             return Ok(());
@@ -176,6 +191,14 @@ impl<'m> Undo<'m> {
     }
 }
 
+/// Where undo goes on behind a record.
+fn before(record: &RecordRef<'_>) -> Result<Lsn> {
+    match record.header.flags() & CLR_FLAG {
+        0 => Ok(record.header.prev()),
+        _ => undo_next(record),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,6 +207,7 @@ mod tests {
     fn what_is_left_reads_back_as_it_was_written() {
         let changes = vec![(Lsn::new(800), Lsn::new(640)), (Lsn::new(640), Lsn::NONE)];
         let body = encode(TxnId::new(7), Lsn::new(640), &changes);
+        let changes = changes.into_iter().map(|(record, before)| (before, record)).collect();
         assert_eq!(decode(&body), Some((TxnId::new(7), Left { first: Lsn::new(640), changes })));
         assert_eq!(describe(&body), "2 changes of transaction 7 wait for their file");
         assert_eq!(decode(&body[..body.len() - 8]), None);

@@ -11,7 +11,7 @@ use crate::{Managers, Result, TxnSession};
 
 pub(super) fn take_back(managers: &Managers, who: &TxnSession, found: &Found) -> Result<u64> {
     let mut undo = Undo::new(managers, who);
-    undo.take_back_left(&found.left)?;
+    undo.take_back_left(found)?;
     for loser in found.losers.values().filter(|_| !planted("txn: restart undoes nothing")) {
         undo.take_back(loser, found)?;
     }
