@@ -345,6 +345,8 @@ mod deaths {
     use libtp_tests::threads::on_threads;
 
     const PLACE: &str = "LIBTP_TEST_DROPPED_PLACE";
+    /// Set where the child makes a database.
+    const MAKES: &str = "LIBTP_TEST_DROPPED_MAKES";
     /// So long others may take to finish what the dead have left.
     const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -374,6 +376,9 @@ mod deaths {
     fn entry() {
         let Ok(place) = std::env::var(PLACE) else { return };
         let env = open(Path::new(&place));
+        if let Ok(name) = std::env::var(MAKES) {
+            return put(&env, &name, "first");
+        }
         match env.database("missing").err() {
             Some(Error::Away { .. }) => env.drop_missing("missing").unwrap(),
             _ => step(&env),
@@ -381,8 +386,13 @@ mod deaths {
     }
 
     fn dies(place: &Path, failpoint: &str) -> bool {
+        dies_of(place, failpoint, None)
+    }
+
+    fn dies_of(place: &Path, failpoint: &str, makes: Option<&str>) -> bool {
         use std::os::unix::process::ExitStatusExt;
-        let variables = [(PLACE, place.display().to_string()), ("LIBTP_FAILPOINT", failpoint.to_owned())];
+        let mut variables = vec![(PLACE, place.display().to_string()), ("LIBTP_FAILPOINT", failpoint.to_owned())];
+        variables.extend(makes.map(|name| (MAKES, name.to_owned())));
         Process::start("dropped::deaths::entry", &variables, |_| {}).wait().signal().is_some()
     }
 
@@ -435,6 +445,29 @@ mod deaths {
         let env = open(place);
         assert_eq!([get(&env, "new"), get(&env, "old"), get(&env, "other")], ["newer", "new", "second"], "{name}");
         assert_eq!(names(&env), ["new", "old", "other"]);
+    }
+
+    #[test]
+    fn a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_dropped() {
+        for point in ["buffer: file registered, not live", "buffer: file live, not counted"] {
+            let dir = tempfile::tempdir().unwrap();
+            let env = open(dir.path());
+            put(&env, "first", "old");
+            put(&env, "gone", "old");
+            env.run(|txn| txn.drop_database("gone")).unwrap();
+            assert!(dies_of(dir.path(), point, Some("fresh")), "nobody came to {point}");
+            put(&env, "fresh", "second");
+            env.run(|txn| txn.drop_database("fresh")).unwrap();
+            // The next database has a slot before that of the dead process.
+            env.run(|txn| txn.drop_database("first")).unwrap();
+            for value in ["third", "fourth"] {
+                put(&env, "fresh", value);
+                assert_eq!([get(&env, "fresh"), get(&open(dir.path()), "fresh")], [value, value], "{point}");
+                assert!(env.checkpoint().unwrap() || env.checkpoint().unwrap());
+                assert_eq!(names(&env), ["fresh"], "{point}");
+                env.run(|txn| txn.drop_database("fresh")).unwrap();
+            }
+        }
     }
 
     /// Who gives up a database whose file is missing.

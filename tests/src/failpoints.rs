@@ -571,6 +571,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     databases("rename: in the register, file not"),
     databases("rename: file has its name, not durable"),
     databases("rename: old name still in the register"),
+    databases("buffer: file renamed, not counted"),
     databases("buffer: renames a file, section open"),
     young("open: name locked"),
     young("create: file has its name, not registered"),

@@ -53,6 +53,14 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     ),
     by("txn: what a loser changed in a missing file is forgotten", LOSER),
     by("txn: a missing file of a loser refuses the restart", LOSER),
+    by(
+        "buffer: a slot that a dead process made live is not counted",
+        "dropped::deaths::a_database_that_a_process_died_making_in_a_used_slot_is_found_and_can_be_dropped",
+    ),
+    by(
+        "txn: what is left of a transaction that has no end is taken back twice",
+        "missing_simulated::a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once",
+    ),
     by("buffer: a drop is not in the register", DROPPED),
     by("buffer: the register forgets a name too early", DROPPED),
     by("buffer: a name is given that another database has", TRADED),

@@ -98,8 +98,8 @@ rio::shared! {
         pub(crate) renamed: Word<u32>,
         /// The least of all `owed`: redo begins there as long as this memory lives. None for none.
         pub(crate) owed: Word<Lsn>,
-        /// Zero, kept for later.
-        pub(crate) spare: Word<u64>,
+        /// Not zero while `changed` may not count a slot that was used again or has another name.
+        pub(crate) uncounted: Word<u64>,
     } size 48
 }
 
@@ -299,18 +299,30 @@ impl Files {
         failpoint("buffer: file registered, section open");
         section.close();
         failpoint("buffer: file registered, not live");
+        if is_used_again {
+            self.table.uncounted.publish(1);
+        }
         slot.state.publish(LIVE);
         failpoint("buffer: file live, not counted");
         if is_used_again {
-            self.table.changed.fetch_add(1);
+            self.count_change();
         } else {
             self.table.used.fetch_max(number);
         }
         Ok(())
     }
 
-    /// Counts the slots that the dead made live and did not count. The caller has the table's latch.
+    /// From now on every process reads the slots anew. The caller has the table's latch.
+    fn count_change(&self) {
+        self.table.changed.fetch_add(1);
+        self.table.uncounted.publish(0);
+    }
+
+    /// Counts what the dead changed and did not count. The caller has the table's latch.
     fn note_the_dead_ones(&self) {
+        if self.table.uncounted.load() != 0 && !planted("buffer: a slot that a dead process made live is not counted") {
+            self.count_change();
+        }
         let mut used = self.table.used.load();
         while used < self.slots.capacity() && self.slots.at(used + 1).state.load() == LIVE {
             used += 1;
@@ -424,6 +436,7 @@ impl Files {
     /// If we die here: the section is taken back, and whoever opens the file finds it under its name in the register.
     pub(crate) fn rename(&self, session: &Session, id: FileId, name: &str) {
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
+        self.note_the_dead_ones();
         let Some(slot) = self.slot_of(id) else { return };
         if read(slot).is_some_and(|(info, _)| info.name == name) {
             return;
@@ -438,8 +451,10 @@ impl Files {
         }
         slot.name_bytes.set(&mut section, u32::try_from(name.len()).expect("names have at most 200 bytes"));
         slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
+        self.table.uncounted.publish(1);
         section.close();
-        self.table.changed.fetch_add(1);
+        failpoint("buffer: file renamed, not counted");
+        self.count_change();
     }
 
     /// Notes that a restart could not repeat a log record, because the file was away. The file must be registered for this to
@@ -505,6 +520,17 @@ impl Files {
     /// Whether the file is registered.
     pub(crate) fn has(&self, id: FileId) -> bool {
         self.slot_of(id).is_some()
+    }
+
+    /// Whether a file that this process does not find was dropped. A process that died may have made its slot live and did not count
+    /// it: then all processes find the file from now on.
+    pub(crate) fn was_dropped(&self, session: &Session, id: FileId) -> Result<bool> {
+        if self.registry.entry(id)?.is_some_and(|entry| !entry.is_dropped) {
+            let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
+            self.note_the_dead_ones();
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     fn slot_of(&self, id: FileId) -> Option<&FileSlot> {

@@ -93,6 +93,8 @@ struct Load<'m> {
     slots: Vec<&'m FrameSlot>,
     /// The first refusal for want of room: the page stayed dirty, others went on.
     refused: Option<Error>,
+    /// The last file that was away: it is told once.
+    away: Option<FileId>,
 }
 
 impl Drop for Load<'_> {
@@ -307,6 +309,9 @@ impl BufferManager {
             Ok(file) => file,
             // Dropped meanwhile, by who gives its frames up. One may have come in behind that, and would keep the log.
             Err(Error::UnknownFile { .. }) => {
+                if !self.files.was_dropped(session, id.file())? {
+                    return Ok(Claim::Needless);
+                }
                 if let Some(_guard) = slot.latch.try_exclusive(session, ANY_PAGE) {
                     if slot.page.get() == id && slot.state() == State::Resident && !self.files.has(id.file()) {
                         slot.recovery.publish(Lsn::NONE);
@@ -316,7 +321,9 @@ impl BufferManager {
             }
             // The page stays dirty, and the log is kept for it. Other files are written.
             Err(error @ Error::Away { .. }) if !planted("buffer: a file that is away stops every checkpoint") => {
-                tracing::warn!(%error, "pages of a database stay in memory until its file is back");
+                if load.away.replace(id.file()) != Some(id.file()) {
+                    tracing::warn!(%error, "pages of a database stay in memory until its file is back");
+                }
                 return Ok(Claim::Needless);
             }
             Err(error) => {
@@ -625,7 +632,7 @@ impl BufferManager {
         let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut batch = kept.unwrap_or_default();
         batch.clear();
-        Load { manager: self, writer: None, batch, slots: Vec::new(), refused: None }
+        Load { manager: self, writer: None, batch, slots: Vec::new(), refused: None, away: None }
     }
 
     /// Gives private memory back that is kept for the next batches: for who simulates the death of a process, of which none would be left.
