@@ -143,6 +143,8 @@ struct Known {
     names: HashMap<String, FileId>,
     /// The slots below were read.
     read_to: u32,
+    /// The numbers of these that had no entry: a database with a higher number may be entered first.
+    holes: Vec<FileId>,
 }
 
 /// One process's handle to the register.
@@ -248,24 +250,34 @@ impl Registry {
             let mut known = self.known();
             let Some(file) = self.file(&mut known)? else { return Ok(None) };
             let from = known.read_to.max(1);
-            let names = &mut known.names;
-            let end = read_slots(&*file, from, &mut |entry| {
+            let Known { names, holes, .. } = &mut *known;
+            let end = read_slots(&*file, from, &mut |id, entry| match entry {
                 // A live database with a smaller number may have the name of a dropped one.
-                if !entry.is_dropped {
-                    names.insert(entry.name, entry.id);
-                }
+                Some(entry) if !entry.is_dropped => drop(names.insert(entry.name, id)),
+                Some(_) => {}
+                None => holes.push(id),
             })?;
             known.read_to = end;
             known.names.get(name).copied()
         };
-        let Some(id) = id else { return Ok(None) };
-        Ok(self.entry(id)?.filter(|entry| entry.name == name && !entry.is_dropped))
+        let is_it = |entry: &Entry| entry.name == name && !entry.is_dropped;
+        if let Some(entry) = id.map(|id| self.entry(id)).transpose()?.flatten().filter(is_it) {
+            return Ok(Some(entry));
+        }
+        let holes = self.known().holes.clone();
+        for id in holes {
+            if let Some(entry) = self.entry(id)?.filter(is_it) {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
     }
 
     /// Reads the names anew at the next look: a database has got another one.
     pub fn forget_names(&self) {
         let mut known = self.known();
         known.names.clear();
+        known.holes.clear();
         known.read_to = 0;
     }
 
@@ -276,11 +288,7 @@ impl Registry {
     pub fn all(&self) -> Result<Vec<Entry>> {
         let Some(file) = self.file(&mut self.known())? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
-        read_slots(&*file, 1, &mut |entry| {
-            if !entry.is_dropped {
-                all.push(entry);
-            }
-        })?;
+        read_slots(&*file, 1, &mut |_, entry| all.extend(entry.filter(|entry| !entry.is_dropped)))?;
         Ok(all)
     }
 
@@ -308,8 +316,8 @@ fn place(id: FileId) -> u64 {
     u64::from(id.raw()) * SLOT_BYTES as u64
 }
 
-/// Reads the slots from `from` to the end; returns the number behind the last whole one.
-fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(Entry)) -> Result<u32> {
+/// Reads the slots from `from` to the end, and tells `take` each number with its entry; returns the number behind the last whole one.
+fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, Option<Entry>)) -> Result<u32> {
     let mut bytes = vec![0; SLOT_BYTES * SLOTS_A_READ as usize];
     let mut next = from;
     loop {
@@ -318,9 +326,7 @@ fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(Entry)) -> Result
         let count = whole.len();
         for chunk in whole {
             let slot = Slot::ref_from_bytes(chunk).expect("the bytes are a slot's");
-            if let Some(entry) = slot.entry(FileId::new(next)) {
-                take(entry);
-            }
+            take(FileId::new(next), slot.entry(FileId::new(next)));
             next += 1;
         }
         if count < SLOTS_A_READ as usize {
@@ -359,5 +365,27 @@ mod tests {
         let next = entry(4, "c", false);
         registry.enter(&next).unwrap();
         assert_eq!(registry.find("c").unwrap(), Some(next));
+    }
+
+    #[test]
+    fn a_database_that_is_entered_behind_one_with_a_higher_number_is_found() {
+        let disk: Arc<dyn Directory> = Arc::new(libtp_sim::SimDisk::new(1));
+        let [mine, theirs] = [0, 1].map(|_| Registry::new(Arc::clone(&disk), [7; 16]));
+        let entry = |id, name: &str| Entry {
+            id: FileId::new(id),
+            name: name.into(),
+            page_bytes: 8192,
+            is_dropped: false,
+            was: None,
+        };
+        mine.make(&[entry(1, "a"), entry(4, "d")]).unwrap();
+        assert_eq!(theirs.find("c").unwrap(), None);
+        for late in [entry(3, "c"), entry(2, "b")] {
+            mine.enter(&late).unwrap();
+            assert_eq!(theirs.find(&late.name).unwrap().as_ref(), Some(&late));
+        }
+        let renamed = entry(3, "e");
+        mine.enter(&renamed).unwrap();
+        assert_eq!([theirs.find("c").unwrap(), theirs.find("e").unwrap()], [None, Some(renamed)]);
     }
 }
