@@ -193,6 +193,8 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     next.incarnations.forget_below(next.oldest);
     next.incarnations.make_room(next.oldest);
     next.incarnations.begin(end)?;
+    // The restart has synced the log up to here. Where no note says that the last segment was begun, nothing else states this end.
+    next.durable_end = next.durable_end.max(end);
     next.clean = false;
     next.begun = true;
     // What memory had that outlives the system is in the files by now, or `lost` says that it is not.

@@ -6,6 +6,7 @@ use libtp_io::{Directory, OpenMode};
 use libtp_sim::{LossMode, SimDisk};
 
 use super::rig::{control_file, small, Rig};
+use crate::segment::NOTE_AT;
 use crate::{segment_name, Error, Lsn};
 
 /// Commits until the log's newest record lies in segment `number`, then once more.
@@ -103,6 +104,20 @@ fn all_newer_segments_may_be_missing_at_once() {
         }
         must_refuse(&disk, &format!("all from segment {first} on"));
     }
+}
+
+#[test]
+fn what_a_restart_has_found_counts_though_no_segment_was_told() {
+    let rig = Rig::new();
+    fill_into(&rig, 2);
+    let disk = image(&rig);
+    // As where power was cut between the segment's first records and the note of the segment before.
+    disk.open(&segment_name(1), OpenMode::Existing).unwrap().write_at(&[0; 16], NOTE_AT as u64).unwrap();
+    let (next, found) = Rig::restart_on(disk, small()).unwrap();
+    assert_eq!(found.end.end, rig.one.log.durable());
+    let disk = image(&next);
+    disk.remove(&segment_name(2)).unwrap();
+    must_refuse(&disk, "the segment that a restart has found");
 }
 
 #[test]
