@@ -16,6 +16,7 @@ use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
 use crate::record::{assemble, put_crc, seal};
+use crate::restart::{mark_at, MARK_BYTES};
 use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
 
 /// What a record says beside its body.
@@ -201,7 +202,9 @@ impl LogManager {
 
     /// Appends a flush mark if there is room for one: what the log says about its own durable end (PROTOCOLS L2). It
     /// changes no page, so nothing is noted. It belongs to no transaction: in the place of the record before, its header has its time.
-    /// What was answered as on disk before a time lies below the last mark of before this time. Returns the durable end and the tail after it.
+    /// What was answered as on disk before a time lies below the last mark of before this time. Where the last record is a mark that says the
+    /// same, of a flush that this process or another could not finish, there is no second one: marks have the room of records that were
+    /// reserved. Returns the durable end and the tail after it.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
@@ -216,7 +219,7 @@ impl LogManager {
         let header = RecordHeader::new(crate::KIND_FLUSH_MARK, 0, TxnId::NONE, Lsn::new(time), body.len());
         let end = lsn.plus(header.length() as u64);
         let is_in_the_way = end > self.header.ring_end.load() || end > self.header.file_end.load();
-        if is_in_the_way || planted("log: no flush marks") {
+        if is_in_the_way || self.ends_with_mark(lsn, durable) || planted("log: no flush marks") {
             return (durable, lsn);
         }
         let mut place = Place([0; 40]);
@@ -232,6 +235,16 @@ impl LogManager {
         drop(latch);
         self.tell_of_jumps(wall, last);
         (durable, end)
+    }
+
+    /// Whether the record before the tail is a flush mark that states this durable end.
+    fn ends_with_mark(&self, tail: Lsn, durable: Lsn) -> bool {
+        let mut place = [0; MARK_BYTES];
+        if tail.since(durable) < MARK_BYTES as u64 {
+            return false;
+        }
+        let lsn = tail.minus(MARK_BYTES as u64);
+        self.ring.copy_out(lsn, &mut place) && mark_at(&place, lsn, self.incarnation) == Some(durable)
     }
 }
 

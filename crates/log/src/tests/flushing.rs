@@ -10,6 +10,7 @@ use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::rig::{control_file, small, Rig, Side};
 use super::slow_disk::SlowDisk;
+use crate::restart::MARK_BYTES;
 use crate::{Control, Error, Lsn, Result, Settings};
 
 /// An environment on a disk whose syncs take a millisecond.
@@ -155,6 +156,26 @@ fn a_limit_of_one_process_does_not_stop_the_others() {
         assert_eq!(flushed_after(&rig), rig.two.log.durable());
         assert_eq!(rig.two.bodies(Lsn::FIRST).len(), 4);
     }
+}
+
+#[test]
+fn flushes_that_step_back_add_one_mark() {
+    let rig = Rig::new();
+    rig.one.commit(b"before").unwrap();
+    rig.disk.fail_call(Calls::On(Operation::Write, "log.0".into()), 0, Fault::Limit(EFBIG), Repeat::Forever);
+    let mut last = Lsn::NONE;
+    for record in 1..=3 {
+        last = rig.one.put(b"stepped back");
+        for _ in 0..10 {
+            let refused = rig.one.log.force(&rig.one.session, last).unwrap_err();
+            assert!(matches!(refused, Error::SteppedBack { .. }), "{refused}");
+        }
+        let grown = rig.one.log.tail().since(rig.one.log.durable());
+        assert_eq!(grown, record * (2 * MARK_BYTES as u64 + 8), "{record} records, and a mark behind each");
+    }
+    rig.disk.clear_faults();
+    rig.two.log.force(&rig.two.session, last).unwrap();
+    assert_eq!(rig.two.log.durable(), rig.two.log.tail());
 }
 
 #[test]
