@@ -1,10 +1,12 @@
 //! Cursors that are made anew in each transaction, and go on where another has stood.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use crate::order::AsciiCaseless;
-use crate::{Db, Duplicates, Env};
+use crate::{Db, Duplicates, Env, Error, Reader};
 
 fn name(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()
@@ -360,5 +362,64 @@ fn a_key_is_removed_with_all_its_values_or_with_none() {
         other.abort().unwrap();
         assert_eq!(tags.values(&txn, b"k").unwrap(), [b"1", b"2", b"3"], "{kind:?}");
         assert_eq!(tags.delete(&txn, b"k").unwrap(), 3, "{kind:?}");
+    }
+}
+
+/// Damages the pages of a file that have these bytes in a row; how many there were.
+fn damage(path: &Path, bytes: &[u8]) -> usize {
+    const PAGE: usize = 4096;
+    let mut file = fs::read(path).unwrap();
+    let mut damaged = 0;
+    for page in file.chunks_exact_mut(PAGE).filter(|page| page.windows(bytes.len()).any(|window| window == bytes)) {
+        page[PAGE / 2] ^= 1;
+        damaged += 1;
+    }
+    fs::write(path, file).unwrap();
+    damaged
+}
+
+/// `keys` has the first three keys in the cursor's order; the value of the second cannot be read.
+fn stays(env: &Env, db: &Db, reader: &impl Reader, keys: &[Vec<u8>]) {
+    let pair = |at: usize| Some((keys[at].clone(), b"short".to_vec()));
+    let mut cursor = db.cursor(reader);
+    assert_eq!(cursor.first().unwrap(), pair(0));
+    for _ in 0..2 {
+        let told = cursor.next().unwrap_err();
+        assert!(matches!(&told, Error::Corrupt(_)), "{}: {told:?}", env.path().display());
+        assert!(cursor.next_behind(&keys[0]).is_err());
+    }
+    if !db.is_hash() {
+        assert_eq!(cursor.prev().unwrap(), None, "the cursor stands on the first record");
+    }
+    assert_eq!(cursor.next_behind(&keys[1]).unwrap(), pair(2));
+    if !db.is_hash() {
+        assert!(cursor.prev().is_err() && cursor.prev().is_err() && cursor.seek(&keys[1]).is_err());
+    }
+    assert_eq!(cursor.next().unwrap(), None, "the cursor stands on the last record");
+}
+
+#[test]
+fn a_cursor_whose_next_value_cannot_be_read_stays_where_it_stood() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = Env::open(dir.path()).unwrap();
+    let order = [env.hash("hash").unwrap(), env.btree("tree").unwrap()].map(|db| {
+        env.run(|txn| (0..3).try_for_each(|number| db.put(txn, &name(number), b"short"))).unwrap();
+        let keys: Vec<Vec<u8>> = env
+            .run(|txn| {
+                let mut cursor = db.cursor(txn);
+                std::iter::from_fn(|| cursor.next().transpose()).map(|found| Ok(found?.0)).collect()
+            })
+            .unwrap();
+        env.run(|txn| db.put(txn, &keys[1], &[0x7b; 30_000])).unwrap();
+        keys
+    });
+    drop(env);
+    for name in ["hash", "tree"] {
+        assert!(damage(&dir.path().join(format!("{name}.tp")), &[0x7b; 1000]) > 0, "the value is in no page of {name}");
+    }
+    let env = Env::open(dir.path()).unwrap();
+    for (db, keys) in [env.hash("hash").unwrap(), env.btree("tree").unwrap()].iter().zip(&order) {
+        stays(&env, db, &env.begin().unwrap(), keys);
+        stays(&env, db, &env.snapshot().unwrap(), keys);
     }
 }

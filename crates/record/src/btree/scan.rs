@@ -91,8 +91,8 @@ enum Towards {
 enum Attempt {
     /// The cursor stands on a record.
     Record,
-    /// It does, and its value lies in a chain.
-    Chain(ChainRef),
+    /// The record found has its value in a chain.
+    Chain(ChainRef, Arrival),
     /// There is no further record.
     End,
     /// A lock has to be waited for.
@@ -101,6 +101,12 @@ enum Attempt {
     Clean(u32, Option<u32>),
     /// Nothing yet: look again.
     Again,
+}
+
+/// Where the cursor stands once the value is read.
+struct Arrival {
+    key: Vec<u8>,
+    position: Position,
 }
 
 /// What the locks of a key came to.
@@ -378,7 +384,11 @@ impl<'a> BtreeCursor<'a> {
             };
             match attempt {
                 Attempt::Record => {}
-                Attempt::Chain(chain) => self.value = long_value::read(&self.access.pages, chain)?,
+                Attempt::Chain(chain, arrival) => {
+                    // If the value cannot be read, the cursor stays where it stood.
+                    self.value = long_value::read(&self.access.pages, chain)?;
+                    (self.key, self.position) = (arrival.key, Some(arrival.position));
+                }
                 Attempt::End => {
                     let forward = matches!(towards, Towards::AtOrAbove | Towards::Above);
                     self.standing = if forward { Standing::AboveAll } else { Standing::BelowAll };
@@ -595,19 +605,25 @@ impl<'a> BtreeCursor<'a> {
         if record.is_ghost() {
             return Ok(None);
         }
-        self.key.clear();
-        node.key(slot).append_to(&mut self.key);
-        self.value.clear();
-        self.position = Some(Position { page: number, lsn: leaf.lsn(), slot });
-        if !self.with_values {
-            return Ok(Some(Attempt::Record));
-        }
-        match self.access.value_of(number, slot, &record)? {
+        let position = Position { page: number, lsn: leaf.lsn(), slot };
+        let value = match self.with_values {
+            true => self.access.value_of(number, slot, &record)?,
+            false => Value::Here(&[]),
+        };
+        match value {
             Value::Here(value) => {
+                self.key.clear();
+                node.key(slot).append_to(&mut self.key);
+                self.value.clear();
                 self.value.extend_from_slice(value);
+                self.position = Some(position);
                 Ok(Some(Attempt::Record))
             }
-            Value::Chain(chain) => Ok(Some(Attempt::Chain(chain))),
+            Value::Chain(chain) => {
+                let mut key = Vec::new();
+                node.key(slot).append_to(&mut key);
+                Ok(Some(Attempt::Chain(chain, Arrival { key, position })))
+            }
         }
     }
 }

@@ -75,6 +75,8 @@ pub struct HashCursor<'a> {
     keys: Vec<Vec<u8>>,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// The value of a record that the cursor may come to stand on.
+    read: Vec<u8>,
 }
 
 #[allow(clippy::should_implement_trait)] // `next` can fail: the field's word
@@ -88,6 +90,7 @@ impl<'a> HashCursor<'a> {
             keys: Vec::new(),
             key: Vec::new(),
             value: Vec::new(),
+            read: Vec::new(),
         }
     }
 
@@ -111,10 +114,12 @@ impl<'a> HashCursor<'a> {
 
     /// Looks from a place on; where the look fails or finds nothing, the cursor stands where the cursor stood before.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
+        let [key, value] = [&mut self.key, &mut self.value].map(std::mem::take);
         let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.keys));
         let found = look(self);
         if !matches!(found, Ok(Some(_))) {
             (self.standing, self.from, self.keys) = before;
+            (self.key, self.value) = (key, value);
         }
         found
     }
@@ -133,12 +138,11 @@ impl<'a> HashCursor<'a> {
     /// As [`HashCursor::first`].
     pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         self.go_or_stay(place_of(key), |at| {
-            while at.move_next()? {
-                if is_behind(&at.key, key) {
-                    return Ok(Some((at.key.clone(), at.value.clone())));
-                }
-            }
-            Ok(None)
+            at.access.check_hash()?;
+            at.copy_from(place_of(key))?;
+            // Their values are not read.
+            at.keys.retain(|other| is_behind(other, key));
+            at.next()
         })
     }
 
@@ -151,13 +155,16 @@ impl<'a> HashCursor<'a> {
         loop {
             while let Some(key) = self.keys.last() {
                 let granularity = self.access.enter(Purpose::Read)?;
-                self.value.clear();
-                let value = &mut self.value;
+                self.read.clear();
+                let read = &mut self.read;
+                // If the value cannot be read, the cursor stays where it stood.
                 let found = self
                     .access
-                    .hash_get_entered(key, (Purpose::Read, granularity), |stored| value.extend_from_slice(stored))?;
-                self.key = self.keys.pop().unwrap_or_default();
+                    .hash_get_entered(key, (Purpose::Read, granularity), |stored| read.extend_from_slice(stored))?;
+                let key = self.keys.pop().unwrap_or_default();
                 if found.is_some() {
+                    self.key = key;
+                    std::mem::swap(&mut self.value, &mut self.read);
                     self.standing = Standing::On;
                     return Ok(true);
                 }

@@ -188,13 +188,14 @@ impl<'a> SnapshotHashCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.go_or_stay(place_of(key), |at| {
-            while at.move_next()? {
-                if let Some(found) = at.record().filter(|found| is_behind(found.0, key)) {
-                    return Ok(Some((found.0.to_vec(), found.1.to_vec())));
-                }
-            }
-            Ok(None)
+        self.go_or_stay(place_of(key), |cursor| {
+            cursor.at.access.check_hash()?;
+            let (batch, next) = cursor.at.hash_batch(place_of(key))?;
+            // The values of these are not read.
+            let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
+            cursor.standing = passed.checked_sub(1).map_or(Standing::Nowhere, Standing::On);
+            (cursor.batch, cursor.from) = (batch, next);
+            cursor.next()
         })
     }
 
@@ -209,19 +210,23 @@ impl<'a> SnapshotHashCursor<'a> {
             Standing::Nowhere => 0,
             Standing::On(index) => index + 1,
         };
-        while index >= self.batch.entries.len() {
-            let Some(from) = self.from else {
+        // The cursor stays where it stood if what follows cannot be read.
+        let (mut later, mut from) = (None::<Batch>, self.from);
+        while index >= later.as_ref().unwrap_or(&self.batch).entries.len() {
+            let Some(place) = from else {
                 self.standing = Standing::Behind;
                 return Ok(false);
             };
-            let (batch, next) = self.at.hash_batch(from)?;
-            (self.batch, self.from, index) = (batch, next, 0);
-            // Whoever asks after an error goes on here.
-            self.standing = Standing::Nowhere;
+            let (batch, next) = self.at.hash_batch(place)?;
+            (later, from, index) = (Some(batch), next, 0);
         }
-        let (key, stored) = &self.batch.entries[index];
+        let batch = later.as_ref().unwrap_or(&self.batch);
+        let (key, stored) = &batch.entries[index];
         if let Stored::Chain(chain) = stored {
-            self.long = self.at.hash_chain(&self.batch.bytes[key.clone()], *chain)?;
+            self.long = self.at.hash_chain(&batch.bytes[key.clone()], *chain)?;
+        }
+        if let Some(batch) = later {
+            (self.batch, self.from) = (batch, from);
         }
         self.standing = Standing::On(index);
         Ok(true)
