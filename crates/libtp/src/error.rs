@@ -332,7 +332,7 @@ sorted!(libtp_txn::Error, error =>
     libtp_txn::Error::Process(process) => process.into(),
     libtp_txn::Error::Region(region) => region.into(),
     libtp_txn::Error::ControlHeld { .. } | libtp_txn::Error::CheckpointHeld { .. } => other(error),
-    libtp_txn::Error::TooManySegments { .. } => full("a transaction", error),
+    libtp_txn::Error::TooManySegments { .. } | libtp_txn::Error::TooManyDatabases { .. } => full("a transaction", error),
     _ => Error::Corrupt(error.to_string()),
 );
 sorted!(libtp_record::Error, error =>

@@ -7,7 +7,7 @@
 //! restart does) before the locks fall. A checkpoint meanwhile counts the transaction as running, so the records are kept.
 
 use libtp_buffer::{Fate, FileId, NAME_BYTES_MAX};
-use libtp_log::{record_bytes, Lsn};
+use libtp_log::{record_bytes, Lsn, BODY_BYTES_MAX};
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
@@ -68,10 +68,13 @@ impl TxnSession {
     /// this returns.
     ///
     /// # Errors
-    /// `Log` before the commit record was written: the transaction still runs. After it ([`TxnSession::commit_record`] says so) the
+    /// `TooManyDatabases`, `Log` before the commit record was written: the transaction still runs. After it ([`TxnSession::commit_record`] says so) the
     /// session is dead, and who repairs it, or a restart, carries out what is left.
     pub fn commit_databases(&self, managers: &Managers, fates: &[Fate]) -> Result<Committed> {
         let body = encode(fates);
+        if body.len() > BODY_BYTES_MAX {
+            return Err(Error::TooManyDatabases { count: fates.len(), bytes: body.len(), most: BODY_BYTES_MAX });
+        }
         let bytes = record_bytes(body.len()) + record_bytes(0);
         // On a full disk the room for undo is used: a drop makes room.
         managers.log.reserve(self.session(), bytes).or_else(|_| managers.log.reserve_undo(self.session(), bytes))?;

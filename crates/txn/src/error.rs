@@ -83,6 +83,16 @@ pub enum Error {
         /// How many.
         most: usize,
     },
+    /// A transaction decides of more databases than one log record has room for.
+    #[error("a transaction cannot drop or rename {count} databases: their names take {bytes} bytes of a log record, which has {most}; nothing was changed. Drop or rename them in several transactions")]
+    TooManyDatabases {
+        /// How many.
+        count: usize,
+        /// Bytes that the log record would have.
+        bytes: usize,
+        /// Bytes that a log record has room for.
+        most: usize,
+    },
     /// The shared memory is not what it should be.
     #[error("the shared memory is broken: {what}; it is made anew from the log")]
     Broken {

@@ -7,10 +7,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use libtp_buffer::{Fate, FileId};
 use libtp_io::{Directory, File, OpenMode, Operation, PosixDirectory};
 use libtp_lock::Mode;
 use libtp_record::lock_names;
 
+use super::Decision;
 use crate::{Database, Db, Env, Error, Index, IndexKeys, Memory, Platform, Reader, Settings, SharedMemory};
 
 fn value(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
@@ -330,4 +332,23 @@ fn a_list_says_that_a_file_is_not_in_its_place_only_where_that_is_so() {
         kinds,
         [listed("first", None, false), listed("second", None, false), listed("third", Some("btree"), true)]
     );
+}
+
+#[test]
+fn more_drops_than_a_log_record_has_room_for_are_refused_and_nothing_is_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = open(dir.path());
+    let (stock, _indices) = stock(&env, 20);
+    let txn = env.begin().unwrap();
+    // As if the transaction had dropped as many databases with names of 200 bytes.
+    txn.drop_database("second").unwrap();
+    let first = txn.decided().0.borrow()[0].clone();
+    for number in 0..5000 {
+        let fate = Fate { id: FileId::new(1000 + number), name: format!("{number:0200}"), ..first.fate.clone() };
+        txn.decided().0.borrow_mut().push(Decision { open: Arc::clone(&first.open), fate });
+    }
+    let told = txn.commit().unwrap_err();
+    assert!(matches!(told, Error::Full { .. }) && told.to_string().contains("several transactions"), "{told}");
+    assert_eq!(names(&env), ["first", "second", "stock"]);
+    is_whole(&env, &stock);
 }
