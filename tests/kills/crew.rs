@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use libtp::Durability;
 use libtp_tests::process::{now, Process};
 
-use crate::worker::{DIRECTORY, ENTRY, NUMBER, SEED};
+use crate::worker::{DIRECTORY, DURABILITY, ENTRY, NUMBER, SEED};
 
 /// What one worker has told.
 #[derive(Clone, Debug, Default)]
@@ -51,12 +52,13 @@ pub struct Worker {
 
 impl Worker {
     /// Starts one.
-    pub fn start(directory: &Path, number: u64, seed: u64) -> Worker {
+    pub fn start(directory: &Path, number: u64, seed: u64, durability: Option<Durability>) -> Worker {
         let told = Arc::new(Mutex::new(Told::default()));
         let theirs = Arc::clone(&told);
         let directory = PathBuf::from(directory).display().to_string();
-        let variables =
-            [(DIRECTORY, directory), (NUMBER, number.to_string()), (SEED, (seed << 20 | number).to_string())];
+        let mut variables =
+            vec![(DIRECTORY, directory), (NUMBER, number.to_string()), (SEED, (seed << 20 | number).to_string())];
+        variables.extend(durability.map(|durability| (DURABILITY, format!("{durability:?}"))));
         let process = Process::start(ENTRY, &variables, move |line| {
             theirs.lock().unwrap_or_else(PoisonError::into_inner).hear(line, now());
         });

@@ -32,7 +32,7 @@ const SECOND: u64 = 1_000_000_000;
 pub enum Kills {
     /// Nobody: the gaps of ordinary work, to compare with.
     None,
-    /// Anyone, every 50 to 200 ms.
+    /// Anyone, one after the other.
     One,
     /// Anyone, and then who is seen to be mending what that one left; if nobody is within 5 ms, another.
     Two,
@@ -45,6 +45,28 @@ pub struct Plan {
     pub processes: usize,
     pub time: Duration,
     pub kills: Kills,
+    pub pace: Pace,
+    /// How every transfer is committed; at random if that is none.
+    pub durability: Option<Durability>,
+}
+
+/// How soon the next one is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// After 50 to 200 ms.
+    Usual,
+    /// After 20 to 50 ms.
+    Hurried,
+}
+
+impl Pace {
+    fn pause(self, random: &mut Random) -> Duration {
+        let (least, more) = match self {
+            Pace::Usual => (50_000, 150_000),
+            Pace::Hurried => (20_000, 30_000),
+        };
+        Duration::from_micros(least + random.below(more))
+    }
 }
 
 /// What came of it.
@@ -122,14 +144,14 @@ impl<'d> Run<'d> {
 
     fn recruit(&mut self) -> Worker {
         self.next += 1;
-        Worker::start(self.directory, self.next - 1, self.plan.seed)
+        Worker::start(self.directory, self.next - 1, self.plan.seed, self.plan.durability)
     }
 
     /// Lets them work, and kills.
     fn work(&mut self) -> Result<(), String> {
         let end = Time::now() + self.plan.time;
         while Time::now() < end {
-            let pause = Duration::from_micros(50_000 + self.random.below(150_000));
+            let pause = self.plan.pace.pause(&mut self.random);
             std::thread::sleep(pause.min(end.saturating_duration_since(Time::now())));
             self.watch()?;
             let victim = self.random.index(self.workers.len());

@@ -6,9 +6,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use libtp::Durability;
 use libtp_tests::sizes;
 
-use crate::driver::{run, Kills, Plan, Report};
+use crate::driver::{run, Kills, Pace, Plan, Report};
 
 /// A run in one environment is no longer.
 const ROUND: u64 = 60;
@@ -19,12 +20,12 @@ fn seconds() -> u64 {
     sizes::number("LIBTP_TEST_KILL_SECONDS", 4)
 }
 
-/// Runs of so many seconds in all; prints each.
-fn rounds(processes: usize, kills: Kills, seconds: u64) -> Report {
+/// Runs of so many seconds in all.
+fn rounds(plan: Plan, seconds: u64) -> Report {
     let mut sum = Report::default();
     for (seed, done) in (sizes::first_seed()..).zip((0..seconds).step_by(usize::try_from(ROUND).expect("small"))) {
         let time = Duration::from_secs(ROUND.min(seconds - done));
-        let report = run(Plan { seed, processes, time, kills });
+        let report = run(Plan { seed, time, ..plan });
         sum.acknowledged += report.acknowledged;
         sum.kills += report.kills;
         sum.newcomers += report.newcomers;
@@ -36,11 +37,17 @@ fn rounds(processes: usize, kills: Kills, seconds: u64) -> Report {
 }
 
 fn kills_and_control(processes: usize, kills: Kills, seconds: u64) {
+    let plan = Plan { seed: 0, processes, time: Duration::ZERO, kills, pace: Pace::Usual, durability: None };
+    planned(plan, "", seconds);
+}
+
+fn planned(plan: Plan, how: &str, seconds: u64) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let killed = rounds(processes, kills, seconds);
-    let control = rounds(processes, Kills::None, seconds.min(ROUND));
+    let Plan { processes, kills, .. } = plan;
+    let killed = rounds(plan, seconds);
+    let control = rounds(Plan { kills: Kills::None, ..plan }, seconds.min(ROUND));
     println!(
-        "figures: {processes} processes, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of who was mending), 0 lost, \
+        "figures: {processes} processes{how}, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of who was mending), 0 lost, \
          0 rebuilt, 0 stuck, {} times nobody was left; stall p50/p99/max of {}: {}; without kills, {} transfers: {}",
         killed.acknowledged,
         killed.kills,
@@ -71,4 +78,20 @@ fn sixteen_processes_go_on_when_one_after_the_other_is_killed() {
 #[test]
 fn four_processes_go_on_when_who_mends_is_killed_too() {
     kills_and_control(4, Kills::Two, seconds().div_ceil(2));
+}
+
+/// How long survivors are held up, by the way that all commit and by the time between kills. Longer runs only: `LIBTP_TEST_STALL_SECONDS`.
+#[test]
+fn survivors_go_on_where_all_commits_are_of_one_kind() {
+    let seconds = sizes::number("LIBTP_TEST_STALL_SECONDS", 0);
+    let plans = [
+        (4, Pace::Usual, Durability::Sync),
+        (8, Pace::Hurried, Durability::Sync),
+        (8, Pace::Hurried, Durability::Relaxed),
+    ];
+    for (processes, pace, durability) in plans.into_iter().filter(|_| seconds > 0) {
+        let plan =
+            Plan { seed: 0, processes, time: Duration::ZERO, kills: Kills::One, pace, durability: Some(durability) };
+        planned(plan, &format!(", all {durability:?}, {pace:?}"), seconds);
+    }
 }

@@ -17,6 +17,8 @@ pub const DIRECTORY: &str = "LIBTP_TEST_WORKER_DIRECTORY";
 pub const NUMBER: &str = "LIBTP_TEST_WORKER_NUMBER";
 /// Where its randomness begins.
 pub const SEED: &str = "LIBTP_TEST_WORKER_SEED";
+/// How it commits, `Sync` or `Relaxed`; at random without it.
+pub const DURABILITY: &str = "LIBTP_TEST_WORKER_DURABILITY";
 
 /// The entry of a worker. In the run of all tests it does nothing.
 #[test]
@@ -41,9 +43,15 @@ fn work(directory: PathBuf, worker: u64, seed: u64) -> libtp::Result<()> {
     });
     let (bank, mut random) = (Bank::open(&env)?, Random::new(seed));
     let mut number = 0;
+    let chosen = match std::env::var(DURABILITY).as_deref() {
+        Ok("Sync") => Some(Durability::Sync),
+        Ok("Relaxed") => Some(Durability::Relaxed),
+        _ => None,
+    };
     // Relaxed: as above.
     while !stop.load(Ordering::Relaxed) {
-        let durability = if random.chance(1, 4) { Durability::Sync } else { Durability::Relaxed };
+        let any = if random.chance(1, 4) { Durability::Sync } else { Durability::Relaxed };
+        let durability = chosen.unwrap_or(any);
         bank.transfer(worker, number, &mut random, durability)?;
         say(&format!("ack {number} {}", now()));
         number += 1;
