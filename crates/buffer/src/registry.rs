@@ -116,10 +116,14 @@ impl Slot {
         slot
     }
 
-    /// The entry in the slot. A free or damaged slot has no entry.
+    /// Whether the slot has an entry: a free or damaged slot has none.
+    fn is_whole(&self, id: FileId) -> bool {
+        self.state.get() != 0 && self.id.get() == id.raw() && crc32c::crc32c(&self.as_bytes()[4..]) == self.crc.get()
+    }
+
+    /// The entry in the slot.
     fn entry(&self, id: FileId) -> Option<Entry> {
-        if self.state.get() == 0 || self.id.get() != id.raw() || crc32c::crc32c(&self.as_bytes()[4..]) != self.crc.get()
-        {
+        if !self.is_whole(id) {
             return None;
         }
         let text = |bytes: &[u8; NAME_BYTES_MAX], length: U32| {
@@ -251,7 +255,7 @@ impl Registry {
             let Some(file) = self.file(&mut known)? else { return Ok(None) };
             let from = known.read_to.max(1);
             let Known { names, holes, .. } = &mut *known;
-            let end = read_slots(&*file, from, &mut |id, entry| match entry {
+            let end = read_slots(&*file, from, &mut |id, slot| match slot.entry(id) {
                 // A live database with a smaller number may have the name of a dropped one.
                 Some(entry) if !entry.is_dropped => drop(names.insert(entry.name, id)),
                 Some(_) => {}
@@ -288,8 +292,19 @@ impl Registry {
     pub fn all(&self) -> Result<Vec<Entry>> {
         let Some(file) = self.file(&mut self.known())? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
-        read_slots(&*file, 1, &mut |_, entry| all.extend(entry.filter(|entry| !entry.is_dropped)))?;
+        read_slots(&*file, 1, &mut |id, slot| all.extend(slot.entry(id).filter(|entry| !entry.is_dropped)))?;
         Ok(all)
+    }
+
+    /// Whether every number below `next` has an entry.
+    ///
+    /// # Errors
+    /// As [`Registry::is_there`].
+    pub fn is_whole(&self, next: u32) -> Result<bool> {
+        let Some(file) = self.file(&mut self.known())? else { return Ok(false) };
+        let mut is_whole = true;
+        let end = read_slots(&*file, 1, &mut |id, slot| is_whole &= slot.is_whole(id))?;
+        Ok(is_whole && end >= next)
     }
 
     /// Enters a database, or what has become of one, and syncs that. Entering the same again changes nothing.
@@ -316,8 +331,8 @@ fn place(id: FileId) -> u64 {
     u64::from(id.raw()) * SLOT_BYTES as u64
 }
 
-/// Reads the slots from `from` to the end, and tells `take` each number with its entry; returns the number behind the last whole one.
-fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, Option<Entry>)) -> Result<u32> {
+/// Reads the slots from `from` to the end, and tells `take` each with its number; returns the number behind the last whole one.
+fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, &Slot)) -> Result<u32> {
     let mut bytes = vec![0; SLOT_BYTES * SLOTS_A_READ as usize];
     let mut next = from;
     loop {
@@ -326,7 +341,7 @@ fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, Option<En
         let count = whole.len();
         for chunk in whole {
             let slot = Slot::ref_from_bytes(chunk).expect("the bytes are a slot's");
-            take(FileId::new(next), slot.entry(FileId::new(next)));
+            take(FileId::new(next), slot);
             next += 1;
         }
         if count < SLOTS_A_READ as usize {
@@ -380,10 +395,12 @@ mod tests {
         };
         mine.make(&[entry(1, "a"), entry(4, "d")]).unwrap();
         assert_eq!(theirs.find("c").unwrap(), None);
+        assert!(!theirs.is_whole(5).unwrap());
         for late in [entry(3, "c"), entry(2, "b")] {
             mine.enter(&late).unwrap();
             assert_eq!(theirs.find(&late.name).unwrap().as_ref(), Some(&late));
         }
+        assert!(theirs.is_whole(5).unwrap() && !theirs.is_whole(6).unwrap());
         let renamed = entry(3, "e");
         mine.enter(&renamed).unwrap();
         assert_eq!([theirs.find("c").unwrap(), theirs.find("e").unwrap()], [None, Some(renamed)]);

@@ -212,6 +212,15 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// [`Error::Denied`], [`Error::Io`].
     fn list(&self) -> Result<Vec<String>>;
 
+    /// Tells `visit` the names that [`Directory::list`] returns, in any order: quicker where there are many.
+    ///
+    /// # Errors
+    /// As [`Directory::list`].
+    fn visit_names(&self, visit: &mut dyn FnMut(&str)) -> Result<()> {
+        self.list()?.iter().for_each(|name| visit(name));
+        Ok(())
+    }
+
     /// Returns whether a file or directory `name` is here now.  It may be gone at the next call: who
     /// must be the one to make a file opens it with [`OpenMode::CreateNew`].
     ///

@@ -210,8 +210,14 @@ impl Directory for PosixDirectory {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        let fail = |errno| self.error(Operation::List, "", errno);
         let mut names = Vec::new();
+        self.visit_names(&mut |name| names.push(name.to_owned()))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn visit_names(&self, visit: &mut dyn FnMut(&str)) -> Result<()> {
+        let fail = |errno| self.error(Operation::List, "", errno);
         for entry in rustix::fs::Dir::read_from(&self.descriptor).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             // A name that is not UTF-8 is nobody's of ours.
@@ -231,11 +237,10 @@ impl Directory for PosixDirectory {
                 kind => kind,
             };
             if kind != FileType::Directory {
-                names.push(name.to_owned());
+                visit(name);
             }
         }
-        names.sort_unstable();
-        Ok(names)
+        Ok(())
     }
 
     fn exists(&self, name: &str) -> Result<bool> {

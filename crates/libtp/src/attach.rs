@@ -470,7 +470,7 @@ impl<'o> Opening<'o> {
         self.say_loss();
         let control = restarted.control;
         failpoint("restart: log's end found");
-        libtp_record::make_registry(&registry, directory.as_ref(), &environment)?;
+        libtp_record::make_registry(&registry, directory.as_ref(), &environment, control.next_file_id)?;
         let mended = libtp_record::restore_torn(&registry, directory.as_ref(), &environment)?;
         failpoint("restart: torn pages mended");
         let identity = self.identity(file, &control)?;
@@ -492,8 +492,9 @@ impl<'o> Opening<'o> {
         let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
         failpoint("restart: replayed");
         libtp_record::after_restart(&managers, &who)?;
-        if control.incarnations.list().len() > RESTARTS_WITHOUT_CHECKPOINT {
-            // The control file has room for so many restarts since the last checkpoint and no more.
+        let since_checkpoint = control.incarnations.list().iter().filter(|life| life.start > control.oldest).count();
+        if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
+            // The control file has room for a number of restarts since the last checkpoint and no more.
             managers.checkpoint(&who)?;
         }
         managers.leave(who);

@@ -212,7 +212,8 @@ impl LogFiles {
 
     /// The numbers of the segments that are there, sorted.
     pub(crate) fn present(&self) -> Result<Vec<u32>> {
-        let mut numbers: Vec<u32> = self.directory.list()?.iter().filter_map(|name| segment_number(name)).collect();
+        let mut numbers = Vec::new();
+        self.directory.visit_names(&mut |name| numbers.extend(segment_number(name)))?;
         numbers.sort_unstable();
         Ok(numbers)
     }

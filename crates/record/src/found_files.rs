@@ -119,13 +119,15 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
 }
 
 /// Makes the register of an environment that has none, at restart, of the files that are there. Into a register that is there
-/// the databases are entered whose files are there and whose entries are damaged: else redo passes over their records.
+/// the databases are entered whose files are there and whose entries are damaged: else redo passes over their records. File numbers
+/// from `next` on were given to nobody.
 ///
 /// # Errors
 /// The disk refused.
-pub fn make_registry(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<()> {
+pub fn make_registry(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16], next: u32) -> Result<()> {
     if registry.is_there()? {
-        return enter_unknown(registry, directory, environment);
+        // Where every number has an entry, no file is looked at: there may be many.
+        return if registry.is_whole(next)? { Ok(()) } else { enter_unknown(registry, directory, environment) };
     }
     let found = find_files(directory, environment)?;
     let entries: Vec<RegistryEntry> = found.iter().map(|file| entry_of(&file.info)).collect();

@@ -224,7 +224,7 @@ fn recovered(directory: &Arc<dyn Directory>, restarted: &Restarted) {
 fn recover(directory: &Arc<dyn Directory>, restarted: &Restarted) -> Result<(), String> {
     let said = |error: libtp_record::Error| error.to_string();
     let registry = libtp_buffer::Registry::new(Arc::clone(directory), [0; 16]);
-    libtp_record::make_registry(&registry, &**directory, &[0; 16]).map_err(said)?;
+    libtp_record::make_registry(&registry, &**directory, &[0; 16], restarted.control.next_file_id).map_err(said)?;
     libtp_record::restore_torn(&registry, &**directory, &[0; 16]).map_err(said)?;
     let control = &restarted.control;
     let managers = managers(directory, control, restarted.end.end)?;

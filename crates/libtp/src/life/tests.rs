@@ -1,5 +1,6 @@
 //! What becomes of a handle when its memory is made anew. With processes: the suite `multiprocess`, `rebuild`.
 
+use std::fs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -203,4 +204,36 @@ fn what_looks_damaged_beside_memory_that_was_given_up_is_no_damage() {
     drop(txn);
     env.0.threads_refused.store(0, Ordering::Relaxed);
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn an_opening_after_clean_closes_takes_no_checkpoint_however_many_there_were() {
+    let dir = tempfile::tempdir().unwrap();
+    for opening in 0..40 {
+        let env = Env::open(dir.path()).unwrap();
+        assert_eq!(env.stats().unwrap().checkpoints, 0, "opening {opening}");
+    }
+}
+
+#[test]
+fn restarts_that_end_before_a_checkpoint_take_one_themselves_from_time_to_time() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |restart: usize| place.path().join(restart.to_string());
+    let mut taken = Vec::new();
+    for restart in 0..60_usize {
+        let env = Env::open(at(restart)).unwrap();
+        if env.stats().unwrap().checkpoints > 0 {
+            taken.push(restart);
+        }
+        let stock = env.btree("stock").unwrap();
+        env.run(|txn| stock.put(txn, b"restart", &restart.to_be_bytes())).unwrap();
+        // What a crash of the machine leaves.
+        fs::create_dir(at(restart + 1)).unwrap();
+        for entry in fs::read_dir(at(restart)).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() && entry.file_name() != "region" {
+                fs::copy(entry.path(), at(restart + 1).join(entry.file_name())).unwrap();
+            }
+        }
+    }
+    assert!(taken.len() >= 2 && taken[0] > 10 && taken[1] - taken[0] > 10, "{taken:?}");
 }

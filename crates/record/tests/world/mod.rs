@@ -91,7 +91,7 @@ impl World {
         let restarted = libtp_log::restart(&directory, &file, &settings).unwrap();
         let control = restarted.control;
         let registry = libtp_buffer::Registry::new(Arc::clone(&directory), [0; 16]);
-        libtp_record::make_registry(&registry, &*directory, &[0; 16]).unwrap();
+        libtp_record::make_registry(&registry, &*directory, &[0; 16], control.next_file_id).unwrap();
         libtp_record::restore_torn(&registry, &*directory, &[0; 16]).unwrap();
         let txn_settings = libtp_txn::Settings { recovery_threads: threads, ..Default::default() };
         let world = World::start(directory, &control, restarted.end.end, (budget_bytes, REGION_BYTES), txn_settings);
