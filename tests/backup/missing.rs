@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use libtp::{Env, Error};
+use libtp::{Bytes, Env, Error, Settings};
 use libtp_tests::sizes;
 
 const COMMITS: u32 = 50;
@@ -283,6 +283,51 @@ fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_left_in_a_database_that_was_given_up_is_forgotten_with_its_log() {
+    let place = Place::new();
+    let settings = Settings {
+        log_segment_first: Some(Bytes::kib(16)),
+        log_segment_max: Some(Bytes::kib(16)),
+        no_background: true,
+        ..Settings::default()
+    };
+    let open = |path: &Path| Env::builder().settings(settings.clone()).open(path).unwrap();
+    let env = open(&place.at("env"));
+    for name in ["kv", "other", "third"] {
+        fill(&env, name, 0);
+    }
+    assert!(env.checkpoint().unwrap());
+    let kv = env.btree("kv").unwrap();
+    let txn = env.begin().unwrap();
+    kv.put(&txn, b"key", b"of the loser").unwrap();
+    // Several segments lie between the loser's change and the first of the other missing file.
+    (1..20).for_each(|round| fill(&env, "other", round * COMMITS));
+    fill(&env, "third", COMMITS);
+    env.flush().unwrap();
+    let mut path = place.at("crashed 0");
+    crash(&env, &path);
+    fs::remove_file(path.join("kv.tp")).unwrap();
+    let (third, away) = (path.join("third.tp"), place.at("third away"));
+    fs::rename(third, &away).unwrap();
+    for round in 1..5 {
+        let env = open(&path);
+        if round == 1 {
+            env.drop_missing("kv").unwrap();
+        }
+        assert_away(&env, "third");
+        fill(&env, "other", (20 + round) * COMMITS);
+        assert!(env.checkpoint().unwrap());
+        path = place.at(&format!("crashed {round}"));
+        crash(&env, &path);
+    }
+    fs::rename(&away, path.join("third.tp")).unwrap();
+    let env = open(&path);
+    let first = env.log_files().unwrap()[0].name.clone();
+    assert!(first.as_str() > "log.00000002", "the log of the loser's change is still there: nothing was shown");
+    assert_eq!(count(&env, "third"), u64::from(2 * COMMITS));
 }
 
 #[test]

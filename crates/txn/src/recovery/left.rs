@@ -88,7 +88,10 @@ impl<'m> Undo<'m> {
                 Some(loser) => self.undone_by_walk(loser)?,
                 None => HashSet::new(),
             };
-            let changes: Vec<Lsn> = left.changes.values().rev().copied().filter(|lsn| !coming.contains(lsn)).collect();
+            // The log is kept for a file that is away, and not for one that was dropped meanwhile.
+            let oldest = self.managers.log.oldest();
+            let is_to_do = |lsn: &Lsn| !coming.contains(lsn) && *lsn >= oldest;
+            let changes: Vec<Lsn> = left.changes.values().rev().copied().filter(is_to_do).collect();
             let Some(&newest) = changes.first() else { continue };
             self.who.adopt(TxnId::new(*id), left.first, newest);
             for lsn in changes {
