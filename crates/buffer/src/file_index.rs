@@ -6,8 +6,8 @@
 //!
 //! Invariant: the map is a hint. The caller looks at the slot.
 //!
-//! If a session dies between making a slot live and raising `used` or `changed`: lookups miss that file. The next session to register
-//! or rename a file, or to write a page of the missed file, raises both.
+//! If a session dies between making a slot live and raising `used` or `changed`: lookups miss that file. The next session to register,
+//! rename or take out a file, or to write a page of the missed file, raises both.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

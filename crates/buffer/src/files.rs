@@ -349,6 +349,7 @@ impl Files {
     /// Takes a file out. Its frames were given up before.
     pub(crate) fn unregister(&self, session: &Session, id: FileId) {
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
+        self.note_the_dead_ones();
         if let Some(slot) = self.slot_of(id) {
             slot.state.publish(FREE);
             self.table.freed.fetch_add(1);
@@ -383,6 +384,20 @@ impl Files {
         // Of two that open it at once, one descriptor is closed with the last use of it.
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, opened.clone());
         Ok(opened)
+    }
+
+    /// As [`Files::open`], for pages that are to be written: `UnknownFile` says that the file was taken out of the table. A process that
+    /// died may have made the file's slot live and did not count it; then all processes find the file from now on.
+    pub(crate) fn open_for_pages(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
+        match self.open(id) {
+            Err(Error::UnknownFile { .. }) => {
+                let guard = self.table.latch.exclusive(session, Rank::REPLACER);
+                self.note_the_dead_ones();
+                drop(guard);
+                self.open(id)
+            }
+            opened => opened,
+        }
     }
 
     /// What the file's slot says. Who renames the file changes the slot in a moment; if it dies in that moment, its change is
@@ -520,17 +535,6 @@ impl Files {
     /// Whether the file is registered.
     pub(crate) fn has(&self, id: FileId) -> bool {
         self.slot_of(id).is_some()
-    }
-
-    /// Whether a file that this process does not find was dropped. A process that died may have made its slot live and did not count
-    /// it: then all processes find the file from now on.
-    pub(crate) fn was_dropped(&self, session: &Session, id: FileId) -> Result<bool> {
-        if self.registry.entry(id)?.is_some_and(|entry| !entry.is_dropped) {
-            let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
-            self.note_the_dead_ones();
-            return Ok(false);
-        }
-        Ok(true)
     }
 
     fn slot_of(&self, id: FileId) -> Option<&FileSlot> {

@@ -250,7 +250,7 @@ impl Registry {
     /// # Errors
     /// As [`Registry::is_there`].
     pub fn find(&self, name: &str) -> Result<Option<Entry>> {
-        let id = {
+        let (id, holes) = {
             let mut known = self.known();
             let Some(file) = self.file(&mut known)? else { return Ok(None) };
             let from = known.read_to.max(1);
@@ -262,13 +262,12 @@ impl Registry {
                 None => holes.push(id),
             })?;
             known.read_to = end;
-            known.names.get(name).copied()
+            (known.names.get(name).copied(), known.holes.clone())
         };
         let is_it = |entry: &Entry| entry.name == name && !entry.is_dropped;
         if let Some(entry) = id.map(|id| self.entry(id)).transpose()?.flatten().filter(is_it) {
             return Ok(Some(entry));
         }
-        let holes = self.known().holes.clone();
         for id in holes {
             if let Some(entry) = self.entry(id)?.filter(is_it) {
                 return Ok(Some(entry));

@@ -305,13 +305,11 @@ impl BufferManager {
             return Ok(Claim::Needless);
         }
         // Room on the disk first, and not under the latch.
-        let file = match self.files.open(id.file()).and_then(|file| file.make_room(id).map(|()| file)) {
+        let opened = self.files.open_for_pages(session, id.file());
+        let file = match opened.and_then(|file| file.make_room(id).map(|()| file)) {
             Ok(file) => file,
             // Dropped meanwhile, by who gives its frames up. One may have come in behind that, and would keep the log.
             Err(Error::UnknownFile { .. }) => {
-                if !self.files.was_dropped(session, id.file())? {
-                    return Ok(Claim::Needless);
-                }
                 if let Some(_guard) = slot.latch.try_exclusive(session, ANY_PAGE) {
                     if slot.page.get() == id && slot.state() == State::Resident && !self.files.has(id.file()) {
                         slot.recovery.publish(Lsn::NONE);
@@ -483,7 +481,7 @@ impl BufferManager {
         for run in batch.home_runs() {
             let home = match homes.entry(run.id.file()) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => match self.files.open(run.id.file()) {
+                Entry::Vacant(place) => match self.files.open_for_pages(session, run.id.file()) {
                     Ok(file) => place.insert(file),
                     // The file was removed since: nobody needs its pages.
                     Err(Error::UnknownFile { .. }) => continue,
