@@ -20,7 +20,7 @@ fn seconds() -> u64 {
     sizes::number("LIBTP_TEST_KILL_SECONDS", 4)
 }
 
-/// Runs of so many seconds in all.
+/// Runs a plan, in rounds of at most a minute, for `seconds` in all. Returns the sum of the rounds.
 fn rounds(plan: Plan, seconds: u64) -> Report {
     let mut sum = Report::default();
     for (seed, done) in (sizes::first_seed()..).zip((0..seconds).step_by(usize::try_from(ROUND).expect("small"))) {
@@ -47,7 +47,7 @@ fn planned(plan: Plan, how: &str, seconds: u64) {
     let killed = rounds(plan, seconds);
     let control = rounds(Plan { kills: Kills::None, ..plan }, seconds.min(ROUND));
     println!(
-        "figures: {processes} processes{how}, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of who was mending), 0 lost, \
+        "figures: {processes} processes{how}, kills {kills:?}, {seconds} s: {} transfers, {} kills ({} of newcomers, {} of menders), 0 lost, \
          0 rebuilt, 0 stuck, {} times nobody was left; stall p50/p99/max of {}: {}; without kills, {} transfers: {}",
         killed.acknowledged,
         killed.kills,
@@ -80,7 +80,8 @@ fn four_processes_go_on_when_who_mends_is_killed_too() {
     kills_and_control(4, Kills::Two, seconds().div_ceil(2));
 }
 
-/// How long survivors are held up, by the way that all commit and by the time between kills. Longer runs only: `LIBTP_TEST_STALL_SECONDS`.
+/// How long survivors are held up where all processes commit in one way. `LIBTP_TEST_STALL_SECONDS` says how long each run is; without it
+/// there is none.
 #[test]
 fn survivors_go_on_where_all_commits_are_of_one_kind() {
     let seconds = sizes::number("LIBTP_TEST_STALL_SECONDS", 0);

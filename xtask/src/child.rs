@@ -114,7 +114,7 @@ fn tree_of(process: u32) -> Vec<u32> {
     tree
 }
 
-/// Each thread of a process: its name, which of a test is the test's, and where in the kernel it waits.
+/// One line for each thread of a process: the thread's name and where in the kernel the thread waits. A test's thread has the test's name.
 fn threads_of(process: u32) -> String {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let one = |thread: fs::DirEntry| {

@@ -67,7 +67,7 @@ pub fn failures(output: &str) -> Vec<String> {
     said
 }
 
-/// Of commands that hung: each command, its threads, and the tests that had not ended after a minute.
+/// What is known of commands that hung: each command, its threads, and the tests that had not ended after a minute.
 fn hung(output: &str) -> impl Iterator<Item = String> + use<'_> {
     let is_hung = output.lines().any(|line| line.starts_with(HUNG));
     let has_ended =

@@ -147,7 +147,7 @@ struct Known {
     names: HashMap<String, FileId>,
     /// The slots below were read.
     read_to: u32,
-    /// The numbers of these that had no entry: a database with a higher number may be entered first.
+    /// Numbers below `read_to` that had no entry. A database with a higher number may be entered first.
     holes: Vec<FileId>,
 }
 

@@ -93,7 +93,7 @@ struct Load<'m> {
     slots: Vec<&'m FrameSlot>,
     /// The first refusal for want of room: the page stayed dirty, others went on.
     refused: Option<Error>,
-    /// The last file that was away: it is told once.
+    /// The last file that was away. The warning about a file comes once, not for each page.
     away: Option<FileId>,
 }
 

@@ -202,9 +202,8 @@ impl LogManager {
 
     /// Appends a flush mark if there is room for one: what the log says about its own durable end (PROTOCOLS L2). It
     /// changes no page, so nothing is noted. It belongs to no transaction: in the place of the record before, its header has its time.
-    /// What was answered as on disk before a time lies below the last mark of before this time. Where the last record is a mark that says the
-    /// same, of a flush that this process or another could not finish, there is no second one: marks have the room of records that were
-    /// reserved. Returns the durable end and the tail after it.
+    /// What was answered as on disk before a time lies below the last mark of before this time. A flush that is not finished leaves its mark.
+    /// The next flush adds no second mark with the same durable end: marks take room that other sessions have reserved. Returns the durable end and the tail after it.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);

@@ -126,7 +126,7 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
 /// The disk refused.
 pub fn make_registry(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16], next: u32) -> Result<()> {
     if registry.is_there()? {
-        // Where every number has an entry, no file is looked at: there may be many.
+        // A register with an entry for every number has no unknown file. Looking at all files takes long where there are many.
         return if registry.is_whole(next)? { Ok(()) } else { enter_unknown(registry, directory, environment) };
     }
     let found = find_files(directory, environment)?;

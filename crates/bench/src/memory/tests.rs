@@ -49,7 +49,7 @@ fn directory(is_memory: bool) -> Option<tempfile::TempDir> {
     places.into_iter().find(is_such).map(|place| tempfile::tempdir_in(place).unwrap())
 }
 
-/// Half of them, by the day's seed, and always the first. All where no seed is set and where `LIBTP_TEST_DEEP` is.
+/// The first workload, and half of the others by the day's seed. All workloads where no seed is set, or `LIBTP_TEST_DEEP` is set.
 fn todays() -> impl Iterator<Item = Workload> {
     let seed: Option<usize> = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.filter(|_| std::env::var_os("LIBTP_TEST_DEEP").is_none());

@@ -1,7 +1,7 @@
 //! O_TRUNC in shared mode: a database of another form than this opening asks for is made anew.
 //!
 //! The new one is made beside it, under the name with [`SUCCESSOR`] behind it, while a transaction has the old one and its
-//! name locked. Then the new database takes the name in that transaction. Programs with the old database open are told of the drop.
+//! name locked. Then the new database takes the name in that transaction. A call on a handle of the old database says that it was dropped.
 //!
 //! If we die here: before the commit the old database is there as it was. An empty database may be left beside the old one. The
 //! next program that makes the database anew drops the empty one.

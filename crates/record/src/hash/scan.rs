@@ -140,7 +140,7 @@ impl<'a> HashCursor<'a> {
         self.go_or_stay(place_of(key), |at| {
             at.access.check_hash()?;
             at.copy_from(place_of(key))?;
-            // Their values are not read.
+            // The values of the keys that are passed over are not read.
             at.keys.retain(|other| is_behind(other, key));
             at.next()
         })

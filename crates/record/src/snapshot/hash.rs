@@ -191,7 +191,7 @@ impl<'a> SnapshotHashCursor<'a> {
         self.go_or_stay(place_of(key), |cursor| {
             cursor.at.access.check_hash()?;
             let (batch, next) = cursor.at.hash_batch(place_of(key))?;
-            // The values of these are not read.
+            // The values of the entries that are passed over are not read.
             let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
             cursor.standing = passed.checked_sub(1).map_or(Standing::Nowhere, Standing::On);
             (cursor.batch, cursor.from) = (batch, next);

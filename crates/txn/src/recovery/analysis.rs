@@ -94,7 +94,7 @@ impl Found {
         Ok(())
     }
 
-    /// What is left of losers, and what is not left any more. Returns whether the record is about that alone.
+    /// Notes what a record says about changes that were left. Returns true if the record says nothing else.
     fn note_left(&mut self, record: &RecordRef<'_>) -> Result<bool> {
         if record.header.kind() == LEFT {
             let damaged =
@@ -110,7 +110,7 @@ impl Found {
         }
         let Some(left) = self.left.get_mut(&record.header.txn().raw()) else { return Ok(false) };
         let was_left = left.changes.remove(&undo_next(record)?).is_some();
-        // A compensation in the loser's own chain tells where its undo goes on.
+        // A compensation in the loser's own chain also says where the loser's undo goes on.
         let is_in_chain =
             self.losers.get(&record.header.txn().raw()).is_some_and(|loser| loser.last_lsn == record.header.prev());
         Ok(was_left && !is_in_chain)

@@ -7,8 +7,8 @@
 //! A change that was left is taken back in the loser's name. Its compensation says where undo would go on, which is the record before
 //! the change: by that a restart knows what is not left any more.
 //!
-//! If we die here: what is written down and not compensated is left. The loser has no end then, and the next restart finds its file
-//! perhaps there again: what its undo still comes to is left to that.
+//! If we die here: what is written down and not compensated is left. The loser has no end then, and its file may be there at
+//! the next restart. A change that the loser's own undo comes to is taken back by that undo alone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -29,7 +29,7 @@ const CHANGES_A_RECORD: usize = 1000;
 pub(crate) struct Left {
     /// The loser's first record.
     pub(crate) first: Lsn,
-    /// The changes: the record before each, which is no other's, and the record itself.
+    /// The record of each change, by the LSN of the transaction's record before it. No two changes have the same record before them.
     pub(crate) changes: BTreeMap<Lsn, Lsn>,
 }
 
@@ -81,7 +81,7 @@ impl<'m> Undo<'m> {
         Undo { managers, who, places: HashMap::new() }
     }
 
-    /// Takes back what was left of transactions whose files are there by now, but for what [`Undo::take_back`] comes to.
+    /// Takes back the changes that were left, in files that are there now. Leaves the changes that [`Undo::take_back`] comes to.
     pub(super) fn take_back_left(&mut self, found: &Found) -> Result<()> {
         for (id, left) in &found.left {
             let coming = match found.losers.get(id) {
