@@ -218,6 +218,11 @@ impl Error {
         }
     }
 
+    /// Returns whether the file's descriptor is closed, which only the program can have done.
+    pub fn is_closed_descriptor(&self) -> bool {
+        matches!(self, Error::Io { errno: libc::EBADF, .. })
+    }
+
     /// Returns whether no descriptor was left for the file.
     pub fn is_out_of_descriptors(&self) -> bool {
         matches!(self, Error::Io { errno: libc::EMFILE | libc::ENFILE, .. })

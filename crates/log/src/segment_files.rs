@@ -137,9 +137,13 @@ impl LogFiles {
     /// Forgets each descriptor that is not the segment's any more: the program has closed the descriptor, and its number may be
     /// that of a file of the program. Closing that number again would close the program's file.
     pub(crate) fn forget_foreign(&self) {
+        // A disk that does not answer leaves the descriptor as it is.
+        let is_foreign = |known: &OpenSegment| match known.file.identity() {
+            Ok(identity) => identity != known.identity,
+            Err(error) => error.is_closed_descriptor(),
+        };
         let mut open = self.opened();
-        let (own, foreign): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut *open).into_iter().partition(|known| known.file.identity() == Ok(known.identity));
+        let (foreign, own): (Vec<_>, Vec<_>) = std::mem::take(&mut *open).into_iter().partition(is_foreign);
         *open = own;
         for known in foreign {
             tracing::warn!(
@@ -458,4 +462,28 @@ fn fill_with_zeros(file: &dyn File, range: Range<u64>) -> Result<()> {
 
 fn no_room(error: libtp_io::Error) -> Error {
     Error::from_disk("its next segment file", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use libtp_sim::SimDisk;
+
+    use super::*;
+    use crate::Settings;
+
+    #[test]
+    fn a_file_of_a_disk_that_does_not_answer_is_kept_and_closed_once() {
+        let disk = SimDisk::new(1);
+        let process = disk.process_view();
+        let control = Control::new([7; 16], &Settings::default());
+        let files = LogFiles::new(process.directory(), &control);
+        files.prepare_new(1, 1).unwrap();
+        assert!(matches!(files.segment(1).unwrap(), Opened::Good(_)));
+        process.kill();
+        let file = Arc::downgrade(&files.opened()[0].file);
+        files.forget_foreign();
+        assert_eq!(files.opened().len(), 1);
+        drop(files);
+        assert!(file.upgrade().is_none(), "the file was never closed");
+    }
 }
