@@ -83,6 +83,38 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
     assert!(env.checkpoint().unwrap());
 }
 
+/// More openings than a slot of the control file has places for lives of the log.
+const OPENINGS: u64 = 300;
+
+#[test]
+fn an_environment_with_a_missing_file_opens_however_often_it_was_opened_and_changed() {
+    let place = Place::new();
+    let env = open(&place.at("env"));
+    fill(&env, "kv", 0);
+    fill(&env, "other", 0);
+    let path = place.at("crashed");
+    crash(&env, &path);
+    let away = place.at("away.tp");
+    fs::rename(path.join("kv.tp"), &away).unwrap();
+    let mut taken = 0;
+    for opening in 0..OPENINGS {
+        let env = open(&path);
+        taken += env.stats().unwrap().checkpoints;
+        assert_away(&env, "kv");
+        let other = env.btree("other").unwrap();
+        env.run(|txn| other.put(txn, b"opening", &opening.to_be_bytes())).unwrap();
+    }
+    assert_eq!(taken, 0, "an opening after a clean close takes no checkpoint");
+    fs::rename(&away, path.join("kv.tp")).unwrap();
+    for _ in 0..2 {
+        let env = open(&path);
+        assert_eq!(count(&env, "kv"), u64::from(COMMITS));
+        let other = env.btree("other").unwrap();
+        let last = env.run(|txn| other.get(txn, b"opening")).unwrap();
+        assert_eq!(last, Some((OPENINGS - 1).to_be_bytes().to_vec()));
+    }
+}
+
 #[test]
 fn a_file_that_comes_back_too_early_waits_for_the_next_restart() {
     let place = Place::new();

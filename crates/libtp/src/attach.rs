@@ -492,9 +492,10 @@ impl<'o> Opening<'o> {
         let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
         failpoint("restart: replayed");
         libtp_record::after_restart(&managers, &who)?;
-        let since_checkpoint = control.incarnations.list().iter().filter(|life| life.start > control.oldest).count();
+        let since_checkpoint =
+            control.incarnations.list().iter().filter(|life| life.start > control.checkpoint).count();
         if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
-            // The control file has room for a number of restarts since the last checkpoint and no more.
+            // The log would be needed from ever further back, and the control file names the lives of all of it.
             managers.checkpoint(&who)?;
         }
         managers.leave(who);

@@ -2,10 +2,11 @@
 //!
 //! Byte table: `docs/formats/control.md`. Block 0 names the format; blocks 1 and 2 are two slots written in turn, each
 //! with a sequence number and a checksum, so a torn write leaves the other. It is also the second place that knows how
-//! far the log is durable (PROTOCOLS L2, L7).
+//! far the log is durable (PROTOCOLS L2, L7). Incarnations that have no place in a slot lie in blocks behind, each slot's in
+//! blocks of its own.
 //!
 //! Invariants
-//! 1. A write replaces the older slot and is synced before it returns; the newer one is never touched.
+//! 1. A write replaces the older slot and what belongs to it, and is synced before it returns; the newer one is never touched.
 //! 2. Of two good slots the one with the larger sequence number counts. None good: the file is damaged, never empty.
 //! 3. One writer at a time: creation, restart and the checkpointer exclude each other (F1, D5).
 //!
@@ -19,14 +20,14 @@ use rio::{failpoint, planted};
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::incarnation::INCARNATIONS_MAX;
+use crate::incarnation::{INCARNATIONS_MAX, SLOT_INCARNATIONS};
 use crate::{Error, Incarnation, Incarnations, Lsn, Result, Settings, TxnId};
 
 /// The name of the control file in an environment's directory.
 pub const CONTROL_NAME: &str = "control";
 /// The version of an environment's format.
 pub const CONTROL_VERSION: u32 = 1;
-/// Bytes of a control file. Byte locks lie far beyond.
+/// Bytes of a control file, but for incarnations that have no place in a slot. Byte locks lie far beyond.
 pub const CONTROL_BYTES: u64 = 3 * BLOCK_BYTES;
 /// How many unresolved transactions fit.
 pub const UNRESOLVED_MAX: usize = 240;
@@ -69,12 +70,15 @@ struct Slot {
     next_file_id: U32, // 80-83
     incarnation_count: U32, // 84-87
     unresolved_count: U32, // 88-91
-    spare: U32, // 92-95  zero
+    older_crc: U32, // 92-95  CRC-32C of the incarnations that have no place here
 }
 
 const LIVES_AT: usize = 96;
-const UNRESOLVED_AT: usize = LIVES_AT + 16 * INCARNATIONS_MAX;
+const LIFE_BYTES: usize = 16;
+const UNRESOLVED_AT: usize = LIVES_AT + LIFE_BYTES * SLOT_INCARNATIONS;
 const _: () = {
+    // Its last block lies below the bytes that are locked.
+    assert!((3 * BLOCK_BYTES + 2 * (INCARNATIONS_MAX * LIFE_BYTES) as u64) < CHANGING_BYTE);
     assert!(size_of::<Front>() == 32);
     assert!(size_of::<Slot>() == LIVES_AT);
     assert!(UNRESOLVED_AT + 8 * UNRESOLVED_MAX <= SLOT_BYTES);
@@ -152,9 +156,12 @@ impl Control {
             .expect("the sizes were checked when the control file was read")
     }
 
-    fn to_slot(&self, sequence: u64) -> Vec<u8> {
+    /// The slot, and the incarnations that have no place in it.
+    fn to_slot(&self, sequence: u64) -> (Vec<u8>, Vec<u8>) {
         let count = |items: usize| U32::new(u32::try_from(items).expect("lists are bounded by the slot's size"));
         let lives = self.incarnations.list();
+        let (older, newest) = lives.split_at(lives.len().saturating_sub(SLOT_INCARNATIONS));
+        let older: Vec<u8> = older.iter().flat_map(life_bytes).collect();
         assert!(self.unresolved.len() <= UNRESOLVED_MAX, "more unresolved transactions than the control file holds");
         let mut slot = Slot {
             crc: U32::ZERO,
@@ -176,24 +183,23 @@ impl Control {
             next_file_id: U32::new(self.next_file_id),
             incarnation_count: count(lives.len()),
             unresolved_count: count(self.unresolved.len()),
-            spare: U32::ZERO,
+            older_crc: U32::new(crc32c::crc32c(&older)),
         };
         let mut bytes = vec![0; SLOT_BYTES];
         bytes[..LIVES_AT].copy_from_slice(slot.as_bytes());
-        for (place, life) in bytes[LIVES_AT..UNRESOLVED_AT].chunks_exact_mut(16).zip(lives) {
-            place[..8].copy_from_slice(&life.number.to_le_bytes());
-            place[8..].copy_from_slice(&life.start.raw().to_le_bytes());
+        for (place, life) in bytes[LIVES_AT..UNRESOLVED_AT].chunks_exact_mut(LIFE_BYTES).zip(newest) {
+            place.copy_from_slice(&life_bytes(life));
         }
         for (place, txn) in bytes[UNRESOLVED_AT..].chunks_exact_mut(8).zip(&self.unresolved) {
             place.copy_from_slice(&txn.raw().to_le_bytes());
         }
         slot.crc = U32::new(crc32c::crc32c(&bytes[4..]));
         bytes[..LIVES_AT].copy_from_slice(slot.as_bytes());
-        bytes
+        (bytes, older)
     }
 
-    /// What a slot says and its sequence number, or why it says nothing.
-    fn from_slot(bytes: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
+    /// What a slot says and its sequence number, or why it says nothing. `older` are the incarnations that have no place in it.
+    fn from_slot(bytes: &[u8], older: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
         let (slot, _) = Slot::read_from_prefix(bytes).map_err(|_| "it is cut off")?;
         if bytes.len() < SLOT_BYTES || slot.crc.get() != crc32c::crc32c(&bytes[4..]) {
             return Err("its checksum is wrong");
@@ -202,11 +208,12 @@ impl Control {
         if lives > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
             return Err("its lists are too long");
         }
-        let words: Vec<u64> = bytes[LIVES_AT..]
-            .chunks_exact(8)
-            .map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")))
-            .collect();
-        let list = words.chunks_exact(2).take(lives).map(|two| Incarnation { number: two[0], start: Lsn::new(two[1]) });
+        if older.len() / LIFE_BYTES != older_lives(bytes) || slot.older_crc.get() != crc32c::crc32c(older) {
+            return Err("the older ones of its incarnations are damaged");
+        }
+        let newest = &bytes[LIVES_AT..][..LIFE_BYTES * lives.min(SLOT_INCARNATIONS)];
+        let words: Vec<u64> = words_of(older).chain(words_of(newest)).collect();
+        let list = words.chunks_exact(2).map(|two| Incarnation { number: two[0], start: Lsn::new(two[1]) });
         let incarnations = Incarnations::from_list(list.collect()).ok_or("its incarnations are out of order")?;
         let (first, max) = (slot.segment_bytes_first.get(), slot.segment_bytes_max.get());
         let geometry = crate::Geometry::new(first, max).ok_or("its segment sizes are impossible")?;
@@ -219,7 +226,6 @@ impl Control {
         if slot.sequence.get() > COUNT_MAX || incarnations.current().number > COUNT_MAX {
             return Err("it counts further than anything was counted");
         }
-        let known = &words[(UNRESOLVED_AT - LIVES_AT) / 8..];
         let control = Control {
             environment_id: slot.environment,
             incarnations,
@@ -235,10 +241,37 @@ impl Control {
             next_file_id: slot.next_file_id.get(),
             segment_bytes_first: first,
             segment_bytes_max: max,
-            unresolved: known[..unresolved].iter().map(|&number| TxnId::new(number)).collect(),
+            unresolved: words_of(&bytes[UNRESOLVED_AT..]).take(unresolved).map(TxnId::new).collect(),
         };
         Ok((slot.sequence.get(), control))
     }
+}
+
+fn life_bytes(life: &Incarnation) -> [u8; LIFE_BYTES] {
+    let mut bytes = [0; LIFE_BYTES];
+    bytes[..8].copy_from_slice(&life.number.to_le_bytes());
+    bytes[8..].copy_from_slice(&life.start.raw().to_le_bytes());
+    bytes
+}
+
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let eights = bytes.chunks_exact(8);
+    eights.map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")))
+}
+
+/// How many incarnations have no place in the slot, as far as it says so: its checksum is not looked at.
+fn older_lives(slot: &[u8]) -> usize {
+    let count = Slot::read_from_prefix(slot).map_or(0, |(slot, _)| slot.incarnation_count.get() as usize);
+    if count > INCARNATIONS_MAX {
+        0
+    } else {
+        count.saturating_sub(SLOT_INCARNATIONS)
+    }
+}
+
+/// Where block `index` lies of the incarnations that have no place in `slot`, which is 1 or 2.
+fn older_block_at(slot: u64, index: usize) -> u64 {
+    (2 + slot + 2 * index as u64) * BLOCK_BYTES
 }
 
 /// Who changes what the file says holds this byte, far beyond the contents and just before those that say who is attached.
@@ -289,7 +322,8 @@ impl ControlFile {
         let full = |error| Error::from_disk("a control file", error);
         self.file.allocate(0..CONTROL_BYTES).map_err(full)?;
         for slot in [1, 2] {
-            let bytes = control.to_slot(slot);
+            let (bytes, older) = control.to_slot(slot);
+            self.write_older(slot, &older)?;
             self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;
         }
         // The first block says that all this is there, so it must not reach the disk alone.
@@ -339,7 +373,9 @@ impl ControlFile {
         self.file.sync().map_err(failed)?;
         failpoint("control: slot chosen");
         let full = |error| Error::from_disk("the control file", error);
-        self.file.write_at(&control.to_slot(next), block * BLOCK_BYTES).map_err(full)?;
+        let (slot, older) = control.to_slot(next);
+        self.write_older(block, &older)?;
+        self.file.write_at(&slot, block * BLOCK_BYTES).map_err(full)?;
         failpoint("control: slot written, not synced");
         if planted("control: not synced") {
             return Ok(());
@@ -368,14 +404,38 @@ impl ControlFile {
     }
 
     fn newest(&self) -> Result<(u64, Control)> {
-        let (one, two) = (self.block(1)?, self.block(2)?);
-        match (Control::from_slot(&one), Control::from_slot(&two)) {
+        match (self.slot(1)?, self.slot(2)?) {
             (Ok(one), Ok(two)) => Ok(if one.0 > two.0 { one } else { two }),
             (Ok(good), Err(_)) | (Err(_), Ok(good)) => Ok(good),
             (Err(one), Err(two)) => Err(self.unusable(&format!(
                 "both its slots are damaged (first: {one}; second: {two}); restore it from a backup"
             ))),
         }
+    }
+
+    /// What slot `number` says, or why it says nothing.
+    fn slot(&self, number: u64) -> Result<std::result::Result<(u64, Control), &'static str>> {
+        let slot = self.block(number)?;
+        let mut older = vec![0; older_lives(&slot) * LIFE_BYTES];
+        for (index, block) in older.chunks_mut(SLOT_BYTES).enumerate() {
+            let read = self.file.read_at(block, older_block_at(number, index))?;
+            // What is cut off has a wrong checksum.
+            block[read..].fill(0);
+        }
+        Ok(Control::from_slot(&slot, &older))
+    }
+
+    /// Writes the blocks of `older` that are not there already.
+    fn write_older(&self, slot: u64, older: &[u8]) -> Result<()> {
+        let mut there = vec![0; SLOT_BYTES];
+        for (index, block) in older.chunks(SLOT_BYTES).enumerate() {
+            let at = older_block_at(slot, index);
+            let read = self.file.read_at(&mut there[..block.len()], at)?;
+            if there[..read] != *block {
+                self.file.write_at(block, at).map_err(|error| Error::from_disk("the control file", error))?;
+            }
+        }
+        Ok(())
     }
 
     fn block(&self, number: u64) -> Result<Vec<u8>> {

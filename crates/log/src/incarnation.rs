@@ -10,7 +10,11 @@
 use crate::{Error, Lsn, Result};
 
 /// How many incarnations a control file can hold.
-pub const INCARNATIONS_MAX: usize = 128;
+pub const INCARNATIONS_MAX: usize = 1 << 20;
+
+/// So many incarnations have a place in a slot of the control file. More of them are there only where the log is needed that
+/// far back: a database's file is missing, or a transaction is not finished.
+pub(crate) const SLOT_INCARNATIONS: usize = 128;
 
 /// So many lives are remembered when nothing of them is in the log any more, if there were so many: who has followed one of them
 /// finds where it ended. The others' places are for restarts before the next checkpoint.
@@ -64,28 +68,36 @@ impl Incarnations {
     /// The number a record at `lsn` was sealed with.
     #[inline]
     pub fn at(&self, lsn: Lsn) -> u64 {
-        let later = self.0.iter().rev().find(|life| life.start <= lsn);
-        later.unwrap_or(&self.0[0]).number
+        let current = self.current();
+        if current.start <= lsn {
+            return current.number;
+        }
+        self.0[self.begun_by(lsn).saturating_sub(1)].number
     }
 
     /// Where the incarnation `number` ended; none if there is no later one.
     pub fn end_of(&self, number: u64) -> Option<LifeEnd> {
-        let next = self.0.iter().position(|life| life.number > number)?;
-        let start = self.0[next].start;
+        let next = self.0.partition_point(|life| life.number <= number);
+        let start = self.0.get(next)?.start;
         let is_next = next > 0 || self.0[next].number == number + 1;
         Some(if is_next { LifeEnd::At(start) } else { LifeEnd::AtMost(start) })
     }
 
     /// The first LSN after `lsn` at which another number is used.
     pub(crate) fn next_change(&self, lsn: Lsn) -> Lsn {
-        self.0.iter().map(|life| life.start).find(|&start| start > lsn).unwrap_or(Lsn::new(u64::MAX))
+        self.0.get(self.begun_by(lsn)).map_or(Lsn::new(u64::MAX), |life| life.start)
+    }
+
+    /// How many had begun at `lsn`.
+    fn begun_by(&self, lsn: Lsn) -> usize {
+        self.0.partition_point(|life| life.start <= lsn)
     }
 
     /// Begins a new life at `start`, the end of the log as restart found it. A life in which nothing was appended gives
     /// its place to the new one.
     ///
     /// # Errors
-    /// [`Error::Full`] when the control file has no place: the log must be recycled first.
+    /// [`Error::Full`] when the control file has no place: of [`INCARNATIONS_MAX`] lives there are records that are needed.
     pub fn begin(&mut self, start: Lsn) -> Result<u64> {
         let number = self.current().number + 1;
         self.begin_as(number, start)?;
@@ -98,25 +110,27 @@ impl Incarnations {
             self.0.pop();
         }
         if self.0.len() == INCARNATIONS_MAX {
-            let source_text = format!("{INCARNATIONS_MAX} restarts in a row ended before their first checkpoint");
+            let source_text = format!("the log of {INCARNATIONS_MAX} restarts is still needed");
             return Err(Error::Full { what: "one more restart", source_text });
         }
         self.0.push(Incarnation { number, start });
         Ok(())
     }
 
-    /// Forgets those whose last record lies below `oldest`, if there is no other place for one more.
+    /// Forgets those whose last record lies below `oldest`, where a slot has no place for one more.
     pub(crate) fn make_room(&mut self, oldest: Lsn) {
-        while self.0.len() == INCARNATIONS_MAX && self.0[1].start <= oldest {
-            self.0.remove(0);
-        }
+        self.forget_down_to(SLOT_INCARNATIONS - 1, oldest);
     }
 
     /// Forgets those whose last record lies below `oldest`, but for the last of them.
     pub fn forget_below(&mut self, oldest: Lsn) {
-        while self.0.len() > REMEMBERED && self.0[1].start <= oldest {
-            self.0.remove(0);
-        }
+        self.forget_down_to(REMEMBERED, oldest);
+    }
+
+    /// Forgets the oldest, of those whose last record lies below `oldest`, until `left` are left.
+    fn forget_down_to(&mut self, left: usize, oldest: Lsn) {
+        let unneeded = self.begun_by(oldest).saturating_sub(1);
+        self.0.drain(..unneeded.min(self.0.len().saturating_sub(left)));
     }
 }
 
@@ -166,12 +180,15 @@ mod tests {
     #[test]
     fn one_more_has_room_where_the_records_of_others_are_gone() {
         let mut lives = Incarnations::first();
-        for life in 1..2 * INCARNATIONS_MAX as u64 {
+        let first_needed = 40;
+        for life in 1..2 * SLOT_INCARNATIONS {
             // Nothing of the first forty is in the log any more, but all of them are remembered.
-            lives.make_room(Lsn::new(40 * 800));
-            let begun = lives.begin(Lsn::new(life * 800));
-            assert_eq!(begun.is_ok(), life < INCARNATIONS_MAX as u64 + 40, "{life}");
+            lives.make_room(Lsn::new(first_needed * 800));
+            lives.begin(Lsn::new(life as u64 * 800)).unwrap();
+            let needed = life + 1 - first_needed as usize * usize::from(life >= first_needed as usize);
+            assert_eq!(lives.list().len(), (life + 1).min(needed.max(SLOT_INCARNATIONS)), "{life}");
         }
+        assert_eq!(lives.at(Lsn::new(first_needed * 800)), first_needed + 1);
     }
 
     #[test]
@@ -189,13 +206,12 @@ mod tests {
 
     #[test]
     fn what_is_recycled_is_forgotten_and_a_full_list_says_so() {
-        let mut lives = Incarnations::first();
-        for life in 1..INCARNATIONS_MAX as u64 {
-            lives.begin(Lsn::new(life * 800)).unwrap();
-        }
+        let list =
+            (0..INCARNATIONS_MAX as u64).map(|life| Incarnation { number: life + 1, start: Lsn::new(life * 800 + 8) });
+        let mut lives = Incarnations::from_list(list.collect()).unwrap();
         assert!(matches!(lives.begin(Lsn::new(1 << 30)), Err(Error::Full { .. })));
         lives.forget_below(Lsn::new(900));
-        assert_eq!(lives.list()[0], Incarnation { number: 2, start: Lsn::new(800) });
+        assert_eq!(lives.list()[0], Incarnation { number: 2, start: Lsn::new(808) });
         assert_eq!(lives.at(Lsn::new(900)), 2);
         lives.begin(Lsn::new(1 << 30)).unwrap();
         lives.forget_below(Lsn::new(1 << 30));

@@ -132,7 +132,7 @@ fn a_slot_that_its_writer_did_not_live_to_sync_is_not_all_that_a_power_cut_leave
         // Killed between the write and the sync.
         let next = file.newest().unwrap().0 + 1;
         let block = if next % 2 == 1 { 1 } else { 2 };
-        file.file.write_at(&with(1000 * round).to_slot(next), block * BLOCK_BYTES).unwrap();
+        file.file.write_at(&with(1000 * round).to_slot(next).0, block * BLOCK_BYTES).unwrap();
         let from = disk.io_index();
         file.write(&with(1000 * round + 500)).unwrap();
         let mut walk = disk.crash_images();
@@ -146,5 +146,73 @@ fn a_slot_that_its_writer_did_not_live_to_sync_is_not_all_that_a_power_cut_leave
                 assert!(read.is_ok(), "cut at change {position} ({mode:?}, seed {seed}): {}", read.unwrap_err());
             }
         }
+    }
+}
+
+/// What it says after `restarts` restarts without a checkpoint.
+fn after_restarts(restarts: u64) -> Control {
+    let mut control = some_control();
+    let from = control.incarnations.current().start.raw();
+    for restart in 1..=restarts {
+        control.incarnations.begin(Lsn::new(from + restart * 800)).unwrap();
+    }
+    control
+}
+
+#[test]
+fn incarnations_beyond_a_slots_places_are_kept_each_slots_for_itself() {
+    let room = Room::new("lives");
+    let file = room.file();
+    file.create(&some_control()).unwrap();
+    let mut before = some_control();
+    // The last has fewer again, as after a recycling.
+    for restarts in [100, 127, 200, 300, 600, 1500, 90] {
+        let control = after_restarts(restarts);
+        file.write(&control).unwrap();
+        assert!(file.read().unwrap() == control);
+        let block = 2 - file.newest().unwrap().0 % 2;
+        let older = control.incarnations.list().len().saturating_sub(SLOT_INCARNATIONS);
+        for index in 0..(older * LIFE_BYTES).div_ceil(SLOT_BYTES) {
+            flip(&file, older_block_at(block, index) + 5);
+            assert!(file.read().unwrap() == before, "the other slot counts");
+            flip(&file, older_block_at(block, index) + 5);
+        }
+        if older > 0 {
+            // Damaged in both slots.
+            flip(&file, older_block_at(block, 0) + 5);
+            flip(&file, (3 - block) * BLOCK_BYTES + 40);
+            let error = file.read().unwrap_err().to_string();
+            assert!(error.contains("incarnations are damaged") && error.contains("restore it"), "{error}");
+            flip(&file, older_block_at(block, 0) + 5);
+            flip(&file, (3 - block) * BLOCK_BYTES + 40);
+        }
+        before = control;
+    }
+}
+
+#[test]
+fn a_death_or_a_power_cut_at_a_write_of_many_incarnations_leaves_one_slot_or_the_other() {
+    let disk = SimDisk::new(4);
+    let view = disk.process_view();
+    let file = ControlFile::new(view.directory().open(CONTROL_NAME, OpenMode::Create).unwrap(), "bank/control");
+    file.create(&some_control()).unwrap();
+    view.directory().sync().unwrap();
+    let mut before = some_control();
+    for restarts in [300, 301, 700] {
+        let control = after_restarts(restarts);
+        let from = disk.io_index();
+        file.write(&control).unwrap();
+        let mut walk = disk.crash_images();
+        for position in from..=disk.io_index() {
+            walk.advance_to(position);
+            for mode in LossMode::ALL {
+                let image = walk.image(mode, restarts);
+                let found = ControlFile::new(image.open(CONTROL_NAME, OpenMode::Existing).unwrap(), "bank/control");
+                let found = found.read().unwrap();
+                assert!(found == before || found == control, "{mode:?} at {position}");
+            }
+        }
+        assert!(file.read().unwrap() == control);
+        before = control;
     }
 }
