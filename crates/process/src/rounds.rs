@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use crate::{boot_micros, ProcessManager};
 
+/// The word where nobody leads: no time, however short ago the machine started.
+const NOBODY: u64 = 0;
 /// How many kinds of work have a word.
 pub(crate) const ROUNDS: usize = 3;
 
@@ -45,7 +47,7 @@ impl Rounds {
     pub fn begin(&mut self, processes: &ProcessManager, patience: Duration) -> bool {
         let word = &processes.0.header.rounds[self.work as usize];
         let (last, now) = (word.load(), boot_micros());
-        let is_due = u128::from(now.abs_diff(last)) >= patience.as_micros();
+        let is_due = last == NOBODY || u128::from(now.abs_diff(last)) >= patience.as_micros();
         // Two words in one microsecond differ, or two would lead.
         let now = if now == last { now + 1 } else { now };
         let is_ours = (self.led == Some(last) || is_due) && word.compare_exchange(last, now).is_ok();
@@ -57,7 +59,7 @@ impl Rounds {
     pub fn resign(&mut self, processes: &ProcessManager) {
         if let Some(led) = self.led.take() {
             // Refused means that another leads already.
-            let _ = processes.0.header.rounds[self.work as usize].compare_exchange(led, 0);
+            let _ = processes.0.header.rounds[self.work as usize].compare_exchange(led, NOBODY);
         }
     }
 
