@@ -104,7 +104,9 @@ fn ctrl_c_ends_a_verb_that_waits() {
     let env = tempdir().unwrap();
     tp("put", env.path(), &["stock", "apples", "3"]).text();
     let mut holder = Holder::new(env.path(), "put stock apples 4");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+    // A shell ignores the signal for what it runs in the background, and children inherit that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tp")]);
     // Longer than any test goes on.
     command.args(["put", "--env"]).arg(env.path()).args(["stock", "apples", "5", "--wait", "86400"]);
     let mut waits = command.stdout(Stdio::null()).spawn().unwrap();
