@@ -134,7 +134,8 @@ impl BufferManager {
     /// Whether the file of that name is the database's.
     fn is_own(&self, fate: &Fate, name: &str) -> Result<bool> {
         match self.files.directory().open(&file_name(name), OpenMode::Existing) {
-            Err(libtp_io::Error::NotFound { .. }) => Ok(false),
+            // A directory in its place, say, is not the database's.
+            Err(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. }) => Ok(false),
             file => Ok(is_own(&*file?, &fate.info(name), environment_of(self.files.region()))?),
         }
     }

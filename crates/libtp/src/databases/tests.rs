@@ -335,6 +335,20 @@ fn a_list_says_that_a_file_is_not_in_its_place_only_where_that_is_so() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_database_is_left_alone_by_a_drop() {
+    let dir = tempfile::tempdir().unwrap();
+    let env = open(dir.path());
+    stock(&env, 20);
+    fs::remove_file(dir.path().join("stock.tp")).unwrap();
+    fs::create_dir(dir.path().join("stock.tp")).unwrap();
+    env.run(|txn| txn.drop_database("stock")).unwrap();
+    assert_eq!(names(&env), Vec::<String>::new());
+    drop(env);
+    assert_eq!(names(&open(dir.path())), Vec::<String>::new());
+    assert!(dir.path().join("stock.tp").is_dir());
+}
+
+#[test]
 fn more_drops_than_a_log_record_has_room_for_are_refused_and_nothing_is_changed() {
     let dir = tempfile::tempdir().unwrap();
     let env = open(dir.path());
