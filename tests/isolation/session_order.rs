@@ -216,8 +216,8 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
     };
     let (mut all, mut known, mut before) = (Vec::new(), 0, Way::Snapshot);
     let mut round = 0;
-    // On a busy machine it takes more looks until the number is another.
-    while round < rounds || known <= rounds / 20 {
+    // On a busy machine it takes more looks until the number was counted up.
+    while round < rounds || known <= rounds / 20 && round < 100 * rounds {
         let way = draw();
         let found = match round % 4 {
             // Told over a pipe, and answered over one.
@@ -237,6 +237,7 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
         }
         round += 1;
     }
+    assert!(known > rounds / 20, "the number was counted up beside the looks: {known}");
     all
 }
 

@@ -495,7 +495,7 @@ impl<'o> Opening<'o> {
         let since_checkpoint =
             control.incarnations.list().iter().filter(|life| life.start > control.checkpoint).count();
         if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
-            // The log would be needed from ever further back, and the control file names the lives of all of it.
+            // A restart reads the log from the last checkpoint on: without one each would read more.
             managers.checkpoint(&who)?;
         }
         managers.leave(who);

@@ -2,15 +2,16 @@
 //!
 //! Byte table: `docs/formats/control.md`. Block 0 names the format; blocks 1 and 2 are two slots written in turn, each
 //! with a sequence number and a checksum, so a torn write leaves the other. It is also the second place that knows how
-//! far the log is durable (PROTOCOLS L2, L7). Incarnations that have no place in a slot lie in blocks behind, each slot's in
-//! blocks of its own.
+//! far the log is durable (PROTOCOLS L2, L7). Each slot has further blocks behind
+//! both slots, for the incarnations that it has no room for.
 //!
 //! Invariants
 //! 1. A write replaces the older slot and what belongs to it, and is synced before it returns; the newer one is never touched.
 //! 2. Of two good slots the one with the larger sequence number counts. None good: the file is damaged, never empty.
 //! 3. One writer at a time: creation, restart and the checkpointer exclude each other (F1, D5).
 //!
-//! If we die here: in `write`, the old slot still counts; the new one has a wrong checksum, or counts.
+//! If we die here: in `write`, the old slot still counts; the new one has a wrong checksum, or its further blocks do not fit theirs,
+//! or it counts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ use crate::{Error, Incarnation, Incarnations, Lsn, Result, Settings, TxnId};
 pub const CONTROL_NAME: &str = "control";
 /// The version of an environment's format.
 pub const CONTROL_VERSION: u32 = 1;
-/// Bytes of a control file, but for incarnations that have no place in a slot. Byte locks lie far beyond.
+/// Bytes of a control file without further blocks. Byte locks lie far beyond.
 pub const CONTROL_BYTES: u64 = 3 * BLOCK_BYTES;
 /// How many unresolved transactions fit.
 pub const UNRESOLVED_MAX: usize = 240;
@@ -70,11 +71,13 @@ struct Slot {
     next_file_id: U32, // 80-83
     incarnation_count: U32, // 84-87
     unresolved_count: U32, // 88-91
-    older_crc: U32, // 92-95  CRC-32C of the incarnations that have no place here
+    older_crc: U32, // 92-95  CRC-32C of the incarnations in the further blocks
 }
 
 const LIVES_AT: usize = 96;
 const LIFE_BYTES: usize = 16;
+/// The file has blocks for so many restarts more than there were, if the disk has room: a restart on a full disk needs no new one.
+const RESTARTS_AHEAD: usize = 32;
 const UNRESOLVED_AT: usize = LIVES_AT + LIFE_BYTES * SLOT_INCARNATIONS;
 const _: () = {
     // Its last block lies below the bytes that are locked.
@@ -156,7 +159,7 @@ impl Control {
             .expect("the sizes were checked when the control file was read")
     }
 
-    /// The slot, and the incarnations that have no place in it.
+    /// The slot, and what its further blocks hold.
     fn to_slot(&self, sequence: u64) -> (Vec<u8>, Vec<u8>) {
         let count = |items: usize| U32::new(u32::try_from(items).expect("lists are bounded by the slot's size"));
         let lives = self.incarnations.list();
@@ -198,18 +201,14 @@ impl Control {
         (bytes, older)
     }
 
-    /// What a slot says and its sequence number, or why it says nothing. `older` are the incarnations that have no place in it.
-    fn from_slot(bytes: &[u8], older: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
-        let (slot, _) = Slot::read_from_prefix(bytes).map_err(|_| "it is cut off")?;
-        if bytes.len() < SLOT_BYTES || slot.crc.get() != crc32c::crc32c(&bytes[4..]) {
-            return Err("its checksum is wrong");
-        }
+    /// What a slot says and its sequence number, or why it says nothing. `older` is what its further blocks hold.
+    fn from_slot(slot: &Slot, bytes: &[u8], older: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
         let (lives, unresolved) = (slot.incarnation_count.get() as usize, slot.unresolved_count.get() as usize);
         if lives > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
             return Err("its lists are too long");
         }
-        if older.len() / LIFE_BYTES != older_lives(bytes) || slot.older_crc.get() != crc32c::crc32c(older) {
-            return Err("the older ones of its incarnations are damaged");
+        if slot.older_crc.get() != crc32c::crc32c(older) {
+            return Err("its further blocks are damaged");
         }
         let newest = &bytes[LIVES_AT..][..LIFE_BYTES * lives.min(SLOT_INCARNATIONS)];
         let words: Vec<u64> = words_of(older).chain(words_of(newest)).collect();
@@ -259,19 +258,15 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     eights.map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")))
 }
 
-/// How many incarnations have no place in the slot, as far as it says so: its checksum is not looked at.
-fn older_lives(slot: &[u8]) -> usize {
-    let count = Slot::read_from_prefix(slot).map_or(0, |(slot, _)| slot.incarnation_count.get() as usize);
-    if count > INCARNATIONS_MAX {
-        0
-    } else {
-        count.saturating_sub(SLOT_INCARNATIONS)
-    }
+/// Where the further block `index` of `slot`, which is 1 or 2, lies.
+fn further_block_at(slot: u64, index: usize) -> u64 {
+    (2 + slot + 2 * index as u64) * BLOCK_BYTES
 }
 
-/// Where block `index` lies of the incarnations that have no place in `slot`, which is 1 or 2.
-fn older_block_at(slot: u64, index: usize) -> u64 {
-    (2 + slot + 2 * index as u64) * BLOCK_BYTES
+/// Bytes of the file with so many incarnations.
+fn file_bytes(lives: usize) -> u64 {
+    let blocks = (lives.saturating_sub(SLOT_INCARNATIONS) * LIFE_BYTES).div_ceil(SLOT_BYTES);
+    further_block_at(1, blocks)
 }
 
 /// Who changes what the file says holds this byte, far beyond the contents and just before those that say who is attached.
@@ -321,9 +316,10 @@ impl ControlFile {
     pub fn create(&self, control: &Control) -> Result<()> {
         let full = |error| Error::from_disk("a control file", error);
         self.file.allocate(0..CONTROL_BYTES).map_err(full)?;
+        self.allocate_further(control.incarnations.list().len())?;
         for slot in [1, 2] {
             let (bytes, older) = control.to_slot(slot);
-            self.write_older(slot, &older)?;
+            self.write_further(slot, &older)?;
             self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;
         }
         // The first block says that all this is there, so it must not reach the disk alone.
@@ -371,10 +367,11 @@ impl ControlFile {
         let block = if next % 2 == 1 { 1 } else { 2 };
         let failed = |error: libtp_io::Error| Error::Failed { cause: error.to_string() };
         self.file.sync().map_err(failed)?;
+        self.allocate_further(control.incarnations.list().len())?;
         failpoint("control: slot chosen");
         let full = |error| Error::from_disk("the control file", error);
         let (slot, older) = control.to_slot(next);
-        self.write_older(block, &older)?;
+        self.write_further(block, &older)?;
         self.file.write_at(&slot, block * BLOCK_BYTES).map_err(full)?;
         failpoint("control: slot written, not synced");
         if planted("control: not synced") {
@@ -415,25 +412,38 @@ impl ControlFile {
 
     /// What slot `number` says, or why it says nothing.
     fn slot(&self, number: u64) -> Result<std::result::Result<(u64, Control), &'static str>> {
-        let slot = self.block(number)?;
-        let mut older = vec![0; older_lives(&slot) * LIFE_BYTES];
-        for (index, block) in older.chunks_mut(SLOT_BYTES).enumerate() {
-            let read = self.file.read_at(block, older_block_at(number, index))?;
-            // What is cut off has a wrong checksum.
-            block[read..].fill(0);
+        let bytes = self.block(number)?;
+        let Ok((slot, _)) = Slot::read_from_prefix(&bytes) else { return Ok(Err("it is cut off")) };
+        if bytes.len() < SLOT_BYTES || slot.crc.get() != crc32c::crc32c(&bytes[4..]) {
+            return Ok(Err("its checksum is wrong"));
         }
-        Ok(Control::from_slot(&slot, &older))
+        let lives = (slot.incarnation_count.get() as usize).min(INCARNATIONS_MAX);
+        let mut older = vec![0; lives.saturating_sub(SLOT_INCARNATIONS) * LIFE_BYTES];
+        for (index, block) in older.chunks_mut(SLOT_BYTES).enumerate() {
+            if self.file.read_at(block, further_block_at(number, index))? < block.len() {
+                // The file is cut off, and the checksum of what is left is wrong.
+                break;
+            }
+        }
+        Ok(Control::from_slot(&slot, &bytes, &older))
     }
 
-    /// Writes the blocks of `older` that are not there already.
-    fn write_older(&self, slot: u64, older: &[u8]) -> Result<()> {
-        let mut there = vec![0; SLOT_BYTES];
+    /// Writes the further blocks of a slot, also those that seem to be there: after a failed sync what is read is not what is on
+    /// the disk.
+    fn write_further(&self, slot: u64, older: &[u8]) -> Result<()> {
         for (index, block) in older.chunks(SLOT_BYTES).enumerate() {
-            let at = older_block_at(slot, index);
-            let read = self.file.read_at(&mut there[..block.len()], at)?;
-            if there[..read] != *block {
-                self.file.write_at(block, at).map_err(|error| Error::from_disk("the control file", error))?;
-            }
+            let written = self.file.write_at(block, further_block_at(slot, index));
+            written.map_err(|error| Error::from_disk("the control file", error))?;
+        }
+        Ok(())
+    }
+
+    /// Takes room on the disk for the further blocks of both slots, before one of them is overwritten.
+    fn allocate_further(&self, lives: usize) -> Result<()> {
+        let (needed, ahead) = (file_bytes(lives), file_bytes(lives + RESTARTS_AHEAD));
+        if ahead > CONTROL_BYTES && self.file.allocate(CONTROL_BYTES..ahead).is_err() && needed > CONTROL_BYTES {
+            let full = |error| Error::from_disk("the control file", error);
+            self.file.allocate(CONTROL_BYTES..needed).map_err(full)?;
         }
         Ok(())
     }

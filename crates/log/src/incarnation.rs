@@ -12,12 +12,11 @@ use crate::{Error, Lsn, Result};
 /// How many incarnations a control file can hold.
 pub const INCARNATIONS_MAX: usize = 1 << 20;
 
-/// So many incarnations have a place in a slot of the control file. More of them are there only where the log is needed that
-/// far back: a database's file is missing, or a transaction is not finished.
+/// A slot of the control file has room for so many incarnations; the older ones lie in further blocks. There are more only where
+/// the log is kept far back: a database's file is missing, or `keep_log` keeps it.
 pub(crate) const SLOT_INCARNATIONS: usize = 128;
 
-/// So many lives are remembered when nothing of them is in the log any more, if there were so many: who has followed one of them
-/// finds where it ended. The others' places are for restarts before the next checkpoint.
+/// So many lives are remembered when nothing of them is in the log any more: a follower of one of them finds where it ended.
 const REMEMBERED: usize = 64;
 
 /// One life of the log: from `start` on, until the next one's start, records were sealed with `number`.
@@ -97,7 +96,7 @@ impl Incarnations {
     /// its place to the new one.
     ///
     /// # Errors
-    /// [`Error::Full`] when the control file has no place: of [`INCARNATIONS_MAX`] lives there are records that are needed.
+    /// [`Error::Full`] when there are [`INCARNATIONS_MAX`] lives already.
     pub fn begin(&mut self, start: Lsn) -> Result<u64> {
         let number = self.current().number + 1;
         self.begin_as(number, start)?;
@@ -117,20 +116,10 @@ impl Incarnations {
         Ok(())
     }
 
-    /// Forgets those whose last record lies below `oldest`, where a slot has no place for one more.
-    pub(crate) fn make_room(&mut self, oldest: Lsn) {
-        self.forget_down_to(SLOT_INCARNATIONS - 1, oldest);
-    }
-
     /// Forgets those whose last record lies below `oldest`, but for the last of them.
     pub fn forget_below(&mut self, oldest: Lsn) {
-        self.forget_down_to(REMEMBERED, oldest);
-    }
-
-    /// Forgets the oldest, of those whose last record lies below `oldest`, until `left` are left.
-    fn forget_down_to(&mut self, left: usize, oldest: Lsn) {
         let unneeded = self.begun_by(oldest).saturating_sub(1);
-        self.0.drain(..unneeded.min(self.0.len().saturating_sub(left)));
+        self.0.drain(..unneeded.min(self.0.len().saturating_sub(REMEMBERED)));
     }
 }
 
@@ -175,19 +164,6 @@ mod tests {
         }
         let (first, begun) = (lives.list()[0].number, lives.list()[0].start);
         assert_eq!(lives.end_of(first - 2), Some(LifeEnd::AtMost(begun)), "which may have begun long before");
-    }
-
-    #[test]
-    fn one_more_has_room_where_the_records_of_others_are_gone() {
-        let mut lives = Incarnations::first();
-        // Nothing of the first forty is in the log any more, but all of them are remembered.
-        for count in 2..2 * SLOT_INCARNATIONS {
-            lives.make_room(Lsn::new(40 * 800));
-            lives.begin(Lsn::new(count as u64 * 800)).unwrap();
-            let needed = (count + 1).saturating_sub(40);
-            assert_eq!(lives.list().len(), needed.max(count.min(SLOT_INCARNATIONS)), "{count}");
-        }
-        assert_eq!(lives.at(Lsn::new(41 * 800)), 41);
     }
 
     #[test]

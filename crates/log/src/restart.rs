@@ -190,8 +190,6 @@ pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, b
 /// [`Error::Full`], [`Error::Io`], [`Error::Failed`], [`Error::Unusable`] from writing the control file; `control` is then as it was.
 pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) -> Result<()> {
     let mut next = control.clone();
-    next.incarnations.forget_below(next.oldest);
-    next.incarnations.make_room(next.oldest);
     next.incarnations.begin(end)?;
     // The restart has synced the log up to here. Where no note says that the last segment was begun, nothing else states this end.
     next.durable_end = next.durable_end.max(end);

@@ -137,7 +137,7 @@ impl LogFiles {
     /// Forgets each descriptor that is not the segment's any more: the program has closed the descriptor, and its number may be
     /// that of a file of the program. Closing that number again would close the program's file.
     pub(crate) fn forget_foreign(&self) {
-        // A disk that does not answer leaves the descriptor as it is.
+        // Where the disk does not answer, the descriptor may be the segment's, and stays.
         let is_foreign = |known: &OpenSegment| match known.file.identity() {
             Ok(identity) => identity != known.identity,
             Err(error) => error.is_closed_descriptor(),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::{boot_micros, ProcessManager};
 
-/// The word where nobody leads: no time, however short ago the machine started.
+/// The word while nobody leads. It is not a time: shortly after the machine's start, zero would pass for a recent one.
 const NOBODY: u64 = 0;
 /// How many kinds of work have a word.
 pub(crate) const ROUNDS: usize = 3;

@@ -122,7 +122,7 @@ impl Managers {
         failpoint("close: checkpoint taken, log not forced");
         self.log.force(who.session(), self.log.tail().minus(8))?;
         failpoint("close: log forced, control file not clean");
-        self.write_control(who.session(), done.lsn, done.redo_point, done.keep_from, true)
+        self.write_control(who.session(), &done, self.kept_by_setting(), true)
     }
 
     fn checkpoint_in_role(&self, who: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
@@ -167,13 +167,14 @@ impl Managers {
         failpoint("checkpoint: forced, control file old");
         // The pages' syncs may have taken longer than anybody waits who builds the region anew.
         session.leave_if_broken();
-        self.write_control(session, lsn, redo_point, keep_from, false)?;
+        let taken = Checkpointed { lsn, redo_point, keep_from, restart_from };
+        self.write_control(session, &taken, kept, false)?;
         failpoint("checkpoint: control file written, region old");
         self.txns.header.checkpoint_lsn.publish(lsn);
         self.txns.header.checkpoints.fetch_add(1);
         failpoint("checkpoint: counted, log not recycled");
         self.log.recycle(session, keep_from, kept)?;
-        Ok(Checkpointed { lsn, redo_point, keep_from, restart_from })
+        Ok(taken)
     }
 
     /// From here on sessions have noted records: if one is dead, who repairs it reads that, whatever it is about.

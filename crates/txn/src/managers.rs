@@ -10,7 +10,7 @@ use libtp_process::{ProcessManager, Session, SessionId};
 use rio::{failpoint, planted, Extent, Region, RootSlot};
 
 use crate::application::Applications;
-use crate::checkpoint::Role;
+use crate::checkpoint::{Checkpointed, Role};
 use crate::record_table::{RecordTable, RecordType};
 use crate::shortcuts::{LongShortcutSet, LongestShortcutSet, Shortcut, ShortcutEntries, ShortcutSet, Shortcuts};
 use crate::slot::{Ended, TxnHeader, TxnInfo, TxnSlot, TxnTable};
@@ -177,25 +177,18 @@ impl Managers {
     ///
     /// # Errors
     /// It cannot be written or synced: what it said before stays in force.
-    pub(crate) fn write_control(
-        &self,
-        by: &Session,
-        checkpoint: Lsn,
-        redo_point: Lsn,
-        keep_from: Lsn,
-        clean: bool,
-    ) -> Result<()> {
+    pub(crate) fn write_control(&self, by: &Session, taken: &Checkpointed, kept: Lsn, clean: bool) -> Result<()> {
         let unresolved = self.unresolved_txns(by);
         self.change_control(by, |words| {
-            words.checkpoint = checkpoint;
-            words.redo_point = redo_point;
-            words.oldest = keep_from;
+            words.checkpoint = taken.lsn;
+            words.redo_point = taken.redo_point;
+            words.oldest = taken.keep_from;
             words.durable_end = self.log.durable();
             words.clean = clean;
             words.rio &= !clean;
             words.relaxed &= !clean;
             words.unresolved = unresolved;
-            words.incarnations.forget_below(keep_from);
+            words.incarnations.forget_below(taken.keep_from.min(kept));
         })
     }
 

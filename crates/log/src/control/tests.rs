@@ -1,7 +1,7 @@
 //! The control file under torn writes, foreign files and strange versions.
 
-use libtp_io::{Directory, OpenMode, PosixDirectory};
-use libtp_sim::{LossMode, SimDisk};
+use libtp_io::{Directory, OpenMode, Operation, PosixDirectory};
+use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use super::*;
 
@@ -165,25 +165,25 @@ fn incarnations_beyond_a_slots_places_are_kept_each_slots_for_itself() {
     let file = room.file();
     file.create(&some_control()).unwrap();
     let mut before = some_control();
-    // The last has fewer again, as after a recycling.
-    for restarts in [100, 127, 200, 300, 600, 1500, 90] {
+    // There are two lives before. The last have fewer, as after a recycling.
+    for restarts in [125, 126, 127, 200, 382, 383, 600, 1500, 300, 90] {
         let control = after_restarts(restarts);
         file.write(&control).unwrap();
         assert!(file.read().unwrap() == control);
         let block = 2 - file.newest().unwrap().0 % 2;
         let older = control.incarnations.list().len().saturating_sub(SLOT_INCARNATIONS);
         for index in 0..(older * LIFE_BYTES).div_ceil(SLOT_BYTES) {
-            flip(&file, older_block_at(block, index) + 5);
+            flip(&file, further_block_at(block, index) + 5);
             assert!(file.read().unwrap() == before, "the other slot counts");
-            flip(&file, older_block_at(block, index) + 5);
+            flip(&file, further_block_at(block, index) + 5);
         }
         if older > 0 {
             // Damaged in both slots.
-            flip(&file, older_block_at(block, 0) + 5);
+            flip(&file, further_block_at(block, 0) + 5);
             flip(&file, (3 - block) * BLOCK_BYTES + 40);
             let error = file.read().unwrap_err().to_string();
-            assert!(error.contains("incarnations are damaged") && error.contains("restore it"), "{error}");
-            flip(&file, older_block_at(block, 0) + 5);
+            assert!(error.contains("its further blocks are damaged") && error.contains("restore it"), "{error}");
+            flip(&file, further_block_at(block, 0) + 5);
             flip(&file, (3 - block) * BLOCK_BYTES + 40);
         }
         before = control;
@@ -215,4 +215,48 @@ fn a_death_or_a_power_cut_at_a_write_of_many_incarnations_leaves_one_slot_or_the
         assert!(file.read().unwrap() == control);
         before = control;
     }
+}
+
+#[test]
+fn further_blocks_of_a_failed_sync_are_written_again() {
+    for restarts in [300, 600] {
+        let disk = SimDisk::new(5);
+        let view = disk.process_view();
+        let file = ControlFile::new(view.directory().open(CONTROL_NAME, OpenMode::Create).unwrap(), "bank/control");
+        file.create(&after_restarts(restarts)).unwrap();
+        view.directory().sync().unwrap();
+        let control = after_restarts(restarts + 1);
+        // The first sync is that of what was there.
+        disk.fail_call(Calls::On(Operation::Sync, CONTROL_NAME.into()), 1, Fault::Eio, Repeat::Once);
+        assert!(matches!(file.write(&control), Err(Error::Failed { .. })));
+        for _ in 0..2 {
+            file.write(&control).unwrap();
+        }
+        let image = disk.crash_image(LossMode::DropAll, 1);
+        let found = ControlFile::new(image.open(CONTROL_NAME, OpenMode::Existing).unwrap(), "bank/control");
+        for slot in [1, 2] {
+            let said = found.slot(slot).unwrap().map(|(_, said)| said);
+            assert!(said.as_ref() == Ok(&control), "slot {slot} after {restarts} restarts: {:?}", said.err());
+        }
+    }
+}
+
+#[test]
+fn on_a_full_disk_a_restart_more_needs_no_further_block() {
+    let disk = SimDisk::new(6);
+    let view = disk.process_view();
+    let file = ControlFile::new(view.directory().open(CONTROL_NAME, OpenMode::Create).unwrap(), "bank/control");
+    file.create(&some_control()).unwrap();
+    let before = after_restarts(120);
+    file.write(&before).unwrap();
+    disk.fail_call(Calls::On(Operation::Allocate, CONTROL_NAME.into()), 0, Fault::Enospc, Repeat::Forever);
+    // The first restart that finds no room in the slot finds a block; one that finds none changes nothing.
+    let control = after_restarts(140);
+    let refused = file.write(&control).unwrap_err();
+    assert!(matches!(refused, Error::Full { .. }), "{refused}");
+    assert!(file.slot(1).unwrap().is_ok() && file.slot(2).unwrap().is_ok());
+    assert!(file.read().unwrap() == before);
+    disk.clear_faults();
+    file.write(&control).unwrap();
+    assert!(file.read().unwrap() == control);
 }
