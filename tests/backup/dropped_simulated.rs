@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use libtp::{Backup, Bytes, Durability, Env, Error, Memory, Platform, Settings, SharedMemory, Until};
-use libtp_io::Directory;
+use libtp_io::{Directory, Operation};
 use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
 use libtp_tests::sizes;
 
@@ -216,10 +216,62 @@ fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
             drop(env);
             let version = judge(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(allowed.contains(&version), "{what}: version {version}");
+            // The kernel shows what the failed call left, and does not write it again by itself.
+            let image = disk.crash_image(LossMode::DropAll, random.next_u64());
+            let after = judge(&image).unwrap_or_else(|error| panic!("{what}, opened, then a power cut: {error}"));
+            assert_eq!(after, version, "{what}, opened, then a power cut");
         }
     }
     assert!(unknown > 0, "no call failed behind the commit record");
     println!("figures: {failed} failing calls, {unknown} of them behind the commit record");
+}
+
+#[test]
+fn no_name_is_taken_for_durable_after_a_failed_sync() {
+    let mut failed = 0;
+    let directory = || Calls::Of(Operation::SyncDirectory);
+    let register = || Calls::On(Operation::Sync, "databases".into());
+    for (seed, is_made, calls) in
+        (1..=2).flat_map(|seed| [(seed, false, directory()), (seed, true, directory()), (seed, true, register())])
+    {
+        for call in 0.. {
+            let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
+            disk.subdirectory("env").unwrap();
+            disk.sync().unwrap();
+            let env = open(&disk, &memory).unwrap();
+            for name in ["counter", "table", SIDES[0]] {
+                put(&env, name, 0).unwrap();
+            }
+            if is_made {
+                put(&env, "table.new", 1).unwrap();
+            }
+            env.flush().unwrap();
+            disk.fail_call(calls.clone(), call, Fault::Eio, Repeat::Once);
+            let answer = step(&env, 1);
+            if disk.first_strike().is_none() {
+                break;
+            }
+            failed += 1;
+            // The next sync succeeds, and does not write what the failed sync has lost.
+            let what = format!("disk {seed}, {calls:?} {call}, answered {answer:?}");
+            if answer.is_err() {
+                let _ = env.managers().reap();
+                step(&env, 1).expect_err(&what);
+                let _ = env.checkpoint();
+            }
+            let check =
+                |disk: &SimDisk, when: &str| judge(disk).unwrap_or_else(|error| panic!("{what}, {when}: {error}"));
+            check(&disk.crash_image(LossMode::DropAll, 1), "then a power cut");
+            drop(env);
+            let version = check(&disk, "opened again");
+            if is_made && calls == directory() {
+                let after = check(&disk.crash_image(LossMode::DropAll, 1), "opened again, then a power cut");
+                assert_eq!(after, version, "{what}");
+            }
+        }
+    }
+    assert!(failed > 0, "nothing was synced");
+    println!("figures: {failed} failing syncs of the directory and of the register");
 }
 
 /// Databases by their names, each with the number that it has as its value.

@@ -36,6 +36,18 @@ fn nothing_is_lost_whatever_call_fails() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+#[test]
+fn no_name_is_taken_for_durable_after_a_failed_sync_of_its_directory() {
+    let watchdog = Watchdog::start(THREADS);
+    let seed = sizes::first_seed();
+    let syncs = count_calls(seed, Which::DirectorySyncs).expect("the workload runs where nothing fails");
+    let failing = sample(Which::DirectorySyncs, syncs, sizes::number("LIBTP_TEST_FAULTS", 60));
+    let replay = |one: &FailingCall| format!("{} ({:?})", one.replay(seed), KINDS[one.kind]);
+    let judged = judge_all(&failing, &watchdog, replay, || (), |(), one| judge_failing_call(seed, *one));
+    println!("figures: {} failing syncs of directories, {} bad", judged.tried, judged.wrong.len());
+    assert!(judged.tried > 0 && judged.wrong.is_empty(), "{}", judged.wrong.join("\n"));
+}
+
 /// One failing call, when the environment names it.
 fn chosen() -> Option<Vec<FailingCall>> {
     let call = sizes::chosen("LIBTP_TEST_CALL")?;

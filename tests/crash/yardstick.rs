@@ -40,7 +40,8 @@ use libtp_tests::workload::{self, Plan};
 const SEEDS: u64 = 10;
 const STATES: u64 = 800;
 /// How many calls of each kind fail. A batch that is interrupted shows in few of its power cuts.
-const FAILING_CALLS: [(Which, u64); 3] = [(Which::Syncs, 60), (Which::PageWrites, 100), (Which::Any, 40)];
+const FAILING_CALLS: [(Which, u64); 4] =
+    [(Which::Syncs, 60), (Which::DirectorySyncs, 60), (Which::PageWrites, 100), (Which::Any, 40)];
 const DAMAGES: u64 = 60;
 /// The longest one bug may take, on a machine that has much else to do; a bug that hangs is a bug that is noticed.
 const LIMIT: Duration = Duration::from_secs(900);

@@ -33,6 +33,8 @@ pub enum Which {
     Any,
     /// Syncs of files.
     Syncs,
+    /// Syncs of directories.
+    DirectorySyncs,
     /// Writes of database files.
     PageWrites,
 }
@@ -42,13 +44,16 @@ impl Which {
         match self {
             Which::Any => Calls::Any,
             Which::Syncs => Calls::Of(Operation::Sync),
+            Which::DirectorySyncs => Calls::Of(Operation::SyncDirectory),
             Which::PageWrites => Calls::On(Operation::Write, DATABASE_END.into()),
         }
     }
 
     /// The kind of that name.
     pub fn named(name: &str) -> Option<Which> {
-        [Which::Any, Which::Syncs, Which::PageWrites].into_iter().find(|which| format!("{which:?}") == name)
+        [Which::Any, Which::Syncs, Which::DirectorySyncs, Which::PageWrites]
+            .into_iter()
+            .find(|which| format!("{which:?}") == name)
     }
 }
 
@@ -87,7 +92,7 @@ pub fn plan(seed: u64) -> Plan {
 pub fn count_calls(seed: u64, which: Which) -> Result<u64, String> {
     let run = caught(|| workload::run(plan(seed), |_| {}))?;
     Ok(match which {
-        Which::Any | Which::Syncs => run.machine.disk.calls(&which.calls()),
+        Which::Any | Which::Syncs | Which::DirectorySyncs => run.machine.disk.calls(&which.calls()),
         Which::PageWrites => page_writes(&run.machine.disk.trace()),
     })
 }

@@ -570,6 +570,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     databases("drop: file removed, name not gone for good"),
     databases("rename: in the register, file not"),
     databases("rename: file has its name, not durable"),
+    databases("rename: file has its old name again"),
     databases("rename: old name still in the register"),
     databases("buffer: file renamed, not counted"),
     databases("buffer: renames a file, section open"),

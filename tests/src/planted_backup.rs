@@ -11,6 +11,7 @@ const MISSING: &str = "refused::a_log_file_that_is_missing_or_cut_is_refused_and
 const CUT_OFF: &str = "refused::a_power_cut_in_a_restore_leaves_an_environment_or_none";
 const CLOCKS: &str = "clocks::times_in_the_log_never_go_back_and_durations_do_not_follow_the_wall_clock";
 const DROPPED: &str = "dropped::deaths::who_dies_over_databases_leaves_all_of_it_or_nothing";
+const FAILING: &str = "dropped_simulated::no_name_is_taken_for_durable_after_a_failed_sync";
 const TRADED: &str = "dropped_simulated::databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it";
 const LOSER: &str = "missing::a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
@@ -64,6 +65,9 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("buffer: a drop is not in the register", DROPPED),
     by("buffer: the register forgets a name too early", DROPPED),
     by("buffer: a name is given that another database has", TRADED),
+    by("record: a name is entered after a failed sync", FAILING),
+    by("buffer: a name goes on after a failed sync", FAILING),
+    by("buffer: a name that is there is taken for durable", FAILING),
     by("txn: databases are dropped before the commit is on disk", DROPPED),
     by("txn: what a dead one decided of databases is left", DROPPED),
     by("txn: restart leaves what was decided of databases", DROPPED),

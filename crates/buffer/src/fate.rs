@@ -18,7 +18,7 @@ use rio::{failpoint, planted};
 
 use crate::files::file_name;
 use crate::own_file::{environment_of, is_own};
-use crate::{BufferManager, Entry, FileId, FileInfo, PoolId, Result};
+use crate::{BufferManager, Entry, Error, FileId, FileInfo, PoolId, Result};
 
 /// What becomes of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +62,16 @@ impl BufferManager {
     /// # Errors
     /// The disk refused; it can be done again.
     pub fn carry_out(&self, session: &Session, fates: &[Fate]) -> Result<()> {
+        self.carry_out_each(session, fates).map_err(|error| match error {
+            // Done again, the call would take what the kernel shows for what the disk has.
+            Error::Io(error) if error.is_failed_sync() && !planted("buffer: a name goes on after a failed sync") => {
+                self.fail(&error)
+            }
+            other => other,
+        })
+    }
+
+    fn carry_out_each(&self, session: &Session, fates: &[Fate]) -> Result<()> {
         for fate in fates.iter().filter(|fate| fate.becomes.is_none()) {
             self.drop_file(session, fate)?;
         }
@@ -110,13 +120,27 @@ impl BufferManager {
         let Some(name) = &fate.becomes else { return Ok(()) };
         // A planted bug (rio's `planted`): the register has one name, and the file another.
         let was = Some(fate.name.clone()).filter(|_| !planted("buffer: the register forgets a name too early"));
-        if registry.entry(fate.id)?.is_none_or(|entry| entry.name != *name || entry.was.is_some()) {
+        let known = registry.entry(fate.id)?;
+        let is_begun = known.as_ref().is_some_and(|entry| entry.name == *name && entry.was.is_some());
+        if is_begun || known.is_none_or(|entry| entry.name != *name) {
             registry.enter(&fate.entry(was))?;
         }
         self.files.note_renamed();
         failpoint("rename: in the register, file not");
-        if self.is_own(fate, &fate.name)? {
-            directory.rename(&file_name(&fate.name), &file_name(name))?;
+        let (old, new) = (file_name(&fate.name), file_name(name));
+        let mut is_at_old = self.is_own(fate, &fate.name)?;
+        if is_begun
+            && !is_at_old
+            && self.is_own(fate, name)?
+            && !planted("buffer: a name that is there is taken for durable")
+        {
+            // The sync of the new name may have failed. The kernel writes the name only if it is given once more.
+            directory.rename(&new, &old)?;
+            failpoint("rename: file has its old name again");
+            is_at_old = true;
+        }
+        if is_at_old {
+            directory.rename(&old, &new)?;
         }
         failpoint("rename: file has its name, not durable");
         directory.sync()?;

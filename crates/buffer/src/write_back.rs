@@ -543,7 +543,7 @@ impl BufferManager {
     }
 
     /// Publishes that a sync failed, before anyone is told.
-    fn fail(&self, error: &libtp_io::Error) -> Error {
+    pub(crate) fn fail(&self, error: &libtp_io::Error) -> Error {
         self.header.failed.publish(1);
         self.log.poison();
         tracing::error!(%error, "a data file or its directory could not be synced: no page is written any more");

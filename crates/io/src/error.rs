@@ -218,6 +218,12 @@ impl Error {
         }
     }
 
+    /// Returns whether a sync failed that had begun: the disk may lack what was to be synced, and a later sync does not write
+    /// it again.
+    pub fn is_failed_sync(&self) -> bool {
+        matches!(self.operation(), Operation::Sync | Operation::SyncDirectory) && !self.is_limit_of_process()
+    }
+
     /// Returns whether the file's descriptor is closed, which only the program can have done.
     pub fn is_closed_descriptor(&self) -> bool {
         matches!(self, Error::Io { errno: libc::EBADF, .. })

@@ -95,7 +95,12 @@ pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
 
 /// Says durably that the environment that is made here next is filled first. Under the door, where nobody else makes one.
 pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
-    directory.open(FILLING, OpenMode::Create)?;
+    // The name of a mark that is there may have been lost in a failed sync.
+    match directory.remove(FILLING) {
+        Ok(()) | Err(libtp_io::Error::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    directory.open(FILLING, OpenMode::CreateNew)?;
     failpoint("load: begun, its mark not durable");
     Ok(directory.sync()?)
 }

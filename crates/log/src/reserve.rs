@@ -191,8 +191,12 @@ impl LogManager {
         self.wake_waiters(Lsn::new(u64::MAX));
     }
 
+    /// Refuses to go on after a failed sync.
+    ///
+    /// # Errors
+    /// [`Error::Failed`].
     #[inline]
-    pub(crate) fn check_poison(&self) -> Result<()> {
+    pub fn check_poison(&self) -> Result<()> {
         if self.is_poisoned() {
             return Err(Error::Failed { cause: "a write or a sync failed earlier".to_string() });
         }

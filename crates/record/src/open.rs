@@ -375,6 +375,10 @@ fn find_or_make(
             if !planted("record: new file's name not synced") {
                 directory.sync().inspect_err(|_| managers.log.poison())?;
             }
+            // The sync of the name may have failed in another process. A sync after that does not write the name again.
+            if !planted("record: a name is entered after a failed sync") {
+                managers.log.check_poison()?;
+            }
             // The log has no record of a database that is not entered.
             registry.enter(&entry_of(&found.info)).inspect_err(|_| managers.log.poison())?;
             failpoint("create: file has its name, not registered");
