@@ -132,6 +132,32 @@ fn log_that_is_gone_is_not_added_and_says_what_to_set() {
 }
 
 #[test]
+fn log_that_is_kept_over_many_openings_is_added() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (backup, restored) = (other.path().join("backup"), other.path().join("restored"));
+    let opened = || libtp::Env::builder().settings(settings()).open(directory.path()).unwrap();
+    let put = |env: &libtp::Env, value: u64| {
+        let counter = env.btree("counter")?;
+        env.run(|txn| counter.put(txn, b"value", &value.to_le_bytes()))
+    };
+    let env = opened();
+    put(&env, 0).unwrap();
+    env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    drop(env);
+    // More than the control file remembers by itself.
+    for opening in 1..=100 {
+        let env = opened();
+        put(&env, opening).unwrap();
+        env.checkpoint().unwrap();
+    }
+    opened().backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
+    let restored = libtp::Env::builder().settings(settings()).open(&restored).unwrap();
+    let counter = restored.btree("counter").unwrap();
+    assert_eq!(restored.run(|txn| counter.get(txn, b"value")).unwrap(), Some(100_u64.to_le_bytes().to_vec()));
+}
+
+#[test]
 fn what_was_answered_before_a_time_is_there_and_nothing_logged_after() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");

@@ -68,6 +68,7 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("record: a name is entered after a failed sync", FAILING),
     by("buffer: a name goes on after a failed sync", FAILING),
     by("buffer: a name that is there is taken for durable", FAILING),
+    by("txn: lives of a log that is kept are forgotten", "rules::log_that_is_kept_over_many_openings_is_added"),
     by("txn: databases are dropped before the commit is on disk", DROPPED),
     by("txn: what a dead one decided of databases is left", DROPPED),
     by("txn: restart leaves what was decided of databases", DROPPED),

@@ -1,4 +1,4 @@
-//! A slot of the control file whose checksum is right and whose contents are anybody's.
+//! A slot of the control file and its further blocks. Both checksums are right, and the contents are anybody's.
 //!
 //! What is read of it is written to another file and read as the same; and the log that it speaks of, of which there is one
 //! segment without records, is restarted: that finds an end, or is an error.
@@ -15,6 +15,19 @@ use crate::world::{control_file, place, short_log_settings};
 const SLOT_BYTES: usize = 4096;
 /// The first of two slots.
 const SLOT_AT: usize = 4096;
+/// Bytes of a further block.
+const BLOCK_BYTES: usize = 4096;
+/// Where the slot counts its lives.
+const COUNT_AT: usize = 84;
+/// Where the slot has its newest lives, and how many of them.
+const LIVES_AT: usize = 96;
+const SLOT_LIVES: usize = 128;
+/// Bytes of a life.
+const LIFE_BYTES: usize = 16;
+/// Where the slot has the checksum of its further blocks.
+const OLDER_CRC_AT: usize = 92;
+/// No input has more lives in the further blocks.
+const OLDER_LIVES_MAX: usize = 1024;
 /// What the log's one segment begins with.
 const SEGMENT_BYTES: usize = 64 << 10;
 
@@ -51,20 +64,22 @@ pub fn first_slot() -> Vec<u8> {
     Template::new().control[SLOT_AT + 4..SLOT_AT + SLOT_BYTES].to_vec()
 }
 
-/// One input: a slot behind its checksum.
+/// The slot of an environment whose log has so many lives, at most 1,024, and its further blocks.
+pub fn slot_of_many(lives: u64) -> Vec<u8> {
+    let mut slot = first_slot();
+    let words: Vec<u8> = (1..=lives).flat_map(|life| [life, 8 * life].map(u64::to_le_bytes)).flatten().collect();
+    let older = words.len().saturating_sub(SLOT_LIVES * LIFE_BYTES);
+    let count = u32::try_from(lives).expect("it is small");
+    // The checksum in front of the slot is left out.
+    slot[COUNT_AT - 4..COUNT_AT].copy_from_slice(&count.to_le_bytes());
+    slot[LIVES_AT - 4..LIVES_AT - 4 + words.len() - older].copy_from_slice(&words[older..]);
+    [&slot, &words[..older]].concat()
+}
+
+/// One input: a slot behind its checksum, and its further blocks.
 pub fn control(input: &[u8]) {
     let template = TEMPLATE.take().unwrap_or_else(Template::new);
-    let mut bytes = template.control.clone();
-    let slot = &mut bytes[SLOT_AT..SLOT_AT + SLOT_BYTES];
-    slot.fill(0);
-    let said = &input[..input.len().min(SLOT_BYTES - 4)];
-    slot[4..4 + said.len()].copy_from_slice(said);
-    let crc = crc32c::crc32c(&slot[4..]);
-    slot[..4].copy_from_slice(&crc.to_le_bytes());
-    // The other slot says nothing.
-    bytes[SLOT_AT + SLOT_BYTES..].fill(0);
-    template.put(CONTROL_NAME, &bytes);
-    let file = control_file(&template.directory);
+    let file = made_of(&template, input);
     match file.read() {
         Err(error) => {
             let text = error.to_string();
@@ -73,6 +88,33 @@ pub fn control(input: &[u8]) {
         Ok(control) => read(&template, &file, &control),
     }
     TEMPLATE.set(Some(template));
+}
+
+/// Puts the input into the directory's control file.
+fn made_of(template: &Template, input: &[u8]) -> ControlFile {
+    let mut bytes = template.control.clone();
+    let (said, further) = input.split_at(input.len().min(SLOT_BYTES - 4));
+    let slot = &mut bytes[SLOT_AT..SLOT_AT + SLOT_BYTES];
+    slot.fill(0);
+    slot[4..4 + said.len()].copy_from_slice(said);
+    let lives = u32::from_le_bytes(slot[COUNT_AT..COUNT_AT + 4].try_into().expect("four bytes")) as usize;
+    let mut older = vec![0; lives.saturating_sub(SLOT_LIVES).min(OLDER_LIVES_MAX) * LIFE_BYTES];
+    let given = further.len().min(older.len());
+    older[..given].copy_from_slice(&further[..given]);
+    let older_crc = crc32c::crc32c(&older);
+    slot[OLDER_CRC_AT..OLDER_CRC_AT + 4].copy_from_slice(&older_crc.to_le_bytes());
+    let crc = crc32c::crc32c(&slot[4..]);
+    slot[..4].copy_from_slice(&crc.to_le_bytes());
+    // The other slot says nothing.
+    bytes[SLOT_AT + SLOT_BYTES..].fill(0);
+    // The further blocks of both slots take turns.
+    for block in older.chunks(BLOCK_BYTES) {
+        let end = bytes.len() + 2 * BLOCK_BYTES;
+        bytes.extend_from_slice(block);
+        bytes.resize(end, 0);
+    }
+    template.put(CONTROL_NAME, &bytes);
+    control_file(&template.directory)
 }
 
 fn read(template: &Template, file: &ControlFile, control: &Control) {
@@ -86,4 +128,15 @@ fn read(template: &Template, file: &ControlFile, control: &Control) {
         assert!(error.to_string().contains(' '), "{error:?} says nothing to anybody");
     }
     let _ = template.place.path();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{made_of, slot_of_many, Template};
+
+    #[test]
+    fn a_slot_with_further_blocks_is_read() {
+        let control = made_of(&Template::new(), &slot_of_many(500)).read().unwrap();
+        assert_eq!(control.incarnations.list().len(), 500);
+    }
 }

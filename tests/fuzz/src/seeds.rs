@@ -126,7 +126,7 @@ pub fn logs(world: &World) -> Seeds {
     seeds
 }
 
-/// A new environment's slot, and one with everything in it.
+/// A new environment's slot, one with everything in it, and one with further blocks.
 pub fn controls() -> Seeds {
     let first = control::first_slot();
     let mut cut = first.clone();
@@ -134,7 +134,7 @@ pub fn controls() -> Seeds {
     let mut full = cut.clone();
     full[0] = 7;
     full.extend_from_slice(&[1; 64]);
-    vec![("new".to_owned(), cut), ("full".to_owned(), full)]
+    vec![("new".to_owned(), cut), ("full".to_owned(), full), ("many".to_owned(), control::slot_of_many(500))]
 }
 
 /// Dumps of each kind.
