@@ -274,6 +274,37 @@ fn no_name_is_taken_for_durable_after_a_failed_sync() {
     println!("figures: {failed} failing syncs of the directory and of the register");
 }
 
+#[test]
+#[cfg(feature = "failpoints")]
+fn a_renaming_is_not_carried_out_again_when_another_has_followed() {
+    let (disk, memory) = (SimDisk::new(1), SharedMemory::new());
+    disk.subdirectory("env").unwrap();
+    disk.sync().unwrap();
+    let env = open(&disk, &memory).unwrap();
+    put(&env, "a", 7).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let (asleep, awake) = (place.path().join("wake.asleep"), place.path().join("wake.up"));
+    let at = format!("databases: locks released!sleep-panic={}", awake.display());
+    std::thread::scope(|threads| {
+        // This session dies with its locks released, after the other has taken them.
+        threads.spawn(|| {
+            let _ = rio::failpoint::armed_here(&at, || env.run(|txn| txn.rename_database("a", "b")));
+        });
+        while !asleep.exists() {
+            std::thread::yield_now();
+        }
+        env.run(|txn| txn.rename_database("b", "c")).unwrap();
+        std::fs::write(&awake, b"").unwrap();
+    });
+    env.managers().reap().unwrap();
+    env.checkpoint().unwrap();
+    assert_eq!(env.databases().unwrap(), ["c"]);
+    let image = disk.crash_image(LossMode::DropAll, 1);
+    let env = open(&image, &SharedMemory::new()).unwrap();
+    assert_eq!(env.databases().unwrap(), ["c"]);
+    assert_eq!(get(&env, "c").unwrap(), Some(7));
+}
+
 /// Databases by their names, each with the number that it has as its value.
 type Named = BTreeMap<String, u64>;
 

@@ -1,34 +1,36 @@
-//! The failpoints: places where a process of the tests dies, each to be come to, and survived by the others.
+//! The failpoints: places where a test process dies. A process must reach each of them, and the other processes
+//! survive its death.
 //!
-//! The names are those of the places (`rio::failpoint("log: ...")`); `cargo xtask failpoints` says where they are.
+//! The names are those of the places (`rio::failpoint("log: ...")`); `cargo xtask failpoints` lists where they are.
 
-/// How a failpoint is come to.
+/// How a process reaches a failpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// By whoever works, opens or leaves beside others.
+    /// A process works, opens or leaves beside other processes.
     Work,
-    /// By whoever works in an environment that is new: there everything still grows, and much is done for the first time.
+    /// A process works in a new environment: there everything still grows, and much is done for the first time.
     Young,
-    /// By who repairs another that died, if it is said where: there.
+    /// A process repairs a dead process, which died at the given failpoint, if one is given.
     Repair(Option<&'static str>),
-    /// By who is alone: it makes the environment, opens it after everyone died, or leaves it last.
+    /// A process is alone: it makes the environment, opens it after all processes died, or leaves it last.
     Alone,
-    /// By who makes the shared memory anew under those who work in it.
+    /// A process makes the shared memory anew under the processes that work in it.
     Rebuild,
-    /// By whose transaction is over records and memory: played by the suite `joint`.
+    /// A transaction changes records and memory: played by the suite `joint`.
     Memory {
-        /// By who finds what another has left there, if it is said where that one died.
+        /// The process finds what a dead process left; the failpoint of that death, if one is given.
         after: Option<&'static str>,
     },
-    /// By who copies an environment at work, or makes one of a copy: played by the suite `backup`.
+    /// A process copies an environment at work, or restores a copy: played by the suite `backup`.
     Backup,
-    /// By who loads a dump into a new environment: played by the suite `backup`.
+    /// A process loads a dump into a new environment: played by the suite `backup`.
     Load,
-    /// By whose transaction is over plain files, or who finishes another's: played by the suite `files`.
+    /// A transaction changes plain files, or another process finishes it: played by the suite `files`.
     Files,
-    /// By whose transaction drops and renames databases: played by the suite `backup`.
+    /// A transaction drops and renames databases: played by the suite `backup`.
     Databases,
-    /// By whose commits are answered from memory that outlives the system, or who finds them: played by the suite `warm`.
+    /// Commits are answered from memory that outlives the system, or a process finds such commits: played by the suite
+    /// `warm`.
     Warm,
 }
 
@@ -37,7 +39,7 @@ pub enum Scene {
 pub struct Failpoint {
     /// Its name.
     pub name: &'static str,
-    /// How it is come to.
+    /// How a process reaches it.
     pub scene: Scene,
 }
 
@@ -73,7 +75,7 @@ const fn memory(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Memory { after: None } }
 }
 
-/// By who finds a transaction that is committed.
+/// A failpoint of a process that finds a committed transaction.
 const fn memory_left(name: &'static str) -> Failpoint {
     memory_after("joined: logged, memory not told", name)
 }
@@ -98,7 +100,7 @@ const fn repair_after(before: &'static str, name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Repair(Some(before)) }
 }
 
-/// All of them.
+/// All failpoints.
 #[rustfmt::skip]
 pub const FAILPOINTS: &[Failpoint] = &[
     // crates/rio
@@ -463,6 +465,7 @@ pub const FAILPOINTS: &[Failpoint] = &[
     repair("repair: idle transaction, locks held"),
     repair("repair: idle transaction, locks fallen"),
     repair_after("commit: record in the slot, locks held", "repair: committed, locks held"),
+    repair_after("commit: record in the slot, locks held", "repair: over, locks held"),
     repair_after("commit: record in the slot, locks held", "repair: committed, locks fallen"),
     repair_after("change: append cleared, pages latched", "repair: about to abort"),
     repair_after("abort: between two records", "repair: aborted, not counted"),
@@ -561,6 +564,8 @@ pub const FAILPOINTS: &[Failpoint] = &[
     databases("databases: committed, not the last commit"),
     databases("databases: committed, nothing carried out"),
     databases("databases: carried out, locks held"),
+    databases("databases: over, locks held"),
+    databases("databases: locks released"),
     databases("databases: given up, not on disk"),
     databases("databases: given up, not in the register"),
     databases("undo: one change that was left taken back"),

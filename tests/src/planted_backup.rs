@@ -1,4 +1,4 @@
-//! The yardstick of backups: bugs that a test build can switch on, each to be noticed by a case of `tests/backup`.
+//! The yardstick of backups: bugs that a test build can switch on. A case of `tests/backup` must notice each bug.
 
 use crate::planted_deaths::{Judge, PlantedDeath};
 
@@ -16,7 +16,7 @@ const TRADED: &str = "dropped_simulated::databases_that_traded_names_have_them_a
 const LOSER: &str = "missing::a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again";
 const DAMAGED: &str = "harm::a_damaged_backup_is_noticed";
 
-/// All of them.
+/// All planted bugs.
 pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("log: times of flush marks go back", CLOCKS),
     by("process: durations come from the wall clock", CLOCKS),
@@ -65,6 +65,10 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
     by("buffer: a drop is not in the register", DROPPED),
     by("buffer: the register forgets a name too early", DROPPED),
     by("buffer: a name is given that another database has", TRADED),
+    by(
+        "txn: locks are released before a drop or a new name is over",
+        "dropped_simulated::a_renaming_is_not_carried_out_again_when_another_has_followed",
+    ),
     by("record: a name is entered after a failed sync", FAILING),
     by("buffer: a name goes on after a failed sync", FAILING),
     by("buffer: a name that is there is taken for durable", FAILING),

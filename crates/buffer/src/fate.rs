@@ -1,16 +1,17 @@
-//! What becomes of databases when a transaction commits: one is dropped, or has another name.
+//! The fate of a database when a transaction commits: it is dropped, or gets another name.
 //!
-//! Not in the paper. A transaction says it in the log, in front of its commit record, and nothing else changes before that record
-//! is on disk. Then it is carried out, while the transaction holds the databases and their names locked. Everything here can be
-//! done again: by who repairs a session that died on the way, and by a restart.
+//! Not in the paper. A transaction logs the fate in front of its commit record, and nothing else changes before that
+//! record is on disk. Then the fate is carried out, while the transaction holds the databases and their names locked.
+//! Every step can be repeated: by the session that repairs a dead session, and by a restart.
 //!
-//! A drop: the register says so, on disk; the file leaves the region; its name goes. A new name: the register has both names, on
-//! disk; the file gets the new name; the register forgets the old one. An opening in between tries both names.
+//! A drop: the register notes it, on disk; the file leaves the region; its name is removed. A new name: the register
+//! has both names, on disk; the file gets the new name; the register forgets the old one. An opening in between tries
+//! both names.
 //!
-//! A transaction gives no name that a live database has. But a restart carries out only the last that several of them
-//! have decided, and databases may trade their names by that: after a restore the files have the names of the full backup.
-//! Then one of them gets a name in between, which no program can give. If we die here, the register has that name, and
-//! page 0 of the file tells whose it is.
+//! A transaction gives no name that a live database has. But a restart carries out only the last fate of each database,
+//! and databases may trade their names by that: after a restore the files have the names of the full backup. Then one
+//! of them gets a name in between, which no program can give. If the process dies here, the register has that name, and
+//! page 0 of the file tells which database it is.
 
 use libtp_io::OpenMode;
 use libtp_process::Session;
@@ -20,7 +21,7 @@ use crate::files::file_name;
 use crate::own_file::{environment_of, is_own};
 use crate::{BufferManager, Entry, Error, FileId, FileInfo, PoolId, Result};
 
-/// What becomes of one database.
+/// The fate of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fate {
     /// Its file's number.
@@ -43,27 +44,28 @@ impl Fate {
         Entry { id: self.id, name, page_bytes: self.page_bytes, is_dropped: self.becomes.is_none(), was }
     }
 
-    /// Whether this is another database, and has the name that `fate` is to have.
+    /// Returns whether this is another database, and has the name that `fate` is to have.
     fn stands_in_the_way_of(&self, fate: &Fate) -> bool {
         self.id != fate.id && Some(&self.name) == fate.becomes.as_ref()
     }
 
-    /// What the database is called while others take their names. No program can give a name that begins with a dot.
+    /// Returns the name of the database while others take their names. No program can give a name that begins with a
+    /// dot.
     fn name_between(&self) -> String {
         format!(".renamed-{}", self.id.raw())
     }
 }
 
 impl BufferManager {
-    /// Carries out what has been decided, on disk when this returns. Drops come first, then the new names that are free;
-    /// where databases trade their names, one of them is called something else meanwhile. The caller holds no latch, and
-    /// no page of a dropped database is in use.
+    /// Carries out the fates, which are on disk when this returns. Drops come first, then the new names that are free.
+    /// Where databases trade their names, one of them gets a name in between. The caller holds no latch, and no page of
+    /// a dropped database is in use.
     ///
     /// # Errors
-    /// The disk refused; it can be done again.
+    /// [`Error::Failed`] after a failed sync, which is final. If the disk refused otherwise, the call can be repeated.
     pub fn carry_out(&self, session: &Session, fates: &[Fate]) -> Result<()> {
         self.carry_out_each(session, fates).map_err(|error| match error {
-            // Done again, the call would take what the kernel shows for what the disk has.
+            // A repeated call would take the names that the kernel shows for the names on the disk.
             Error::Io(error) if error.is_failed_sync() && !planted("buffer: a name goes on after a failed sync") => {
                 self.fail(&error)
             }
@@ -100,7 +102,7 @@ impl BufferManager {
         let registry = self.files.registry();
         let known = registry.entry(fate.id)?;
         if !planted("buffer: a drop is not in the register") {
-            registry.enter(&fate.entry(None))?;
+            registry.write(&fate.entry(None))?;
         }
         failpoint("drop: in the register, file known");
         self.forget_file(session, fate.id);
@@ -123,7 +125,7 @@ impl BufferManager {
         let known = registry.entry(fate.id)?;
         let is_begun = known.as_ref().is_some_and(|entry| entry.name == *name && entry.was.is_some());
         if is_begun || known.is_none_or(|entry| entry.name != *name) {
-            registry.enter(&fate.entry(was))?;
+            registry.write(&fate.entry(was))?;
         }
         self.files.note_renamed();
         failpoint("rename: in the register, file not");
@@ -146,25 +148,33 @@ impl BufferManager {
         directory.sync()?;
         self.files.rename(session, fate.id, name);
         failpoint("rename: old name still in the register");
-        registry.enter(&fate.entry(None))
+        registry.write(&fate.entry(None))
     }
 
-    /// Whether the database's file has that name, after a power cut, too: the register is about to forget the name.
-    fn stays_at(&self, fate: &Fate, name: &str) -> Result<bool> {
-        self.files.directory().sync()?;
-        self.is_own(fate, name)
+    /// Gives the file its old name again, which it has until a renaming is over. The kernel may show the new name
+    /// already: a failed sync may have left it only in the kernel's cache. Returns false if the file has neither name.
+    fn goes_back(&self, fate: &Fate, name: &str, was: &str) -> Result<bool> {
+        let directory = self.files.directory();
+        if !self.is_own(fate, was)? {
+            if directory.exists(&file_name(was))? || !self.is_own(fate, name)? {
+                return Ok(false);
+            }
+            directory.rename(&file_name(name), &file_name(was))?;
+        }
+        directory.sync()?;
+        Ok(true)
     }
 
     /// Whether the file of that name is the database's.
     fn is_own(&self, fate: &Fate, name: &str) -> Result<bool> {
         match self.files.directory().open(&file_name(name), OpenMode::Existing) {
-            // A directory in its place, say, is not the database's.
+            // A directory in its place, for example, is not the database's.
             Err(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. }) => Ok(false),
             file => Ok(is_own(&*file?, &fate.info(name), environment_of(self.files.region()))?),
         }
     }
 
-    /// What becomes in the end of databases of which several things were decided, one after the other.
+    /// Returns the last fate of each database, if several were decided for it, one after the other.
     ///
     /// # Errors
     /// The register or a file cannot be read.
@@ -177,17 +187,20 @@ impl BufferManager {
         let mut found = Vec::new();
         for mut fate in last {
             match self.files.registry().entry(fate.id)? {
-                // A number never comes back.
+                // A dropped number never comes back.
                 Some(entry) if entry.is_dropped && fate.becomes.is_some() => continue,
                 // The file has the name that the register says, or the one before.
                 Some(entry) if !entry.is_dropped => {
                     let is_last = Some(&entry.name) == fate.becomes.as_ref();
                     fate.name = match entry.was {
-                        Some(was) if is_last || self.stays_at(&fate, &was)? => was,
+                        Some(was) if is_last || self.goes_back(&fate, &entry.name, &was)? => was,
                         _ => entry.name,
                     };
                 }
-                _ => {}
+                // A drop that was cut off: its file has the name in the register, which an older backup may have given
+                // it.
+                Some(entry) => fate.name = entry.name,
+                None => {}
             }
             found.push(fate);
         }

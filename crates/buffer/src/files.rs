@@ -1,18 +1,20 @@
 //! Database files: their numbers, names and page sizes in the region, their descriptors in each process.
 //!
 //! Paper: LIBTP 3.2.2, and its source's split into `buf_fids` in shared memory and `fds[]` in the process. Making and
-//! removing a file is the record manager's; here a file is registered under its number, and found again by any process.
+//! removing a file is the record manager's task. Here a file is registered under its number, and any process finds it
+//! again.
 //!
 //! Page `n` of a file lies at byte `n` times its page size. Page 0 is the file's header, written when the file is made
 //! and never again; it passes the same checksum as every page.
 //!
 //! Invariants
-//! 1. A slot's words are stored before `state` says that it is live; whoever reads one looks at `state` and `generation`
-//!    before and after.
-//! 2. A file's number is never used again; a slot is, with a new generation.
+//! 1. A slot's words are stored before `state` says that it is live. A reader of the slot looks at `state` and
+//!    `generation` before and after.
+//! 2. A file's number is never used again. A slot is used again, with a new generation.
 //!
-//! Latches: the table's (rank 52, as of all small tables here). If we die here: registering is
-//! one section and one store.
+//! Latches: the table's (rank 52, as of all small tables here).
+//!
+//! If a session dies here: registering is one section and one store.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,7 +41,7 @@ const NAME_WORDS: usize = 26;
 const OWED: &str =
     "its file was away when the environment was opened, and its changes in the log wait to be repeated: with the \
                     file in its place, close the environment everywhere and open it again";
-/// So often who gives a file's frames up looks again at one that is busy.
+/// The pause between two looks at a busy frame whose file is given up.
 const SLICE: Duration = Duration::from_micros(300);
 /// The most looks at a busy frame.
 const GIVE_UP_TRIES: u32 = 10_000;
@@ -47,14 +49,14 @@ const GIVE_UP_TRIES: u32 = 10_000;
 const RENAMED_LOOKS: u32 = 10_000;
 const FREE: u32 = 0;
 const LIVE: u32 = 1;
-/// A file is extended by what it has, but at least and at most so many bytes at a time.
+/// A file is extended by its own length, but by at least and at most these bytes at a time.
 const EXTEND_BYTES_MIN: u64 = 64 << 10;
 const EXTEND_BYTES_MAX: u64 = 4 << 20;
 
 rio::shared! {
     /// A registered file.
     pub(crate) struct FileSlot {
-        /// Whether it is one.
+        /// Whether the slot has a file.
         pub(crate) state: Word<u32>,
         /// Counts the files that had this slot.
         pub(crate) generation: Word<u32>,
@@ -68,13 +70,14 @@ rio::shared! {
         pub(crate) name_bytes: Word<u32>,
         /// Bytes the file has blocks for, as far as known. Only grows.
         pub(crate) allocated: Word<u64>,
-        /// What all who use the file have agreed on, see [`BufferManager::agree`]; zero before the first.
+        /// The number that all users of the file have agreed on, see [`BufferManager::agree`]; zero before the first.
         pub(crate) agreed: Word<u64>,
-        /// The end of the pages that may ever have been written, zero while nobody has looked. Only grows.
+        /// The end of the pages that may ever have been written; zero while no session has looked. Only grows.
         pub(crate) written: Word<u64>,
         /// The name, padded with zeros.
         pub(crate) name: [Word<u64>; 26],
-        /// The oldest log record that a restart could not repeat, because the file was away; none for none.
+        /// The oldest log record that a restart could not repeat because the file was away; `Lsn::NONE` if there is no
+        /// such record.
         pub(crate) owed: Word<Lsn>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 7],
@@ -96,14 +99,15 @@ rio::shared! {
         pub(crate) freed: Word<u32>,
         /// Counts the databases that got other names.
         pub(crate) renamed: Word<u32>,
-        /// The least of all `owed`: redo begins there as long as this memory lives. None for none.
+        /// The least of all `owed`: redo begins there as long as this region lives. `Lsn::NONE` if there is no such
+        /// record.
         pub(crate) owed: Word<Lsn>,
         /// Not zero while `changed` may not count a slot that was used again or has another name.
         pub(crate) uncounted: Word<u64>,
     } size 48
 }
 
-/// What is known of a registered file.
+/// A registered file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileInfo {
     /// Its number.
@@ -117,18 +121,18 @@ pub struct FileInfo {
 }
 
 impl FileInfo {
-    /// What the register says, in the pool that all databases have.
+    /// Returns the file of a register's entry, in the pool that all databases have.
     pub fn of(entry: &Entry) -> FileInfo {
         FileInfo { id: entry.id, name: entry.name.clone(), page_bytes: entry.page_bytes, pool: PoolId::DEFAULT }
     }
 
-    /// The file's name in the environment's directory.
+    /// Returns the file's name in the environment's directory.
     pub fn file_name(&self) -> String {
         file_name(&self.name)
     }
 }
 
-/// The name in the directory of the database `name`.
+/// Returns the name in the directory of the database `name`.
 pub fn file_name(name: &str) -> String {
     format!("{name}.tp")
 }
@@ -142,19 +146,19 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    /// Whether its slot is still its own.
+    /// Returns whether the slot is still this file's.
     fn is_current(&self) -> bool {
         self.slot.state.load() == LIVE && self.slot.generation.load() == self.generation
     }
 
-    /// Where a page begins.
+    /// Returns where a page begins.
     pub(crate) fn offset(&self, id: PageId) -> u64 {
         id.page().offset(self.info.page_bytes)
     }
 
     /// Makes sure that the page `id` can be written without being refused for want of room.
     ///
-    /// The file is extended by what it has, up to 4 MiB at a time: a later page seldom changes the file's metadata.
+    /// The file is extended by its own length, up to 4 MiB at a time: a later page seldom changes the file's metadata.
     pub(crate) fn make_room(&self, id: PageId) -> Result<()> {
         let needed = self.offset(id) + u64::from(self.info.page_bytes);
         let had = self.slot.allocated.load();
@@ -168,23 +172,23 @@ impl OpenFile {
             false => length,
         };
         let mut allocated = needed.max(target).next_multiple_of(u64::from(self.info.page_bytes));
-        // Only from where it has none: tmpfs looks at each page of what is asked for.
+        // Only from where the file has no blocks: tmpfs looks at each page of the range.
         if self.file.allocate(had..allocated).is_err() {
-            // A disk too full for a whole step may have room for what is needed now.
+            // A disk too full for a whole step may have room for the bytes that are needed now.
             allocated = needed;
             self.file.allocate(had..allocated)?;
         }
         failpoint("buffer: file longer, not said");
-        // Nothing below what is said may be without blocks: so not where anybody has said something since, or the slot is another file's by
-        // now. Who fails has only asked in vain.
+        // Below `allocated` no byte may be without blocks. So nothing is stored if another session has changed the word
+        // since, or the slot is another file's by now: this session has then only allocated in vain.
         if self.is_current() {
             let _ = self.slot.allocated.compare_exchange(had, allocated);
         }
         Ok(())
     }
 
-    /// Looks where the file ends, if nobody has since it was registered: what lies before that may have been written then. To be called
-    /// before the file is made longer.
+    /// Notes where the file ends, if no session has since it was registered: the pages before may have been written
+    /// then. Called before the file is made longer.
     pub(crate) fn note_end(&self) -> Result<()> {
         if self.slot.written.load() == 0 {
             let end = self.file.len()?.div_ceil(u64::from(self.info.page_bytes));
@@ -194,7 +198,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Says that so many pages from `id` on may have been written. To be called before they are.
+    /// Notes that `pages` pages from `id` on may have been written. Called before they are.
     pub(crate) fn note_written(&self, id: PageId, pages: u64) -> Result<()> {
         self.note_end()?;
         let end = u64::from(id.page().raw()) + pages;
@@ -204,13 +208,14 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Whether nobody can have written the page `id`: asked by who has it in the table, so that nobody is about to.
+    /// Returns whether no session can have written the page `id`. The caller has the page in the table, so no session
+    /// is about to.
     pub(crate) fn was_never_written(&self, id: PageId) -> bool {
         let end = self.slot.written.load();
         end != 0 && u64::from(id.page().raw()) >= end
     }
 
-    /// How an error names a page of it.
+    /// Makes the error that a page of the file is damaged.
     pub(crate) fn corrupt(&self, id: PageId, what: &dyn std::fmt::Display) -> Error {
         Error::Corrupt { file: self.info.file_name(), page: id.page(), what: what.to_string() }
     }
@@ -224,9 +229,9 @@ pub(crate) struct Files {
     slots: Slab<FileSlot>,
     index: FileIndex,
     registry: Registry,
-    /// What `renamed` was when names were read last.
+    /// The value of `renamed` when names were last read.
     renamed: AtomicU32,
-    /// Since where a restart by this process owes something to which file.
+    /// For each file, the first log record that a restart by this process could not repeat.
     owed: Mutex<HashMap<FileId, Lsn>>,
     open: RwLock<HashMap<FileId, Arc<OpenFile>>>,
 }
@@ -256,7 +261,7 @@ impl Files {
         }
     }
 
-    /// What the table at `place` has, of a region that nobody else is attached to.
+    /// Returns the files of the table at `place`, in a region that no other process is attached to.
     pub(crate) fn listed_in(region: &Region, place: Offset<FileTable>) -> Vec<FileInfo> {
         let Some(slots) = region.at(place).slots.load() else { return Vec::new() };
         let slots = Slab::<FileSlot>::attach(region, slots);
@@ -271,7 +276,7 @@ impl Files {
         &*self.directory
     }
 
-    /// Enters a file. Entering the same again changes nothing.
+    /// Registers a file. Registering the same file again changes nothing.
     pub(crate) fn register(&self, session: &Session, info: &FileInfo) -> Result<()> {
         check(info)?;
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
@@ -312,13 +317,13 @@ impl Files {
         Ok(())
     }
 
-    /// From now on every process reads the slots anew. The caller has the table's latch.
+    /// Makes every process read the slots anew. The caller has the table's latch.
     fn count_change(&self) {
         self.table.changed.fetch_add(1);
         self.table.uncounted.publish(0);
     }
 
-    /// Counts what the dead changed and did not count. The caller has the table's latch.
+    /// Counts the changes that dead sessions made and did not count. The caller has the table's latch.
     fn note_the_dead_ones(&self) {
         if self.table.uncounted.load() != 0 && !planted("buffer: a slot that a dead process made live is not counted") {
             self.count_change();
@@ -330,7 +335,7 @@ impl Files {
         }
     }
 
-    /// A slot that no file has. The caller has the table's latch.
+    /// Returns a slot that no file has. The caller has the table's latch.
     fn free_slot(&self) -> Result<(u32, &FileSlot)> {
         let used = self.table.used.load();
         if self.table.freed.load() != 0 {
@@ -346,7 +351,7 @@ impl Files {
         Ok((used + 1, self.slots.at(used + 1)))
     }
 
-    /// Takes a file out. Its frames were given up before.
+    /// Takes a file out of the table. Its frames are given up afterwards, see [`BufferManager::forget_file`].
     pub(crate) fn unregister(&self, session: &Session, id: FileId) {
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
         self.note_the_dead_ones();
@@ -357,12 +362,12 @@ impl Files {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    /// Every registered file.
+    /// Returns every registered file.
     pub(crate) fn live(&self) -> impl Iterator<Item = FileInfo> + '_ {
         self.numbers().filter_map(|number| read(self.slots.at(number)).map(|(info, _)| info))
     }
 
-    /// The file of that number, opened in this process if it was not yet.
+    /// Returns the file of that number. Opens it if this process has not opened it yet.
     pub(crate) fn open(&self, id: FileId) -> Result<Arc<OpenFile>> {
         let known = self.open.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned();
         if let Some(file) = known.filter(|file| file.is_current()) {
@@ -375,19 +380,20 @@ impl Files {
             return Err(away(OWED));
         }
         let file = self.open_by_name(&info)?.ok_or_else(|| away("its file is missing"))?;
-        // A planted bug (rio's `planted`): pages go into whatever file bears the name.
+        // A planted bug (rio's `planted`): pages go into any file that has the name.
         if !planted("buffer: a file is taken for a database's by its name") && self.registry.entry(id)?.is_some() {
             check_own(&*file, &info, environment_of(&self.region)).map_err(|what| away(&what))?;
         }
         let slot = self.region.hold(self.region.offset_of(slot));
         let opened = Arc::new(OpenFile { info, file, slot, generation });
-        // Of two that open it at once, one descriptor is closed with the last use of it.
+        // If two threads open it at once, one descriptor is closed with its last use.
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(id, opened.clone());
         Ok(opened)
     }
 
-    /// As [`Files::open`], for pages that are to be written: `UnknownFile` says that the file was taken out of the table. A process that
-    /// died may have made the file's slot live and did not count it; then all processes find the file from now on.
+    /// Does as [`Files::open`], for pages that are to be written: `UnknownFile` means that the file was taken out of
+    /// the table. A dead session may have made the file's slot live without counting it. This call counts it, and all
+    /// processes find the file from now on.
     pub(crate) fn open_for_pages(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         match self.open(id) {
             Err(Error::UnknownFile { .. }) => {
@@ -400,8 +406,8 @@ impl Files {
         }
     }
 
-    /// What the file's slot says. Who renames the file changes the slot in a moment; if it dies in that moment, its change is
-    /// taken back.
+    /// Returns the contents of the file's slot. A session that renames the file changes the slot within a moment; if it
+    /// dies in that moment, the change is rolled back.
     fn read_whole(&self, slot: &FileSlot, id: FileId) -> Option<(FileInfo, u32)> {
         for _ in 0..RENAMED_LOOKS {
             match read(slot).filter(|(info, _)| info.id == id) {
@@ -412,7 +418,7 @@ impl Files {
         None
     }
 
-    /// The file under the name that it has; while a database is renamed the file has one of two names.
+    /// Opens the file under the name that it has. While a database is renamed, the file has one of two names.
     fn open_by_name(&self, info: &FileInfo) -> Result<Option<Arc<dyn File>>> {
         if let Some(file) = existing(&*self.directory, &info.file_name())? {
             return Ok(Some(file));
@@ -426,7 +432,7 @@ impl Files {
         Ok(None)
     }
 
-    /// As [`Files::open`], of a database that may not be registered since the memory was made.
+    /// Does as [`Files::open`], for a database that may not be registered since the region was made.
     pub(crate) fn open_entered(&self, session: &Session, id: FileId) -> Result<Arc<OpenFile>> {
         match self.open(id) {
             Err(Error::UnknownFile { .. }) => {
@@ -435,7 +441,8 @@ impl Files {
                     return Err(Error::Dropped { name: entry.name });
                 }
                 self.register(session, &FileInfo::of(&entry))?;
-                // Who drops it says so in the register first: one of the two sees the other.
+                // A session that drops the database enters the drop in the register first: one of the two sessions sees
+                // the other.
                 if self.registry.entry(id)?.is_some_and(|entry| entry.is_dropped) {
                     self.unregister(session, id);
                     return Err(Error::Dropped { name: entry.name });
@@ -446,9 +453,10 @@ impl Files {
         }
     }
 
-    /// Gives a registered file another name. The caller has given the file that name.
+    /// Gives a registered file another name in the table. The caller has renamed the file.
     ///
-    /// If we die here: the section is taken back, and whoever opens the file finds it under its name in the register.
+    /// If the session dies here: the section is rolled back, and a session that opens the file finds it under its name
+    /// in the register.
     pub(crate) fn rename(&self, session: &Session, id: FileId, name: &str) {
         let _guard = self.table.latch.exclusive(session, Rank::REPLACER);
         self.note_the_dead_ones();
@@ -457,7 +465,11 @@ impl Files {
             return;
         }
         let mut section = session.section();
-        // The generation changes before and after the name, and the name is empty in between. A reader of the slot notices either.
+        // First: a process that looks while the name is empty passes over the slot, and looks again only after a count.
+        // Roll-back leaves the word as it is.
+        self.table.uncounted.publish(1);
+        // The generation changes before and after the name, and the name is empty in between. A reader of the slot
+        // notices either.
         slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
         slot.name_bytes.set(&mut section, 0);
         failpoint("buffer: renames a file, section open");
@@ -466,14 +478,13 @@ impl Files {
         }
         slot.name_bytes.set(&mut section, u32::try_from(name.len()).expect("names have at most 200 bytes"));
         slot.generation.set(&mut section, slot.generation.get().wrapping_add(1));
-        self.table.uncounted.publish(1);
         section.close();
         failpoint("buffer: file renamed, not counted");
         self.count_change();
     }
 
-    /// Notes that a restart could not repeat a log record, because the file was away. The file must be registered for this to
-    /// keep others from using it; redo begins no later from now on in any case.
+    /// Notes that a restart could not repeat the log record at `lsn`, because the file was away. If the file is
+    /// registered, other sessions do not use it. Redo begins no later than `lsn` from now on in any case.
     pub(crate) fn owe(&self, id: FileId, lsn: Lsn) {
         // Several threads repeat the log.
         let lower = |word: &Word<Lsn>| loop {
@@ -492,7 +503,7 @@ impl Files {
         }
     }
 
-    /// What is owed for files that were dropped is not. Nobody else is attached.
+    /// Forgets the noted records whose files were dropped. No other session is attached.
     pub(crate) fn forgive_dropped(&self) -> Result<()> {
         let owed: Vec<(FileId, Lsn)> =
             self.owed.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(id, lsn)| (*id, *lsn)).collect();
@@ -507,32 +518,32 @@ impl Files {
         Ok(())
     }
 
-    /// Whether the file was used since the memory was made.
+    /// Returns whether the file was used since the region was made.
     pub(crate) fn is_used(&self, id: FileId) -> bool {
         self.slot_of(id).is_some_and(|slot| slot.owed.load().is_none())
     }
 
-    /// Where redo must begin for files that are away.
+    /// Returns where redo must begin for files that are away.
     pub(crate) fn owed(&self) -> Option<Lsn> {
         Some(self.table.owed.load()).filter(|lsn| !lsn.is_none())
     }
 
-    /// The register of databases.
+    /// Returns the register of databases.
     pub(crate) fn registry(&self) -> &Registry {
         let renamed = self.table.renamed.load();
-        // Relaxed: names that are read once too often cost time alone.
+        // Relaxed: reading names once too often only costs time.
         if self.renamed.swap(renamed, Ordering::Relaxed) != renamed {
             self.registry.forget_names();
         }
         &self.registry
     }
 
-    /// A database has another name in the register: all processes read the names anew.
+    /// Makes all processes read the names anew, because a database has another name in the register.
     pub(crate) fn note_renamed(&self) {
         self.table.renamed.fetch_add(1);
     }
 
-    /// Whether the file is registered.
+    /// Returns whether the file is registered.
     pub(crate) fn has(&self, id: FileId) -> bool {
         self.slot_of(id).is_some()
     }
@@ -542,12 +553,12 @@ impl Files {
         (slot.state.load() == LIVE && slot.id.get() == id).then_some(slot)
     }
 
-    /// The registered file of that number.
+    /// Returns the registered file of that number.
     pub(crate) fn by_id(&self, id: FileId) -> Option<FileInfo> {
         read(self.slot_of(id)?).map(|(info, _)| info).filter(|info| info.id == id)
     }
 
-    /// The registered file of that name.
+    /// Returns the registered file of that name.
     pub(crate) fn by_name(&self, name: &str) -> Option<FileInfo> {
         let slot = self.slots.at(self.index.of_name(name, &self.table, &self.slots)?);
         read(slot).map(|(info, _)| info).filter(|info| info.name == name)
@@ -557,15 +568,15 @@ impl Files {
         1..=self.slots.capacity()
     }
 
-    /// Frees the latch. Nobody else is attached.
+    /// Frees the latch. No other session is attached.
     pub(crate) fn reset_alone(&self) {
         self.table.latch.reset_alone();
     }
 }
 
 impl BufferManager {
-    /// Lets all who use a file agree on a number that means nothing here: the first to wish for one, not zero, has it until
-    /// nobody is attached any more. Returns it.
+    /// Makes all users of a file agree on a number that means nothing here. The first number that is not zero stays, as
+    /// long as any process is attached. Returns that number.
     ///
     /// # Errors
     /// [`Error::UnknownFile`].
@@ -577,21 +588,21 @@ impl BufferManager {
         }
     }
 
-    /// Takes a file out of the table and gives its frames up, unwritten: the file was, or is about to be, removed.
-    /// Nobody uses its pages any more (the caller has seen to that, by a lock on the database), and the caller holds no
-    /// latch.
+    /// Takes a file out of the table and gives its frames up, unwritten: the file was removed, or is about to be. No
+    /// session uses its pages any more (the caller has a lock on the database), and the caller holds no latch.
     ///
-    /// A frame that somebody keeps pinned, a process that is stopped in a snapshot say, is waited for a few seconds, and then left:
-    /// it is never written, and makes room like any other.
+    /// A frame that stays pinned, by a stopped process in a snapshot for example, is waited for a few seconds and then
+    /// left. It is never written, and makes room like any other.
     ///
-    /// If we die here: frames of a file that is not registered are given up by repair, and never written.
+    /// If the session dies here: repair gives up the frames of a file that is not registered, and they are never
+    /// written.
     pub fn forget_file(&self, session: &Session, id: FileId) {
         self.files.unregister(session, id);
         for (_, shelf) in self.pools.shelves() {
             for slot in shelf.frames().filter(|slot| slot.page.load().file() == id) {
                 let mut tries = 0..GIVE_UP_TRIES;
                 while tries.next().is_some() && !self.give_up_page(session, shelf, slot, id) {
-                    // A writer may have died on the way with the page.
+                    // A writer may have died with a claim on the page.
                     self.settle_dead_writer(session);
                     session.sleep(SLICE);
                 }
@@ -599,7 +610,7 @@ impl BufferManager {
         }
     }
 
-    /// Frees a frame if it holds a page of the file. Returns false if somebody is busy with it.
+    /// Frees a frame if it holds a page of the file. Returns false if the frame is busy.
     fn give_up_page(&self, session: &Session, shelf: &Shelf, slot: &FrameSlot, id: FileId) -> bool {
         let Some(guard) = slot.latch.try_exclusive(session, ANY_PAGE) else { return false };
         if slot.page.get().file() != id || slot.state() != State::Resident {
@@ -638,7 +649,7 @@ fn check(info: &FileInfo) -> Result<()> {
     Err(Error::Unsuitable { name: info.name.clone(), what })
 }
 
-/// What a slot says, with its generation, if it is live and did not change meanwhile.
+/// Returns the contents of a live slot, with its generation, if the slot did not change meanwhile.
 pub(crate) fn read(slot: &FileSlot) -> Option<(FileInfo, u32)> {
     let generation = slot.generation.load();
     if slot.state.load() != LIVE {
@@ -656,7 +667,7 @@ pub(crate) fn read(slot: &FileSlot) -> Option<(FileInfo, u32)> {
     (same && check(&info).is_ok()).then_some((info, generation))
 }
 
-/// Eight bytes of a name, padded with zeros.
+/// Returns eight bytes of a name, padded with zeros.
 fn word_of(name: &[u8], index: usize) -> u64 {
     let mut eight = [0; 8];
     let rest = name.get(index * 8..).unwrap_or(&[]);

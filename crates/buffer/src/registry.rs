@@ -1,18 +1,19 @@
 //! The register of databases: a file that says which file numbers are databases, and how these are called.
 //!
-//! Not in the paper. A directory cannot tell a database that was dropped from one whose file is away. The register can: a
-//! number is entered before the log has a record of it, and only a drop takes the number out.
+//! Not in the paper. A directory cannot tell a database that was dropped from one whose file is away. The register can:
+//! a number is entered before the log has a record of it, and only a drop takes the number out.
 //!
-//! The file `databases` has one slot of 512 bytes for each file number, at the number times 512. Slot 0 is the front. Byte
-//! table: docs/formats/databases.md.
+//! The file `databases` has one slot of 512 bytes for each file number, at the number times 512. Slot 0 is the front.
+//! Byte table: docs/formats/databases.md.
 //!
 //! Invariants
 //! 1. A database is entered, and the entry is synced, before the file is registered in the region. So the log has no
 //!    record of a database that is not entered.
-//! 2. A number is never used again. A name is, when the database that had the name is dropped.
+//! 2. A number is never used again. A name is used again after the database that had it was dropped.
 //!
-//! If we die here: a slot is written by one call, and its checksum tells a slot that was torn or damaged. Such a slot says nothing. A
-//! restart enters the database again if its file is there; nothing was logged of a number whose slot was torn by a crash.
+//! If a session dies here: a slot is written by one call, and its checksum tells a slot that was torn or damaged. Such
+//! a slot has no entry. A restart enters the database again if its file is there; nothing was logged of a number whose
+//! slot was torn by a crash.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -68,7 +69,7 @@ struct Slot {
 
 const _: () = assert!(size_of::<Front>() == SLOT_BYTES && size_of::<Slot>() == SLOT_BYTES);
 
-/// What the register says of a number.
+/// The register's entry of a file number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The file's number.
@@ -116,12 +117,12 @@ impl Slot {
         slot
     }
 
-    /// Whether the slot has an entry: a free or damaged slot has none.
+    /// Returns whether the slot has an entry: a free or damaged slot has none.
     fn is_whole(&self, id: FileId) -> bool {
         self.state.get() != 0 && self.id.get() == id.raw() && crc32c::crc32c(&self.as_bytes()[4..]) == self.crc.get()
     }
 
-    /// The entry in the slot.
+    /// Returns the entry in the slot.
     fn entry(&self, id: FileId) -> Option<Entry> {
         if !self.is_whole(id) {
             return None;
@@ -139,13 +140,13 @@ impl Slot {
     }
 }
 
-/// What a process has read of the register.
+/// The part of the register that a process has read.
 #[derive(Default)]
 struct Known {
     file: Option<Arc<dyn File>>,
     /// File numbers of live databases by name, as the process last read them. A lookup by name reads the slot again.
     names: HashMap<String, FileId>,
-    /// The slots below were read.
+    /// The slots below this number were read.
     read_to: u32,
     /// Numbers below `read_to` that had no entry. A database with a higher number may be entered first.
     holes: Vec<FileId>,
@@ -159,7 +160,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The register of the environment with that number, in its directory. Nothing is opened yet.
+    /// Makes a handle to the register of the environment with that number, in its directory. Opens nothing yet.
     pub fn new(directory: Arc<dyn Directory>, environment: [u8; 16]) -> Registry {
         Registry { directory, environment, known: Mutex::default() }
     }
@@ -168,7 +169,7 @@ impl Registry {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The open file, or `None` if the environment has no register.
+    /// Returns the open file, or `None` if the environment has no register.
     fn file(&self, known: &mut Known) -> Result<Option<Arc<dyn File>>> {
         if let Some(file) = &known.file {
             return Ok(Some(Arc::clone(file)));
@@ -202,7 +203,7 @@ impl Registry {
         Ok(Some(file))
     }
 
-    /// Whether there is a register.
+    /// Returns whether there is a register.
     ///
     /// # Errors
     /// [`Error::Register`] if the file cannot be one of this environment; [`Error::Io`].
@@ -213,7 +214,7 @@ impl Registry {
     /// Makes the register, with these entries, unless there is one.
     ///
     /// # Errors
-    /// The disk refused: then there is none.
+    /// The disk refused. Then there is no register.
     pub fn make(&self, entries: &[Entry]) -> Result<()> {
         let mut known = self.known();
         if self.file(&mut known)?.is_some() {
@@ -233,7 +234,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The entry of a file number, or `None` if the register has no entry.
+    /// Returns the entry of a file number, or `None` if the register has no entry.
     ///
     /// # Errors
     /// As [`Registry::is_there`].
@@ -245,7 +246,7 @@ impl Registry {
         Ok(if read == SLOT_BYTES { slot.entry(id) } else { None })
     }
 
-    /// The database of that name, if it was not dropped.
+    /// Returns the database of that name, if it was not dropped.
     ///
     /// # Errors
     /// As [`Registry::is_there`].
@@ -276,7 +277,7 @@ impl Registry {
         Ok(None)
     }
 
-    /// Reads the names anew at the next look: a database has got another one.
+    /// Makes the next lookup read the names anew, because a database was renamed.
     pub fn forget_names(&self) {
         let mut known = self.known();
         known.names.clear();
@@ -284,7 +285,7 @@ impl Registry {
         known.read_to = 0;
     }
 
-    /// Every database that was not dropped.
+    /// Returns every database that was not dropped.
     ///
     /// # Errors
     /// As [`Registry::is_there`].
@@ -295,7 +296,7 @@ impl Registry {
         Ok(all)
     }
 
-    /// Whether every number below `next` has an entry.
+    /// Returns whether every number below `next` has an entry.
     ///
     /// # Errors
     /// As [`Registry::is_there`].
@@ -306,14 +307,23 @@ impl Registry {
         Ok(is_whole && end >= next)
     }
 
-    /// Enters a database, or what has become of one, and syncs that. Entering the same again changes nothing.
+    /// Enters a database, or the drop or new name of one, and syncs the entry. Entering the same again changes nothing.
     ///
     /// # Errors
-    /// The disk refused: after a sync that failed nobody knows whether it is entered.
+    /// The disk refused. After a failed sync it is not known whether the database is entered.
     pub fn enter(&self, entry: &Entry) -> Result<()> {
         if self.entry(entry.id)?.as_ref() == Some(entry) {
             return Ok(());
         }
+        self.write(entry)
+    }
+
+    /// Does as [`Registry::enter`], and writes an entry again that is there already: a failed sync may have left it
+    /// only in the kernel's cache.
+    ///
+    /// # Errors
+    /// As [`Registry::enter`].
+    pub(crate) fn write(&self, entry: &Entry) -> Result<()> {
         self.make(&[])?;
         let file = self.file(&mut self.known())?;
         let gone = || Error::Register { what: "it was removed a moment ago; put it back".into() };
@@ -325,12 +335,13 @@ impl Registry {
     }
 }
 
-/// Where the slot of a number lies.
+/// Returns where the slot of a number lies.
 fn place(id: FileId) -> u64 {
     u64::from(id.raw()) * SLOT_BYTES as u64
 }
 
-/// Reads the slots from `from` to the end, and tells `take` each with its number; returns the number behind the last whole one.
+/// Reads the slots from `from` to the end and gives `take` each with its number. Returns the number behind the last
+/// whole slot.
 fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, &Slot)) -> Result<u32> {
     let mut bytes = vec![0; SLOT_BYTES * SLOTS_A_READ as usize];
     let mut next = from;
@@ -350,7 +361,8 @@ fn read_slots(file: &dyn File, from: u32, take: &mut dyn FnMut(FileId, &Slot)) -
 }
 
 impl Entry {
-    /// The file's name in the environment's directory; [`Entry::was`] says whether it may have another.
+    /// Returns the file's name in the environment's directory. While the database is renamed, the file may have the
+    /// name [`Entry::was`].
     pub fn file_name(&self) -> String {
         file_name(&self.name)
     }

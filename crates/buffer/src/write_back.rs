@@ -1,14 +1,14 @@
 //! Writing pages back: the only place where a page goes to the disk.
 //!
-//! Paper: LIBTP 3.2.2, "checks with the Log Manager to ensure that the write-ahead protocol is enforced". Here the check
-//! is an argument: [`write_homes`](BufferManager::write_homes) takes a [`FlushedTo`], which only the log can make, and
-//! asserts that it covers each page. Departure: pages go out in batches through the double-write file.
+//! Paper: LIBTP 3.2.2, "checks with the Log Manager to ensure that the write-ahead protocol is enforced". Here the
+//! check is an argument: [`write_homes`](BufferManager::write_homes) takes a [`FlushedTo`], which only the log can
+//! make, and asserts that it covers each page. Departure: pages go out in batches through the double-write file.
 //!
 //! A batch, step by step:
-//! 1. Become the writer: one at a time in the environment, because the double-write file holds one batch, and so that
-//!    claims are always the writer's.
-//! 2. *Claim*: under a frame's shared latch its page is copied and its recovery LSN moved aside (`frame`). The latch is only
-//!    tried, so nobody who needs a clean frame waits for a latch it holds itself.
+//! 1. Become the writer. There is one writer at a time in the environment, because the double-write file holds one
+//!    batch, and so that all claims are the writer's.
+//! 2. *Claim*: under a frame's shared latch its page is copied and its recovery LSN moved aside (`frame`). The latch is
+//!    only tried, so a session that needs a clean frame never waits for a latch that it holds itself.
 //! 3. Checksums go into the copies. The log is forced to the youngest page LSN among them.
 //! 4. Table and images go to the double-write file, which is synced.
 //! 5. The pages go home, and each file is synced.
@@ -17,12 +17,12 @@
 //! Invariants
 //! 1. A page counts as dirty, for eviction and for the checkpoint, until its file was synced after the write (L7).
 //! 2. A write that fails leaves its pages as dirty as they were, and the batch open: the next writer first brings the
-//!    batch home from the double-write file (L8). Nothing is lost; it is tried again.
-//! 3. A sync that fails is final: `failed` is set before anyone is told, the claims stay for ever, so no checkpoint
-//!    passes them, and nothing is written any more.
+//!    batch home from the double-write file (L8). Nothing is lost, and the write is tried again.
+//! 3. A failed sync is final: `failed` is set before any call returns the error, the claims stay for ever, so no
+//!    checkpoint passes them, and nothing is written any more.
 //!
-//! If we die here: whoever becomes the writer next gives our claims back, so the pages are as dirty as before; if the batch
-//! was in the double-write file, it brings that home first.
+//! If the writer dies here: the next writer gives its claims back, so the pages are as dirty as before. If the batch
+//! was in the double-write file, the next writer brings it home first.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::sync::{Arc, PoisonError};
@@ -40,11 +40,11 @@ use crate::get::ANY_PAGE;
 use crate::page_header::{belongs, is_zero, mark_life, page_lsn, seal};
 use crate::{BufferManager, Error, FileId, PageNo, Result};
 
-/// So long who waits to write, or for another to write, sleeps at most before it looks again.
+/// The longest sleep of a session that waits to write, or for another session's write, before it looks again.
 const SLICE: Duration = Duration::from_micros(300);
 
-/// The most slices, and the longest time, that a session waits for latches and writes of others. The time counts on a busy machine,
-/// where one slice may be long.
+/// The most slices, and the longest time, that a session waits for latches and writes of other sessions. The time
+/// counts on a busy machine, where one slice may be long.
 const PATIENCE: (u32, Duration) = (10_000, Duration::from_secs(4));
 
 /// A planted bug (rio's `planted`): the write-ahead rule is broken.
@@ -53,33 +53,35 @@ const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
 /// A planted bug: pages of memory that was given up are written.
 const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
 
-/// Whether the session has used up its patience: it began to wait at `begun` and has waited `round` slices.
+/// Returns whether the session has used up its patience: it began to wait at `begun` and has waited `round` slices.
 fn is_over(round: u32, begun: Instant) -> bool {
     round >= PATIENCE.0 || begun.elapsed() >= PATIENCE.1
 }
 
-/// Before each write: whoever builds the region anew waits for who is at one, but not for ever. A sync may take longer than
-/// that, and what it was to be followed by is then of a life that is over (PROTOCOLS D13).
+/// Leaves the call if the region was given up. Called before each write. A session that builds the region anew waits
+/// for a write under way, but not for ever. A sync may take longer than that wait, and the writes after it then belong
+/// to the old region (PROTOCOLS D13).
 fn leave_given_up(session: &Session) {
     if !planted(WRITES_IN_BROKEN) && !planted("buffer: who was at a sync for long goes on in a broken region") {
         session.leave_if_broken();
     }
 }
 
-/// Which pages of a batch must go home.
+/// The pages of a batch that must go home.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Homes {
-    /// All: whoever claimed them has their files open.
+    /// All pages: the session that claimed them has their files open.
     All,
-    /// Those whose files are there: a dead session's batch must not keep the others from theirs.
+    /// The pages whose files are there: the missing file of one page must not keep a dead session's other pages from
+    /// their homes.
     Present,
 }
 
-/// What became of an attempt to claim a frame.
+/// The result of an attempt to claim a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
     Claimed,
-    /// Nothing to write: clean, or claimed by another.
+    /// Nothing to write: the page is clean, or another session has claimed it.
     Needless,
     Busy,
 }
@@ -87,11 +89,11 @@ enum Claim {
 /// Pages on their way out: their copies, and the frames they came from, in the same order.
 struct Load<'m> {
     manager: &'m BufferManager,
-    /// Whoever claims is the writer.
+    /// The writer's role: only the writer claims pages.
     writer: Option<Writer<'m>>,
     batch: Batch,
     slots: Vec<&'m FrameSlot>,
-    /// The first refusal for want of room: the page stayed dirty, others went on.
+    /// The first refusal for want of room. Its page stayed dirty, and other pages went on.
     refused: Option<Error>,
     /// The last file that was away. The warning about a file comes once, not for each page.
     away: Option<FileId>,
@@ -99,8 +101,8 @@ struct Load<'m> {
 
 impl Drop for Load<'_> {
     fn drop(&mut self) {
-        // Left by a panic only. Who takes the role over gives all claims back. If a sync has failed they stay: no checkpoint
-        // passes them.
+        // After a panic the claims stay, and the next writer gives them back. After a failed sync they stay, too: no
+        // checkpoint passes them.
         if !leaves_roles(&self.manager.region) && !self.manager.is_failed() {
             self.slots.iter().for_each(|slot| slot.undo_write());
         }
@@ -130,25 +132,26 @@ impl Drop for Writer<'_> {
         if leaves_roles(&self.manager.region) {
             return;
         }
-        // Refused means that we were taken for dead: the role is another's.
+        // A refusal means that this session was taken for dead: the role is another session's.
         let _ = self.manager.header.writer.compare_exchange(self.me, SessionId::NONE);
     }
 }
 
 impl BufferManager {
-    /// Writes every page that is dirty now and syncs its file. Returns how many were written. The caller holds no latch. A page
-    /// that somebody keeps latched for seconds stays dirty, as [`BufferManager::dirty_minimum`] says: a process may be stopped.
+    /// Writes every page that is dirty now and syncs its file. Returns how many were written. The caller holds no
+    /// latch. A page that a session keeps latched for seconds stays dirty, and [`BufferManager::dirty_minimum`] counts
+    /// it: the session's process may be stopped.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`], [`Error::Corrupt`]: what could not be written stays dirty and is tried again at the
-    /// next call. [`Error::Log`] if the log could not be forced. [`Error::Failed`] is final.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Corrupt`]: a page that could not be written stays dirty and is tried
+    /// again at the next call. [`Error::Log`] if the log could not be forced. [`Error::Failed`] is final.
     pub fn write_all(&self, session: &Session) -> Result<usize> {
         self.write_older(session, Lsn::new(u64::MAX))
     }
 
-    /// Writes every page whose recovery LSN is below `than`, and syncs its file: afterwards the log below `than` is not
-    /// needed for any page that was dirty at the call, but those that stayed latched. Returns how many were written. The
-    /// caller holds no latch.
+    /// Writes every page whose recovery LSN is below `than`, and syncs its file. Afterwards the log below `than` is not
+    /// needed for any page that was dirty at the call, except for pages that stayed latched. Returns how many were
+    /// written. The caller holds no latch.
     ///
     /// # Errors
     /// As [`BufferManager::write_all`].
@@ -157,7 +160,7 @@ impl BufferManager {
         for (_, shelf) in self.pools.shelves() {
             frames.extend(shelf.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
         }
-        // By the pages as they are now: frames change theirs while others compare them.
+        // Sorted by the pages of this moment: frames change their pages while they are compared.
         frames.sort_by_cached_key(|slot| slot.page.load());
         let mut load = self.new_load();
         let mut written = 0;
@@ -174,14 +177,14 @@ impl BufferManager {
                 }
             }
             written += self.write_load(session, &mut load)?;
-            // Others may want to write while we wait for who has the rest latched.
+            // Other sessions may want to write while this one waits for the rest of the latches.
             load.writer = None;
             frames = busy;
             if frames.is_empty() {
                 break;
             }
             if is_over(round, begun) && !planted("buffer: a page that stays latched is waited for") {
-                // Whoever has them may be stopped. The dirty minimum knows of them.
+                // The latches' holders may be stopped. The dirty minimum counts these pages.
                 tracing::warn!(
                     pages = frames.len(),
                     "pages that stay latched are not written; they stay dirty until they are free"
@@ -199,8 +202,8 @@ impl BufferManager {
         refused.map_or(Ok(written), Err)
     }
 
-    /// Waits until what others had claimed when we came by is synced, or given back. Not for ever: a claim may be a dead
-    /// session's, and the dirty minimum knows of it anyway.
+    /// Waits until the pages that other sessions had claimed are synced, or given back. Not for ever: a claim may be a
+    /// dead session's, and the dirty minimum counts its page anyway.
     fn wait_for_others(&self, session: &Session, than: Lsn) -> Result<()> {
         let claimed = |slot: &FrameSlot| {
             let lsn = slot.unsynced.load();
@@ -219,26 +222,27 @@ impl BufferManager {
         Ok(())
     }
 
-    /// The oldest LSN that a restart needs for any page: where redo would begin. None if every page is on the disk,
-    /// synced. Whoever wants a redo point reads the log's tail *before* this, and takes the smaller.
+    /// Returns the oldest LSN that a restart needs for any page: redo would begin there. Returns `None` if every page
+    /// is on the disk, synced. A caller that looks for a redo point reads the log's tail *before* this call, and takes
+    /// the smaller.
     pub fn dirty_minimum(&self) -> Option<Lsn> {
         let shelves = self.pools.shelves();
         let frames = shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter_map(FrameSlot::oldest_needed).min();
         frames.into_iter().chain(self.files.owed()).min()
     }
 
-    /// How many pages are not on the disk, synced.
+    /// Returns how many pages are not on the disk, synced.
     pub fn dirty_count(&self) -> usize {
         let shelves = self.pools.shelves();
         shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.is_clean()).count()
     }
 
-    /// Who writes pages now, if anybody.
+    /// Returns the session that writes pages now; `SessionId::NONE` if no session does.
     pub fn writer(&self) -> SessionId {
         self.header.writer.load()
     }
 
-    /// Whether a sync of a data file failed: nothing is written any more, reading goes on.
+    /// Returns whether a sync of a data file failed. Then nothing is written any more, and reading goes on.
     pub fn is_failed(&self) -> bool {
         self.header.failed.load() != 0
     }
@@ -251,8 +255,8 @@ impl BufferManager {
         }
     }
 
-    /// Writes those of the frames that can be had without waiting, up to a batch. Returns how many; none if another is
-    /// writing: then some frames will be clean in a moment.
+    /// Writes those of the frames that can be claimed without waiting, up to a batch. Returns how many. Zero if another
+    /// session is writing: then some frames will be clean in a moment.
     pub(crate) fn write_victims(&self, session: &Session, frames: &[&FrameSlot]) -> Result<usize> {
         self.check_failed()?;
         let Some(writer) = self.try_become_writer(session) else {
@@ -275,7 +279,7 @@ impl BufferManager {
         }
     }
 
-    /// Syncs one file, which others may have written.
+    /// Syncs one file, which other processes may have written.
     ///
     /// # Errors
     /// [`Error::UnknownFile`], [`Error::Io`] if it cannot be opened; [`Error::Failed`] is final.
@@ -297,21 +301,27 @@ impl BufferManager {
         })
     }
 
-    /// Copies the frame's page out if it is dirty and nobody else is writing it.
+    /// Copies the frame's page out if it is dirty and no other session is writing it.
     fn claim<'m>(&self, session: &Session, slot: &'m FrameSlot, load: &mut Load<'m>) -> Result<Claim> {
         debug_assert!(load.writer.is_some(), "claims are the writer's");
         let id = slot.page.load();
         if id.is_none() || slot.recovery.load().is_none() {
             return Ok(Claim::Needless);
         }
-        // Room on the disk first, and not under the latch.
+        // Takes room on the disk first, before the latch.
         let opened = self.files.open_for_pages(session, id.file());
         let file = match opened.and_then(|file| file.make_room(id).map(|()| file)) {
             Ok(file) => file,
-            // Dropped meanwhile, by who gives its frames up. One may have come in behind that, and would keep the log.
+            // The file was dropped meanwhile, and the dropping session gives its frames up. A page that came in after
+            // that would keep the log, so it is marked clean.
             Err(Error::UnknownFile { .. }) => {
                 if let Some(_guard) = slot.latch.try_exclusive(session, ANY_PAGE) {
-                    if slot.page.get() == id && slot.state() == State::Resident && !self.files.has(id.file()) {
+                    let is_dropped = || self.is_dropped(id.file()).unwrap_or(false);
+                    if slot.page.get() == id
+                        && slot.state() == State::Resident
+                        && !self.files.has(id.file())
+                        && is_dropped()
+                    {
                         slot.recovery.publish(Lsn::NONE);
                     }
                 }
@@ -360,7 +370,7 @@ impl BufferManager {
         Ok(Claim::Claimed)
     }
 
-    /// Writes what was claimed, and ends the claims, one way or the other.
+    /// Writes the claimed pages. Then ends the claims, or gives them back.
     fn write_load(&self, session: &Session, load: &mut Load<'_>) -> Result<usize> {
         let writer = load.writer.take().filter(|_| !load.slots.is_empty());
         let Some(writer) = writer else { return Ok(0) };
@@ -391,7 +401,8 @@ impl BufferManager {
         }
     }
 
-    /// On a full disk the double-write file may not take the whole batch: then as many go as there is room for.
+    /// Cuts the batch to the pages that the double-write file has room for on a full disk. The other claims are given
+    /// back.
     fn cut_to_room(&self, load: &mut Load<'_>) -> Result<()> {
         if self.settings.writes_once() {
             return Ok(());
@@ -402,7 +413,7 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Steps 3 to 6 of a batch.
+    /// Does steps 3 to 6 of a batch.
     fn write_batch(&self, session: &Session, writer: &Writer<'_>, batch: &mut Batch) -> std::result::Result<(), Fault> {
         self.check_failed()?;
         let double = self.double_write()?;
@@ -423,7 +434,7 @@ impl BufferManager {
         };
         failpoint("buffer: log forced, nothing written");
         if self.settings.writes_once() {
-            // For measurements: nobody recovers it, so no copy of a page is needed for one that is torn, nor a sync.
+            // For measurements: nothing is recovered, so neither a copy against torn pages nor a sync is needed.
             let _homes = HomeWrites::begin(self);
             return Ok(self.write_homes(session, flushed, batch, Homes::All).map(|_| ())?);
         }
@@ -443,7 +454,7 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Writes the pages to their homes and syncs those. The batch is in the double-write file.
+    /// Writes the pages to their homes and syncs the files. The batch is in the double-write file.
     fn bring_home(
         &self,
         session: &Session,
@@ -460,8 +471,8 @@ impl BufferManager {
         Ok(())
     }
 
-    /// The one function that writes a page to its home. `flushed` is the write-ahead rule: it says how far the log is
-    /// durable, and only the log can make it.
+    /// Writes pages to their homes: the only function that does. `flushed` is the write-ahead rule: it says how far the
+    /// log is durable, and only the log can make it.
     ///
     /// # Panics
     /// If a page is younger than the durable log: that would break the rule.
@@ -483,9 +494,9 @@ impl BufferManager {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(place) => match self.files.open_for_pages(session, run.id.file()) {
                     Ok(file) => place.insert(file),
-                    // The file was removed since: nobody needs its pages.
+                    // The file was removed since, and its pages are not needed.
                     Err(Error::UnknownFile { .. }) => continue,
-                    // The page is dirty in memory as it was, and the log is kept for it.
+                    // The page is still dirty in memory, and the log is kept for it.
                     Err(Error::Away { .. }) if wanted == Homes::Present => continue,
                     Err(error) => return Err(error),
                 },
@@ -499,7 +510,7 @@ impl BufferManager {
         Ok(homes)
     }
 
-    /// If the last batch did not come home, brings it home now, out of the double-write file.
+    /// Brings the last batch home out of the double-write file, if it did not come home.
     fn finish_open_batch(
         &self,
         session: &Session,
@@ -515,7 +526,7 @@ impl BufferManager {
             let file = DOUBLE_WRITE_NAME.to_string();
             return Err(Fault::Again(Error::Corrupt { file, page: PageNo::HEADER, what }));
         };
-        // The log was forced for these pages before they came into the file, and does not shrink.
+        // The log was forced for these pages before they were written to the double-write file, and it does not shrink.
         failpoint("buffer: a dead one's batch found");
         self.bring_home(session, self.log.flushed(), &batch, Homes::Present)?;
         failpoint("buffer: a dead one's batch brought home");
@@ -528,7 +539,7 @@ impl BufferManager {
         failpoint("buffer: batch closed, not marked done");
         leave_given_up(session);
         if let Err(error) = double.mark_done(sequence) {
-            // Not needed: a restart looks at homes that are whole.
+            // The mark is not needed: a restart finds the homes whole.
             tracing::debug!(%error, sequence, "a batch of pages could not be marked done");
         }
     }
@@ -542,7 +553,7 @@ impl BufferManager {
         })
     }
 
-    /// Publishes that a sync failed, before anyone is told.
+    /// Publishes that a sync failed, before any call returns the error.
     pub(crate) fn fail(&self, error: &libtp_io::Error) -> Error {
         self.header.failed.publish(1);
         self.log.poison();
@@ -550,7 +561,7 @@ impl BufferManager {
         Error::Failed
     }
 
-    /// Makes the session the writer, unless it is.
+    /// Makes the session the writer, unless it already is.
     fn writer_of<'m>(&'m self, session: &Session, load: &mut Load<'m>) {
         for round in 0_u32.. {
             if load.writer.is_some() {
@@ -565,7 +576,7 @@ impl BufferManager {
         }
     }
 
-    /// Puts right what a writer left that died on its way, if one did.
+    /// Gives the claims of the writer back, if the writer is dead.
     pub(crate) fn settle_dead_writer(&self, session: &Session) {
         let holder = self.header.writer.load();
         if holder != SessionId::NONE && !session.processes().is_alive(holder) {
@@ -573,7 +584,7 @@ impl BufferManager {
         }
     }
 
-    /// The writer's role, unless a living session has it.
+    /// Takes the writer's role, unless a living session has it.
     fn try_become_writer(&self, session: &Session) -> Option<Writer<'_>> {
         let me = session.id();
         let holder = self.header.writer.load();
@@ -587,13 +598,13 @@ impl BufferManager {
             return None;
         }
         let writer = Writer { manager: self, me };
-        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        // Checked in the role: a session that builds the region anew waits until no session has the role.
         if !planted(WRITES_IN_BROKEN) {
             session.leave_if_broken();
         }
         failpoint("buffer: became the writer");
         if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
-            // Claims are the writer's alone. If we die among them, the next goes on with them.
+            // Only the writer has claims. If this session dies among them, the next writer goes on.
             let shelves = self.pools.shelves();
             let claimed =
                 shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.unsynced.load().is_none());
@@ -603,8 +614,8 @@ impl BufferManager {
         Some(writer)
     }
 
-    /// The number of the next batch. The first after the region was made follows what is in the file, so that an old mark
-    /// "done" is never taken for the new batch's.
+    /// Returns the number of the next batch. The first number after the region was made follows the number in the file,
+    /// so that an old mark "done" is never taken for the new batch's.
     fn next_sequence(&self, double: &DoubleWrite) -> Result<u64> {
         if self.header.sequence.load() == 0 {
             self.header.sequence.publish(double.last_sequence()?);
@@ -619,13 +630,13 @@ impl BufferManager {
             return Ok(double.clone());
         }
         let double = Arc::new(DoubleWrite::open(self.files.directory())?);
-        // Also if it was there: whoever made it may not have come so far yet, or died.
+        // Also if the file was there: the process that made it may not have synced the directory yet, or may be dead.
         self.files.directory().sync().map_err(|error| self.fail(&error))?;
         *opened = Some(double.clone());
         Ok(double)
     }
 
-    /// Private memory for a batch: kept from the last time, because new memory costs a page fault a page.
+    /// Returns private memory for a batch, kept from the last batch: new memory costs a page fault a page.
     fn new_load(&self) -> Load<'_> {
         let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut batch = kept.unwrap_or_default();
@@ -633,7 +644,7 @@ impl BufferManager {
         Load { manager: self, writer: None, batch, slots: Vec::new(), refused: None, away: None }
     }
 
-    /// Gives private memory back that is kept for the next batches: for who simulates the death of a process, of which none would be left.
+    /// Frees the private memory that is kept for the next batches, for tests that simulate the death of a process.
     #[doc(hidden)]
     pub fn forget_spares(&self) {
         self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -647,13 +658,15 @@ impl BufferManager {
     }
 }
 
-/// Between these, pages are on their way home: who read a page from the disk before must not believe it (`prefetch`).
+/// While it lives, pages are on their way home: a page that was read from the disk before must not be believed
+/// (`prefetch`).
 struct HomeWrites<'m>(&'m BufferManager);
 
 impl<'m> HomeWrites<'m> {
     fn begin(manager: &'m BufferManager) -> HomeWrites<'m> {
         let count = manager.header.home_writes.load();
-        // Odd while pages are under way. Odd already: the writer before us died, and we take its place.
+        // Odd while pages are under way. If the count is odd already, the last writer died, and this session takes its
+        // place.
         manager.header.home_writes.publish(if count % 2 == 0 { count + 1 } else { count + 2 });
         failpoint("buffer: says that pages are on their way home");
         HomeWrites(manager)

@@ -1,13 +1,12 @@
 //! Failpoints: named places where shared state is between two valid states, at which a test build can die.
 //!
-//! Compiled in only with the feature `failpoints`, which nothing but the test suites switches on; without it every call
-//! is empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9` does,
-//! when it comes to that place for the third time; a program can also `arm` itself later. With `!stop` behind it the
-//! process stops there, as `kill -STOP` does, until somebody lets it go on; with `!panic` the thread panics; with `!sleep=FILE`
-//! it makes `FILE.asleep` and sleeps there until that file is there, which may be longer than anybody believes that it does anything (two minutes
-//! at most).
-//! `LIBTP_FAILPOINT_HITS=FILE`: the name of each place is appended to that file when it is first come to, and where the
-//! process died, stopped or panicked, with the time in nanoseconds.
+//! Compiled in only with the feature `failpoints`, which only the test suites switch on; without it every call is
+//! empty and costs nothing. `LIBTP_FAILPOINT="log: tail published@3"` makes the process kill itself, as `kill -9`
+//! does, at its third visit to that place; a program can also `arm` itself later. With `!stop` at the end the process
+//! stops there, as `kill -STOP` does, until it gets `SIGCONT`; with `!panic` the thread panics. With `!sleep=FILE`
+//! the thread makes `FILE.asleep` and sleeps there until `FILE` exists (at most two minutes), which can outlast every
+//! timeout of the library. `LIBTP_FAILPOINT_HITS=FILE` appends the name of each place to that file at the first
+//! visit, and, with the time in nanoseconds, the place where the process died, stopped or panicked.
 //!
 //! `cargo xtask failpoints` lists them.
 
@@ -21,7 +20,7 @@ mod chosen {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{OnceLock, PoisonError, RwLock};
 
-    /// The place to die at, how often it may still be passed, and what happens then.
+    /// The place to die at, the number of passes left, and the deed.
     struct Plan {
         name: String,
         passes: AtomicU64,
@@ -34,6 +33,7 @@ mod chosen {
         Stop,
         Panic,
         Sleep(std::path::PathBuf),
+        SleepThenPanic(std::path::PathBuf),
     }
 
     static PLAN: OnceLock<RwLock<Option<Plan>>> = OnceLock::new();
@@ -44,9 +44,9 @@ mod chosen {
     static PLANS_OF_THREADS: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
-        /// The place at which something happens to this thread alone.
+        /// The plan of this thread alone.
         static OWN_PLAN: RefCell<Option<Plan>> = const { RefCell::new(None) };
-        /// The places this thread has reported, by where their names lie.
+        /// The places that this thread has reported, by the addresses of their names.
         static REPORTED: RefCell<HashSet<usize, BuildHasherDefault<OfAddress>>> = RefCell::default();
     }
 
@@ -72,9 +72,12 @@ mod chosen {
         PLAN.get_or_init(|| RwLock::new(std::env::var("LIBTP_FAILPOINT").ok().as_deref().and_then(parse)))
     }
 
-    /// `NAME@N!DEED`: the place, the N-th time, without `@N` the first; without a deed it is death.
+    /// Parses `NAME@N!DEED`: the place, the N-th visit (without `@N` the first), and the deed (without one, death).
     fn parse(text: &str) -> Option<Plan> {
-        let (text, deed) = match text.rsplit_once('!') {
+        let (text, deed) = match text.split_once('!') {
+            Some((text, deed)) if deed.starts_with("sleep-panic=") => {
+                (text, Deed::SleepThenPanic(deed["sleep-panic=".len()..].into()))
+            }
             Some((text, "stop")) => (text, Deed::Stop),
             Some((text, "panic")) => (text, Deed::Panic),
             Some((text, deed)) if deed.starts_with("sleep=") => (text, Deed::Sleep(deed["sleep=".len()..].into())),
@@ -84,7 +87,7 @@ mod chosen {
         (!name.is_empty()).then(|| Plan { name: name.to_string(), passes: AtomicU64::new(hit), deed })
     }
 
-    /// Chooses the place at which this process dies, as in `LIBTP_FAILPOINT`; an empty text is none.
+    /// Chooses the place at which this process dies, as in `LIBTP_FAILPOINT`. An empty text chooses no place.
     pub fn arm(text: &str) {
         let mut plan = plan().write().unwrap_or_else(PoisonError::into_inner);
         *plan = parse(text);
@@ -92,7 +95,7 @@ mod chosen {
         IDLE.store(false, Ordering::Relaxed);
     }
 
-    /// As [`arm`], for the calls of `work` alone: other threads pass the place meanwhile.
+    /// As [`arm`], for the calls of `work` alone: other threads pass the place unharmed.
     pub fn armed_here<T>(text: &str, work: impl FnOnce() -> T) -> T {
         OWN_PLAN.set(parse(text));
         // Relaxed: this thread alone relies on it, and sees its own store.
@@ -103,7 +106,8 @@ mod chosen {
         done
     }
 
-    /// A place between two valid states of what is shared: if it is the chosen one, the process ends here.
+    /// Marks a place between two valid states of shared memory. If the place is the chosen one, its deed happens
+    /// here.
     #[inline]
     pub fn failpoint(name: &'static str) {
         // Relaxed: as in `arm`.
@@ -114,7 +118,7 @@ mod chosen {
 
     fn visit(name: &'static str) {
         let reports = report(name);
-        // Refused only while the thread ends.
+        // Fails only while the thread ends.
         let own = OWN_PLAN.try_with(|plan| plan.borrow().as_ref().and_then(|plan| plan.due(name))).ok().flatten();
         if let Some(deed) = own {
             act(deed, name);
@@ -127,26 +131,26 @@ mod chosen {
     fn due(name: &str, reports: bool) -> Option<Deed> {
         let plan = plan().read().unwrap_or_else(PoisonError::into_inner);
         if plan.is_none() && !reports {
-            // Under the lock that `arm` takes: a place that it chooses later is not forgotten here.
+            // Under the lock that `arm` takes, so that a later choice is not lost.
             IDLE.store(true, Ordering::Relaxed);
         }
         plan.as_ref()?.due(name)
     }
 
     impl Plan {
-        /// What happens at this place now.
+        /// Returns the deed due at this place now.
         fn due(&self, name: &str) -> Option<Deed> {
-            // Relaxed: a count. Another thread may come here meanwhile; the process dies once.
+            // Relaxed: a count. Several threads may come here at once; only one of them counts down to the deed.
             (self.name == name && self.passes.fetch_sub(1, Ordering::Relaxed) == 1).then(|| self.deed.clone())
         }
     }
 
-    /// Notes the place as hit. False if hits are not reported.
+    /// Notes the place as hit. Returns false if hits are not reported.
     fn report(name: &'static str) -> bool {
         if HITS.get_or_init(|| std::env::var_os("LIBTP_FAILPOINT_HITS").map(PathBuf::from)).is_none() {
             return false;
         }
-        // Refused only while the thread ends.
+        // Fails only while the thread ends.
         let is_new = REPORTED.try_with(|seen| seen.borrow_mut().insert(name.as_ptr().addr())).unwrap_or(false);
         if is_new {
             append(&format!("hit {name}\n"));
@@ -154,7 +158,8 @@ mod chosen {
         true
     }
 
-    /// One write, so that lines of processes that die stay whole. A file that cannot be written shows as a place not hit.
+    /// Appends in one write, so that lines of dying processes stay whole. If the file cannot be written, the place
+    /// shows as not hit.
     fn append(line: &str) {
         if let Some(Some(path)) = HITS.get() {
             if let Ok(mut file) = std::fs::OpenOptions::new().create(true).append(true).open(path) {
@@ -166,7 +171,7 @@ mod chosen {
     fn act(deed: Deed, name: &str) {
         use rustix::process::{getpid, kill_process, Signal};
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-        // Killing oneself cannot fail; if it did, the process must not go on all the same.
+        // The kill cannot fail; if it did, the process must still not go on.
         match deed {
             Deed::Die => {
                 append(&format!("died {now} {name}\n"));
@@ -176,7 +181,8 @@ mod chosen {
             Deed::Stop => {
                 append(&format!("stopped {now} {name}\n"));
                 let _ = kill_process(getpid(), Signal::STOP);
-                // The signal may come through another thread first, on a busy machine late: it must not find this one further on.
+                // The signal may reach another thread first, and on a busy machine late. This thread must not be
+                // further on by then.
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }
             Deed::Sleep(until) => {
@@ -186,6 +192,10 @@ mod chosen {
                 while !until.exists() && begun.elapsed() < std::time::Duration::from_secs(120) {
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
+            }
+            Deed::SleepThenPanic(until) => {
+                act(Deed::Sleep(until), name);
+                act(Deed::Panic, name);
             }
             Deed::Panic => {
                 append(&format!("panicked {now} {name}\n"));
@@ -198,7 +208,7 @@ mod chosen {
 #[cfg(feature = "failpoints")]
 pub use chosen::{arm, armed_here, failpoint};
 
-/// A place between two valid states of what is shared: nothing, in this build.
+/// Marks a place between two valid states of shared memory. Does nothing in this build.
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
 pub const fn failpoint(_name: &'static str) {}

@@ -1,10 +1,12 @@
-//! The commit of a transaction that drops databases or gives them other names.
+//! The commit of a transaction that drops or renames databases.
 //!
-//! Not in the paper. The transaction holds each of those databases, and their names, locked exclusively. In front of its commit
-//! record stands one that says what becomes of them. When both are on disk it is carried out, and only then do the locks fall.
+//! Not in the paper. The transaction holds each of those databases, and their names, locked exclusively. A record in
+//! front of its commit record states their fates. When both records are on disk the fates are carried out, and only
+//! then are the locks released.
 //!
-//! If we die here: before the commit record nothing has changed. After it, who repairs us carries out what is left of it (or a
-//! restart does) before the locks fall. A checkpoint meanwhile counts the transaction as running, so the records are kept.
+//! If the session dies here: before the commit record nothing has changed. After it, the repair of the session (or a
+//! restart) carries out the rest before the locks are released. A checkpoint meanwhile counts the transaction as
+//! running, so the records are kept.
 
 use libtp_buffer::{Fate, FileId, NAME_BYTES_MAX};
 use libtp_log::{record_bytes, Lsn, BODY_BYTES_MAX};
@@ -18,8 +20,8 @@ use crate::{Committed, Error, Managers, Result, TxnSession};
 /// Bytes in front of the names of one database.
 const FRONT: usize = 12;
 
-/// The body of a record that says what becomes of databases: for each the file's number and the bytes of a page (4 bytes each), the
-/// bytes of its name and of its new name (2 bytes each, zero for none), and both names.
+/// Returns the body of a record of fates: for each database the file's number and the bytes of a page (4 bytes each),
+/// the bytes of its name and of its new name (2 bytes each, zero for none), and both names.
 pub(crate) fn encode(fates: &[Fate]) -> Vec<u8> {
     let mut body = Vec::new();
     let length = |name: &str| u16::try_from(name.len()).expect("names have at most 200 bytes").to_le_bytes();
@@ -35,7 +37,7 @@ pub(crate) fn encode(fates: &[Fate]) -> Vec<u8> {
     body
 }
 
-/// Reads such a body; none if it is none.
+/// Reads such a body; `None` if it is not one.
 pub(crate) fn decode(mut body: &[u8]) -> Option<Vec<Fate>> {
     let mut fates = Vec::new();
     while !body.is_empty() {
@@ -53,7 +55,7 @@ pub(crate) fn decode(mut body: &[u8]) -> Option<Vec<Fate>> {
     Some(fates)
 }
 
-/// One line for people.
+/// Returns one line for people.
 pub(crate) fn describe(body: &[u8]) -> String {
     let Some(fates) = decode(body) else { return "unreadable".into() };
     let one = |fate: &Fate| match &fate.becomes {
@@ -64,12 +66,12 @@ pub(crate) fn describe(body: &[u8]) -> String {
 }
 
 impl TxnSession {
-    /// As [`TxnSession::commit_now`], of a transaction that drops databases or gives them other names: on disk, and carried out, when
-    /// this returns.
+    /// Does as [`TxnSession::commit_now`], for a transaction that drops or renames databases. The commit is on disk,
+    /// and the fates are carried out, when this returns.
     ///
     /// # Errors
-    /// `TooManyDatabases`, `Log` before the commit record was written: the transaction still runs. After it ([`TxnSession::commit_record`] says so) the
-    /// session is dead, and who repairs it, or a restart, carries out what is left.
+    /// `TooManyDatabases`, or `Log` before the commit record was written: the transaction still runs. After it
+    /// ([`TxnSession::commit_record`] says so) the session is dead, and its repair, or a restart, carries out the rest.
     pub fn commit_databases(&self, managers: &Managers, fates: &[Fate]) -> Result<Committed> {
         let body = encode(fates);
         if body.len() > BODY_BYTES_MAX {
@@ -93,13 +95,24 @@ impl TxnSession {
         self.session().clear_append();
         failpoint("databases: committed, nothing carried out");
         if let Err(error) = self.carry_out(managers, lsn, fates) {
-            // It is committed, and may not be ended otherwise: it stays as a dead session's, for who repairs that.
+            // The transaction is committed and may not end otherwise. It stays a dead session's, and the repair of that
+            // session ends it.
             self.session().mark_dead();
             return Err(error);
         }
         failpoint("databases: carried out, locks held");
+        // Ended before the locks are released: a repair carries out again the fates of a transaction that has not
+        // ended, and the next holder of the locks may have decided otherwise.
+        let is_late = planted("txn: locks are released before a drop or a new name is over");
+        if !is_late {
+            self.end(managers);
+        }
+        failpoint("databases: over, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
-        self.end(managers);
+        failpoint("databases: locks released");
+        if is_late {
+            self.end(managers);
+        }
         Ok(Committed { lsn })
     }
 
@@ -112,7 +125,8 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Logs, and has on disk, that a database whose file is missing is given up. It is no transaction's: nothing takes it back.
+    /// Logs that a database whose file is missing is given up, and forces the record. The record belongs to no
+    /// transaction: nothing takes it back.
     ///
     /// # Errors
     /// `Log`: nothing was changed.
@@ -128,7 +142,7 @@ impl Managers {
         Ok(())
     }
 
-    /// What a transaction has decided of databases, whose commit record this is.
+    /// Returns the fates that a transaction has decided, by the LSN of its commit record.
     pub(crate) fn fates_of(&self, commit: Lsn) -> Result<Vec<Fate>> {
         let before = self.log.read(commit)?.header.prev();
         if before == Lsn::NONE {
@@ -141,7 +155,7 @@ impl Managers {
         }
     }
 
-    /// Carries out what a transaction has decided of databases that died after its commit record.
+    /// Carries out the fates that a transaction has decided whose session died after the commit record.
     pub(crate) fn finish_databases(&self, by: &Session, commit: Lsn) -> Result<()> {
         let fates = self.fates_of(commit)?;
         if fates.is_empty() || planted("txn: what a dead one decided of databases is left") {
@@ -151,7 +165,7 @@ impl Managers {
         Ok(self.buffers.carry_out(by, &fates)?)
     }
 
-    /// Carries out, at a restart, what the log says of databases, in its order.
+    /// Carries out, at a restart, the fates in the log, in its order.
     pub(crate) fn settle_databases(&self, by: &Session, decided: Vec<Fate>) -> Result<()> {
         if decided.is_empty() || planted("txn: restart leaves what was decided of databases") {
             return Ok(());

@@ -1,14 +1,15 @@
-//! The reaper: what a dead session left in the managers is put right while others work (DESIGN 6).
+//! The reaper: repairs what a dead session left in the managers, while other sessions work (docs/design/0004).
 //!
-//! Two halves (PROTOCOLS D5). *Physical*: its section is rolled back, the record it had appended is redone on those of its
-//! pages that are older, then its latches are given back. That needs nothing but what the dead session holds, and is done
-//! by whoever waits for a latch of it, or by the logical half, for every dead session before any logical one. *Logical*:
-//! its transaction ends as its last record says, its locks fall, its pins are taken off, its slot is free. That needs
-//! latches, and is done by a session that holds none: a background thread of any process, the next to open or to leave, or
-//! who has waited long for a lock.
+//! Two halves (PROTOCOLS D5). *Physical*: the dead session's section is rolled back, the record it had appended is
+//! redone on those of its pages that are older, then its latches are given back. This half needs only what the dead
+//! session holds. A session that waits for one of its latches does it, or the logical half does it, for every dead
+//! session before any logical repair. *Logical*: the dead session's transaction ends as its last record says, its locks
+//! are released, its pins are taken off, its slot is freed. This half needs latches, and is done by a session that
+//! holds none: a background thread of any process, the next session to open or to leave, or a session that has waited
+//! long for a lock.
 //!
-//! Each half has the right to repair while it is at it. If we die here: the right is free, and the next goes on. A
-//! transaction that we had adopted is then our own.
+//! Each half holds the right to repair while it works. If the repairing session dies here: the right is free, and the
+//! next session goes on. A transaction that the repairing session had adopted is then its own.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
@@ -24,12 +25,12 @@ use crate::recovery::redo_held;
 use crate::slot::State;
 use crate::{Error, Managers, Result, TxnSession};
 
-/// How often the record that a dead session had noted is read, and how long in between: whoever waits for the dead one's
-/// latches waits as long.
+/// How often the record that a dead session had noted is read, and the pause in between. Sessions that wait for the
+/// dead session's latches wait as long.
 const NOTED_TRIES: u32 = 10;
 const NOTED_MOMENT: Duration = Duration::from_millis(2);
 
-/// What one round of repair did.
+/// The result of one round of repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reaped {
     /// Dead sessions whose slots are free now.
@@ -68,29 +69,29 @@ impl Repairer for Reaper {
 }
 
 impl Managers {
-    /// Makes this handle the one that repairs the dead whom its sessions meet.
+    /// Makes this handle repair the dead sessions that its sessions meet.
     pub(crate) fn become_repairer(self: &Arc<Managers>) {
         self.processes.set_repairer(Box::new(Reaper(Arc::downgrade(self))));
         let own = Arc::downgrade(self);
         self.locks.set_keeper(move |locker| own.upgrade().is_some_and(|managers| managers.is_in_a_slot(locker)));
     }
 
-    /// Whether the locker goes with a transaction slot that is a session's. One of a transaction's slot is taken over after the
-    /// slot: until then it bears the name of who had both.
+    /// Returns whether the locker belongs to a transaction slot of an existing session. A locker is taken over after
+    /// its slot: until then it names the session that had both.
     fn is_in_a_slot(&self, locker: LockerId) -> bool {
         let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
         slots.any(|slot| self.processes.exists(slot.owner.load()) && slot.locker.load() == locker.0)
     }
 
-    /// Repairs every dead session, as far as no other living one is at it. The caller holds no latch.
+    /// Repairs every dead session, as far as no other living session is repairing it. The caller holds no latch.
     ///
     /// # Errors
-    /// A transaction could not be undone, or a record not be redone: what is left is tried again at the next call.
+    /// A transaction could not be undone, or a record not be redone: the next call tries again.
     pub fn reap(&self) -> Result<Reaped> {
         self.reap_since(Instant::now())
     }
 
-    /// As [`Managers::reap`], by who was told of the deaths at `learned`.
+    /// Does as [`Managers::reap`], for a caller that learned of the deaths at `learned`.
     ///
     /// # Errors
     /// As [`Managers::reap`].
@@ -101,7 +102,7 @@ impl Managers {
         let by = self.take_spare()?;
         let reaped = self.reap_as(&by, learned);
         self.give_spare(by);
-        // Those that died of a repair are replaced, or it is tried again.
+        // Spares that died of a repair are replaced. If that fails, it is tried again later.
         let _ = self.refill_spares();
         reaped
     }
@@ -125,14 +126,14 @@ impl Managers {
         });
         let mut first = Ok(());
         for &session in &dead {
-            // An error of the disk passes; any other, and a panic, says that the region is not what it should be.
+            // An error of the disk passes; any other error, and a panic, means that the region is broken.
             self.or_broken(|| {
-                // It may have died since the round of physical repairs began.
+                // A repairer may have died since the round of physical repairs began.
                 self.repair_repairers(by, session)?;
                 let Some(corpse) = self.processes.take_corpse(by, session) else { return Ok(()) };
                 match self.repair_logically(by, corpse, learned, &mut reaped) {
                     Err(error) if passes(&error) => {
-                        // Told, whatever becomes of the others.
+                        // Returned, whatever becomes of the other dead sessions.
                         first = std::mem::replace(&mut first, Ok(())).and(Err(error));
                         Ok(())
                     }
@@ -143,19 +144,19 @@ impl Managers {
         first.map(|()| reaped)
     }
 
-    /// Asserts that whatever has an owner has one that exists: who died is buried only when it owns nothing any more. What
-    /// a wild store has given to nobody would be kept for ever, with its locks.
+    /// Asserts that every owner exists: a dead session is buried only when it owns nothing any more. A slot or locker
+    /// that a wild store has given to a session that does not exist would be kept for ever, with its locks.
     fn check_owners(&self) {
         let is_orphan = |owner: &dyn Fn() -> SessionId| {
             let first = owner();
-            // Who left meanwhile owns nothing any more.
+            // A session that left meanwhile owns nothing any more.
             first != SessionId::NONE && !self.processes.exists(first) && owner() == first
         };
         for index in 1..=self.txns.slots.capacity() {
             let slot = self.txns.slots.at(index);
             assert!(!is_orphan(&|| slot.owner.load()), "transaction slot {index} belongs to no session");
         }
-        // Asked twice: it may have been taken over in between, and its slot be free by now.
+        // Asked twice: the locker may have been taken over in between, and its slot be free by now.
         let is_orphan =
             |locker, owner: &dyn Fn() -> SessionId| is_orphan(owner) && !self.is_in_a_slot(locker) && is_orphan(owner);
         if let Some(locker) = self.locks.find_locker(is_orphan) {
@@ -163,8 +164,8 @@ impl Managers {
         }
     }
 
-    /// Does a repair that nothing but a broken region can keep from its end; if it fails, the region is given up and made anew
-    /// from disk and log (PROTOCOLS D13), and the caller leaves it by unwinding.
+    /// Does a repair that only a broken region can make fail. If it fails, the region is given up and made anew from
+    /// disk and log (PROTOCOLS D13), and the caller leaves the region by unwinding.
     fn or_broken(&self, repair: impl FnOnce() -> Result<()>) {
         let why = match catch_unwind(AssertUnwindSafe(repair)) {
             Ok(Ok(())) => return,
@@ -176,7 +177,8 @@ impl Managers {
             },
         };
         self.give_up(&format!("it does not stand the repair of a dead session: {why}"));
-        // A session that was used for it may still have noted what it was about to latch. Nobody needs it any more.
+        // A session that was used for the repair may still have noted the latch that it was about to take. The note is
+        // not needed any more.
         resume_unwind(Box::new(Broken));
     }
 
@@ -188,7 +190,7 @@ impl Managers {
         self.processes.declare_broken();
     }
 
-    /// Puts back, redoes, and gives the latches of a dead session back. Takes no latch.
+    /// Rolls back a dead session's section, redoes its noted record, and gives its latches back. Takes no latch.
     pub(crate) fn repair_physically(&self, by: &Session, dead: SessionId) -> Result<()> {
         self.check_structures().map_err(|what| Error::Broken { what })?;
         self.repair_repairers(by, dead)?;
@@ -214,13 +216,13 @@ impl Managers {
         Ok(())
     }
 
-    /// Repairs, physically, who died while it repaired `dead`: its section may go back over the dead one's slot, and so comes
-    /// first. So does who died repairing that one.
+    /// Repairs, physically, a session that died while it repaired `dead`: its section may cover the slot of `dead` when
+    /// it is rolled back, and so comes first. A session that died while it repaired that one comes before it.
     fn repair_repairers(&self, by: &Session, dead: SessionId) -> Result<()> {
         let mut all = vec![dead];
         while let Some(repairer) = all.last().and_then(|&one| self.processes.dead_repairer(one)) {
             if all.contains(&repairer) {
-                // Whoever took the right lived when the other was dead.
+                // The session that took the right was alive when the other was dead.
                 return Err(Error::Broken { what: format!("{dead} and {repairer} died repairing each other") });
             }
             all.push(repairer);
@@ -228,7 +230,8 @@ impl Managers {
         all[1..].iter().rev().try_for_each(|&repairer| self.put_right(by, repairer))
     }
 
-    /// Redoes the record a dead session had appended but not finished, and makes it its transaction's last (PROTOCOLS D3).
+    /// Redoes the record that a dead session had appended but not finished, and makes it its transaction's last
+    /// (PROTOCOLS D3).
     fn redo_noted(&self, corpse: &Corpse<'_>) -> Result<()> {
         let Some(noted) = corpse.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
             return Ok(());
@@ -237,8 +240,8 @@ impl Managers {
         let record = self.read_noted(lsn)?;
         failpoint("repair: noted record found, not redone");
         if !planted("txn: the noted record is not redone") {
-            // In the dead one's own name: if we die in it, its log says what to put back. In ours it would be put back, too,
-            // since dead repairers come first.
+            // In the dead session's own name: if this session dies here, the dead session's undo log says what to roll
+            // back. In this session's name the redo would be rolled back, too, since dead repairers come first.
             redo_held(self, corpse.session(), corpse.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
@@ -260,9 +263,9 @@ impl Managers {
         Ok(())
     }
 
-    /// Reads the record that a dead session had noted. It is nearly always in memory; where it is not, an error of the disk may
-    /// pass. If it does not, the caller gives the region up, and making the next one tells the error to whoever waits: better
-    /// than a latch that nobody gives back.
+    /// Reads the record that a dead session had noted. The record is nearly always in memory. Where it is not, an error
+    /// of the disk may pass. If the error stays, the caller gives the region up, and the waiting sessions get the error
+    /// when the next region is made: better than a latch that is never given back.
     fn read_noted(&self, lsn: Lsn) -> Result<Record> {
         let mut tries = 1..NOTED_TRIES;
         loop {
@@ -278,7 +281,7 @@ impl Managers {
 
     /// Ends the transactions of a dead session, and frees its slot.
     fn repair_logically(&self, by: &Session, corpse: Corpse<'_>, learned: Instant, reaped: &mut Reaped) -> Result<()> {
-        // It may have died since the round of physical repairs began.
+        // The session may have died since the round of physical repairs began.
         if !corpse.is_let_go() {
             return Ok(());
         }
@@ -301,7 +304,8 @@ impl Managers {
             failpoint("repair: adopted, not undone");
             let ended = self.end_for_the_dead(&who, reaped);
             if let Err(Error::Unregistered { .. } | Error::OtherType { .. }) = ended {
-                // It is ours now, and goes to the next who repairs what we left.
+                // The adopting session is marked dead below, and its transaction goes to the next session that repairs
+                // it.
                 applications.leave(txn);
             }
             if ended.is_err() {
@@ -312,7 +316,7 @@ impl Managers {
             ended?;
         }
         if !is_whole {
-            // Its locks stay until somebody takes back what it did (docs/design/0019).
+            // Its locks stay until a process takes its changes back (docs/design/0019).
             return Ok(());
         }
         failpoint("repair: no transaction left, lockers are");
@@ -327,8 +331,9 @@ impl Managers {
         Ok(())
     }
 
-    /// Ends the lockers of a dead session that belong to no transaction's slot: it died while it came or went. One that does
-    /// may still bear its name, if whoever took the slot over has not come further or has died.
+    /// Ends the lockers of a dead session that belong to no transaction slot: the session died while it joined or left.
+    /// A locker that belongs to a slot may still name the dead session, if the session that took the slot over has not
+    /// come further or has died.
     fn free_spare_lockers(&self, by: &Session, dead: SessionId) {
         let slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
         let used: Vec<u32> =
@@ -341,8 +346,8 @@ impl Managers {
         }
     }
 
-    /// The type of a transaction's last record. There is no other way to its end, so what its slot names must be a record of
-    /// its own.
+    /// Returns the type of a transaction's last record. The end of the transaction depends on that record alone, so the
+    /// LSN in its slot must name a record of the transaction.
     pub(crate) fn last_kind(&self, txn: TxnId, last: Lsn) -> Result<u16> {
         let broken = |what: String| Err(Error::Broken { what });
         match self.log.read(last) {
@@ -358,7 +363,7 @@ impl Managers {
     /// Ends a transaction as its last record says (PROTOCOLS D6).
     fn end_for_the_dead(&self, who: &TxnSession, reaped: &mut Reaped) -> Result<()> {
         if who.state() == State::Idle {
-            // It may have died between the locks and the end of its slot.
+            // The session may have died between the end of its transaction and the release of its locks.
             failpoint("repair: idle transaction, locks held");
             self.locks.unlock_all(who.session(), who.locker());
             failpoint("repair: idle transaction, locks fallen");
@@ -380,9 +385,12 @@ impl Managers {
                     self.finish_databases(who.session(), last)?;
                 }
                 failpoint("repair: committed, locks held");
+                // In this order: the next repair must not carry out a drop or a renaming again after the locks are
+                // released.
+                who.end(self);
+                failpoint("repair: over, locks held");
                 self.locks.unlock_all(who.session(), who.locker());
                 failpoint("repair: committed, locks fallen");
-                who.end(self);
                 reaped.finished += 1;
             }
             _ if planted("txn: who had not committed is finished") => {
@@ -400,8 +408,8 @@ impl Managers {
     }
 }
 
-/// Whether an error may be another one at the next try: the disk's, and the want of room. A region that was found broken is
-/// so for ever.
+/// Returns whether an error may be gone at the next try: an error of the disk, or want of room. A region that was found
+/// broken stays broken.
 fn passes(error: &Error) -> bool {
     !matches!(error, Error::Broken { .. })
 }
