@@ -112,9 +112,10 @@ fn load_records(
         Ok(Some(loaded)) => Ok(loaded),
         Err(failure) => Err(failure),
     };
-    if loaded.is_err() && is_new && env.count_records(name).is_ok_and(|count| count == Some(0)) {
+    if loaded.is_err() && is_new {
         drop(target);
-        env.run(|txn| txn.drop_database(name))?;
+        // Another process may have put records into it. The error of the load is the one to report.
+        let _ = env.drop_if_empty(name);
     }
     loaded
 }

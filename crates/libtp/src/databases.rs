@@ -1,9 +1,9 @@
-//! Databases as a whole: dropped, renamed and emptied in a transaction, and listed.
+//! Databases as a whole: dropping, renaming, emptying and listing.
 //!
-//! Not in the paper. A transaction notes what it decides here, in its process, and holds the databases and the names locked. Its
-//! commit writes all of it in one log record, and carries it out when that is on disk (`libtp_txn::databases`). So an abort, or a
-//! death before the commit, takes nothing back, because nothing was done. An emptied database is another thing: its records are
-//! deleted one by one, and come back one by one.
+//! Not in the paper. A transaction notes its decisions in its process, and locks the databases and the names. Its
+//! commit writes all decisions in one log record, and carries them out when that record is on disk
+//! (`libtp_txn::databases`). An abort, or a death before the commit, has nothing to undo. Emptying differs: it deletes
+//! records one by one, and undo restores them one by one.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::database::{self, OpenDatabase};
 use crate::environment::Inner;
 use crate::{Database, Db, Env, Error, Recno, Result, Txn};
 
-/// What a transaction has decided of databases.
+/// A transaction's decisions about databases.
 #[derive(Clone, Default)]
 pub(crate) struct Decided(RefCell<Vec<Decision>>);
 
-/// What the transaction has decided of one database: its names, and the open database, which is locked.
+/// A transaction's decision about one database: its names, and the open database, which is locked.
 #[derive(Clone)]
 struct Decision {
     open: Arc<OpenDatabase>,
     fate: Fate,
 }
 
-/// End of the name of a database that is to take another's place ([`Txn::rename_database`]). The database `NAME.successor` is opened
-/// with the settings of `NAME`, unless it has settings of its own.
+/// Suffix of the name of a database that is to replace another ([`Txn::rename_database`]). The database
+/// `NAME.successor` is opened with the settings of `NAME`, unless it has settings of its own.
 pub const SUCCESSOR: &str = ".successor";
 
-/// A database of the list.
+/// An entry of the list of databases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedDatabase {
     /// Its name.
     pub name: String,
-    /// `btree`, `multi` (a B-tree whose keys have several values), `list`, `index`, `hash`, `recno` or `pages`; none if its file is
-    /// not in its place.
+    /// `btree`, `multi` (a B-tree whose keys have several values), `list`, `index`, `hash`, `recno` or `pages`; `None`
+    /// if the file is not in its place.
     pub kind: Option<&'static str>,
-    /// Bytes of its file, of which some may be free for records to come.
+    /// The size of its file in bytes; some of them may be free for later records.
     pub bytes: u64,
 }
 
@@ -54,19 +54,19 @@ impl Decided {
         *self.0.borrow_mut() = to.0.borrow().clone();
     }
 
-    /// Commits the session's transaction, and carries it out. Whoever copies the files is waited for.
+    /// Commits the session's transaction and carries out its decisions. Waits for backups that copy the files.
     pub(crate) fn commit(&self, managers: &Managers, session: &TxnSession, wait: Wait) -> Result<Committed> {
         managers.locks.lock(session.session(), session.locker(), lock_names::files(), Mode::X, wait)?;
         let fates: Vec<Fate> = self.0.borrow().iter().map(|one| one.fate.clone()).collect();
         Ok(session.commit_databases(managers, &fates)?)
     }
 
-    /// The database to which the transaction has given that name.
+    /// Returns the database to which the transaction has given that name.
     fn of_name(&self, name: &str) -> Option<Arc<OpenDatabase>> {
         self.find(|fate| fate.becomes.as_deref() == Some(name))
     }
 
-    /// The database of that number, if something was decided of it.
+    /// Returns the database with that number, if the transaction decided about it.
     fn of_number(&self, file: FileId) -> Option<Arc<OpenDatabase>> {
         self.find(|fate| fate.id == file)
     }
@@ -75,12 +75,12 @@ impl Decided {
         self.0.borrow().iter().find(|one| is_it(&one.fate)).map(|one| Arc::clone(&one.open))
     }
 
-    /// Whether the database that had that name has it no more.
+    /// Returns whether the transaction takes that name from the database that had it.
     fn frees(&self, name: &str) -> bool {
         self.0.borrow().iter().any(|one| one.fate.name == name)
     }
 
-    /// Whether databases trade their names in a circle.
+    /// Returns whether databases trade their names in a circle.
     fn is_circle(&self) -> bool {
         let decided = self.0.borrow();
         let fates: Vec<&Fate> = decided.iter().map(|one| &one.fate).collect();
@@ -100,11 +100,11 @@ impl Decided {
 }
 
 impl Txn<'_> {
-    /// Drops a database, with its indices, when the transaction commits: its file is removed then, and its name can be used again. An
-    /// index is dropped so, too. Until the transaction ends nobody else uses the database; after the commit each use of a handle from
-    /// before, of any process or snapshot, is refused (`Dropped`).
+    /// Drops a database, with its indices, when the transaction commits: its file is removed, and its name can be used
+    /// again. Also drops a single index. No other transaction uses the database until this one ends. After the commit,
+    /// each use of an older handle, of any process or snapshot, is refused (`Dropped`).
     ///
-    /// The commit is always answered when it is on disk. It waits while a backup is taken.
+    /// The commit always returns only when it is on disk. It waits while a backup is taken.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -124,8 +124,9 @@ impl Txn<'_> {
     /// ```
     ///
     /// # Errors
-    /// `NoDatabase`; `Away` when its file is not in its place ([`Env::drop_missing`] gives such a one up); `Database` when it is one
-    /// of the library's own, or the transaction has joined memory; `Deadlock`, `LockTimeout`, `Full`, `Io`.
+    /// `NoDatabase`; `Away` when the file is not in its place ([`Env::drop_missing`] drops such a database); `Database`
+    /// when the database is one of the library's own, or the transaction has joined memory; `Deadlock`, `LockTimeout`,
+    /// `Full`, `Io`.
     pub fn drop_database(&self, name: &str) -> Result<()> {
         self.check_may_decide(name)?;
         let open = self.whole(name)?;
@@ -133,18 +134,18 @@ impl Txn<'_> {
         if let Some(of) = open.keying().index_of {
             self.take_off(&open, of)?;
         }
-        // From here on nothing fails: a program that goes on after an error commits a drop of all or none.
+        // Nothing fails from here on: a program that goes on after an error commits a drop of all or none.
         for one in indices.iter().chain([&open]) {
             self.decide(one, None);
         }
         Ok(())
     }
 
-    /// Gives a database another name when the transaction commits. Handles from before go on, under the new name.
+    /// Renames a database when the transaction commits. Older handles stay valid, under the new name.
     ///
     /// # Errors
-    /// As [`Txn::drop_database`]; `Database` when there is a database of the new name that the transaction does not drop or rename,
-    /// or when databases would trade their names in a circle.
+    /// As [`Txn::drop_database`]; `Database` when the new name belongs to a database that the transaction does not drop
+    /// or rename, or when databases would trade their names in a circle.
     pub fn rename_database(&self, name: &str, new: &str) -> Result<()> {
         self.check_may_decide(name)?;
         self.check_may_decide(new)?;
@@ -162,7 +163,7 @@ impl Txn<'_> {
         }
         let before = self.decided().clone();
         self.decide(&open, Some(new));
-        // It may have its own name again.
+        // A database may get its own name back.
         self.decided().0.borrow_mut().retain(|one| one.fate.becomes.as_ref() != Some(&one.fate.name));
         if self.decided().is_circle() {
             self.decided().go_back(&before);
@@ -171,14 +172,14 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Removes all records of a database, and the entries of its indices; returns how many records there were. Nobody else uses the
-    /// database until the transaction ends. It is used by the transaction at once, and by all handles. Snapshots from before go on
-    /// finding the records. The numbers of a recno database go on behind those that there were.
+    /// Removes all records of a database, and the entries of its indices; returns the number of records. No other
+    /// transaction uses the database until this one ends. The transaction itself can use it at once, by any handle.
+    /// Earlier snapshots still find the records. The numbers of a recno database continue after the removed ones.
     ///
-    /// Each removal is logged with its value. To have the room back on the disk at once, drop the database, and make it anew.
+    /// Each removal is logged with its value. To free the disk space at once, drop the database and create it again.
     ///
     /// # Errors
-    /// `NoDatabase`; `Database` of an index and of a file of pages; else as [`Db::put`]. Then nothing was removed.
+    /// `NoDatabase`; `Database` for an index and for a file of pages; else as [`Db::put`]. Nothing was removed then.
     pub fn empty_database(&self, name: &str) -> Result<u64> {
         self.check_may_decide(name)?;
         let open = self.whole(name)?;
@@ -204,7 +205,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Removes all that stands in a tree or a hash file, whatever its indices are. The whole database is locked.
+    /// Removes all records of a tree or a hash file, whatever its indices. The whole database is locked.
     fn remove_all(&self, open: &Arc<OpenDatabase>) -> Result<u64> {
         let env = self.environment();
         let db = Db::as_stored(env, open);
@@ -213,7 +214,7 @@ impl Txn<'_> {
             return self.guarded(|| Ok(database::access(env, open, self).delete_range(KeyRange::default())?));
         }
         let mut removed = 0;
-        // The cursor of a hash file does not bear that records go while it passes them.
+        // The cursor of a hash file does not allow removals while it moves.
         loop {
             let mut keys = Vec::new();
             let mut cursor = db.raw_cursor(self, KeyRange::default());
@@ -253,7 +254,8 @@ impl Txn<'_> {
         }
     }
 
-    /// The indices of a database, each opened and locked for this transaction alone. The transaction has locked the database so.
+    /// Returns the indices of a database, each opened and locked exclusively. The transaction has locked the database
+    /// exclusively.
     fn whole_indices(&self, open: &OpenDatabase) -> Result<Vec<Arc<OpenDatabase>>> {
         if !matches!(open.method(), Method::Btree | Method::Hash) {
             return Ok(Vec::new());
@@ -262,7 +264,8 @@ impl Txn<'_> {
         files.into_iter().filter_map(|file| self.by_number(file, |name| self.whole(name)).transpose()).collect()
     }
 
-    /// A database by its number, if it was not dropped: one that something was decided of, or what `open` makes of its name.
+    /// Returns a database by its number, unless it was dropped: the one noted in a decision, or else the result of
+    /// `open` with its name.
     fn by_number(
         &self,
         file: FileId,
@@ -274,15 +277,16 @@ impl Txn<'_> {
             }
             let Some(name) = self.entry(file)? else { return Ok(None) };
             let opened = open(&name);
-            // Another transaction may have renamed the database before the lock: then the name has another database, or none.
+            // Another transaction may have renamed the database before the lock was granted: the name may now belong to
+            // another database or to none.
             if self.entry(file)?.as_ref() == Some(&name) {
                 return opened.map(Some);
             }
         }
     }
 
-    /// Opens a database, and locks the database and its name for this transaction alone. A database that the transaction has renamed is
-    /// locked already.
+    /// Opens a database, and locks the database and its name exclusively. A database that the transaction has renamed
+    /// is locked already.
     fn whole(&self, name: &str) -> Result<Arc<OpenDatabase>> {
         if let Some(open) = self.decided().of_name(name) {
             return Ok(open);
@@ -296,14 +300,14 @@ impl Txn<'_> {
             let open = match database::known(env, name) {
                 Some(open) => open,
                 None => {
-                    // Opening takes the name's lock for a moment. Nothing was decided of the name.
+                    // Opening takes the lock of the name briefly. The transaction decided nothing about the name.
                     self.unlock_name(name)?;
                     database::open(env, name, None)?
                 }
             };
             self.lock_name(name)?;
             self.guarded(|| Ok(database::access(env, &open, self).lock_database(Mode::X)?))?;
-            // Another may have dropped or renamed it before that.
+            // Another transaction may have dropped or renamed it before the lock was granted.
             if self.entry(open.id())?.as_deref() == Some(name) {
                 return Ok(open);
             }
@@ -327,7 +331,7 @@ impl Txn<'_> {
         })
     }
 
-    /// The name of a database by its number, if it was not dropped.
+    /// Returns the name of a database by its number, unless it was dropped.
     fn entry(&self, file: FileId) -> Result<Option<String>> {
         self.guarded(|| {
             let entry = self.life().managers.buffers.registry().entry(file)?;
@@ -335,14 +339,14 @@ impl Txn<'_> {
         })
     }
 
-    /// Whether there is neither a database of that name, nor a file that such a one would have.
+    /// Returns whether neither a database of that name nor its file exists.
     fn is_nowhere(&self, name: &str) -> Result<bool> {
         let directory = &self.environment().platform.directory;
         let is_known = self.life().managers.buffers.registry().find(name)?.is_some();
         Ok(!is_known && !directory.exists(&libtp_buffer::file_name(name))?)
     }
 
-    /// Takes an index off the list of its database, if that has it on it.
+    /// Removes an index from the list of its database, if it is listed.
     fn take_off(&self, index: &OpenDatabase, of: FileId) -> Result<()> {
         let Some(of) = self.by_number(of, |name| database::open(self.environment(), name, None))? else {
             return Ok(());
@@ -360,7 +364,7 @@ impl Txn<'_> {
     }
 }
 
-/// Keys of a hash file that are removed between two walks through it.
+/// The number of keys of a hash file that are removed between two walks through it.
 const KEYS_AT_ONCE: usize = 10_000;
 
 fn kind_name(method: Method, keying: &Keying) -> &'static str {
@@ -373,8 +377,8 @@ fn kind_name(method: Method, keying: &Keying) -> &'static str {
 }
 
 impl Env {
-    /// The environment's databases, sorted by name: of what kind each is, and how large its file. Nothing in them is read, and
-    /// nobody is waited for.
+    /// Returns the environment's databases, sorted by name, with kind and file size. Reads no records and waits for no
+    /// lock.
     ///
     /// # Errors
     /// The register of databases, or a file, cannot be read.
@@ -382,7 +386,7 @@ impl Env {
         database::names(&self.0)?.into_iter().filter_map(|name| listed(&self.0, name).transpose()).collect()
     }
 
-    /// One of those.
+    /// Returns one of the environment's databases.
     ///
     /// # Errors
     /// `NoDatabase`; else as [`Env::list_databases`].
@@ -394,11 +398,29 @@ impl Env {
         is_known.then(|| listed(&self.0, name.into())).transpose()?.flatten().ok_or_else(missing)
     }
 
-    /// How many records a database has, as a snapshot of now shows it: keys of a tree or a hash file, values where keys have several,
-    /// entries of an index. Takes as long as reading all of them. Of a file of pages none is known.
+    /// Drops a database that has no record, in a transaction of its own that has the database locked while it looks.
+    /// Returns false, and drops nothing, if the database has records or is a file of pages.
     ///
     /// # Errors
-    /// `NoDatabase`, and as [`Db::get`] of a snapshot.
+    /// As [`Txn::drop_database`] and [`Env::count_records`].
+    pub fn drop_if_empty(&self, name: &str) -> Result<bool> {
+        self.run(|txn| {
+            // A transaction that adds a record has the database locked: the count waits for its end.
+            txn.whole(name)?;
+            let is_empty = self.count_records(name)? == Some(0);
+            if is_empty {
+                txn.drop_database(name)?;
+            }
+            Ok(is_empty)
+        })
+    }
+
+    /// Returns the number of records of a database, as a snapshot taken now shows it: keys of a tree or a hash file,
+    /// values where keys have several, entries of an index. Takes as long as reading all of them. Returns `None` for a
+    /// file of pages.
+    ///
+    /// # Errors
+    /// `NoDatabase`; else as [`Db::get`] of a snapshot.
     pub fn count_records(&self, name: &str) -> Result<Option<u64>> {
         let open = database::open(&self.0, name, None)?;
         let snapshot = self.snapshot()?;
@@ -430,7 +452,7 @@ impl Env {
     }
 }
 
-/// None if it was dropped meanwhile.
+/// Returns `None` if the database was dropped meanwhile.
 fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
     let directory = env.platform.directory.as_ref();
     let life = env.newest();

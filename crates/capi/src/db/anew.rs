@@ -1,10 +1,11 @@
-//! O_TRUNC in shared mode: a database of another form than this opening asks for is made anew.
+//! O_TRUNC in shared mode: makes a database anew if its form is not the form that this opening asks for.
 //!
-//! The new one is made beside it, under the name with [`SUCCESSOR`] behind it, while a transaction has the old one and its
-//! name locked. Then the new database takes the name in that transaction. A call on a handle of the old database says that it was dropped.
+//! The new database is made beside the old one, under its name with [`SUCCESSOR`] behind it, while a transaction has
+//! the old database and its name locked. Then the new database takes the name in that transaction. A later call on a
+//! handle of the old database says that it was dropped.
 //!
-//! If we die here: before the commit the old database is there as it was. An empty database may be left beside the old one. The
-//! next program that makes the database anew drops the empty one.
+//! If we die here: before the commit the old database is there as it was. An empty database may be left beside the old
+//! one. The next program that makes the database anew drops the empty one.
 
 use std::sync::Arc;
 
@@ -35,8 +36,8 @@ pub(crate) fn check_may_make_anew(home: &Arc<Home>, name: &str, how: &How) -> An
     }
 }
 
-/// Whether there is a database of a name. A database that is being made anew may have no file for a moment. An opening waits for
-/// the database's name then.
+/// Returns whether there is a database with this name. A database that is being made anew may have no file for a
+/// moment; then this waits for the database's name.
 pub(crate) fn is_there(env: &Env, name: &str) -> Answer<bool> {
     if env.databases()?.iter().any(|there| there == name) {
         return Ok(true);
@@ -48,21 +49,28 @@ pub(crate) fn is_there(env: &Env, name: &str) -> Answer<bool> {
     }
 }
 
-/// Puts a new database in the place of one. `make` makes a database of a name.
+/// Replaces a database by a new one. `make` makes a database with a given name.
 pub(crate) fn make_anew(env: &Env, name: &str, make: impl Fn(&str) -> libtp::Result<()>) -> Answer<()> {
     let successor = format!("{name}{SUCCESSOR}");
     let made = env.run(|txn| {
         txn.drop_database(name)?;
-        // This transaction has the name locked: a successor that is there already is of a process that died.
-        match env.run(|other| other.drop_database(&successor)) {
-            Ok(()) | Err(Error::NoDatabase { .. }) => {}
+        // This transaction has the name locked: an empty successor was left by a dead process.
+        match env.drop_if_empty(&successor) {
+            Ok(true) | Err(Error::NoDatabase { .. }) => {}
+            Ok(false) => {
+                let what = format!(
+                    "O_TRUNC makes `{name}` anew under this name first, and it has records; nothing was changed. \
+                     Rename or drop it"
+                );
+                return Err(Error::Database { name: successor.clone(), what });
+            }
             Err(error) => return Err(error),
         }
         make(&successor)?;
         txn.rename_database(&successor, name)
     });
     match made {
-        // Another program has dropped the database meanwhile: the database is made like a missing one.
+        // Another program has dropped the database meanwhile: the caller makes it like a missing one.
         Err(Error::NoDatabase { name: missing, .. }) if missing == name => Ok(()),
         made => Ok(made?),
     }

@@ -182,6 +182,16 @@ static void kinds(void)
     CHECK(open_("heap", O_RDWR | O_CREAT | O_TRUNC, DB_HASH, NULL) == NULL && errno == EINVAL);
     CHECK(open_("heap", O_RDWR | O_CREAT | O_TRUNC, DB_RECNO, NULL) == NULL && errno == EINVAL);
     CHECK(is_kind("heap", "pages"));
+    /* A database under the name in between stays if it has records. */
+    make();
+    {
+        DB *db = open_("stock.successor", O_RDWR | O_CREAT, DB_BTREE, NULL);
+        CHECK(db != NULL && put(db, "plums", "2") == 0 && db->close(db) == 0);
+        CHECK(open_("stock", O_RDWR | O_TRUNC, DB_HASH, NULL) == NULL && errno == EINVAL);
+        CHECK(is_whole());
+        db = open_("stock.successor", O_RDONLY, DB_BTREE, NULL);
+        CHECK(db != NULL && has(db, "plums") && db->close(db) == 0);
+    }
 }
 
 static void others(void)

@@ -1,7 +1,7 @@
 //! Plain files of the machine's own filesystems.
 //!
-//! Directories are walked name by name, none of them through a symbolic link, each time anew: nothing is kept open, so what
-//! is done hours after a path was given, or by another process, goes the same way.
+//! Each call opens the directories of its path anew, name by name and never through a symbolic link. No directory is
+//! kept open, so a call hours after the path was given, or by another process, takes the same way.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::contract::File;
 use crate::error::{check_name, Error, Operation, Result};
 use crate::plain::{split, PlainFiles, PlainKind, PlainStatus};
 
-/// The door to plain files from one directory.
+/// The interface to plain files, for paths relative to one directory.
 #[derive(Debug)]
 pub(super) struct PosixPlain {
     start: OwnedFd,
@@ -35,7 +35,7 @@ impl PosixPlain {
         Error::from_errno(operation, self.words(path), None, errno.raw_os_error())
     }
 
-    /// Opens a directory to name things in it.
+    /// Opens a directory, to use names in it.
     fn directory(&self, operation: Operation, path: &str) -> Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut at = match path.starts_with('/') {
@@ -64,7 +64,7 @@ impl PosixPlain {
         Ok(at)
     }
 
-    /// The directory of a path, and its last name.
+    /// Opens the directory of a path; returns it with the path's last name.
     fn place<'p>(&self, operation: Operation, path: &'p str) -> Result<(OwnedFd, &'p str)> {
         let (directory, name) = split(path);
         check_name(operation, name)?;
@@ -79,7 +79,7 @@ impl PosixPlain {
             .map_err(|errno| self.error(operation, path, errno))
     }
 
-    /// Gives a new file, which is nobody else's yet, to whom it belongs.
+    /// Gives a new file, which no other process uses yet, the owner, group and mode of `like`.
     fn give(made: impl AsFd, like: &PlainStatus) -> rustix::io::Result<()> {
         let own = rustix::fs::fstat(&made)?;
         let owner = (own.st_uid != like.owner).then(|| Uid::from_raw(like.owner));
@@ -99,7 +99,7 @@ fn status_of(found: &Stat) -> PlainStatus {
         FileType::Symlink => PlainKind::Link,
         _ => PlainKind::Other,
     };
-    // What is before 1970, or after 2500, is one moment.
+    // A time before 1970 counts as second 0, and one that does not fit (after 2554) as the largest value.
     let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
     let modified_ns =
         seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(found.st_mtime_nsec).unwrap_or(0));
@@ -128,14 +128,14 @@ impl PlainFiles for PosixPlain {
         let fail = |errno| self.error(Operation::Inspect, directory, errno);
         let opened = self.directory(Operation::Inspect, directory)?;
         let inode = rustix::fs::fstat(&opened).map_err(fail)?.st_ino;
-        // The roots of most filesystems have one inode.
+        // The root directories of most filesystems have the same inode number: the birth time tells them apart.
         Ok(inode.rotate_left(32) ^ super::birth_ns(&opened).map_err(fail)?)
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn File>> {
         let (directory, name) = self.place(Operation::Open, path)?;
         let fail = |errno| self.error(Operation::Open, path, errno);
-        // Not blocking: the name might be a pipe's, whose open would wait for a writer.
+        // Non-blocking: the open of a pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, Mode::empty()))
             .and_then(super::above_standard)
@@ -160,7 +160,7 @@ impl PlainFiles for PosixPlain {
             .and_then(super::above_standard)
             .map_err(fail)?;
         if let Some(errno) = like.and_then(|like| PosixPlain::give(&made, like).err()) {
-            // Of no use to anybody; if it stays, it is swept away with the others.
+            // The file is of no use; if it stays here, it is removed later with the other leftovers.
             let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
             return Err(fail(errno));
         }
@@ -170,7 +170,7 @@ impl PlainFiles for PosixPlain {
     fn link(&self, path: &str, other: &str) -> Result<()> {
         let (from, name) = self.place(Operation::Link, path)?;
         let (to, other) = self.place(Operation::Link, other)?;
-        // Without AT_SYMLINK_FOLLOW: of a symbolic link it is the link that gets the name.
+        // Without AT_SYMLINK_FOLLOW: the symbolic link itself gets the name, not its target.
         retry_on_intr(|| rustix::fs::linkat(&from, name, &to, other, AtFlags::empty()))
             .map_err(|errno| self.error(Operation::Link, path, errno))
     }
@@ -194,7 +194,7 @@ impl PlainFiles for PosixPlain {
         rustix::fs::accessat(&directory, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).map_err(fail)?;
         let above = rustix::fs::fstat(&directory).map_err(fail)?;
         let own = rustix::process::geteuid().as_raw();
-        // In a directory like /tmp a file is replaced by its owner, the directory's, or root.
+        // In a sticky directory like /tmp only the file's owner, the directory's owner and root may replace a file.
         let is_sticky = above.st_mode & 0o1000 != 0;
         if !is_sticky || own == 0 || own == above.st_uid {
             return Ok(());
@@ -221,8 +221,9 @@ impl PlainFiles for PosixPlain {
 
     fn sync(&self, directory: &str) -> Result<()> {
         let opened = self.readable(Operation::SyncDirectory, directory)?;
-        // Not called again even after EINTR, as with a file.
-        rustix::fs::fsync(&opened).map_err(|errno| self.error(Operation::SyncDirectory, directory, errno))
+        // Repeated after a signal, as for a file.
+        retry_on_intr(|| rustix::fs::fsync(&opened))
+            .map_err(|errno| self.error(Operation::SyncDirectory, directory, errno))
     }
 }
 
