@@ -1,4 +1,5 @@
-//! The commands that run now, and the line that names them: every ten seconds on a terminal, every half minute elsewhere.
+//! The commands that run now, and the status line that names them: every ten seconds on a terminal, every half minute
+//! elsewhere.
 //!
 //! Commands run side by side, so each enters itself here and one thread prints for all of them.
 
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const INTERVAL_ON_TERMINAL: Duration = Duration::from_secs(10);
 const INTERVAL_ELSEWHERE: Duration = Duration::from_secs(30);
-/// Characters of a command's last line that are shown.
+/// Characters shown of a command's last line.
 const SHOWN_CHARACTERS: usize = 60;
 /// Cargo's words for a lock that another cargo holds.
 const WAITS: &str = "Blocking waiting for file lock";
@@ -83,7 +84,7 @@ fn tick() {
     }
 }
 
-/// Each command with its time; of the one that began last also its last line.
+/// Returns each command with its time, and the last line of the command that began last.
 fn status(running: &[Running]) -> String {
     let one = |entry: &Running| format!("{} {}", entry.name, clock(entry.start.elapsed()));
     let names: Vec<String> = running.iter().map(one).collect();

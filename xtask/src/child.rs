@@ -1,4 +1,4 @@
-//! Runs one command of a suite: enters it on the board, keeps its output, and ends it when it hangs.
+//! Runs one command of a suite: enters it on the board, keeps its output, and kills it when it hangs.
 //!
 //! The output goes to a file beside the build (`target/xtask/SUITE.log`) and is shown only when the command fails:
 //! a green run is one line a suite.
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 /// Longest a single command may take before it counts as hung.
 pub const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How long we go on reading after the command itself has ended (something it started may hold the pipe).
+/// Time to read on after the command has ended: a process that it started may keep the pipe open.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How the lines about a command that hung begin.
+/// The beginning of the lines about a command that hung.
 pub const HUNG: &str = "hung: ";
-/// How much of a failed command's output is shown; the file has all of it.
+/// Lines shown of a failed command's output; the file has all of it.
 const SHOWN_LINES: usize = 60;
 
 /// How a command ended and what it printed.
@@ -103,7 +103,7 @@ fn read_lines(pipe: Option<impl Read + Send + 'static>, lines: Sender<String>) {
     });
 }
 
-/// The process and all that it started.
+/// Returns the process and all processes that it started.
 fn tree_of(process: u32) -> Vec<u32> {
     let mut tree = vec![process];
     let mut next = 0;
@@ -114,7 +114,8 @@ fn tree_of(process: u32) -> Vec<u32> {
     tree
 }
 
-/// One line for each thread of a process: the thread's name and where in the kernel the thread waits. A test's thread has the test's name.
+/// Returns one line for each thread of a process: the thread's name, and where in the kernel it waits. A test's thread
+/// has the test's name.
 fn threads_of(process: u32) -> String {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let one = |thread: fs::DirEntry| {
@@ -127,7 +128,7 @@ fn threads_of(process: u32) -> String {
 /// Kills the command with everything it started: cargo alone would leave a hung test behind.
 fn end(tree: &[u32], child: &mut Child) {
     for process in tree.iter().skip(1) {
-        // It may have ended by itself by now: then there is nothing to do.
+        // The process may have ended already.
         let _ = Command::new("kill").args(["-9", &process.to_string()]).stderr(Stdio::null()).status();
     }
     let _ = child.kill();
@@ -153,12 +154,12 @@ fn keep(name: &str, output: &str, logs: &Path) -> io::Result<()> {
     file.write_all(output.as_bytes())
 }
 
-/// Where the output of a suite is kept.
+/// Returns the path of a suite's output.
 pub fn log_path(name: &str, logs: &Path) -> std::path::PathBuf {
     logs.join(format!("{}.log", name.replace(' ', "-")))
 }
 
-/// One of the messages in which cargo tells programs what it has built.
+/// Returns whether the line is a JSON message of cargo for programs.
 fn is_for_programs(line: &str) -> bool {
     line.starts_with("{\"reason\":")
 }
@@ -174,7 +175,7 @@ fn show(name: &str, output: &str, logs: &Path) {
     for line in &lines[count.saturating_sub(SHOWN_LINES)..] {
         text += &format!("  {line}\n");
     }
-    // At once: other commands print beside it.
+    // In one call, because other commands print at the same time.
     print!("{text}");
 }
 

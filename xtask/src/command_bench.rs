@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: TPC-B, reads and synced commits beside the peers; `cargo xtask bench recovery`: sizes, and opening after a crash;
-//! `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`: recoverable memory by the size of a transaction;
-//! `cargo xtask bench snapshots`: what snapshots cost readers and writers; `cargo xtask bench rows`: plain records beside the peers;
-//! `cargo xtask bench paper`: the papers' figures and the peers, as a report;
-//! `cargo xtask bench counts`: instructions of every hot path beside those kept.
+//! `cargo xtask bench`: TPC-B, reads and synced commits beside the peers; `cargo xtask bench recovery`: sizes, and
+//! opening after a crash; `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`:
+//! recoverable memory by the size of a transaction; `cargo xtask bench snapshots`: the cost of snapshots for readers
+//! and writers; `cargo xtask bench rows`: plain records beside the peers; `cargo xtask bench paper`: the papers'
+//! figures and the peers, as a report; `cargo xtask bench counts`: instructions of every hot path beside those kept.
 
 use crate::peers::Peers;
 use crate::workspace::{cargo, Workspace};
@@ -10,16 +10,16 @@ use crate::{command_test, counts, paper, setup};
 use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-bench";
-/// What is run unless the first argument says otherwise; it needs the peers.
+/// The default benchmark; it needs the peers.
 const HOT_PATHS: &str = "hotpaths";
 const RECOVERY: &str = "recovery";
 const PROCESSES: &str = "processes";
 const MEMORY: &str = "memory";
 const SNAPSHOTS: &str = "snapshots";
 const ROWS: &str = "rows";
-/// No binary of the benchmarks, but a program under callgrind.
+/// Not a benchmark's binary, but a program under callgrind.
 const COUNTS: &str = "counts";
-/// `tp`'s own.
+/// A command of `tp`.
 const PAPER: &str = "paper";
 
 /// Builds the benchmark in release and runs it.

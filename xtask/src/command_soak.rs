@@ -1,7 +1,7 @@
 //! `cargo xtask soak`: the heavy suites at their full size, and their table in docs/reliability.md.
 //!
-//! With `--hours` the suites go round and round; each round has another `LIBTP_TEST_SEED`, which every suite takes its
-//! randomness from, so that a red round can be repeated by that number alone.
+//! With `--hours` the suites run in rounds. Each round has its own `LIBTP_TEST_SEED`, the source of all randomness of
+//! the suites, so that number alone repeats a failed round.
 
 use crate::command_test::{logs, run_suite};
 use crate::lanes::measured;
@@ -22,10 +22,10 @@ const BEGIN: &str = "<!-- soak: begin -->";
 const END: &str = "<!-- soak: end -->";
 const HEAD: &str = "| suite | size | rounds | time | passed | failed | figures of the last round | day, commit |\n|---|---|---|---|---|---|---|---|\n";
 
-/// What a red round leaves among the figures, before its seed.
+/// The entry that a failed round leaves among the figures, before its seed.
 const RED: &str = "FAILED with LIBTP_TEST_SEED=";
 
-/// A round of one suite may take this long.
+/// Longest time of one suite in a round.
 const ROUND_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Soaks one suite or all of them.
@@ -53,7 +53,7 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
         let _litter = Litter::begin().map_err(|error| error.to_string())?;
         round(workspace, (&suites, &programs), hours.map(|_| rounds), &mut totals);
         rounds += 1;
-        // After every round: a soak that is cut short has still said what it found.
+        // After every round, so that an interrupted soak has recorded its results.
         record(&workspace.root, &suites, &totals, rounds)?;
     }
     print!("\n{}", table(&totals, start.elapsed(), ""));
@@ -64,7 +64,7 @@ pub fn soak(workspace: &Workspace, chosen: Option<&str>, hours: Option<f64>) -> 
     Ok(ExitCode::from(u8::from(failed)))
 }
 
-/// The test programs of these suites, optimised.
+/// Returns the test programs of these suites, optimised.
 fn built(workspace: &Workspace, suites: &[&Suite]) -> Result<Vec<Program>, String> {
     let mut programs = Vec::new();
     for build in [Build::ForTests, Build::ForUsers] {
@@ -102,7 +102,7 @@ fn round(
     }
 }
 
-/// Counts and times add up; of the figures the last round's stay, and every red seed.
+/// Adds counts and times. Keeps the figures of the last round, and every failed seed.
 fn add(total: &mut Outcome, outcome: Outcome) {
     total.elapsed += outcome.elapsed;
     total.counts += outcome.counts;
@@ -134,7 +134,7 @@ fn row(suite: &Suite, total: &Outcome, rounds: u64, stamp: &str) -> String {
     )
 }
 
-/// The document with `rows` between its markers, in the order of `known`; rows of suites no longer known go.
+/// Returns the document with `rows` between its markers, in the order of `known`. Drops rows of unknown suites.
 fn with_rows(document: &str, rows: &[String], known: &[&str]) -> Result<String, String> {
     let missing = || format!("{DOCUMENT} has lost its markers {BEGIN} and {END}: put them back");
     let (before, rest) = document.split_once(BEGIN).ok_or_else(missing)?;

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: every suite, all of them even after a failure, then the table.
+//! `cargo xtask test`: runs every suite, all of them even after a failure, then prints the table.
 //!
-//! One build with every feature makes all test programs. Then two things run side by side: the test programs, a few at a
-//! time, since many of them sleep or sync; and the commands that compile (lints, documents, under `--deep` the suite as
-//! users build it).
+//! One build with every feature makes all test programs. Then two things run side by side: the test programs, a few at
+//! a time, since many of them sleep or sync; and the commands that compile (lints, documents, under `--deep` the suite
+//! as users build it).
 
 use crate::lanes::{self, measured, Came, Job};
 use crate::litter::Litter;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What `cargo xtask test` was asked for.
+/// The options of `cargo xtask test`.
 pub struct Options {
     /// The suites to run; empty for all.
     pub chosen: Vec<String>,
@@ -57,21 +57,21 @@ const COMPILING: &[Step] = &[
 ];
 /// The unit tests that loom runs.
 pub const LOOM: &str = "loom";
-/// What `LOOM` asks.
+/// The doubt that `LOOM` answers.
 pub const LOOM_DOUBT: &str = "Are latches and the log's tail right in every interleaving?";
 /// The packages that have such tests.
 const LOOMS_PACKAGES: [&str; 2] = ["libtp-process", "libtp-log"];
-/// A part of the name of every test that loom runs.
+/// The part of the name that all of loom's tests share.
 pub const LOOM_TESTS: &str = "::loom_tests::";
-/// The other test programs that are no suite.
+/// The test programs that are no suite.
 pub const UNIT_TESTS: &str = "unit tests";
-/// What `UNIT_TESTS` asks.
+/// The doubt that `UNIT_TESTS` answers.
 pub const UNIT_TESTS_DOUBT: &str = "Does each part do what its interface says?";
 
 /// Packages that are no library for users.
 const UNDOCUMENTED: [&str; 5] = ["libtp-bench", "libtp-cli", "libtp-fuzz", "libtp-tests", "xtask"];
-/// Test programs that run beside the steps that compile. One more runs when these steps are done. Most test programs have threads or
-/// processes of their own.
+/// Test programs that run beside the steps that compile. One more runs when these steps are done. Most test programs
+/// have threads or processes of their own.
 const LANES: usize = 2;
 /// Suites that pass control between threads or processes at every step. They run before the others.
 const HANDING_OVER: [&str; 1] = ["schedules"];
@@ -82,7 +82,7 @@ const LIMIT_DEEP: Duration = Duration::from_secs(45 * 60);
 const LIMIT_UNIT: Duration = Duration::from_secs(8 * 60);
 /// The first seed of every random test.
 const SEED: &str = "LIBTP_TEST_SEED";
-/// Set where unit tests run everything each time that `test` runs by turns.
+/// When set, unit tests run everything that `test` otherwise runs in turns.
 const DEEP: &str = "LIBTP_TEST_DEEP";
 /// Preemptions in the largest of loom's tests.
 const PREEMPTIONS: &str = "LIBTP_TEST_PREEMPTIONS";
@@ -139,13 +139,14 @@ pub fn test(workspace: &Workspace, options: &Options) -> Result<ExitCode, String
     Ok(ExitCode::from(u8::from(!failed.is_empty())))
 }
 
-/// Days since 1970: another seed each day, the same one all day. The environment's own seed comes first.
+/// Returns the days since 1970, a new seed each day, unless the environment sets a seed.
 fn seed_of_today() -> String {
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() / (24 * 60 * 60));
     std::env::var(SEED).unwrap_or_else(|_| days.to_string())
 }
 
-/// The failures of one suite in few lines. They stand at the end of the output, which every viewer of logs shows.
+/// Returns the failures of a suite in a few lines. They stand at the end of the output, which every viewer of logs
+/// shows.
 fn failures_of(name: &str, logs: &Path) -> String {
     let output = fs::read_to_string(child::log_path(name, logs)).unwrap_or_default();
     let lines: String = libtest::failures(&output).iter().map(|line| format!("  {line}\n")).collect();
@@ -169,7 +170,7 @@ impl Run<'_> {
         measured(step.name, || Ok(((step.run)(self.workspace, self.peers)?, Vec::new())))
     }
 
-    /// Suites of this run that are built so. Only a deep run builds the library as users do.
+    /// Returns the suites of this run with this build. Only a deep run builds the library as users do.
     fn suites(&self, build: Build) -> Vec<&'static Suite> {
         let built_as = |suite: &Suite| if self.options.deep { suite.build } else { Build::ForTests };
         SUITES.iter().filter(|suite| self.wants(suite.name) && built_as(suite) == build).collect()
@@ -195,7 +196,7 @@ impl Run<'_> {
         outcomes
     }
 
-    /// The test programs of this run.
+    /// Returns the test programs of this run.
     fn programs(&self) -> Result<Vec<Program>, String> {
         let built = |programs: io::Result<Option<Vec<Program>>>| match programs {
             Ok(Some(programs)) => Ok(programs),
@@ -214,7 +215,7 @@ impl Run<'_> {
         Ok(programs)
     }
 
-    /// The steps that compile, and the suites as users build them.
+    /// Runs the steps that compile, and the suites as users build them.
     fn compile(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let suites = self.suites(Build::ForUsers);
@@ -227,7 +228,7 @@ impl Run<'_> {
         outcomes
     }
 
-    /// Everything that runs beside each other, the longest first.
+    /// Returns the jobs that run side by side, the longest first.
     fn jobs<'b>(&'b self, programs: &'b [Program]) -> Vec<Job<'b>> {
         let suites = self.suites(Build::ForTests);
         let mut longest_first: Vec<&Suite> = suites;
@@ -257,14 +258,14 @@ impl Run<'_> {
         Ok((count(&ended), Vec::new()))
     }
 
-    /// Every interleaving of the small primitives.
+    /// Runs loom: every interleaving of the small primitives.
     fn loom(&self, programs: &[Program]) -> Came {
         let mut counts = Counts::default();
         for package in LOOMS_PACKAGES {
             let is_its = |program: &&Program| program.package == package && program.target.0 == "lib";
             let Some(program) = programs.iter().find(is_its) else { continue };
             let mut command = program.command(false);
-            // Each execution maps stacks anew, and threads of one process wait for each other there.
+            // One test at a time: each execution maps new stacks, and threads of one process contend for that.
             command.args([LOOM_TESTS, "--test-threads=1"]);
             let ended = child::run_within(LOOM, &mut command, &self.logs, LIMIT)?;
             counts += count(&ended);
@@ -277,7 +278,7 @@ impl Run<'_> {
     }
 }
 
-/// The outcomes of all programs of unit tests become one. The slowest are named.
+/// Merges the outcomes of all unit test programs into one, with the slowest programs as figures.
 fn unit_tests_as_one(outcomes: Vec<Outcome>) -> Vec<Outcome> {
     const SLOWEST: usize = 5;
     let is_known = |outcome: &Outcome| names().any(|name| name == outcome.name);
@@ -340,12 +341,12 @@ pub fn run_suite(
     Ok((counts, figures))
 }
 
-/// Where the output of the suites is kept.
+/// Returns the directory of the suites' output.
 pub fn logs(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask")
 }
 
-/// Without their packages the peers cannot be built; what was missing was said.
+/// Returns whether the peers can be built. Their missing packages were reported before.
 fn has_peers(peers: Peers) -> bool {
     peers == Peers::Built && setup::packages_of_all_peers_present()
 }
@@ -371,7 +372,7 @@ fn clippy(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     let mut counts = check(
         "clippy",
         workspace,
-        // These two have all libraries that users build below them.
+        // All libraries that users build are dependencies of these two.
         cargo_behind_others().args(["clippy", "--package", "libtp-capi", "--package", "libtp-cli"]).args(DENY),
     )?;
     let mut everything = cargo_behind_others();
@@ -395,18 +396,18 @@ fn doc_tests(workspace: &Workspace, peers: Peers) -> io::Result<Counts> {
     counted("doc tests", workspace, &mut command)
 }
 
-/// A command that is one check.
+/// Runs a command that is one check.
 fn check(name: &str, workspace: &Workspace, command: &mut Command) -> io::Result<Counts> {
     let ended = child::run(name, command, &logs(workspace))?;
     Ok(if ended.success { Counts::ONE_PASSED } else { Counts::ONE_FAILED })
 }
 
-/// A command that is many tests.
+/// Runs a command that is many tests.
 fn counted(name: &str, workspace: &Workspace, command: &mut Command) -> io::Result<Counts> {
     Ok(count(&child::run(name, command, &logs(workspace))?))
 }
 
-/// A run that failed without naming a failed test (it did not compile, or it aborted) is one failure.
+/// Counts the tests. A failed run without a failed test (it did not compile, or it aborted) is one failure.
 fn count(ended: &child::Ended) -> Counts {
     let mut counts = libtest::counts(&ended.output);
     if !ended.success && counts.failed == 0 {

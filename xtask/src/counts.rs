@@ -1,8 +1,10 @@
-//! `cargo xtask bench counts`: instructions of every hot path, under callgrind, beside the figures kept in docs/instructions.md.
+//! `cargo xtask bench counts`: instructions of every hot path, under callgrind, beside the figures kept in
+//! docs/instructions.md.
 //!
-//! Times on a shared machine go up and down by half; instructions hardly move, so a change that makes a path longer by a few percent is
-//! seen on any machine. The program that runs the paths is crates/bench/examples/instructions; only what happens inside its function
-//! [`COUNTED`], on the thread that is in it, is counted. What callgrind wrote stays in `target/xtask/counts`, a file a path.
+//! Times on a shared machine vary by half. Instruction counts hardly vary, so any machine shows a change that makes a
+//! path a few percent longer. The program crates/bench/examples/instructions runs the paths; only instructions inside
+//! its function [`COUNTED`], on the thread that is in it, are counted. Callgrind's files stay in `target/xtask/counts`,
+//! one for each path.
 
 mod kept;
 
@@ -18,30 +20,32 @@ const PACKAGE: &str = "libtp-bench";
 const EXAMPLE: &str = "instructions";
 /// The function whose instructions are counted.
 const COUNTED: &str = "instructions::counted_operations";
-/// The path that does nothing: what counting itself costs.
+/// The empty path: the cost of counting itself.
 const NOTHING: &str = "nothing";
-/// So many instructions more are nothing: of a path of thirty that would be too many percent.
+/// A difference of this many instructions counts as none: for a path of thirty it would be too many percent.
 const SLACK: f64 = 2.0;
 
-/// Instructions of every hot path, beside those kept in docs/instructions.md; exits with 1 where one has more, or is not there any more.
+/// Instructions of every hot path, beside the figures kept in docs/instructions.md; exits with 1 if a path has more, or
+/// is missing
 #[derive(Parser)]
 #[command(name = "cargo xtask bench counts")]
 struct Arguments {
-    /// Only paths with this in their name
+    /// Only paths with this text in their name
     #[arg(default_value = "")]
     part: String,
-    /// Percent more than kept that are too many
+    /// Largest increase over the kept figure, in percent
     #[arg(long, default_value_t = 3.0)]
     limit: f64,
-    /// Keep what is counted now
+    /// Write the new counts to the document
     #[arg(long)]
     bless: bool,
 }
 
-/// Counts, compares, and keeps if that is asked for.
+/// Counts, compares, and keeps the counts if asked to.
 ///
 /// # Errors
-/// When the program cannot be built or run, callgrind's files not be understood, or the document not be read or written.
+/// When the program cannot be built or run, callgrind's files not be understood, or the document not be read or
+/// written.
 pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     let words = std::iter::once("counts".to_owned()).chain(arguments.iter().cloned());
     let arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| error.exit());
@@ -83,7 +87,7 @@ pub fn counts(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, S
     Ok(ExitCode::from(u8::from(worse > 0)))
 }
 
-/// Builds the program as users build theirs; says where it is.
+/// Builds the program as users build theirs, and returns its path.
 fn build(workspace: &Workspace) -> Result<PathBuf, String> {
     let status = cargo()
         .args(["build", "--release", "--package", PACKAGE, "--example", EXAMPLE])
@@ -95,7 +99,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(workspace.target.join("release/examples").join(EXAMPLE))
 }
 
-/// Runs the program under callgrind, which writes a file a path into `directory`.
+/// Runs the program under callgrind, which writes one file for each path into `directory`.
 fn count(program: &Path, part: &str, directory: &Path) -> Result<Vec<Count>, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
     let _ = fs::remove_dir_all(directory);
@@ -124,7 +128,7 @@ fn count(program: &Path, part: &str, directory: &Path) -> Result<Vec<Count>, Str
     without_counting(&parts)
 }
 
-/// What was counted of one path.
+/// The counts of one path.
 struct Part {
     name: String,
     calls: f64,
@@ -133,7 +137,7 @@ struct Part {
 }
 
 impl Part {
-    /// Reads a line of what the program says.
+    /// Parses one line of the program's output.
     fn said(line: &str) -> Option<Part> {
         let mut words = line.split('\t');
         let (name, calls, operations) = (words.next()?, words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -141,7 +145,7 @@ impl Part {
     }
 }
 
-/// Takes off what calling costs by itself.
+/// Subtracts the cost of counting.
 fn without_counting(parts: &[Part]) -> Result<Vec<Count>, String> {
     let Some((nothing, parts)) = parts.split_first().filter(|(first, _)| first.name == NOTHING) else {
         return Err(format!("{EXAMPLE} did not begin with {NOTHING:?}"));
@@ -151,7 +155,7 @@ fn without_counting(parts: &[Part]) -> Result<Vec<Count>, String> {
     Ok(parts.iter().map(|part| Count { name: part.name.clone(), instructions: of(part) }).collect())
 }
 
-/// The instructions of one of callgrind's files.
+/// Returns the instructions in one of callgrind's files.
 fn in_dump(text: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix("totals:"))?.trim().parse().ok()
 }
@@ -160,7 +164,7 @@ fn file_name(path: &str) -> String {
     path.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
 }
 
-/// Prints all of it; says how many paths have too many instructions.
+/// Prints the comparison and returns the number of paths with too many instructions.
 fn show(kept: &Kept, now: &[Count], limit: f64) -> usize {
     println!("{:<48} {:>10} {:>10} {:>8}", "instructions", "kept", "now", "ratio");
     let mut worse = 0;
@@ -178,7 +182,7 @@ fn show(kept: &Kept, now: &[Count], limit: f64) -> usize {
     worse
 }
 
-/// Paths that are kept, were asked for and were not counted: whoever takes one away says so.
+/// Returns the kept paths that were asked for and not counted. A removed path must be removed from the document, too.
 fn gone<'k>(kept: &'k Kept, now: &[Count], part: &str) -> Vec<&'k str> {
     let is_counted = |name: &str| now.iter().any(|count| count.name == name);
     kept.names().filter(|name| name.contains(part) && !is_counted(name)).collect()
@@ -188,8 +192,8 @@ fn is_worse(before: f64, now: f64, limit: f64) -> bool {
     now > before * (1.0 + limit / 100.0) + SLACK
 }
 
-/// What a count depends on besides the source: the compiler, valgrind (which tells the program what the processor can do), and
-/// the C library, whose copying is counted.
+/// Returns all that a count depends on besides the source: the compiler, valgrind (which reports the processor's
+/// features to the program), and the C library, whose copying is counted.
 fn counted_with() -> String {
     let said = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).output();

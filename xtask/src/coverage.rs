@@ -1,8 +1,8 @@
-//! Which branches of recovery, the log and the latches no test takes: `cargo xtask coverage`.
+//! `cargo xtask coverage`: the branches of recovery, the log and the latches that no test takes.
 //!
-//! Each side of a branch that is not taken has its reason in docs/coverage.md, or the verb fails. The compiler counts both sides
-//! (`RUSTC_BOOTSTRAP`: it is told that it may do what it does on nightly), in files that are mapped, so that what a process took
-//! before it was killed counts, too. LLVM's tools, of a Debian package, add the counts up.
+//! Each side of a branch that no test takes needs a reason in docs/coverage.md, or the verb fails. The compiler counts
+//! both sides (`RUSTC_BOOTSTRAP` allows it the features of nightly) in mapped files, so that branches of a killed
+//! process count, too. LLVM's tools, from a Debian package, add the counts up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,19 +19,19 @@ use crate::setup;
 use crate::workspace::{cargo, Workspace};
 
 const DOCUMENT: &str = "docs/coverage.md";
-/// What is looked at: files whose paths begin so.
+/// The beginnings of the paths of the covered files.
 const LOOKED_AT: [&str; 3] = ["crates/log/src/", "crates/txn/src/recovery", "crates/process/src/latch"];
 const FLAGS: &str = "-Cinstrument-coverage -Zcoverage-options=branch -Cllvm-args=-runtime-counter-relocation";
-/// What of the tests is run, with the tests of the crates themselves.
+/// The suites to run beside the tests of the crates themselves.
 const SUITES: [&str; 9] =
     ["backup", "bad_input", "crash", "damage", "failpoints", "kills", "lived", "multiprocess", "warm"];
 const CRATES: [&str; 3] = ["libtp-log", "libtp-process", "libtp-txn"];
-/// Counting takes time, and so does building anew.
+/// Counting makes tests slow, and everything is built anew.
 const PATIENCE: Duration = Duration::from_secs(3 * 3600);
-/// LLVM's versions that read what the compiler writes, the newest first.
+/// LLVM's versions that can read the compiler's output, the newest first.
 const VERSIONS: [u32; 5] = [23, 22, 21, 20, 19];
 
-/// One side of a branch: file, the condition's text, and what it never is.
+/// One side of a branch: the file, the condition's text, and the value that it never has.
 type Side = (String, String, bool);
 
 /// Runs the tests and compares.
@@ -61,8 +61,8 @@ fn is_there(version: u32) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs all of it; the programs in which counts were made. By one command, so that all are built with the same features: of two
-/// builds of a function the counts of one only are kept.
+/// Runs all tests and returns the programs that wrote counts. One command builds all of them with the same features: of
+/// two builds of a function only one's counts are kept.
 fn run(workspace: &Workspace, folder: &Path, counts: &Path) -> Result<BTreeSet<PathBuf>, String> {
     let mut command = cargo();
     command.args(["test", "--profile", "suite", "--no-fail-fast", "--message-format", "json-render-diagnostics"]);
@@ -81,7 +81,7 @@ fn run(workspace: &Workspace, folder: &Path, counts: &Path) -> Result<BTreeSet<P
     Ok(said.filter_map(|line| Some(PathBuf::from(line.get("executable")?.as_str()?))).collect())
 }
 
-/// What LLVM makes of the counts.
+/// Returns LLVM's export of the counts.
 fn export(version: u32, folder: &Path, counts: &Path, programs: &BTreeSet<PathBuf>) -> Result<Value, String> {
     let all = folder.join("all.profdata");
     let mut merge = Command::new(format!("llvm-profdata-{version}"));
@@ -109,7 +109,7 @@ fn succeed(command: &mut Command) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Of every branch that is looked at how often each side was taken, whoever took it.
+/// Returns how often each side of each covered branch was taken, over all tests.
 fn branches(root: &Path, exported: &Value) -> Result<BTreeMap<Side, u64>, String> {
     let mut found = BTreeMap::new();
     let files = exported["data"][0]["files"].as_array().ok_or("llvm-cov told no files")?;
@@ -126,7 +126,7 @@ fn branches(root: &Path, exported: &Value) -> Result<BTreeMap<Side, u64>, String
             let count = |nth: usize| branch[nth].as_u64().unwrap_or(0);
             let place = [0, 1, 2, 3].map(|nth| usize::try_from(count(nth)).unwrap_or(0));
             if place[0] <= of_tests {
-                // Once for each program, and for each type that it is about.
+                // A branch appears once for each program and each type that it is compiled for.
                 let sides = counted.entry(place).or_default();
                 *sides = [sides[0] + count(4), sides[1] + count(5)];
             }
@@ -143,7 +143,7 @@ fn branches(root: &Path, exported: &Value) -> Result<BTreeMap<Side, u64>, String
     Ok(found)
 }
 
-/// The text between two places, each a line and a column from one on, on one line.
+/// Returns the text between two places on one line. A place is a line and a column, both counted from 1.
 fn condition(text: &str, [first, from, last, to]: [usize; 4]) -> String {
     let lines = text.lines().enumerate().skip(first.saturating_sub(1)).take((last + 1).saturating_sub(first));
     let parts = lines.map(|(nth, line)| {
@@ -154,7 +154,7 @@ fn condition(text: &str, [first, from, last, to]: [usize; 4]) -> String {
     parts.collect::<Vec<_>>().join(" ")
 }
 
-/// Compares with the reasons, and says what is missing.
+/// Compares with the reasons, and prints those that are missing.
 fn judge(root: &Path, found: &BTreeMap<Side, u64>) -> Result<ExitCode, String> {
     let document = fs::read_to_string(root.join(DOCUMENT)).map_err(|error| format!("{DOCUMENT}: {error}"))?;
     let reasons = reasons(&document);
@@ -175,7 +175,8 @@ fn judge(root: &Path, found: &BTreeMap<Side, u64>) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::from(!missing.is_empty() || found.is_empty())))
 }
 
-/// The sides that the document gives a reason for: rows of file, condition, what it never is, and why.
+/// Returns the sides that have a reason in the document: rows of file, condition, the value that it never has, and the
+/// reason.
 fn reasons(document: &str) -> BTreeSet<Side> {
     let rows = document.lines().filter(|line| line.starts_with("| crates/"));
     rows.filter_map(|row| {

@@ -1,8 +1,9 @@
-//! libFuzzer at the doors of `libtp-fuzz`: the part of the suite `fuzz` that only a soak does.
+//! libFuzzer on the entry points of `libtp-fuzz`: the part of the suite `fuzz` that only a soak runs.
 //!
-//! It needs no other toolchain and no cargo-fuzz: the compiler is told that it may do what it does on nightly (`RUSTC_BOOTSTRAP`),
-//! code notes where it was (`sancov-module`) and AddressSanitizer watches the memory. libFuzzer itself is C++ that `libfuzzer-sys`
-//! compiles, so the package lies outside of the workspace, and where there is no compiler that is said.
+//! It needs neither another toolchain nor cargo-fuzz: `RUSTC_BOOTSTRAP` allows the compiler the features of nightly,
+//! `sancov-module` makes the code record its coverage, and AddressSanitizer watches the memory. libFuzzer itself is C++
+//! that `libfuzzer-sys` compiles. So the package lies outside the workspace, and without a C++ compiler the suite
+//! reports that it skips this part.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +17,7 @@ use crate::outcome::Counts;
 use crate::setup;
 use crate::workspace::{cargo, Workspace};
 
-/// How long each door is knocked at, where a suite says it (`suites`); what is said in the environment goes before.
+/// The seconds for each target, set by a suite (`suites`). The environment's value has precedence.
 const SECONDS: &str = "LIBTP_FUZZ_SECONDS";
 const MANIFEST: &str = "tests/fuzz/libfuzzer/Cargo.toml";
 const CORPUS: &str = "tests/fuzz/corpus";
@@ -24,14 +25,14 @@ const HOST: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address";
-/// Nothing that is read takes so long, also where the memory is watched and the machine busy, or needs so much memory.
+/// Limits that no input reaches, even on a busy machine with the sanitizer: seconds, memory and input size.
 const LIMITS: [&str; 4] = ["-timeout=30", "-rss_limit_mb=4096", "-malloc_limit_mb=512", "-max_len=5000"];
-/// Memory is given up by whoever was interrupted, too.
+/// An interrupted operation may leak memory.
 const ASAN: &str = "detect_leaks=0:quarantine_size_mb=16";
-/// Building, and ending, take no longer.
+/// Longest time of the build, and of a target's end.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Fuzzes each target, if `env` says for how long.
+/// Fuzzes each target, if `env` sets a time.
 ///
 /// # Errors
 /// When a process cannot be started.
@@ -79,7 +80,7 @@ fn build(workspace: &Workspace, folder: &Path) -> Command {
     command
 }
 
-/// The names of the folders in one, in order.
+/// Returns the names of the folders in a folder, sorted.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -92,7 +93,7 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// One target; what it came to, and its figures.
+/// Fuzzes one target and returns its counts and figures.
 fn knock(
     workspace: &Workspace,
     folder: &Path,
@@ -125,7 +126,7 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(fs::read_dir(folder)?.flatten().map(|entry| entry.path()).filter(named).collect())
 }
 
-/// What libFuzzer says at its end.
+/// Returns libFuzzer's number of executions.
 fn executions(output: &str) -> u64 {
     let count = output.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)

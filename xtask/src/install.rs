@@ -1,6 +1,6 @@
-//! `cargo xtask install`: what programs in C need, in the places where they look for it.
+//! `cargo xtask install`: puts all files that programs in C need where they look for them.
 //!
-//! `lib/libtp.so.0` is the name that programs carry with them (crates/capi/build.rs sets it); `lib/libtp.so` is the linker's.
+//! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
 
 use crate::workspace::{cargo, Workspace};
 use std::fs;
@@ -9,12 +9,12 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Builds the library and lays everything out under `prefix`.
+/// Builds the library and installs everything under `prefix`.
 ///
 /// # Errors
-/// When it does not build, or a file cannot be written.
+/// When the library does not build, or a file cannot be written.
 pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String> {
-    // Stripped by the linker: of the shared library only the names that the headers declare are left.
+    // The linker strips it: the shared library keeps only the names that the headers declare.
     let built =
         cargo().args(["rustc", "--release", "--package", "libtp-capi", "--lib", "--", "-C", "strip=symbols"]).status();
     if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
@@ -29,14 +29,14 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The version of the workspace.
+/// Returns the version of the workspace.
 fn version(root: &Path) -> Result<String, String> {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).map_err(|error| error.to_string())?;
     let version = manifest.lines().find_map(|line| line.strip_prefix("version = \"")?.strip_suffix('"'));
     version.map(str::to_owned).ok_or_else(|| "Cargo.toml has no version".into())
 }
 
-/// Copies and links; how many.
+/// Copies the files and makes the links. Returns their number.
 fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str) -> io::Result<usize> {
     let mut count = 0;
     let mut put = |from: &Path, to: &Path| -> io::Result<()> {
@@ -69,7 +69,7 @@ fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str) -> io::Resul
     Ok(count + 1 + links.len())
 }
 
-/// Makes a file where there may be one already, which a running program may have mapped: that one keeps what it has.
+/// Replaces a file by a new one. A running program that has mapped the old file keeps it.
 fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
     match fs::remove_file(to) {
@@ -78,7 +78,7 @@ fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result
     }
 }
 
-/// What a page is about: each of its names.
+/// Returns all names that a manual page documents.
 fn names(page: &str) -> impl Iterator<Item = &str> {
     let section = page.split(".Sh NAME\n").nth(1).unwrap_or("").split(".Nd ").next().unwrap_or("");
     section.lines().filter_map(|line| line.strip_prefix(".Nm ")).map(|name| name.trim_end_matches(" ,"))

@@ -1,22 +1,25 @@
-//! The warm-reboot lab: a machine whose kernel crashes again and again under recoverable memory, and what is there afterwards.
+//! The warm-reboot lab: a machine whose kernel crashes again and again under recoverable memory, and a check after each
+//! crash.
 //!
-//! Paper: Rio Vista, section 3. The machine is QEMU's (emulated, on no virtualisation of the host's), with Debian's cloud kernel
-//! and one program, `tests/lab`. A part of its memory is kept over warm starts and has a file system that maps
-//! it directly. It is crashed in turns by a panic of the kernel (c), a start without writing anything (b), a reset from
-//! outside (m), an interrupt from outside that is a panic (n), and by killing QEMU, whose memory is a file (k); and where there is
-//! a turn left for it by a panic after which a second kernel goes on, which was loaded beside the first (p, known as kdump).
+//! Paper: Rio Vista, section 3. The machine is QEMU (emulated, without the host's virtualisation) with Debian's cloud
+//! kernel and one program, `tests/lab`. A part of its memory is kept over warm starts and has a file system that maps
+//! it directly. The kinds of crashes take turns: a panic of the kernel (c), a restart that writes nothing (b), a reset
+//! from outside (m), an interrupt from outside that causes a panic (n), and killing QEMU, whose memory is a file (k). A
+//! machine with enough crashes also has a panic after which a second kernel, loaded beside the first, takes over (p,
+//! known as kdump).
 //!
 //! Two things are judged at each crash: segments of memory, which vista changes, and records, whose commits the library
-//! answers from memory (docs/design/0007). The machine is not its own witness: what has ended it says through a port (`told`).
+//! answers from memory (docs/design/0007). The machine's memory is not the only witness: the machine announces ended
+//! transactions through a port (`told`).
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `build` | the kernel, the initial file system with the guest's program and the libraries of C it is linked with |
+//! | `build` | the kernel, and the initial file system with the guest's program and its C libraries |
 //! | `cpio` | the archive that a kernel unpacks |
 //! | `machine` | QEMU, its console, its monitor |
-//! | `told` | what was announced |
-//! | `judge` | whether that was found |
-//! | `records` | the same of records |
+//! | `told` | the announcements |
+//! | `judge` | the comparison of announcements and findings, for segments |
+//! | `records` | the same for records |
 
 mod build;
 mod cpio;
@@ -39,19 +42,19 @@ use crate::setup;
 use crate::suites::{Build, LAB, SUITES};
 use crate::workspace::Workspace;
 
-/// Each is crashed in turn by these.
+/// The kinds of crashes, in turns.
 const KINDS: &str = "c,b,m,n,k";
-/// The same, of machines that crash often enough for one more: a second kernel takes its time to start.
+/// The kinds for a machine with many crashes: a second kernel takes long to start.
 const KINDS_OF_MANY: &str = "c,b,m,n,k,p";
 const KIND_COUNT: u64 = 6;
-/// How many crashes, where a suite says it (`suites`).
+/// The number of crashes, set by a suite (`suites`).
 const CYCLES: &str = "LIBTP_TEST_CYCLES";
-/// A few crashes take no longer, however long the building took; nor does one start.
+/// Longest time of a few crashes without the build, and of one start.
 const LIMIT: Duration = Duration::from_secs(240);
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
-/// So many crashes keep a second machine busy, too, and take as long as they take.
+/// From this number of crashes on, two machines share them, and there is no limit for the total time.
 const MANY: u64 = 20;
-/// On a machine that does much else at the time a start may take this long.
+/// Longest time of a start on a busy machine.
 const PATIENT_BOOT_LIMIT: Duration = Duration::from_secs(3600);
 
 /// `cargo xtask lab`.
@@ -68,10 +71,10 @@ pub fn lab(workspace: &Workspace, cycles: u64) -> Result<ExitCode, String> {
     Ok(ExitCode::from(u8::from(!is_good)))
 }
 
-/// The suite of `cargo xtask test` and `soak`: `guest` runs on the machine, which crashes as often as `env` says.
+/// Runs the suite of `cargo xtask test` and `soak`: `guest` runs on the machine. `env` sets the number of crashes.
 ///
 /// # Errors
-/// When the machine cannot be built or started, or `env` does not say how many.
+/// When the machine cannot be built or started, or `env` does not set the number.
 pub fn suite(workspace: &Workspace, guest: &Path, env: &[(&str, &str)]) -> io::Result<(Counts, Vec<String>)> {
     let cycles = env.iter().find(|(name, _)| *name == CYCLES).and_then(|(_, value)| value.parse().ok());
     run(workspace, guest, cycles.ok_or_else(|| io::Error::other(format!("{CYCLES} does not say how many crashes")))?)
@@ -95,7 +98,7 @@ fn run(workspace: &Workspace, guest: &Path, cycles: u64) -> io::Result<(Counts, 
     let seed = u64::from(std::process::id());
     let judges = std::thread::scope(|scope| {
         let one = |number: u64| {
-            // The first has what cannot be divided.
+            // The first machine takes the remainder.
             let cycles = cycles / machines + u64::from(number == 0) * (cycles % machines);
             let (built, state) = (&built, state.join(number.to_string()));
             let name = if machines == 1 { String::new() } else { format!(" of machine {}", number + 1) };
@@ -114,16 +117,16 @@ fn run(workspace: &Workspace, guest: &Path, cycles: u64) -> io::Result<(Counts, 
     Ok((counts, figures))
 }
 
-/// How long it may take.
+/// Time limits of a machine.
 #[derive(Clone, Copy)]
 struct Limits {
     /// From one start to the next.
     boot: Duration,
-    /// All of it.
+    /// The end of the whole run.
     end: Option<Instant>,
 }
 
-/// One machine, until it has crashed so often, or something was found wrong, or time is up.
+/// Runs one machine until it has crashed `cycles` times, a check fails, or time is up.
 fn crash_again_and_again(
     built: &build::Built,
     state: &Path,
@@ -151,7 +154,7 @@ fn crash_again_and_again(
         };
         lines.push(said.to_owned());
         if let Some(kind) = said.strip_prefix("YOURS ") {
-            // At any moment.
+            // The crash comes at a random moment.
             std::thread::sleep(Duration::from_millis(judge.draw(300)));
             machine.crash(kind.trim())?;
         } else if let Some(boot) = said.strip_prefix("BOOT ") {

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What a job comes to.
+/// The result of a job.
 pub type Came = io::Result<(Counts, Vec<String>)>;
 
 /// One job.
@@ -17,14 +17,14 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job of that name.
+    /// Returns a job with this name.
     pub fn new(name: &str, run: impl FnOnce() -> Came + Send + 'a) -> Job<'a> {
         Job { name: name.to_owned(), run: Box::new(run) }
     }
 }
 
-/// Runs the jobs in `count` lanes, in their order. One more lane does `first`, and then takes jobs as the others do. The outcomes come in
-/// any order.
+/// Runs the jobs in `count` lanes, in their order. One more lane runs `first`, and then takes jobs as the others do.
+/// The outcomes have no order.
 pub fn run(jobs: Vec<Job<'_>>, count: usize, first: impl FnOnce() -> Vec<Outcome> + Send) -> Vec<Outcome> {
     let (waiting, outcomes) = (Mutex::new(jobs.into_iter()), Mutex::new(Vec::new()));
     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();

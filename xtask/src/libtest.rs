@@ -1,5 +1,5 @@
-//! Reads what libtest prints: how many passed, failed and were ignored, the figures that suites report, and what those that
-//! failed said.
+//! Reads libtest's output: how many tests passed, failed and were ignored, the figures that suites report, and the
+//! messages of failed tests.
 //!
 //! A test that has figures worth keeping (states tried, records lost) prints one line that starts with `figures: `.
 
@@ -11,16 +11,16 @@ const FIGURES: &str = "figures: ";
 const FAILED: &str = " ... FAILED";
 const PANICKED: &str = " panicked at ";
 const SLOW: &str = " has been running for over ";
-/// A message may be a table of what everybody held; the log has the rest.
+/// A message may be a long table of locks; the log has the rest.
 const MESSAGE_LINES: usize = 12;
-/// What stands between a message and what helps only who reads the log.
+/// The beginning of lines that only help a reader of the log.
 const BACKTRACE: [&str; 2] = ["stack backtrace:", "note: run with `RUST_BACKTRACE"];
 
 /// Sums every `test result:` line of a run.
 pub fn counts(output: &str) -> Counts {
     let mut sums = Counts::default();
     for line in output.lines() {
-        // With --nocapture a test's own unfinished line may stand before libtest's words.
+        // With --nocapture a test's own unfinished line may precede libtest's text.
         let Some(at) = line.find(RESULT) else {
             continue;
         };
@@ -43,13 +43,13 @@ pub fn counts(output: &str) -> Counts {
     sums
 }
 
-/// What the tests printed after `figures: `, in order.
+/// Returns the texts that tests printed after `figures: `, in order.
 pub fn figures(output: &str) -> Vec<String> {
     let after = |line: &str| line.find(FIGURES).map(|at| line[at + FIGURES.len()..].trim().to_owned());
     output.lines().filter_map(after).collect()
 }
 
-/// For each test that failed its name and the first lines of what it panicked with: a thread's name is its test's.
+/// Returns, for each failed test, its name and the first lines of its panic message. A thread's name is its test's.
 pub fn failures(output: &str) -> Vec<String> {
     let names = output.lines().filter_map(|line| line.strip_suffix(FAILED)).filter_map(|line| line.rsplit(' ').next());
     let mut said: Vec<String> = Vec::new();
@@ -67,7 +67,8 @@ pub fn failures(output: &str) -> Vec<String> {
     said
 }
 
-/// What is known of commands that hung: each command, its threads, and the tests that had not ended after a minute.
+/// Returns the facts about commands that hung: each command, its threads, and the tests that had not ended after a
+/// minute.
 fn hung(output: &str) -> impl Iterator<Item = String> + use<'_> {
     let is_hung = output.lines().any(|line| line.starts_with(HUNG));
     let has_ended =

@@ -1,8 +1,8 @@
-//! What tests leave behind: processes, temporary files and shared memory, removed at the end of a run.
+//! Removes what tests leave behind at the end of a run: processes, temporary files and shared memory.
 //!
-//! Many tests kill processes, and a planted bug makes a test end before it has put things away. The library keeps shared
-//! memory that may hold commits. The run that started a test removes the test's shared memory. A later run removes it where the
-//! first run was interrupted.
+//! Many tests kill processes, and a planted bug ends a test before it has cleaned up. The library keeps shared memory
+//! that may hold commits. The run that started a test removes the test's shared memory. If the run was interrupted, a
+//! later run removes it.
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,28 +11,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// In the environment of every process of a run.
+/// The variable in the environment of every process of a run.
 const MARK: &str = "LIBTP_TEST_RUN";
-/// Begin of the name of a run's place. The number of the run's process follows.
+/// The beginning of the name of a run's directory. The number of the run's process follows.
 const PLACE: &str = "libtp-tests-";
 const SHARED_MEMORY: &str = "/dev/shm";
-/// How the names of regions begin.
+/// The beginning of the names of regions.
 const REGION: &str = "libtp-";
 const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
-/// A region's header, which says where its environment is, is no longer.
+/// An upper limit for a region's header, which names the region's environment.
 const HEADER_BYTES: u64 = 64 << 10;
 
-/// One run of tests. What the run has left is removed when this is dropped.
+/// One run of tests. Dropping it removes everything that the run has left.
 pub struct Litter {
     /// Temporary files of the run.
     place: PathBuf,
     mark: String,
-    /// Where temporary files go without a run.
+    /// The directory of temporary files outside a run.
     home: PathBuf,
 }
 
 impl Litter {
-    /// Every command from now on belongs to the run.
+    /// Makes every later command belong to the run.
     ///
     /// # Errors
     /// When no directory for temporary files can be made.
@@ -43,7 +43,7 @@ impl Litter {
         }
         let place = home.join(format!("{PLACE}{}", std::process::id()));
         fs::create_dir_all(&place)?;
-        // Tests become other users.
+        // Some tests change to other users.
         fs::set_permissions(&place, fs::Permissions::from_mode(0o1777))?;
         let place = place.canonicalize()?;
         let mark = place.display().to_string();
@@ -57,7 +57,7 @@ impl Drop for Litter {
     fn drop(&mut self) {
         let processes = processes_with(&format!("{MARK}={}", self.mark));
         for process in &processes {
-            // The process may have ended by now.
+            // The process may have ended already.
             let _ = Command::new("kill").args(["-9", process]).stderr(Stdio::null()).status();
         }
         let regions = regions_of(Path::new(SHARED_MEMORY), &self.place);
@@ -73,8 +73,8 @@ impl Drop for Litter {
     }
 }
 
-/// Places and marks of runs that were interrupted. A run in a container has a process that is not seen here, so its place counts as left
-/// only when nothing was made there for a day.
+/// Returns the directories and marks of interrupted runs. A run in a container has a process that is not visible here,
+/// so its directory counts only if nothing was made there for a day.
 fn left_by_others(home: &Path) -> Vec<(PathBuf, String)> {
     let names =
         fs::read_dir(home).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -89,7 +89,7 @@ fn left_by_others(home: &Path) -> Vec<(PathBuf, String)> {
     names.filter(is_left).filter_map(place).map(|place| (place.clone(), place.display().to_string())).collect()
 }
 
-/// Other processes that have this variable in their environment.
+/// Returns the other processes that have this variable in their environment.
 fn processes_with(variable: &str) -> Vec<String> {
     let own = std::process::id().to_string();
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -101,7 +101,7 @@ fn processes_with(variable: &str) -> Vec<String> {
     processes.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()) && *name != own).filter(has_it).collect()
 }
 
-/// Regions in `home` of environments whose directories are in `place`.
+/// Returns the regions in `home` of environments whose directories are in `place`.
 fn regions_of(home: &Path, place: &Path) -> Vec<PathBuf> {
     let within = format!("{}/", place.display());
     let names = fs::read_dir(home).into_iter().flatten().flatten();

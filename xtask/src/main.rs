@@ -1,7 +1,7 @@
-//! The verbs of the workshop: everything that builds, checks or measures this tree is `cargo xtask VERB`.
+//! The verbs of the workshop: `cargo xtask VERB` builds, checks or measures this tree.
 //!
-//! `cargo xtask` alone lists the verbs. CI runs `test` and nothing else, so what is green here is green there.
-//! Adding a suite is one line in `suites.rs`; adding a rule about the text of the tree is one function in `tidy/`.
+//! `cargo xtask` alone lists the verbs. CI runs `test` and nothing else, so a run that passes here passes there. A new
+//! suite is one line in `suites.rs`; a new rule about the text of the tree is one function in `tidy/`.
 #![forbid(unsafe_code)]
 
 mod board;
@@ -56,44 +56,46 @@ enum Verb {
         #[arg(long)]
         record: bool,
     },
-    /// The heavy suites at their full size; writes its table to docs/reliability.md
+    /// The heavy suites at their full size; writes their table to docs/reliability.md
     Soak {
         /// Only this suite (default: all heavy ones)
         suite: Option<String>,
-        /// Go round, each time with another LIBTP_TEST_SEED, until this many hours have passed
+        /// Repeat with a new LIBTP_TEST_SEED each round until this many hours have passed
         #[arg(long)]
         hours: Option<f64>,
     },
-    /// TPC-B, reads and synced commits, beside peers or a bare loop in the same run; `bench recovery`: sizes, opening after a crash;
-    /// `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the size of a transaction;
-    /// `bench snapshots`: what snapshots cost; `bench rows`: plain records beside the peers; `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path beside those kept
+    /// TPC-B, reads and synced commits, beside peers or a bare loop in the same run; `bench recovery`: sizes, and
+    /// opening after a crash; `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the
+    /// size of a transaction; `bench snapshots`: the cost of snapshots; `bench rows`: plain records beside the peers;
+    /// `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path beside the kept
+    /// figures
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// A machine whose kernel crashes under recoverable memory, and under commits of records that are answered from memory, and
-    /// what is there when it is back (QEMU)
+    /// Crash the kernel of a machine (QEMU) under recoverable memory and under commits answered from memory, and check
+    /// the state after each restart
     Lab {
-        /// How many crashes; of many, two machines share them
+        /// Number of crashes; from 20 on two machines share them
         #[arg(long, default_value_t = 5)]
         cycles: u64,
     },
-    /// Which branches of recovery, the log and the latches no test takes, beside the reasons in docs/coverage.md
+    /// Branches of recovery, the log and the latches that no test takes, beside the reasons in docs/coverage.md
     Coverage,
     /// Put the library for C, its headers, pkg-config file and manual pages under a directory
     Install {
-        /// lib, include and share/man are below it
+        /// The directory above lib, include and share/man
         #[arg(long, default_value = "/usr/local")]
         prefix: std::path::PathBuf,
     },
-    /// The rules about the text of the tree alone (also a suite of `test`)
+    /// Only the rules about the text of the tree (also a suite of `test`)
     Tidy,
-    /// The places where a process of the tests can be killed (LIBTP_FAILPOINT), by name
+    /// The names of the places where a test process can be killed (LIBTP_FAILPOINT)
     Failpoints,
-    /// Compare the structs that are written to disk or shared with their tables in docs/formats
+    /// Compare the structs on disk or in shared memory with their tables in docs/formats
     Formats {
-        /// Accept the structs as they are now, after the tables have been brought up to date
+        /// Accept the current structs, after the tables were updated
         #[arg(long)]
         bless: bool,
     },

@@ -1,17 +1,17 @@
-//! What came of a suite: its counts, its time, what it reported; and the table of all of them.
+//! The outcome of a suite: its counts, its time, its figures; and the table of all outcomes.
 
 use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How many tests (or checks) ended how.
+/// Tests (or checks) by how they ended.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Ran and found what they expected.
+    /// Tests that ran and found what they expected.
     pub passed: u64,
-    /// Ran and found something else, or could not run.
+    /// Tests that ran and found something else, or could not run.
     pub failed: u64,
-    /// Did not run.
+    /// Tests that did not run.
     pub skipped: u64,
 }
 
@@ -38,31 +38,31 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What came of one suite.
+/// The outcome of one suite.
 pub struct Outcome {
     /// The suite's name.
     pub name: String,
-    /// Wall time. The build of the test programs is apart.
+    /// Wall time without the build of the test programs.
     pub elapsed: Duration,
     /// How its tests ended.
     pub counts: Counts,
-    /// What its tests printed after `figures: `.
+    /// The texts that its tests printed after `figures: `.
     pub figures: Vec<String>,
 }
 
 impl Outcome {
-    /// 0 when nothing failed, else 1.
+    /// Returns 0 if no test failed, else 1.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(u8::from(self.counts.failed > 0))
     }
 }
 
-/// Minutes and seconds.
+/// Formats a time as minutes and seconds.
 pub fn clock(elapsed: Duration) -> String {
     format!("{}:{:02}", elapsed.as_secs() / 60, elapsed.as_secs() % 60)
 }
 
-/// The final table with the time of all together, then the failures, then the sums alone on the last line.
+/// Returns the final table with the total time, then the failures, then the sums alone on the last line.
 pub fn table(outcomes: &[Outcome], total: Duration, failures: &str) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max("suite".len());
     let mut text = format!("{:width$} {:>7} {:>7} {:>7} {:>8}\n", "suite", "time", "passed", "failed", "skipped");

@@ -1,5 +1,5 @@
-//! `cargo xtask bench paper`: `tp bench paper`, built with the peers that it is asked for, whose packages are installed; and once more with
-//! latches that can be made to call the kernel, for the figure that measures those.
+//! `cargo xtask bench paper`: `tp bench paper`, built with the chosen peers, whose packages are installed. A second
+//! build has latches that can be made to call the kernel, for the figure that measures them.
 
 use crate::command_test;
 use crate::peers::{values, Peers};
@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-cli";
-/// Where `tp` is told of the second build.
+/// The variable that names the second build to `tp`.
 const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
-/// Where `tp` is told what the report is to say of how it was made.
+/// The variable with the command line that the report shows.
 const COMMAND: &str = "LIBTP_BENCH_COMMAND";
-/// The figure that needs it.
+/// The figure that needs the second build.
 const FIGURE: &str = "libtp-5";
 
 /// Builds `tp` in release and measures.
@@ -43,8 +43,8 @@ pub fn paper(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Builds `tp` with latches that can be made to call the kernel, and without peers; says where it is. It is a program of its own because each
-/// latch of it looks whether it has to call, which would be in all other figures.
+/// Builds `tp` with latches that can be made to call the kernel, and without peers, and returns its path. It is a
+/// separate program because each of its latches checks whether it has to call, which would slow all other figures.
 fn with_kernel_latches(workspace: &Workspace) -> Result<PathBuf, String> {
     let status = cargo()
         .args(["build", "--release", "--package", PACKAGE, "--features", "kernel-latches"])
@@ -53,7 +53,7 @@ fn with_kernel_latches(workspace: &Workspace) -> Result<PathBuf, String> {
     if !status.success() {
         return Err(format!("{PACKAGE} cannot be built with kernel-latches, see above"));
     }
-    // Out of the way of the other build, whose program has the same name. One that still runs keeps what it has.
+    // Moved, because the other build's program has the same name. A program that still runs keeps its old file.
     let directory = command_test::logs(workspace);
     let program = directory.join("tp-kernel-latches");
     let moved = fs::create_dir_all(&directory).and_then(|()| fs::rename(workspace.target.join("release/tp"), &program));
@@ -61,7 +61,7 @@ fn with_kernel_latches(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(program)
 }
 
-/// Whether a figure is among those that are asked for.
+/// Returns whether a figure is among the chosen ones.
 fn wants(arguments: &[String], figure: &str) -> bool {
     let mut names = values(arguments, "--only").flat_map(|names| names.split(',')).peekable();
     names.peek().is_none() || names.any(|name| figure.starts_with(name))

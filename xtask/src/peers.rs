@@ -1,13 +1,13 @@
-//! Who is measured beside us: what of cargo's features brings them, and which packages they need.
+//! The peers of a benchmark: the cargo features that build them, and the packages that they need.
 
 use crate::setup;
 use std::io;
 use std::path::Path;
 
-/// Who is measured beside us, as the benchmarks' `--peers` names them.
+/// The peers of a benchmark, by the values of its `--peers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peers {
-    /// Nobody.
+    /// No peer.
     None,
     /// SQLite, LMDB, redb and fjall.
     Light,
@@ -16,7 +16,7 @@ pub enum Peers {
 }
 
 impl Peers {
-    /// What the command line says; what the benchmark does not know it refuses itself.
+    /// Reads the command line. The benchmark itself refuses unknown values.
     pub fn of(arguments: &[String]) -> Peers {
         match values(arguments, "--peers").last() {
             Some("none") => Peers::None,
@@ -25,7 +25,7 @@ impl Peers {
         }
     }
 
-    /// What cargo is told.
+    /// Returns the arguments for cargo.
     pub fn features(self) -> &'static [&'static str] {
         match self {
             Peers::None => &[],
@@ -34,7 +34,7 @@ impl Peers {
         }
     }
 
-    /// Installs the packages that they need.
+    /// Installs the packages that these peers need.
     ///
     /// # Errors
     /// When apt-get cannot be started.
@@ -47,7 +47,7 @@ impl Peers {
     }
 }
 
-/// What is said after an option, each time that it is there: `--only a`, `--only=a`.
+/// Returns each value of an option: `--only a`, `--only=a`.
 pub fn values<'a>(arguments: &'a [String], option: &'a str) -> impl Iterator<Item = &'a str> {
     let words = arguments.iter().map(String::as_str);
     let before = std::iter::once("").chain(words.clone());

@@ -1,4 +1,4 @@
-//! The test programs that cargo builds: one command builds all of them, and the suites and unit tests are runs of them.
+//! The test programs: one cargo command builds all of them, and the suites and unit tests are runs of them.
 
 use crate::child;
 use crate::suites::{Build, Suite, SUITES};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Building takes no longer, also on a busy machine.
+/// Longest time of a build on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// One program of tests.
@@ -55,14 +55,14 @@ pub fn features(workspace: &Workspace, has_peers: bool) -> Vec<String> {
 /// Builds every test program of the workspace.
 ///
 /// # Errors
-/// When cargo cannot be started. Without programs in the answer the build failed.
+/// When cargo cannot be started. Returns `None` if the build fails.
 pub fn build_all(workspace: &Workspace, has_peers: bool, logs: &Path) -> io::Result<Option<Vec<Program>>> {
     let mut command = cargo_behind_others();
     command.args(["test", "--workspace", "--lib", "--bins", "--tests"]).args(features(workspace, has_peers));
     build("build", &mut command, Profile::Dev, logs)
 }
 
-/// Builds the programs of these suites alone.
+/// Builds only the programs of these suites.
 ///
 /// # Errors
 /// As [`build_all`].
@@ -73,7 +73,7 @@ pub fn build_suites(
     logs: &Path,
 ) -> io::Result<Option<Vec<Program>>> {
     let is_built = |suite: &&Suite| suite.is_cargos() && suite.build == build_as;
-    // The packages of all suites: with others, cargo chooses other features and builds the library again.
+    // All packages with suites, always: for another set cargo chooses other features and builds the library again.
     let packages: BTreeSet<&str> = SUITES.iter().filter(is_built).map(|suite| suite.package).collect();
     let targets: BTreeSet<&str> = suites.iter().copied().filter(is_built).map(|suite| suite.target).collect();
     let mut command = cargo_behind_others();
@@ -99,12 +99,12 @@ fn build(name: &str, command: &mut Command, profile: Profile, logs: &Path) -> io
     Ok(ended.success.then(|| named(&ended.output)))
 }
 
-/// The programs that cargo names in its messages.
+/// Returns the programs that cargo names in its messages.
 pub fn named(output: &str) -> Vec<Program> {
     let messages = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let program = |message: Value| {
         let target = &message["target"];
-        // A package's own programs are built for its tests, too; only the one with tests in it is a test program.
+        // A package's own programs are built for its tests, too. Only a target in test mode is a test program.
         if message["profile"]["test"] != true {
             return None;
         }
@@ -122,7 +122,8 @@ pub fn named(output: &str) -> Vec<Program> {
     messages.filter_map(program).collect()
 }
 
-/// The name in `path+file:///folder#name@version`, or, where a folder is named as its package, in `path+file:///name#version`.
+/// Returns the name in `path+file:///folder#name@version`, or in `path+file:///name#version` if folder and package have
+/// the same name.
 fn package_name(id: &str, home: &Path) -> String {
     let fragment = id.rsplit_once('#').map_or(id, |(_, fragment)| fragment);
     match fragment.split_once('@') {
@@ -132,22 +133,22 @@ fn package_name(id: &str, home: &Path) -> String {
 }
 
 impl Program {
-    /// Package and target in a word or three.
+    /// Returns package and target in a few words.
     pub fn name(&self) -> String {
         let (kind, name) = &self.target;
         let name = if kind == "lib" || kind == "bin" { kind } else { name };
         format!("{} {name}", self.package)
     }
 
-    /// True for the test program of this suite.
+    /// Returns whether this is the test program of the suite.
     pub fn is_of(&self, suite: &Suite) -> bool {
         self.package == suite.package && self.target == ("test".to_owned(), suite.target.to_owned())
     }
 
-    /// A run of this program, before the other programs or behind them.
+    /// Returns a command that runs this program, at normal or at lower priority.
     pub fn command(&self, is_first: bool) -> Command {
         let mut command = if is_first { Command::new(&self.path) } else { behind_others(&self.path) };
-        // Cargo says the same to the programs that it runs.
+        // Cargo sets the same for programs that it runs.
         command.current_dir(&self.home).env("CARGO_MANIFEST_DIR", &self.home);
         command
     }

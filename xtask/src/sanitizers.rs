@@ -1,11 +1,12 @@
-//! Undefined behaviour and data races, looked for by the compiler's own watchers: the suite `sanitizers`, which only a soak runs.
+//! The suite `sanitizers`, which only a soak runs: finds undefined behaviour and data races.
 //!
-//! ThreadSanitizer watches the tests of the crates whose threads share memory. It needs no other toolchain (`RUSTC_BOOTSTRAP`: the
-//! compiler is told that it may do what it does on nightly). The standard library is as it was shipped, so what happens inside of it
-//! is not seen, and `sanitizers.supp` names what is reported for that alone. Each test is a process of its own: mapped by system calls that
-//! it does not see, memory of one test would count as that of the next at the same address.
+//! ThreadSanitizer watches the tests of the crates whose threads share memory. It needs no other toolchain
+//! (`RUSTC_BOOTSTRAP` allows the compiler the features of nightly). The standard library is the shipped one, so
+//! ThreadSanitizer does not see inside it; `sanitizers.supp` names the false reports that follow from that. Each test
+//! is a process of its own: ThreadSanitizer does not see mappings by system calls, so memory of one test would count as
+//! memory of the next at the same address.
 //!
-//! Miri runs what touches neither files nor mapped memory, where a nightly toolchain has it.
+//! Miri runs tests that touch neither files nor mapped memory, if a nightly toolchain has it.
 
 use std::fs;
 use std::io;
@@ -20,20 +21,20 @@ use crate::outcome::Counts;
 use crate::programs::{self, Program};
 use crate::workspace::{cargo, Workspace};
 
-/// Said where the watchers are to watch (`suites`): in a soak.
+/// The variable that switches the sanitizers on (`suites`): in a soak.
 const WATCHED: &str = "LIBTP_TEST_WATCHED";
 const HOST: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer";
 const SUPPRESSED: &str = "xtask/src/sanitizers.supp";
-/// What ThreadSanitizer ends a program with that had reports.
+/// The option for the exit code of a program with reports.
 const REPORTED: &str = "exitcode=66";
-/// Whose threads share memory. Not `vista`, whose segments lie at addresses of their own, which ThreadSanitizer keeps for itself; and not
-/// `libtp`, whose handles are under a `Mutex` each.
+/// The packages whose threads share memory. Not `vista`, whose segments lie at addresses that ThreadSanitizer reserves
+/// for itself; and not `libtp`, whose handles each have a `Mutex`.
 const SHARING: [&str; 7] =
     ["rio", "libtp-process", "libtp-lock", "libtp-buffer", "libtp-log", "libtp-txn", "libtp-record"];
-/// Tests that it does not let be what they are: it has signals' stacks to itself, and does not know loom's.
+/// Tests that ThreadSanitizer breaks: it reserves signal stacks for itself, and does not know loom's stacks.
 const LEFT_OUT: [&str; 2] = ["guard::", LOOM_TESTS];
-/// Tests in memory alone: packages, and what their names begin with.
+/// Tests in memory alone: their packages, and the beginnings of their names.
 const IN_MEMORY: [&str; 4] = ["libtp-record", "libtp-buffer", "libtp-lock", "libtp-log"];
 const NAMES: [&str; 14] = [
     "key_range::",
@@ -51,10 +52,10 @@ const NAMES: [&str; 14] = [
     "record::",
     "incarnation::",
 ];
-/// Everything is many times slower when it is watched.
+/// Everything is many times slower under the sanitizers.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
-/// Runs both, if `env` says so.
+/// Runs both, if `env` asks for it.
 ///
 /// # Errors
 /// When a process cannot be started.
@@ -120,14 +121,14 @@ fn threads(workspace: &Workspace, logs: &Path) -> io::Result<(Counts, Vec<String
     Ok((counts, vec![figures]))
 }
 
-/// The tests of a program.
+/// Returns the tests of a program.
 fn names(program: &Path) -> io::Result<Vec<String>> {
     let listed = Command::new(program).args(["--list", "--format", "terse"]).stdin(Stdio::null()).output()?;
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// The last line of each report: what it is, and where.
+/// Returns the last line of each report: its kind and place.
 fn told(reports: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(reports)? {
@@ -163,7 +164,7 @@ fn nightly() -> Command {
     command
 }
 
-/// Whether it is there: `rustup` has a door for it also where it is not.
+/// Returns whether Miri is installed: `rustup` has a proxy for it even if it is not.
 fn has_miri() -> bool {
     let mut command = nightly();
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

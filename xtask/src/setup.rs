@@ -1,4 +1,4 @@
-//! What a fresh Debian machine with the Rust toolchain still lacks, and how we get it.
+//! Finds out what a fresh Debian machine with the Rust toolchain still lacks, and installs it.
 
 use crate::child;
 use crate::outcome::Counts;
@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Debian packages that the tests use, and for what.
+/// Debian packages that the tests use, each with its purpose.
 const PACKAGES: &[(&str, &str)] = &[
     ("db5.3-util", "db5.3_dump and db5.3_load, whose files `tp load` and `tp dump` exchange"),
     ("g++", "the headers for C, read as C++"),
@@ -20,23 +20,23 @@ const PACKAGES: &[(&str, &str)] = &[
     ("make", "what it is built with"),
 ];
 
-/// Those of the warm-reboot lab.
+/// Packages of the warm-reboot lab.
 const PACKAGES_OF_LAB: &[(&str, &str)] = &[
     ("qemu-system-x86", "a machine that can be crashed"),
     ("lz4", "unpacks its kernel"),
     ("e2fsprogs", "makes its file systems"),
 ];
 
-/// What adds up which branches were taken.
+/// The package that adds up the counts of branches.
 const PACKAGES_OF_COVERAGE: &[(&str, &str)] = &[("llvm-19", "reads the counts of branches")];
 
-/// What counts instructions.
+/// The package that counts instructions.
 const PACKAGES_OF_COUNTS: &[(&str, &str)] = &[("valgrind", "counts instructions")];
 
-/// What SQLite and LMDB are compiled with.
+/// The package that SQLite and LMDB are compiled with.
 const PACKAGES_OF_LIGHT_PEERS: &[(&str, &str)] = &[("gcc", "a C compiler, for SQLite and LMDB")];
 
-/// The other peers.
+/// The packages of all peers.
 const PACKAGES_OF_ALL_PEERS: &[(&str, &str)] = &[
     ("gcc", "a C compiler, for SQLite, LMDB and the calls of the others"),
     ("librocksdb-dev", "RocksDB"),
@@ -46,40 +46,40 @@ const PACKAGES_OF_ALL_PEERS: &[(&str, &str)] = &[
 
 const LISTS: &str = "/var/lib/apt/lists";
 
-/// True when every package that the peers need is installed.
+/// Returns whether every package that the peers need is installed.
 pub fn packages_of_all_peers_present() -> bool {
     missing(PACKAGES_OF_ALL_PEERS).is_empty()
 }
 
 /// Installs the packages that are missing.
 ///
-/// Where that is not possible the suites that need them would fail or fall silent, so it is said loudly, and under
-/// `CI=true` it is a failure.
+/// Without them, suites would fail or silently do less. So a package that cannot be installed is reported loudly, and
+/// under `CI=true` it is a failure.
 pub fn packages(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES, logs)
 }
 
-/// The same for what the warm-reboot lab needs.
+/// Does the same for the warm-reboot lab.
 pub fn packages_for_lab(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_LAB, logs)
 }
 
-/// The same for `cargo xtask coverage`.
+/// Does the same for `cargo xtask coverage`.
 pub fn packages_for_coverage(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_COVERAGE, logs)
 }
 
-/// The same for `cargo xtask bench counts`.
+/// Does the same for `cargo xtask bench counts`.
 pub fn packages_for_counts(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_COUNTS, logs)
 }
 
-/// The same for the peers that carry their own source.
+/// Does the same for the peers that bring their own source.
 pub fn packages_for_light_peers(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_LIGHT_PEERS, logs)
 }
 
-/// The same for every peer.
+/// Does the same for every peer.
 pub fn packages_for_all_peers(logs: &Path) -> io::Result<Counts> {
     all_installed(PACKAGES_OF_ALL_PEERS, logs)
 }
@@ -101,7 +101,7 @@ fn all_installed(packages: &[(&'static str, &str)], logs: &Path) -> io::Result<C
     Ok(if in_ci() { Counts::ONE_FAILED } else { Counts::ONE_SKIPPED })
 }
 
-/// Installs; `Some(why)` when it could not.
+/// Installs packages. Returns the reason if it could not.
 fn install(missing: &[&str], logs: &Path) -> io::Result<Option<String>> {
     if fs::metadata("/proc/self").map_or(true, |process| process.uid() != 0) {
         return Ok(Some("only root can install packages".into()));
@@ -114,7 +114,7 @@ fn install(missing: &[&str], logs: &Path) -> io::Result<Option<String>> {
     }
     let arguments: Vec<&str> = ["install", "-y", "--no-install-recommends"].iter().chain(missing).copied().collect();
     if !child::run("packages", &mut apt(&arguments), logs)?.success {
-        // The lists may be older than what the mirror still holds.
+        // The lists may name packages that the mirror no longer has.
         child::run("packages", &mut apt(&["update"]), logs)?;
         if !child::run("packages", &mut apt(&arguments), logs)?.success {
             return Ok(Some("apt-get install failed, see above".into()));
@@ -127,12 +127,12 @@ fn install(missing: &[&str], logs: &Path) -> io::Result<Option<String>> {
 pub fn component(cargo_verb: &str, component: &str) {
     if !runs(cargo().args([cargo_verb, "--version"])) {
         println!("  adding {component} to the toolchain");
-        // If this fails, the suite that needs it says so in cargo's own words.
+        // If this fails, the suite that needs the component fails with cargo's own message.
         let _ = Command::new("rustup").args(["component", "add", component]).status();
     }
 }
 
-/// True under continuous integration, where nothing may be skipped.
+/// Returns whether this is continuous integration, where nothing may be skipped.
 pub fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true")
 }

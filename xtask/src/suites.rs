@@ -1,11 +1,10 @@
 //! The heavy suites: integration tests, each at three sizes.
 //!
-//! A suite is one entry of [`SUITES`]. Environment variables set its size; `cargo test` alone runs the same test at a small
-//! default size. A suite whose test does not exist, or that runs no test at all, is a failure: a renamed file does not
-//! remove a suite. The sanitizers are a suite, too, although no test
-//! of cargo's runs them.
+//! A suite is one entry of [`SUITES`]. Environment variables set its size; `cargo test` alone runs the same test at a
+//! small default size. A suite whose test does not exist, or that runs no test at all, is a failure: a renamed file
+//! does not remove a suite. The sanitizers are a suite, too, although cargo has no test for them.
 
-/// With which of cargo's features a suite is built.
+/// The features that a suite is built with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Build {
     /// All of them: planted bugs, failpoints, scheduling points. One build serves all these suites.
@@ -42,13 +41,13 @@ pub struct Suite {
 pub type Env = &'static [(&'static str, &'static str)];
 
 impl Suite {
-    /// The filters of other suites that are part of the same test program. This suite leaves their tests out.
+    /// Returns the filters of other suites in the same test program. This suite leaves their tests out.
     pub fn apart(&self) -> impl Iterator<Item = &'static str> + '_ {
         let others = SUITES.iter().filter(|other| other.target == self.target && other.name != self.name);
         others.map(|other| other.only).filter(|only| !only.is_empty() && self.only.is_empty())
     }
 
-    /// True for a test that cargo builds; false for the sanitizers.
+    /// Returns whether cargo builds this suite's test; false for the sanitizers.
     pub fn is_cargos(&self) -> bool {
         self.package != WATCHERS
     }
@@ -257,7 +256,7 @@ pub const FUZZ: &str = "fuzz";
 const TESTS: &str = "libtp-tests";
 /// The suite whose program runs on an emulated machine that crashes.
 pub const LAB: &str = "lab";
-/// Stands for a package: the sanitizers, over tests of other packages.
+/// The package name of the sanitizers, which run tests of other packages.
 pub const WATCHERS: &str = "(the sanitizers)";
 
 #[cfg(test)]
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(names.len(), SUITES.len());
     }
 
-    /// Such a test would be run by nobody: unit tests leave out what has a suite's name, and a suite is of one package.
+    /// No run would include such a test: unit tests leave out names of suites, and a suite has one package.
     #[test]
     fn no_test_of_another_package_has_the_name_of_a_suites() {
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");

@@ -1,7 +1,7 @@
 //! docs/testing.md: a row for each suite, with its doubt, the faults that it must catch, and its time at each size.
 //!
-//! `cargo xtask test --record` writes the times of `test`, `--deep --record` those of `--deep`, and `soak` its own. The words of a row come from the
-//! tables of the suites.
+//! `cargo xtask test --record` writes the times of `test`, `--deep --record` those of `--deep`, and `soak` its own. The
+//! texts of a row come from the tables of the suites.
 
 use crate::command_test::{steps, LOOM, LOOM_DOUBT, UNIT_TESTS, UNIT_TESTS_DOUBT};
 use crate::outcome::Outcome;
@@ -13,7 +13,7 @@ const DOCUMENT: &str = "docs/testing.md";
 const BEGIN: &str = "<!-- suites: begin -->";
 const END: &str = "<!-- suites: end -->";
 const HEAD: &str = "| suite | doubt | must catch | test, s | deep, s | soak, s |\n|---|---|---|---|---|---|\n";
-/// The seconds of a size that was not measured yet.
+/// Stands for the seconds of a size that was not measured yet.
 const UNKNOWN: &str = "-";
 
 /// A column of seconds.
@@ -27,7 +27,7 @@ pub enum Column {
     Soak,
 }
 
-/// What a row says beside its times.
+/// The texts of a row.
 struct Words {
     name: &'static str,
     doubt: &'static str,
@@ -55,7 +55,7 @@ pub fn record(root: &Path, column: Column, outcomes: &[Outcome]) -> Result<(), S
     fs::write(&path, changed).map_err(|error| format!("{DOCUMENT} cannot be written: {error}"))
 }
 
-/// Seconds that the suite took under `test` when the document was written; 0 if that is not known.
+/// Returns the recorded seconds of a suite under `test`; 0 if they are not known.
 pub fn seconds(root: &Path, name: &str) -> u64 {
     let document = fs::read_to_string(root.join(DOCUMENT)).unwrap_or_default();
     known_times(&document, name)[0].parse().unwrap_or(0)
@@ -76,7 +76,7 @@ fn with_times(document: &str, column: Column, times: &[(&str, u64)]) -> Result<S
     Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
 
-/// The three times in the row of that name.
+/// Returns the three times in the row with this name.
 fn known_times(document: &str, name: &str) -> [String; 3] {
     let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let row = document.lines().map(cells).find(|cells| cells.get(1).is_some_and(|first| first == name));

@@ -1,4 +1,4 @@
-//! What cargo says of this workspace: its packages, what they depend on, and their targets.
+//! Cargo's description of this workspace: its packages, their dependencies, and their targets.
 
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +9,7 @@ use std::process::Command;
 pub struct Workspace {
     /// The folder that holds the workspace's `Cargo.toml`.
     pub root: PathBuf,
-    /// Where cargo builds.
+    /// The directory of cargo's builds.
     pub target: PathBuf,
     /// Every member.
     pub packages: Vec<Package>,
@@ -21,9 +21,9 @@ pub struct Package {
     pub name: String,
     /// Its folder, relative to the workspace's root, with `/` between the parts.
     pub folder: String,
-    /// What it depends on, for whatever purpose.
+    /// Its dependencies of all kinds.
     pub dependencies: Vec<Dependency>,
-    /// What it builds.
+    /// Its targets.
     pub targets: Vec<Target>,
     /// Its cargo features.
     pub features: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Dependency {
     pub for_tests: bool,
 }
 
-/// One thing that a package builds.
+/// A target of a package.
 pub struct Target {
     /// The target's name.
     pub name: String,
@@ -48,10 +48,10 @@ pub struct Target {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Loads the description from cargo.
     ///
     /// # Errors
-    /// Cargo's own words when it cannot read the workspace.
+    /// Cargo's message when it cannot read the workspace.
     pub fn load() -> Result<Workspace, String> {
         let output = cargo()
             .args(["metadata", "--no-deps", "--format-version", "1"])
@@ -71,7 +71,7 @@ impl Workspace {
         Workspace { target: PathBuf::from(text(&value["target_directory"])), packages, root }
     }
 
-    /// True when `package` has a target of this kind and name.
+    /// Returns whether `package` has a target of this kind and name.
     pub fn has_target(&self, package: &str, kind: &str, name: &str) -> bool {
         self.packages
             .iter()
@@ -104,12 +104,12 @@ impl Package {
     }
 }
 
-/// The cargo that runs xtask, ready for arguments.
+/// Returns the command for the cargo that runs xtask.
 pub fn cargo() -> Command {
     Command::new(cargos_path())
 }
 
-/// The same behind other programs.
+/// Returns the same command at lower priority.
 pub fn cargo_behind_others() -> Command {
     behind_others(cargos_path())
 }
@@ -118,8 +118,8 @@ fn cargos_path() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// A command that lets others run first. Programs that pass control from process to process at every step would wait for a
-/// time slice at each step beside programs that compute.
+/// Returns a command at lower priority. Programs that pass control from process to process at every step would
+/// otherwise wait for a time slice at each step beside programs that compute.
 pub fn behind_others(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "10"]).arg(program);

@@ -1,16 +1,15 @@
-//! Does the bank add up? Every record is read back and compared with the history.
+//! Checks whether the bank adds up: every record is read back and compared with the history.
 //!
-//! TPC-B's consistency conditions: the sums of the balances of accounts, tellers and branches,
-//! and of the amounts in the history, are one number. We ask more: each balance is the sum of
-//! *its own* history, no transfer is there twice, every record is whole, and the history has as
-//! many records as transactions were acknowledged.
+//! TPC-B's consistency conditions: the sums of the balances of accounts, tellers and branches, and of the amounts in
+//! the history, are one number. The audit asks more: each balance is the sum of *its own* history, no transfer is there
+//! twice, every record is whole, and the history has one record for each acknowledged transaction.
 
 use crate::tpcb::{balance_of, is_intact, Scale, Table, Transfer, SEQUENCE_BITS};
 
-/// How many faults are described; the rest are only counted.
+/// Number of faults that are described; the rest are only counted.
 const FAULTS_DESCRIBED: usize = 4;
 
-/// What an audit found.
+/// The findings of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
     /// Sum of all balances of accounts.
@@ -27,14 +26,14 @@ pub struct Audit {
     pub transfers: Vec<u64>,
     /// The number of the first client that has no transfer in the history.
     pub next_client: u32,
-    /// Of accounts, tellers and branches, by number.
+    /// Balances of accounts, tellers and branches, by number.
     balances: [Vec<Option<i64>>; 3],
     fault_count: u64,
     faults: Vec<String>,
 }
 
 impl Audit {
-    /// What the three balances of a transfer add up to; none if one is missing.
+    /// Returns the sum of a transfer's three balances, or `None` if one is missing.
     pub fn sum_of(&self, transfer: &Transfer) -> Option<i64> {
         let balances = Table::BALANCES.map(|table| {
             let id = usize::try_from(transfer.record_in(table)).ok()?;
@@ -43,7 +42,7 @@ impl Audit {
         balances.into_iter().try_fold(0_i64, |sum, balance| Some(sum.wrapping_add(balance?)))
     }
 
-    /// Says `ok`, or what disagrees. `committed` transactions were acknowledged in the bank's life.
+    /// Returns `ok`, or the disagreements. `committed` transactions were acknowledged in the bank's life.
     pub fn verdict(&self, committed: u64) -> String {
         let mut said = Vec::new();
         let sums = [self.accounts_sum, self.tellers_sum, self.branches_sum];
@@ -171,7 +170,7 @@ impl Tally {
     }
 }
 
-/// The first client number above that of the greatest transfer.
+/// Returns the first client number above that of the greatest transfer.
 pub(crate) fn next_client(greatest_transfer: Option<&u64>) -> u32 {
     greatest_transfer.map_or(0, |id| u32::try_from(id >> SEQUENCE_BITS).expect("24 bits remain of a transfer's id") + 1)
 }
@@ -192,7 +191,7 @@ mod tests {
 
     const SCALE: Scale = Scale { accounts: 50, tellers: 5, branches: 2 };
 
-    /// An honest bank after ten transfers, as lists that a test may spoil.
+    /// A correct bank after ten transfers, as lists that a test may falsify.
     struct Bank {
         balances: [Vec<i64>; 3],
         history: Vec<Vec<u8>>,

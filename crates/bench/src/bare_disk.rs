@@ -1,7 +1,7 @@
 //! The floor of a durable commit: write 512 bytes, fdatasync, on a preallocated file.
 //!
-//! A disk shared with others drifts by up to ten times in an hour, so a figure of an engine
-//! means something only beside this one from the same minute: measure in slices, in turns.
+//! The speed of a shared disk drifts by up to ten times in an hour. So an engine's figure is meaningful only beside
+//! this one from the same minute: measure in slices, in turns.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -30,18 +30,18 @@ pub struct BareDisk {
     latency: Histogram,
 }
 
-/// What the bare loop reached.
+/// The result of the bare loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BareDiskReport {
     /// Always `bare-disk`.
     pub workload: String,
     /// Writes made durable in a second, one at a time.
     pub ops_per_second: u64,
-    /// Half of them took no longer.
+    /// Median latency of a write, in microseconds.
     pub p50_us: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// How many there were.
+    /// Number of writes.
     pub writes: u64,
 }
 
@@ -52,7 +52,7 @@ impl BareDisk {
         BareDisk::of(directory, FILE_BYTES)
     }
 
-    /// The same with a file of `bytes` bytes, whole MiB.
+    /// Does the same with a file of `bytes` bytes, whole MiB.
     pub(crate) fn of(directory: &Path, bytes: u64) -> Result<BareDisk> {
         let path = directory.join(format!("bare-disk-{}", std::process::id()));
         let file = OpenOptions::new()
@@ -73,7 +73,7 @@ impl BareDisk {
         Ok(disk)
     }
 
-    /// Runs the loop for this long and adds to what was measured so far.
+    /// Runs the loop for this long and adds to the results so far.
     pub fn run_for(&mut self, time: Duration) -> Result<()> {
         let record = [b'.'; WRITE_BYTES];
         let begin = Instant::now();
@@ -92,7 +92,7 @@ impl BareDisk {
         Ok(())
     }
 
-    /// Writes so many bytes and syncs them, so many times; how long it took. No part of the report.
+    /// Writes `bytes` bytes and syncs them, `times` times. Returns the time; the report does not include it.
     pub(crate) fn write(&mut self, bytes: usize, times: u64) -> Result<Duration> {
         let record = vec![b'.'; bytes];
         let begin = Instant::now();
@@ -107,14 +107,14 @@ impl BareDisk {
         Ok(begin.elapsed())
     }
 
-    /// As [`BareDisk::run_for`]; writes a second in this slice alone.
+    /// Does the same as [`BareDisk::run_for`]. Returns the writes per second in this slice alone.
     pub(crate) fn slice(&mut self, time: Duration) -> Result<u64> {
         let (writes, elapsed) = (self.latency.count(), self.elapsed_ns);
         self.run_for(time)?;
         Ok(per_second(self.latency.count() - writes, self.elapsed_ns - elapsed))
     }
 
-    /// What it reached so far.
+    /// Returns the results so far.
     pub fn report(&self) -> BareDiskReport {
         BareDiskReport {
             workload: "bare-disk".to_string(),

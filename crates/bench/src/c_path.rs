@@ -1,4 +1,4 @@
-//! Paths as C reads them.
+//! Paths for C.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// A path with its end marked, for an engine that is `doing` something with it.
+/// Returns a path with a zero byte at its end. `engine` and `doing` name the operation in the error.
 ///
 /// # Errors
-/// It has a zero in it.
+/// The path contains a zero byte.
 pub(crate) fn c_path(path: &Path, engine: &'static str, doing: &'static str) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(Error::engine(engine, doing))
 }

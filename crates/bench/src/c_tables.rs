@@ -1,10 +1,11 @@
-//! Sorted tables in the databases whose libraries are in C, behind one door: plain records (`rows`) and OO1 (`oo1`) ask them for the same.
+//! Sorted tables in the databases whose libraries are in C, behind one interface for plain records (`rows`) and OO1
+//! (`oo1`).
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `bdb`, `bdb_tables.c` | Berkeley DB 5.3: B-trees of an environment |
 //! | `rocksdb`, `rocksdb_tables.c` | RocksDB: column families of a database |
-#![allow(unsafe_code)] // What C functions have found.
+#![allow(unsafe_code)] // Reads bytes that C functions return.
 
 mod bdb;
 mod rocksdb;
@@ -20,75 +21,77 @@ use crate::error::Result;
 pub(crate) use bdb::Bdb;
 pub(crate) use rocksdb::RocksDb;
 
-/// What each may keep in memory.
+/// Cache size of each engine, in bytes.
 pub(crate) const CACHE_BYTES: u64 = 256 << 20;
-/// Tables of a database, at most.
+/// Most tables of a database.
 const TABLES_MAX: c_int = 3;
 
-/// A database of some tables, each in the order of its keys' bytes; it stays on one thread.
+/// A database with tables in the order of their keys' bytes. It stays on one thread.
 pub(crate) trait Tables: Sized {
     /// The engine's name.
     const NAME: &'static str;
 
-    /// Reads in a transaction, or in a snapshot, of its own.
+    /// A transaction or a snapshot for reads.
     type Reader<'t>: ReadTables
     where
         Self: 't;
 
-    /// Opens the database in `directory`, and makes it with so many tables, one to three, if it is not there. What is durable is on the disk
-    /// when [`Tables::put`] returns.
+    /// Opens the database in `directory`, and makes it with `tables` tables (one to three) if it does not exist. With
+    /// [`Durability::Sync`], [`Tables::put`] returns when its pairs are on the disk.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn open(directory: &Path, tables: c_int, durability: Durability) -> Result<Self>;
 
-    /// Puts sorted pairs into a table, which is empty, in the way that the engine is best at.
+    /// Puts sorted pairs into an empty table, in the way that suits the engine best.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn load(&self, pairs: &Pairs<'_>) -> Result<()>;
 
     /// Puts pairs in one transaction.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn put(&self, pairs: &[Pairs<'_>]) -> Result<()>;
 
-    /// Waits until everything is on disk, in the files that it is to stay in.
+    /// Waits until everything is on disk, in its final files.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn settle(&self) -> Result<()>;
 
     /// Begins to read.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn reader(&self) -> Result<Self::Reader<'_>>;
 }
 
-/// What is asked of a transaction that reads.
+/// Reads in one transaction or snapshot.
 pub(crate) trait ReadTables {
-    /// Reads a value into `value`, which has room for it; how many bytes it has, or that there is none.
+    /// Reads a value into `value`, which must have room for it. Returns its length, or `None` if the key does not
+    /// exist.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn get(&mut self, table: c_int, key: &[u8], value: &mut [u8]) -> Result<Option<usize>>;
 
-    /// The key and the value of each pair whose key begins so, in order.
+    /// Calls `each` with the key and the value of each pair whose key begins with `prefix`, in order.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn prefix(&mut self, table: c_int, prefix: &[u8], each: impl FnMut(&[u8], &[u8])) -> Result<()>;
 
-    /// The bytes of all pairs of a table, read in order.
+    /// Reads all pairs of a table in order. Returns the number of their bytes.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     fn scan(&mut self, table: c_int) -> Result<u64>;
 }
 
-/// Pairs of a table as the C functions read them, `struct pairs` of `pairs.h`: where the first key and value lie, and how far it is to the next.
+/// Pairs of a table for the C functions, `struct pairs` of `pairs.h`: the places of the first key and value, and the
+/// distance to the next.
 #[repr(C)]
 pub(crate) struct Pairs<'p> {
     keys: *const u8,
@@ -102,7 +105,7 @@ pub(crate) struct Pairs<'p> {
 }
 
 impl<'p> Pairs<'p> {
-    /// Pairs that go into a table.
+    /// Returns the pairs in the form for C.
     pub(crate) fn of<const K: usize, const V: usize>(table: c_int, pairs: &'p [([u8; K], [u8; V])]) -> Pairs<'p> {
         let first: *const u8 = pairs.as_ptr().cast();
         Pairs {
@@ -118,7 +121,7 @@ impl<'p> Pairs<'p> {
     }
 }
 
-/// A pair that was found, `struct pair` of `pairs.h`: good until its reader is asked again.
+/// A pair that was found, `struct pair` of `pairs.h`: valid until the next call of its reader.
 #[repr(C)]
 struct Found {
     key: *const u8,
@@ -130,31 +133,32 @@ struct Found {
 impl Found {
     const NONE: Found = Found { key: std::ptr::null(), value: std::ptr::null(), key_bytes: 0, value_bytes: 0 };
 
-    /// Its key and its value.
+    /// Returns its key and its value.
     ///
     /// # Safety
-    /// A C function has found it, and its reader is not asked again as long as they are looked at.
+    /// A C function has found the pair, and its reader is not called while the slices live.
     unsafe fn bytes(&self) -> (&[u8], &[u8]) {
-        // SAFETY: `pairs.h` says that what was found has so many bytes, and the caller that it is still there.
+        // SAFETY: `pairs.h` says that a found pair has this number of bytes, and the caller promises that the pair is
+        // still valid.
         let key = unsafe { bytes_at(self.key, self.key_bytes) };
         // SAFETY: as for the key.
         (key, unsafe { bytes_at(self.value, self.value_bytes) })
     }
 }
 
-/// So many bytes; where none are, the address may be any.
+/// Returns `count` bytes. If `count` is zero, the address may be any.
 ///
 /// # Safety
-/// They are there as long as they are looked at.
+/// The bytes are valid while the slice lives.
 unsafe fn bytes_at<'b>(first: *const u8, count: usize) -> &'b [u8] {
     match count {
         0 => &[],
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         _ => unsafe { std::slice::from_raw_parts(first, count) },
     }
 }
 
-/// Refuses a table that a database of so many does not have: the C functions look for it in its place.
+/// Refuses a table that a database of `count` tables does not have: the C functions use it as an index.
 #[inline]
 fn check(table: c_int, count: c_int) {
     assert!((0..count).contains(&table), "a database of {count} tables has no table {table}");
@@ -178,7 +182,7 @@ mod tests {
     fn tables_are_read_as_they_were_put<T: Tables>() {
         let dir = tempfile::tempdir().unwrap();
         let (loaded, more) = ([pair(*b"abc", 1), pair(*b"abd", 2), pair(*b"b..", 3)], [pair(*b"abb", 4)]);
-        // As many as no page, and no buffer, holds.
+        // More pairs than a page or a buffer holds.
         let many: Vec<([u8; 4], [u8; 30])> = (0..5000_u32).map(|id| (id.to_be_bytes(), [7; 30])).collect();
         let is_many = |tables: &T| assert_eq!(begins_with(tables, 2, &[0, 0]).len(), many.len(), "{}", T::NAME);
         {

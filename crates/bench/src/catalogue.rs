@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::memory::PMEMOBJ_VARIABLES;
 use crate::peer_version::{peer_version, pmemobj_version};
 
-/// The peer of recoverable memory, which holds no bank.
+/// The peer of recoverable memory, which has no bank.
 pub(crate) const PMEMOBJ: &str = "pmemobj";
 
 /// An engine that this crate can open by itself.
@@ -27,7 +27,7 @@ pub enum EngineKind {
     RocksDb,
     /// Berkeley DB 5.3.
     Bdb,
-    /// PostgreSQL, in a server of its own, if it is installed.
+    /// PostgreSQL, in its own server, if it is installed.
     Postgres,
     /// std's `HashMap` behind a mutex.
     HashMap,
@@ -40,27 +40,28 @@ pub enum EngineKind {
 pub struct OpenSettings<'a> {
     /// The bank's directory; it exists. Not used by the engines in memory.
     pub directory: &'a Path,
-    /// What a commit has to survive.
+    /// The events that a commit must survive.
     pub durability: Durability,
-    /// Who else uses it.
+    /// The other processes that use the bank.
     pub sharing: Sharing,
 }
 
-/// Who else uses an engine's bank.
+/// The other processes that use an engine's bank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
     /// No other process.
     Alone,
-    /// Other processes of this benchmark will, after this one.
+    /// Other processes of this benchmark will join, after this one.
     First,
-    /// Another process of this benchmark has it open already.
+    /// Another process of this benchmark has the bank open already.
     Joined,
-    /// No other process, and this one is going to be killed: its log is to be kept whole until then, for whoever opens the bank next.
+    /// No other process, and this one will be killed: its log is kept whole until then, for the next opening of the
+    /// bank.
     Doomed,
 }
 
 impl EngineKind {
-    /// All of them.
+    /// All engines.
     pub const ALL: [EngineKind; 9] = [
         EngineKind::Sqlite,
         EngineKind::Lmdb,
@@ -73,10 +74,10 @@ impl EngineKind {
         EngineKind::BTreeMap,
     ];
 
-    /// Those that feature `peers` brings: they need no more than a C compiler.
+    /// The engines of feature `peers`, which need only a C compiler.
     pub const LIGHT: [EngineKind; 4] = [EngineKind::Sqlite, EngineKind::Lmdb, EngineKind::Redb, EngineKind::Fjall];
 
-    /// Those that feature `peers-all` brings in addition, with packages of Debian.
+    /// The engines that feature `peers-all` adds, with packages of Debian.
     pub const HEAVY: [EngineKind; 2] = [EngineKind::RocksDb, EngineKind::Bdb];
 
     /// The name in settings and reports.
@@ -94,7 +95,7 @@ impl EngineKind {
         }
     }
 
-    /// Whether this build has it.
+    /// Returns whether this build has the engine.
     pub fn is_built_in(self) -> bool {
         if EngineKind::LIGHT.contains(&self) {
             return cfg!(feature = "peers");
@@ -102,10 +103,10 @@ impl EngineKind {
         matches!(self, EngineKind::HashMap | EngineKind::BTreeMap) || cfg!(feature = "peers-all")
     }
 
-    /// Checks that this build has it.
+    /// Checks that this build has the engine.
     ///
     /// # Errors
-    /// `Settings`, with what brings it, if not.
+    /// `Settings` if not, with the feature that adds it.
     pub fn check_built_in(self) -> Result<()> {
         if self.is_built_in() {
             return Ok(());
@@ -128,11 +129,11 @@ impl FromStr for EngineKind {
     }
 }
 
-/// Opens an engine's bank, which is created if the directory is empty; it is loaded by
-/// [`Engine::load`].
+/// Opens an engine's bank, and creates it if the directory is empty; [`Engine::load`] loads it.
 ///
 /// # Errors
-/// `Settings` if the engine was left out of this build, or cannot be used by several processes; otherwise what the engine says.
+/// `Settings` if the engine was left out of this build, or cannot be used by several processes; otherwise the engine's
+/// error.
 pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<dyn Engine>> {
     let OpenSettings { durability, sharing, .. } = *settings;
     if durability == Durability::Rio {
@@ -170,7 +171,7 @@ pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<
     }
 }
 
-/// Refuses who serves one process only.
+/// Refuses an engine that serves only one process.
 fn check_shared(kind: EngineKind) -> Result<()> {
     match kind {
         EngineKind::Sqlite | EngineKind::Lmdb | EngineKind::Redb | EngineKind::Bdb => Ok(()),
@@ -184,13 +185,13 @@ fn check_shared(kind: EngineKind) -> Result<()> {
     }
 }
 
-/// Ours, in the words of [`settings`].
+/// The description of libtp, in the style of [`settings`].
 const OURS: &str = "locks on records, and what else it is by itself, a cache of at most a quarter of the memory too; relaxed: the log is in \
                     memory that outlives the process, and is written and synced within 100 ms, so that a crash of the machine costs the last of \
                     the commits and no more; or synced at each commit, those that wait together at once";
 
-/// An engine's version, as it was built in or as the library says it, how it is set, and what is left of commits that are not synced, for
-/// reports.
+/// Returns text for reports: an engine's version, from the build or from the library, its settings, and the fate of
+/// commits that are not synced.
 pub fn about(engine: &str) -> String {
     if engine == "libtp" {
         return format!("{}; {OURS}", env!("CARGO_PKG_VERSION"));

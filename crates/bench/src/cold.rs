@@ -1,8 +1,8 @@
-//! Files that the system has forgotten.
+//! Cold files.
 //!
-//! *Cold* here: nobody has the files open, they are on the disk, and the system keeps none of their pages in memory
-//! (`POSIX_FADV_DONTNEED`); our shared memory is given up with the last process, and made anew. What the disk itself, or whoever
-//! lends a virtual one, keeps is not to be reached.
+//! *Cold* here: no process has the files open, they are on the disk, and the system keeps none of their pages in memory
+//! (`POSIX_FADV_DONTNEED`). The library's shared memory is removed with the last process, and made anew. Caches of the
+//! disk itself, or of the host of a virtual disk, are out of reach.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use rustix::fs::{fadvise, Advice};
 
 use crate::error::{Error, Result};
 
-/// Writes the files below a directory to the disk, and has the system forget their pages. Nobody has them open.
+/// Writes the files below a directory to the disk, and drops their pages from the system's memory. No process may have
+/// them open.
 ///
 /// # Errors
-/// `File` with what the system refused.
+/// `File` with the system's refusal.
 pub fn forget_files(directory: &Path) -> Result<()> {
     let mut left: Vec<PathBuf> = vec![directory.to_path_buf()];
     while let Some(path) = left.pop() {

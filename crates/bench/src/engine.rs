@@ -1,7 +1,7 @@
-//! The small door behind which every engine runs the same bank.
+//! The small interface through which every engine runs the same bank.
 //!
-//! An engine is opened by a function of its own file, loaded once, and then serves any number
-//! of sessions, one per client. The driver makes one dynamic call per transaction.
+//! An engine is opened by a function of its own file, loaded once, and then serves any number of sessions, one for each
+//! client. The driver makes one dynamic call for each transaction.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use crate::audit::{Audit, Tally};
 use crate::error::{Error, Result};
 use crate::tpcb::{Scale, Table, Transfer};
 
-/// What an acknowledged commit survives.
+/// The events that an acknowledged commit survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -20,11 +20,12 @@ pub enum Durability {
     Sync,
     /// The death of the process; the disk follows later.
     Relaxed,
-    /// What the memory outlives, which must be more than processes (libtp only); the disk follows later.
+    /// All events that the memory survives, which must include the death of the process (libtp only); the disk follows
+    /// later.
     Rio,
 }
 
-/// What a lock of the engine covers, where the engine lets us choose.
+/// The extent of a lock, where the engine has a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {
@@ -42,7 +43,7 @@ pub enum Outcome {
         /// The account's new balance; for a read-only transaction the sum of the three read.
         balance: i64,
     },
-    /// Chosen as a deadlock's victim: it left no trace; send it again.
+    /// The transaction was a deadlock's victim. It left no trace and can be sent again.
     Aborted,
 }
 
@@ -51,34 +52,35 @@ pub trait Engine: Send + Sync {
     /// The name in reports.
     fn name(&self) -> &'static str;
 
-    /// What its locks cover, for reports: `record`, `page`, `environment`.
+    /// The extent of its locks, for reports: `record`, `page`, `environment`.
     fn lock_granularity(&self) -> &'static str;
 
-    /// Whether a transfer reads a balance under a shared lock before it locks it for the change.
+    /// Returns whether a transfer reads a balance under a shared lock before it locks it for the change.
     fn reads_first(&self) -> bool {
         false
     }
 
-    /// Writes accounts, tellers and branches with balance zero into an empty bank.
-    /// `progress` is told how many records are in, from time to time.
+    /// Writes accounts, tellers and branches with balance zero into an empty bank. Calls `progress` from time to time
+    /// with the number of records written.
     fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()>;
 
-    /// Opens what one client needs. Called and used on the client's own thread.
+    /// Opens the session of one client. Called and used on the client's own thread.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Calls `each` with every record of a file, in any order: its id (for history its place),
-    /// and its bytes. Only called while no session is at work.
+    /// Calls `each` with every record of a file, in any order: its id (for the history its place), and its bytes. Only
+    /// called while no session is active.
     fn walk(&self, table: Table, each: &mut dyn FnMut(u64, &[u8])) -> Result<()>;
 
-    /// Bytes the engine has written to its log so far, by its own account; 0 if it has no log, or does not say.
+    /// Returns the bytes that the engine has written to its log so far, by its own account; 0 if it has no log or does
+    /// not report it.
     fn log_bytes(&self) -> Result<u64>;
 
-    /// How often the engine has synced its log so far; none if it does not say.
+    /// Returns the number of syncs of the engine's log so far, or `None` if it does not report it.
     fn log_syncs(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
-    /// Closes the bank in good order; it can be opened again.
+    /// Closes the bank cleanly; it can be opened again.
     fn close(self: Box<Self>) -> Result<()>;
 
     /// Reads the whole bank and adds it up.
@@ -92,7 +94,7 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// What one client does to the bank.
+/// The operations of one client.
 pub trait Session {
     /// The transaction of TPC-B: three balances change and a history record is written, or nothing.
     fn transact(&mut self, transfer: &Transfer) -> Result<Outcome>;

@@ -1,10 +1,9 @@
 //! Berkeley DB 5.3, LIBTP's own descendant, through the C functions of `bdb_bank.c`.
 //!
-//! `Relaxed` writes the log at commit and does not sync it (DB_TXN_WRITE_NOSYNC): commits
-//! survive the death of the process, as ours do. `Sync` is its default. Locks are on pages,
-//! for the history on records. A deadlock's victim is `Aborted` and sent again by the driver.
-//! Several processes may open one bank; the first one recovers it. No checkpoint runs during
-//! a measurement: that favours it, and lets its log grow by about 60 MB a second.
+//! `Relaxed` writes the log at commit and does not sync it (DB_TXN_WRITE_NOSYNC): commits survive the death of the
+//! process, as libtp's do. `Sync` is its default. Locks are on pages, for the history on records. A deadlock's victim
+//! is `Aborted`, and the driver sends it again. Several processes may open one bank; the first one recovers it. No
+//! checkpoint runs during a measurement: that favours it, and its log grows by about 60 MB a second.
 #![allow(unsafe_code)] // A C library.
 
 use std::ffi::{c_char, c_int, CStr};
@@ -17,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, HISTORY_BYTES, RECORD_BYTES};
 
 pub(crate) const NAME: &str = "bdb";
-/// All of the paper's bank and some minutes of history.
+/// Room for all of the paper's bank and some minutes of history.
 const CACHE_BYTES: u64 = 512 << 20;
-/// Records of one transaction of the load: they stay locked, by pages, until it commits.
+/// Records of one transaction of the load. Their pages stay locked until it commits.
 const LOAD_BATCH: u32 = 10_000;
 
 const BDB_ABORTED: c_int = -1;
@@ -53,11 +52,11 @@ extern "C" {
     fn bank_log_bytes(bank: *mut RawBank, bytes: *mut u64) -> c_int;
 }
 
-/// The version, as the library says it: `5.3.28`.
+/// Returns the version that the library reports: `5.3.28`.
 pub(crate) fn version() -> String {
-    // SAFETY: db_version takes places for numbers, or null for those that are not wanted, and returns a static C string.
+    // SAFETY: db_version takes places for numbers, or null for unwanted ones, and returns a static C string.
     let words = unsafe { bank_version() };
-    // SAFETY: it is a C string, and static.
+    // SAFETY: the string is a static C string.
     let words = unsafe { CStr::from_ptr(words) }.to_string_lossy();
     words.trim_start_matches("Berkeley DB ").split(':').next().unwrap_or_default().to_owned()
 }
@@ -77,7 +76,7 @@ unsafe impl Send for Bdb {}
 unsafe impl Sync for Bdb {}
 
 impl Bdb {
-    /// Opens the environment in `directory`, alone: makes it, or recovers it after a crash.
+    /// Opens the environment in `directory` as its only process: makes it, or recovers it after a crash.
     pub fn open(directory: &Path, durability: Durability) -> Result<Bdb> {
         Bdb::open_as(directory, durability, true)
     }
@@ -110,8 +109,8 @@ impl Bdb {
 
 impl Drop for Bdb {
     fn drop(&mut self) {
-        // SAFETY: `raw` is an open bank (invariant of `Bdb`) and nobody uses it after its drop.
-        // An error is lost here: `close` makes the checkpoint that matters before it.
+        // SAFETY: `raw` is an open bank (invariant of `Bdb`), and no code uses it after this drop. An error is lost
+        // here: `close` makes the checkpoint that matters before.
         unsafe { bank_close(self.raw.as_ptr()) };
     }
 }
@@ -211,7 +210,7 @@ impl<'a> Walk<'a> {
         Ok(Walk { cursor, table, _bank: bank })
     }
 
-    /// The next record's id and size.
+    /// Returns the next record's id and size.
     fn next(&mut self, record: &mut [u8; RECORD_BYTES]) -> Result<Option<(u64, usize)>> {
         let (mut id, mut size) = (0, 0);
         let (cursor, which) = (self.cursor.as_ptr(), place(self.table));
@@ -228,8 +227,8 @@ impl<'a> Walk<'a> {
 
 impl Drop for Walk<'_> {
     fn drop(&mut self) {
-        // SAFETY: the cursor is open and nobody uses it after this. Closing a cursor that only
-        // read has nothing to lose, so its answer is not needed.
+        // SAFETY: the cursor is open, and no code uses it after this. Closing a cursor that only read loses nothing, so
+        // its answer is not needed.
         unsafe { bank_walk_close(self.cursor.as_ptr()) };
     }
 }
@@ -249,7 +248,7 @@ fn outcome(ret: c_int, doing: &'static str, balance: i64, transfer: &Transfer) -
     }
 }
 
-/// Puts an answer into words.
+/// Turns an error code into an error with a text.
 pub(crate) fn check(ret: c_int, doing: &'static str) -> Result<()> {
     if ret == 0 {
         return Ok(());
@@ -262,7 +261,7 @@ pub(crate) fn check(ret: c_int, doing: &'static str) -> Result<()> {
     Err(Error::Engine { engine: NAME, doing, why: words.to_string_lossy().into_owned() })
 }
 
-/// The file's place in `struct bank`.
+/// Returns the file's index in `struct bank`.
 fn place(table: Table) -> c_int {
     match table {
         Table::Account => 0,

@@ -1,8 +1,9 @@
 //! fjall, newest release: a log-structured tree in Rust.
 //!
-//! Its transactions with one writer at a time: those with several are found in conflict on the hot branches, and sent again. A cache
-//! that holds the bank. `Relaxed` is `PersistMode::Buffer`: a commit is written to the journal and survives the death of the
-//! process. `Sync` is `SyncData`, which its documentation names for transactions. One process at a time, which its own lock enforces.
+//! It uses transactions with one writer at a time: with several writers they conflict on the hot branches and are sent
+//! again. The cache holds the bank. `Relaxed` is `PersistMode::Buffer`: a commit is written to the journal and survives
+//! the death of the process. `Sync` is `SyncData`, which its documentation names for transactions. Its own lock allows
+//! one process at a time.
 
 use std::path::Path;
 
@@ -35,11 +36,11 @@ impl Fjall {
     /// Opens the database in `directory`.
     ///
     /// # Errors
-    /// fjall's.
+    /// fjall's error.
     pub fn open(directory: &Path, durability: Durability) -> Result<Fjall> {
         let failed = || of_fjall("opening");
         let database = SingleWriterTxDatabase::builder(directory).cache_size(CACHE_BYTES).open().map_err(failed())?;
-        // Each read of a balance finds it.
+        // Every read of a balance finds its key.
         let options = || KeyspaceCreateOptions::default().expect_point_read_hits(true);
         let open = |table: Table| database.keyspace(table.name(), options).map_err(failed());
         let [account, teller, branch] = Table::BALANCES;
@@ -86,7 +87,7 @@ impl Engine for Fjall {
         let records = place.map_or(&self.history, |at| &self.balances[at]);
         for (place, pair) in (0..).zip(self.database.read_tx().iter(records)) {
             let (key, record) = pair.into_inner().map_err(failed())?;
-            // A history record's key is no id of the audit's.
+            // A history record's key is not an id for the audit.
             let id = key.as_ref().try_into().map_or(place, |id| u64::from(u32::from_be_bytes(id)));
             each(id, &record);
         }

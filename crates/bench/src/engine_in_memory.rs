@@ -1,7 +1,6 @@
 //! The bank in this process's own memory behind one mutex: the row without any protection.
 //!
-//! Nothing survives the process; it shows what the workload costs by itself, and drives the
-//! driver's own tests.
+//! Nothing survives the process. It shows the cost of the workload by itself, and serves the driver's own tests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,12 +11,12 @@ use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer
 
 type Record = [u8; RECORD_BYTES];
 
-/// Which of std's maps holds the records.
+/// The map of std that holds the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapKind {
     /// `HashMap`.
     Hash,
-    /// `BTreeMap`, nearer to what the others do.
+    /// `BTreeMap`, closer to the structure of the other engines.
     Tree,
 }
 
@@ -78,7 +77,7 @@ impl InMemory {
         InMemory { kind, bank: Mutex::new(Bank { tables, history: Vec::new() }) }
     }
 
-    /// A panic of another client leaves the maps whole: the audit judges what is in them.
+    /// Locks the bank. A panic of another client leaves the maps whole, and the audit checks their contents.
     fn bank(&self) -> MutexGuard<'_, Bank> {
         self.bank.lock().unwrap_or_else(PoisonError::into_inner)
     }

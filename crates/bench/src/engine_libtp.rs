@@ -1,7 +1,8 @@
-//! libtp itself, through its public door only: accounts, tellers and branches in B-trees, the history by number.
+//! libtp itself, through its public interface only: accounts, tellers and branches in B-trees, the history by number.
 //!
-//! Balances change in place under an exclusive lock taken at the read (`update_with`): a transfer reads nothing it does
-//! not write, so it asks for each lock once and upgrades none, unless it is told to ([`Libtp::reading_first`]). Keys are record numbers of four big-endian bytes.
+//! Balances change in place under an exclusive lock taken at the read (`update_with`). A transfer reads only balances
+//! that it writes, so it asks for each lock once and upgrades none, unless [`Libtp::reading_first`] asks for that. Keys
+//! are record numbers of four big-endian bytes.
 
 use std::path::Path;
 
@@ -28,8 +29,8 @@ pub struct Libtp {
 }
 
 impl Libtp {
-    /// Makes a bank in a new environment whose trees have neither locks nor log (LIBTP 5.1.1, NOTP); nor, if `once`, the double write and
-    /// the syncs of pages.
+    /// Makes a bank in a new environment whose trees have neither locks nor log (LIBTP 5.1.1, NOTP). With `once` it has
+    /// no double write and no syncs of pages either.
     ///
     /// # Errors
     /// As [`Libtp::open`].
@@ -44,11 +45,11 @@ impl Libtp {
         )
     }
 
-    /// Opens the environment in `directory`, which is made or recovered if it has to be, and makes the four files if
-    /// they are not there. `watch` is told how far a recovery is: what it does, bytes done, bytes in all.
+    /// Opens the environment in `directory`, makes or recovers it if necessary, and makes the four files if they do not
+    /// exist. Calls `watch` with the progress of a recovery: the step, the bytes done, and the total bytes.
     ///
     /// # Errors
-    /// What the environment cannot be opened for.
+    /// The reason why the environment cannot be opened.
     pub fn open(
         directory: &Path,
         durability: Durability,
@@ -91,35 +92,36 @@ impl Libtp {
         })
     }
 
-    /// Transfers read each balance under a shared lock and then trade it for an exclusive one, as the paper's programs did:
-    /// two that have read the same balance deadlock.
+    /// Makes transfers read each balance under a shared lock and then upgrade it to an exclusive one, as the paper's
+    /// programs did. Two transfers that have read the same balance deadlock.
     #[must_use]
     pub fn reading_first(mut self, reads_first: bool) -> Libtp {
         self.reads_first = reads_first;
         self
     }
 
-    /// What only reads does so in a snapshot, without locks, as peers do; else under shared locks, as the paper's programs did.
+    /// Makes read-only transactions use a snapshot, without locks, as peers do; otherwise they use shared locks, as the
+    /// paper's programs did.
     #[must_use]
     pub fn reading_snapshots(mut self, reads_snapshots: bool) -> Libtp {
         self.reads_snapshots = reads_snapshots;
         self
     }
 
-    /// One of so many transfers, by its account, takes its locks in reverse order; zero: none does. Transfers that all take
-    /// them in one order cannot deadlock.
+    /// Makes one of `transfers` transfers, chosen by its account, take its locks in reverse order; zero: no transfer
+    /// does. Transfers that all take them in one order cannot deadlock.
     #[must_use]
     pub fn reversing_one_in(mut self, transfers: u32) -> Libtp {
         self.reversed_one_in = transfers;
         self
     }
 
-    /// The environment, for what the bank does not ask of it.
+    /// Returns the environment, for calls that the bank does not offer.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// Opens what one client needs, at a durability of its own.
+    /// Opens a client's session, at a durability of its own.
     pub fn session_at(&self, durability: Durability) -> LibtpSession<'_> {
         LibtpSession { bank: self, durability: in_libtp(durability) }
     }
@@ -132,7 +134,7 @@ impl Libtp {
         loaded.map_err(Error::engine(NAME, table_doing(table)))
     }
 
-    /// Reads one file in transactions of a batch each: a bank at rest need not be locked as a whole.
+    /// Reads one file in one transaction for each batch: a bank at rest need not be locked as a whole.
     fn walk_balances(&self, db: &Db, each: &mut dyn FnMut(u64, &[u8])) -> libtp::Result<()> {
         let mut next = Some(0);
         while let Some(from) = next {
@@ -200,7 +202,7 @@ impl Engine for Libtp {
             }
         }
         self.env.flush().map_err(failed())?;
-        // False only if the background thread is at it just now.
+        // Returns false only while the background thread is making a checkpoint.
         self.env.checkpoint().map_err(failed())?;
         Ok(())
     }
@@ -231,7 +233,7 @@ impl Engine for Libtp {
     }
 }
 
-/// What one client of libtp does.
+/// A client's session with libtp.
 pub struct LibtpSession<'b> {
     bank: &'b Libtp,
     durability: libtp::Durability,
@@ -267,7 +269,7 @@ impl Session for LibtpSession<'_> {
     }
 }
 
-/// Why a transfer did not get to its commit.
+/// The reason why a transfer did not reach its commit.
 enum Trouble {
     Missing(Table),
     Refused(libtp::Error),
@@ -279,7 +281,7 @@ impl From<libtp::Error> for Trouble {
     }
 }
 
-/// The transfer itself; returns the account's new balance.
+/// Makes the transfer's changes. Returns the account's new balance.
 #[inline]
 fn change(bank: &Libtp, txn: &Txn<'_>, transfer: &Transfer) -> std::result::Result<i64, Trouble> {
     let [account, teller, branch] = &bank.balances;
@@ -314,7 +316,7 @@ fn read(bank: &Libtp, reader: &impl Reader, transfer: &Transfer) -> std::result:
     Ok(sum)
 }
 
-/// A commit that is refused as a deadlock's victim left no trace, like one before it.
+/// Returns the outcome. A commit that is refused as a deadlock's victim left no trace, like an earlier victim.
 fn ended(committed: libtp::Result<()>, balance: i64, doing: &'static str) -> Result<Outcome> {
     match committed {
         Ok(()) => Ok(Outcome::Committed { balance }),
@@ -360,7 +362,7 @@ fn key_of(id: u32) -> [u8; 4] {
     id.to_be_bytes()
 }
 
-/// A key that nobody of us wrote is beyond every bank's scale, which the audit reports.
+/// Returns a key's number. A key from elsewhere becomes a number beyond every bank's scale, which the audit reports.
 fn id_of(key: &[u8]) -> u64 {
     key.try_into().map_or(u64::MAX, |key| u64::from(u32::from_be_bytes(key)))
 }

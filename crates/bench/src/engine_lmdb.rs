@@ -1,11 +1,10 @@
 //! LMDB, through `heed`: the fastest peer without sync, and the one to beat at reading.
 //!
-//! Its best settings: integer keys, the history appended by its number, records found and written
-//! in place by one cursor (a get and a put: 2 % less, in turns). `Relaxed` is WRITEMAP and NOSYNC: commits survive the
-//! death of the process, and LMDB writes nothing until the system does. `Sync` is its plain
-//! mode, which copies pages and syncs twice; WRITEMAP is no faster there. It has one writer at
-//! a time by design, so a transfer never aborts, and it has no log.
-#![allow(unsafe_code)] // Opening a memory map is `unsafe` in heed, and so is a put where a cursor stands.
+//! Its best settings: integer keys, the history appended by number, records found and written in place by one cursor (a
+//! get and a put: 2 % less, in turns). `Relaxed` is WRITEMAP and NOSYNC: commits survive the death of the process, and
+//! LMDB writes nothing until the system does. `Sync` is its plain mode, which copies pages and syncs twice; WRITEMAP is
+//! no faster there. It has one writer at a time by design, so a transfer never aborts, and it has no log.
+#![allow(unsafe_code)] // Opening a memory map is `unsafe` in heed, and so is a put at a cursor.
 
 use std::path::Path;
 
@@ -32,7 +31,7 @@ pub struct Lmdb {
     env: Env,
 }
 
-/// The four files, opened.
+/// The four open files.
 struct Tables<'e> {
     balances: [Records<'e>; 3],
     history: Records<'e>,
@@ -71,13 +70,12 @@ impl Lmdb {
     }
 }
 
-/// Opens an environment; what is not to be durable, by WRITEMAP and NOSYNC.
+/// Opens an environment; with `Relaxed` in modes WRITEMAP and NOSYNC.
 pub(crate) fn open(options: &mut EnvOpenOptions<WithTls>, directory: &Path, durability: Durability) -> Result<Env> {
     if durability == Durability::Relaxed {
-        // SAFETY: WRITE_MAP asks that nobody write through a stray pointer into the map
-        // (what else is unsafe in this crate is the C of other peers and their libraries, which
-        // know no address of it), NO_SYNC that a crash of the system may lose the
-        // environment, which is a benchmark's own.
+        // SAFETY: WRITE_MAP demands that no stray pointer writes into the map (the only other unsafe code in this crate
+        // is the C of other peers and their libraries, which know no address of the map). NO_SYNC demands that a crash
+        // of the system may lose the environment, which belongs to a benchmark.
         unsafe { options.flags(EnvFlags::WRITE_MAP | EnvFlags::NO_SYNC) };
     }
     // SAFETY: the map's file is changed only through LMDB: the directory is the benchmark's own,
@@ -139,7 +137,7 @@ impl Engine for Lmdb {
 
     fn close(self: Box<Self>) -> Result<()> {
         self.env.force_sync().map_err(Error::engine(NAME, "closing"))?;
-        // Waits until the map is gone: the directory may be opened again, or removed.
+        // Waits until the map is gone: a caller may open the directory again, or remove it.
         self.env.prepare_for_closing().wait();
         Ok(())
     }
@@ -159,7 +157,7 @@ impl Session for LmdbSession<'_> {
         change(teller, &mut write, Table::Teller, transfer)?;
         change(branch, &mut write, Table::Branch, transfer)?;
         let history = &self.tables.history;
-        // Nothing is ever deleted from the history, and there is one writer: its length is free.
+        // Records are never deleted from the history, and there is one writer, so its length is the next free number.
         let place = history.len(&write).map_err(failed())?;
         let place = u32::try_from(place).map_err(Error::engine(NAME, "numbering the history"))?;
         history.put_with_flags(&mut write, PutFlags::APPEND, &place, &transfer.to_history()).map_err(failed())?;
@@ -187,7 +185,7 @@ fn change(records: &Records<'_>, write: &mut RwTxn<'_>, table: Table, transfer: 
     let mut record: [u8; RECORD_BYTES] =
         found.try_into().map_err(Error::engine(NAME, "reading a record of 100 bytes"))?;
     let balance = add_to_balance(&mut record, transfer.amount);
-    // SAFETY: nothing that was borrowed from the database is looked at any more: the key is ours, and the record was copied.
+    // SAFETY: no borrow from the database is alive: the key is ours, and the record was copied.
     unsafe { at.put_current(&id, &record) }.map_err(failed())?;
     Ok(balance)
 }

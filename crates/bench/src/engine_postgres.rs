@@ -1,8 +1,10 @@
-//! PostgreSQL, by a server of its own (`postgres_server`), through the crate `postgres`: the relational database of LIBTP figure 6.
+//! PostgreSQL, in its own server (`postgres_server`), through the crate `postgres`: the relational database of LIBTP
+//! figure 6.
 //!
-//! Its best documented setting for such a transaction: a function in the server carries it out, so that it costs one message each way; rows
-//! that are changed in place have room on their page (`fillfactor`). `Relaxed` is `fsync=off`, whose commits are written to the log's file and
-//! survive the death of the server's processes; `synchronous_commit=off` would lose some with those. `Sync` is its default.
+//! Its best documented setting for this transaction: a function in the server carries it out, so that it costs one
+//! message each way; rows changed in place have room on their page (`fillfactor`). `Relaxed` is `fsync=off`, whose
+//! commits are written to the log's file and survive the death of the server's processes; `synchronous_commit=off`
+//! would lose some when they die. `Sync` is its default.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,9 +19,9 @@ use crate::error::{Error, Result};
 use crate::postgres_server::{Server, NAME};
 use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
-/// Where the filler of a record begins.
+/// Start of the filler in a record.
 const FILLER_AT: usize = BALANCE_AT + 8;
-/// Where the filler of a history record begins.
+/// Start of the filler in a history record.
 const HISTORY_FILLER_AT: usize = 28;
 
 const TABLES: &str = "
@@ -42,9 +44,9 @@ const TRANSFER: &str = "SELECT transfer($1, $2, $3, $4, $5, $6)";
 const SUM: &str = "SELECT (SELECT balance FROM account WHERE id = $1) + (SELECT balance FROM teller WHERE id = $2)
     + (SELECT balance FROM branch WHERE id = $3)";
 
-/// A bank in a server of its own.
+/// A bank in its own server.
 pub struct Postgres {
-    /// For what is done while no client is at work.
+    /// The connection for calls while no client is active.
     own: Mutex<Client>,
     server: Server,
 }
@@ -68,7 +70,7 @@ impl Postgres {
     /// Starts a server on the bank in `directory`, and makes the four tables if they are not there.
     ///
     /// # Errors
-    /// It is not installed; PostgreSQL's.
+    /// PostgreSQL is not installed; PostgreSQL's error.
     pub fn open(directory: &Path, durability: Durability) -> Result<Postgres> {
         let server = Server::start(directory, durability)?;
         let mut own = Client::connect(&server.parameters(), NoTls).map_err(of_postgres("opening"))?;
@@ -85,7 +87,7 @@ impl Postgres {
         work(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner)).map_err(of_postgres(doing))
     }
 
-    /// Copies the records of a table in, and then makes its index, as the manual has it for much data.
+    /// Copies a table's records into it and then makes its index, as the manual recommends for much data.
     fn fill(&self, table: Table, count: u32) -> Result<()> {
         let doing = "loading";
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +122,7 @@ impl Engine for Postgres {
             loaded += u64::from(scale.count(table));
             progress(loaded);
         }
-        // One by one: neither may stand in a transaction.
+        // One by one: neither command may be part of a transaction.
         self.with_own("loading", |own| own.batch_execute("VACUUM ANALYZE"))?;
         self.with_own("loading", |own| own.batch_execute("CHECKPOINT"))
     }

@@ -1,9 +1,10 @@
 //! redb, newest release.
 //!
-//! Its tables have integer keys and records of a fixed size; a cache that holds the bank. `Sync` is its `Durability::Immediate`.
-//! `Relaxed` is `Durability::None`, which is *less* than what the others do: what was committed so is in the process's memory alone. It
-//! has nothing between the two. Several processes may share a bank in its mode `MultiWriter`, which refuses `None`: there each commit
-//! is synced, which is *more* than what the others do. It has one writer at a time, so a transfer never aborts, and it has no log.
+//! Its tables have integer keys and records of a fixed size; a cache that holds the bank. `Sync` is its
+//! `Durability::Immediate`. `Relaxed` is `Durability::None`, which is *less* than the other engines do: such a commit
+//! is only in the process's memory. It has nothing between the two. Several processes may share a bank in its mode
+//! `MultiWriter`, which refuses `None`: there each commit is synced, which is *more* than the other engines do. It has
+//! one writer at a time, so a transfer never aborts, and it has no log.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ const FILE: &str = "bank.redb";
 const CACHE_BYTES: usize = 256 << 20;
 
 type Balances = TableDefinition<'static, u32, [u8; RECORD_BYTES]>;
-/// By the transfer's id.
+/// The history, by the transfer's id.
 const HISTORY: TableDefinition<'static, u64, [u8; HISTORY_BYTES]> = TableDefinition::new("history");
 
 /// A bank in a redb file.
@@ -28,7 +29,7 @@ pub struct Redb {
     durability: redb::Durability,
 }
 
-/// redb's errors are of many types, all of which become this one.
+/// Converts redb's errors, which are of many types, into this one.
 fn of_redb<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| Error::engine(NAME, doing)(error.into())
 }
@@ -41,7 +42,7 @@ impl Redb {
     /// Opens the file in `directory`, and makes the four tables if they are not there.
     ///
     /// # Errors
-    /// redb's.
+    /// redb's error.
     pub fn open(directory: &Path, durability: Durability, sharing: Sharing) -> Result<Redb> {
         let is_alone = matches!(sharing, Sharing::Alone | Sharing::Doomed);
         let mode = if is_alone { ConcurrencyMode::ExclusiveWriter } else { ConcurrencyMode::MultiWriter };

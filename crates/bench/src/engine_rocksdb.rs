@@ -1,9 +1,9 @@
-//! RocksDB, the system's, through the C functions of `rocksdb_bank.c`, which says how it is set.
+//! RocksDB, the system's, through the C functions of `rocksdb_bank.c`, which documents its settings.
 //!
-//! Pessimistic transactions: records are locked when they are read for the change, in the order in which every transfer takes
-//! them. `Relaxed` has the write-ahead log and no sync: a commit survives the death of the process. `Sync` syncs it at
-//! each commit; those that wait together are written together. What is read only is read at a snapshot. One process at a time,
-//! which its own lock enforces.
+//! Pessimistic transactions: a read for a change locks the record, and every transfer locks in the same order.
+//! `Relaxed` has the write-ahead log and no sync: a commit survives the death of the process. `Sync` syncs the log at
+//! each commit; commits that wait together are written together. Read-only transactions read at a snapshot. Its own
+//! lock allows one process at a time.
 #![allow(unsafe_code)] // A C library.
 
 use std::ffi::{c_char, c_int, CStr};
@@ -44,7 +44,7 @@ struct RawWalk {
     _opaque: [u8; 0],
 }
 
-/// RocksDB's own words, for [`check`] to take.
+/// RocksDB's error text, for [`check`] to take.
 pub(crate) type Why = *mut c_char;
 
 extern "C" {
@@ -86,16 +86,17 @@ pub struct RocksDb {
     raw: NonNull<RawBank>,
 }
 
-// SAFETY: RocksDB's database may be used by any thread, and `struct rocks_bank` is not changed between rocks_open and rocks_close.
+// SAFETY: RocksDB's database may be used by any thread, and `struct rocks_bank` is not changed between rocks_open and
+// rocks_close.
 unsafe impl Send for RocksDb {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
-    /// Opens the database in `directory`, and makes it if it is not there.
+    /// Opens the database in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// RocksDB's.
+    /// RocksDB's error.
     pub fn open(directory: &Path, durability: Durability) -> Result<RocksDb> {
         let doing = "opening";
         let path = c_path(directory, NAME, doing)?;
@@ -103,7 +104,7 @@ impl RocksDb {
         let (mut raw, mut why) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: `path` is a C string, `raw` and `why` are places for pointers; all outlive the call.
         let ret = unsafe { rocks_open(path.as_ptr(), sync, CACHE_BYTES, threads(), &mut raw, &mut why) };
-        // Closed, too, if it is none that could be opened.
+        // Before the check, so that a half-opened database is closed, too.
         let bank = NonNull::new(raw).map(|raw| RocksDb { raw });
         check(ret, doing, why)?;
         bank.ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))
@@ -112,7 +113,8 @@ impl RocksDb {
     fn load_batch(&self, table: Table, first: u32, end: u32) -> Result<()> {
         let records: Vec<u8> = (first..end).flat_map(|id| new_record(id, 0)).collect();
         let mut why = std::ptr::null_mut();
-        // SAFETY: `raw` is an open bank (invariant of `RocksDb`), and `records` has `end - first` records of RECORD_BYTES each.
+        // SAFETY: `raw` is an open bank (invariant of `RocksDb`), and `records` has `end - first` records of
+        // RECORD_BYTES each.
         let ret =
             unsafe { rocks_load(self.raw.as_ptr(), place(table), first, end - first, records.as_ptr(), &mut why) };
         check(ret, "loading", why)
@@ -128,7 +130,7 @@ impl RocksDb {
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: `raw` came from rocks_open (invariant of `RocksDb`); sessions and walks borrow this and are gone.
+        // SAFETY: `raw` comes from rocks_open (invariant of `RocksDb`); sessions and walks borrow this and are gone.
         unsafe { rocks_close(self.raw.as_ptr()) };
     }
 }
@@ -190,7 +192,7 @@ struct RocksDbSession<'b> {
 
 impl Drop for RocksDbSession<'_> {
     fn drop(&mut self) {
-        // SAFETY: `raw` is an open session (invariant), and nobody uses it after this.
+        // SAFETY: `raw` is an open session (invariant), and no code uses it after this.
         unsafe { rocks_session_close(self.raw.as_ptr()) };
     }
 }
@@ -200,7 +202,7 @@ impl Session for RocksDbSession<'_> {
         let ids = Table::BALANCES.map(|table| transfer.record_in(table));
         let history = transfer.to_history();
         let (mut balance, mut why) = (0, std::ptr::null_mut());
-        // SAFETY: `raw` is an open session (invariant) that this thread alone uses; `ids` has three numbers, `history`
+        // SAFETY: `raw` is an open session (invariant) that only this thread uses; `ids` has three numbers, `history`
         // HISTORY_BYTES bytes, and the others are places for the answers.
         let ret = unsafe {
             rocks_transfer(
@@ -241,7 +243,7 @@ impl<'b> Walk<'b> {
         Ok(Walk { raw, _bank: bank })
     }
 
-    /// The next record's id and size.
+    /// Returns the next record's id and size.
     fn next(&self, record: &mut [u8; RECORD_BYTES]) -> Result<Option<(u64, usize)>> {
         let (mut id, mut size, mut why) = (0, 0, std::ptr::null_mut());
         // SAFETY: the walk is open (invariant); `record` has RECORD_BYTES, and the others are places for the answers.
@@ -256,7 +258,7 @@ impl<'b> Walk<'b> {
 
 impl Drop for Walk<'_> {
     fn drop(&mut self) {
-        // SAFETY: the walk is open (invariant), and nobody uses it after this.
+        // SAFETY: the walk is open (invariant), and no code uses it after this.
         unsafe { rocks_walk_close(self.raw.as_ptr()) };
     }
 }
@@ -281,12 +283,12 @@ fn outcome(ret: c_int, doing: &'static str, balance: i64, transfer: &Transfer, w
     }
 }
 
-/// As many as work for RocksDB in the background.
+/// Returns the number of RocksDB's background threads.
 pub(crate) fn threads() -> c_int {
     std::thread::available_parallelism().map_or(1, |count| c_int::try_from(count.get()).unwrap_or(1))
 }
 
-/// Takes what RocksDB said.
+/// Turns RocksDB's error text into an error.
 pub(crate) fn check(ret: c_int, doing: &'static str, why: Why) -> Result<()> {
     if ret == 0 {
         return Ok(());
@@ -294,9 +296,9 @@ pub(crate) fn check(ret: c_int, doing: &'static str, why: Why) -> Result<()> {
     if why.is_null() {
         return Err(Error::engine(NAME, doing)(format!("it answered {ret}")));
     }
-    // SAFETY: RocksDB's words are a C string of its own allocation, given to us.
+    // SAFETY: the text is a C string that RocksDB allocated and passed to us.
     let words = unsafe { CStr::from_ptr(why) }.to_string_lossy().into_owned();
-    // SAFETY: it is freed once, here, where it came from; `words` is a copy.
+    // SAFETY: the text is freed once, here, by its own library; `words` is a copy.
     unsafe { rocks_free(why) };
     Err(Error::engine(NAME, doing)(words))
 }

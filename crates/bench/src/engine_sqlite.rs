@@ -1,13 +1,14 @@
-//! SQLite, through `rusqlite`, which carries its source.
+//! SQLite, through `rusqlite`, which includes its source.
 //!
-//! Its best documented setting for several clients: write-ahead log, `BEGIN IMMEDIATE` for what writes, a busy timeout instead of errors,
-//! one connection for each client, statements prepared once, the file mapped, a page cache that holds the bank. `Relaxed` is
-//! `synchronous=OFF`: a commit is written to the log file and survives the death of the process. `Sync` is `FULL`: the log is synced at
-//! each commit. It has one writer at a time by design, so a transfer never aborts. Several processes may use one bank.
+//! Its best documented setting for several clients: write-ahead log, `BEGIN IMMEDIATE` for writes, a busy timeout
+//! instead of errors, one connection for each client, statements prepared once, the file mapped, a page cache that
+//! holds the bank. `Relaxed` is `synchronous=OFF`: a commit is written to the log file and survives the death of the
+//! process. `Sync` is `FULL`: the log is synced at each commit. It has one writer at a time by design, so a transfer
+//! never aborts. Several processes may use one bank.
 //!
-//! The account's new balance is read by a statement of its own: UPDATE with RETURNING in the place of both took 5 % longer, in turns.
+//! A statement of its own reads the account's new balance: an UPDATE with RETURNING instead took 5 % longer, in turns.
 //!
-//! Balances are columns, because that is how SQL is written; the bytes of a record are put together again for the audit.
+//! Balances are columns, as usual in SQL; the audit gets the bytes of a record put together again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -22,15 +23,16 @@ use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
 pub(crate) const NAME: &str = "sqlite";
 const FILE: &str = "bank.sqlite";
-/// How long a writer waits for the one before it.
+/// Longest wait of a writer for the one before it.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Where the filler of a record begins.
+/// Start of the filler in a record.
 const FILLER_AT: usize = BALANCE_AT + 8;
-/// Where the filler of a history record begins.
+/// Start of the filler in a history record.
 const HISTORY_FILLER_AT: usize = 28;
 const STATEMENTS_KEPT: usize = 32;
-/// When the log has so many pages of 4 KiB, a quarter of the cache, it goes into the file: a page that changes again and again meanwhile is
-/// written there once. The default of 1000 is less than what one transaction writes that inserts much at random, and of short ones a few hundred.
+/// Log size, in pages of 4 KiB, at which a checkpoint copies the log into the file: a quarter of the cache. A page that
+/// changes several times until then is copied once. The default of 1000 is less than one transaction of many random
+/// inserts writes, and equals a few hundred short ones.
 const CHECKPOINT_PAGES: i64 = 16_384;
 
 const TABLES: &str = "
@@ -59,7 +61,7 @@ pub struct Sqlite {
     path: PathBuf,
     durability: Durability,
     sharing: Sharing,
-    /// For what is done while no client is at work.
+    /// The connection for calls while no client is active.
     own: Mutex<Connection>,
 }
 
@@ -71,7 +73,7 @@ impl Sqlite {
     /// Opens the file in `directory`, and makes the four tables if they are not there.
     ///
     /// # Errors
-    /// SQLite's.
+    /// SQLite's error.
     pub fn open(directory: &Path, durability: Durability, sharing: Sharing) -> Result<Sqlite> {
         let path = directory.join(FILE);
         let own = connect(&path, durability, sharing)?;
@@ -84,7 +86,7 @@ impl Sqlite {
     }
 }
 
-/// Opens a connection of its own to a file.
+/// Opens a new connection to a file.
 pub(crate) fn connect(path: &Path, durability: Durability, sharing: Sharing) -> Result<Connection> {
     let failed = || of_sqlite("opening");
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -159,7 +161,7 @@ fn fill(own: &mut Connection, table: Table, count: u32) -> rusqlite::Result<()> 
     txn.commit()
 }
 
-/// All that is in the log goes into the file.
+/// Copies the whole log into the file.
 pub(crate) fn checkpoint(own: &Connection) -> rusqlite::Result<()> {
     own.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
@@ -208,13 +210,13 @@ impl SqliteSession {
         let done = self.changes(transfer);
         match &done {
             Ok(Some(_)) => one("COMMIT")?,
-            // The first error is the one to be told.
+            // The first error is the one to report.
             Ok(None) | Err(_) => one("ROLLBACK").unwrap_or(0),
         };
         done
     }
 
-    /// The new balance of the account; none if one of the three records is not there.
+    /// Makes the changes. Returns the account's new balance, or `None` if one of the three records does not exist.
     fn changes(&self, transfer: &Transfer) -> rusqlite::Result<Option<i64>> {
         for (table, sql) in Table::BALANCES.into_iter().zip(CHANGES) {
             let id = transfer.record_in(table);

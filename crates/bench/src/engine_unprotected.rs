@@ -1,9 +1,10 @@
 //! The same trees without protection: LIBTP's NOTP, FLOCK and FSYNC (5.1.1).
 //!
-//! NOTP is libtp with neither locks nor log, used by one thread; its pages are written as ours are, twice and synced, or once and not. FLOCK takes flock(2) on a file around each transaction, and nothing
-//! is durable. FSYNC has no locks and syncs each of the four files at each commit; since our pages have no way to the disk but
-//! through the page cache's writer, which would write them twice, it writes a page of its own into each of four files beside
-//! the bank, and syncs them: what writing the changed pages would cost at the least.
+//! NOTP is libtp with neither locks nor log, used by one thread. Its pages are written like protected ones, twice and
+//! synced, or once and not synced. FLOCK takes flock(2) on a file around each transaction, and nothing is durable.
+//! FSYNC has no locks and syncs each of the four files at each commit. Our pages reach the disk only through the page
+//! cache's writer, which would write them twice. So FSYNC writes a page of its own into each of four files beside the
+//! bank, and syncs them: the least cost of writing the changed pages.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -19,16 +20,16 @@ use crate::tpcb::{Scale, Table, Transfer};
 
 /// Bytes of a page.
 const PAGE: usize = 8192;
-/// A file begins anew after so many pages.
+/// Pages of a file; the writes start again at its end.
 const PAGES: u64 = 1024;
 const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-history"];
 
-/// What there is instead of protection.
+/// The replacement for protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instead {
-    /// Nothing: NOTP.
+    /// None: NOTP.
     Nothing,
-    /// Nor is a page written twice, and synced: NOTP that nothing could be recovered of.
+    /// None, and pages are written once and not synced: NOTP without any chance of recovery.
     NothingAtAll,
     /// flock(2) around each transaction: FLOCK.
     Flock,
@@ -46,7 +47,7 @@ pub struct Unprotected {
 }
 
 impl Instead {
-    /// Each of them.
+    /// All replacements.
     pub const ALL: [Instead; 4] = [Instead::Nothing, Instead::NothingAtAll, Instead::Flock, Instead::Fsync];
 
     /// The name in reports.
@@ -61,10 +62,10 @@ impl Instead {
 }
 
 impl Unprotected {
-    /// Makes the bank in `directory`, which has none.
+    /// Makes the bank in an empty `directory`.
     ///
     /// # Errors
-    /// What an environment cannot be made for; `File`.
+    /// The reason why the environment cannot be made; `File`.
     pub fn open(directory: &Path, instead: Instead) -> Result<Unprotected> {
         let bank = Libtp::unprotected(directory, instead == Instead::NothingAtAll)?;
         let make = |name: &str| -> Result<(File, PathBuf)> {
@@ -76,7 +77,7 @@ impl Unprotected {
         let names = if instead == Instead::Fsync { &FILES[..] } else { &[] };
         let synced = names.iter().map(|name| make(name)).collect::<Result<Vec<_>>>()?;
         for (file, path) in &synced {
-            // What grows has more to be synced than what is written in its place.
+            // A growing file costs more to sync than one that is overwritten.
             let zeros = vec![0; PAGE * 64];
             for at in 0..PAGES / 64 {
                 file.write_all_at(&zeros, at * zeros.len() as u64).map_err(Error::file("write", path))?;
@@ -92,7 +93,7 @@ impl Unprotected {
     }
 
     fn sync(&self) -> Result<()> {
-        // Relaxed: a place of its own for each, in whatever order.
+        // Relaxed: only the numbers must differ, in any order.
         let page = self.commits.fetch_add(1, Ordering::Relaxed) % PAGES;
         let bytes = [b'.'; PAGE];
         for (file, path) in &self.synced {

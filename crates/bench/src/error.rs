@@ -1,11 +1,11 @@
-//! What can go wrong in a benchmark, each with what to do about it.
+//! The errors of a benchmark, each with its remedy.
 
 use std::path::PathBuf;
 
-/// The result of everything here that can fail.
+/// The result of every fallible function here.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a benchmark could not be carried out.
+/// The reason why a benchmark could not be carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine under test refused an operation.
@@ -13,12 +13,12 @@ pub enum Error {
     Engine {
         /// The engine's name, as in the report.
         engine: &'static str,
-        /// What it was asked for.
+        /// The operation.
         doing: &'static str,
-        /// Its own words.
+        /// The engine's error text.
         why: String,
     },
-    /// A record that the load put there is not there.
+    /// A record that the load wrote does not exist.
     #[error("{engine} has no {table} record {id}: load the bank first, and with the same --accounts")]
     Missing {
         /// The engine's name.
@@ -31,7 +31,7 @@ pub enum Error {
     /// A file of the benchmark itself could not be used.
     #[error("cannot {doing} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -41,12 +41,12 @@ pub enum Error {
     /// The settings contradict each other or ask for nothing.
     #[error("{0}")]
     Settings(String),
-    /// A client process or thread died or said something unintelligible.
+    /// A client process or thread died, or its output could not be understood.
     #[error("client {client} {what}")]
     Client {
         /// The client's number.
         client: u32,
-        /// What it did.
+        /// Its failure.
         what: String,
     },
 }

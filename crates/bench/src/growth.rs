@@ -1,13 +1,13 @@
-//! What an operation costs as a database grows: `tp bench growth`. By records, by what the cache holds of them, by the bytes of values and by
-//! processes.
+//! The cost of an operation as a database grows: `tp bench growth`. By number of records, by the share of them in the
+//! cache, by the size of values and by processes.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `tree`, `space` | a database of a size, and whether there is room for it |
-//! | `work` | operations in slices, and what they make the page cache do |
-//! | `bare` | the same without a library |
+//! | `tree`, `space` | a database of a given size, and the check that there is room for it |
+//! | `work` | operations in slices, and the page cache's work for them |
+//! | `bare` | the same operations without a library |
 //! | `by_size`, `by_processes` | the figures |
-//! | `bends` | why a curve bends, and where nothing explains it |
+//! | `bends` | the reasons why a curve bends, and bends without a reason |
 //! | `chapter` | the report |
 
 mod bare;
@@ -33,51 +33,52 @@ use chapter::{Chapter, Report};
 use space::Space;
 use tree::{Size, Tree};
 
-/// What is measured, and where.
+/// The choice of measurements and their places.
 pub struct GrowthSettings<'s> {
-    /// Where the report goes; it is made.
+    /// The report's directory, which is made.
     pub out: PathBuf,
     /// An empty directory for the databases, on a disk.
     pub disk: PathBuf,
     /// Smaller sizes, shorter.
     pub is_quick: bool,
-    /// Sizes of the figure by records, in the place of its own; at least 100 each.
+    /// Sizes of the figure by records, instead of the default; at least 100 each.
     pub records: Vec<u64>,
-    /// Figures whose names begin so; all if there is none.
+    /// Only figures whose names begin with one of these; all if empty.
     pub only: Vec<String>,
-    /// What was typed.
+    /// The command line.
     pub command: String,
-    /// What the program was made from.
+    /// The source that the program was built from.
     pub build: Build,
     /// Starts a client process of a contender on a bank.
     pub client: &'s dyn Fn(&Contender, &Path) -> Command,
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Growth {
     /// Figures that were drawn.
     pub figures: Vec<String>,
-    /// Steps from one size to the next that were looked at.
+    /// Compared steps from one size to the next.
     pub steps: usize,
-    /// Those that cost more than is explained, each a sentence.
+    /// Steps that cost more than is explained, each a sentence.
     pub cliffs: Vec<String>,
-    /// Whose audit failed, and how: a sentence each. None of their figures is in the report.
+    /// Failed audits, each a sentence. The report has none of their figures.
     pub failed_audits: Vec<String>,
 }
 
-/// How much and how long.
+/// The sizes and durations of a run.
 struct Pace {
     records: &'static [u64],
-    /// Bytes of the cache of the figure by cache.
+    /// Cache size of the figure by cache, in bytes.
     cache: u64,
-    /// Bytes of all values of a database of the figure by values, at least 16 of them and at most `values_max`.
+    /// Total size of the values in a database of the figure by values, in bytes. There are at least 16 and at most
+    /// `values_max` values.
     values_bytes: u64,
     values_max: u64,
     scale: Scale,
     processes: &'static [u32],
     slice: Duration,
-    /// By processes.
+    /// Slice of the figure by processes.
     long_slice: Duration,
     rounds: u32,
 }
@@ -108,7 +109,7 @@ const FULL: Pace = Pace {
 
 const RECORDS_MIN: u64 = 100;
 const VALUE_BYTES: usize = 100;
-/// Databases by caches, in hundredths.
+/// Sizes of databases relative to the cache, in hundredths.
 const BY_CACHE: [u64; 4] = [50, 100, 200, 400];
 const VALUES: [usize; 6] = [10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
@@ -122,20 +123,20 @@ const PARTS: [(&str, Part); 4] = [
     ("growth-processes", by_processes::measure),
 ];
 
-/// A run on its way.
+/// A run in progress.
 struct Study<'g> {
     settings: &'g GrowthSettings<'g>,
     pace: &'static Pace,
     minutes: Minutes<'g>,
-    /// Directories that were made so far.
+    /// Number of directories made so far.
     made: u32,
 }
 
-/// Measures everything, or what was asked for, and writes the report.
+/// Measures everything, or the chosen figures, and writes the report.
 ///
 /// # Errors
-/// `Settings` if nothing has the names asked for; `File` if the report cannot be written; the library's. What has no room is no error, but
-/// points that say so.
+/// `Settings` if no figure has a chosen name; `File` if the report cannot be written; the library's error. A database
+/// without room is no error: its points report that.
 pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<Growth> {
     let parts = wanted(&PARTS, &settings.only)?;
     if let Some(few) = settings.records.iter().find(|records| **records < RECORDS_MIN) {
@@ -158,7 +159,7 @@ pub fn run_growth(settings: &GrowthSettings<'_>, watch: &mut dyn FnMut(News<'_>)
                 .keep(&serde_json::json!({ "figure": name, "operation": counted.operation, "seen": &counted.seen }))?;
         }
         chapters.push(chapter);
-        // Each time anew: a run that is broken off leaves what it has measured.
+        // Written anew after each part, so that an interrupted run leaves its results.
         let (command, seconds) = (settings.command.as_str(), begin.elapsed().as_secs_f64());
         Report { machine: &machine, build: &settings.build, command, seconds, chapters: &chapters }
             .write(&settings.out)?;
@@ -228,12 +229,12 @@ fn by_values(study: &mut Study<'_>) -> Result<Chapter> {
 }
 
 impl Study<'_> {
-    /// Takes the samples of a figure's cases.
+    /// Measures the samples of a figure's cases.
     fn in_turns(&mut self, figure: &str, cases: &mut [Case<'_>], order: Order) -> Result<Vec<Series>> {
         self.minutes.in_turns(figure, cases, order, self.pace.rounds)
     }
 
-    /// What was measured on something that does not add up counts for nothing, and the run ends with it.
+    /// Discards the points of a database or bank whose audit failed, and records the failure for the run's end.
     fn judge<'s>(&mut self, of: &str, verdict: &str, points: impl Iterator<Item = &'s mut Point>) {
         if verdict == "ok" {
             return;
@@ -243,13 +244,13 @@ impl Study<'_> {
         self.minutes.failed_audits.push(format!("{of}: {why}"));
     }
 
-    /// A directory of its own for the next database.
+    /// Returns the directory of the next database.
     fn directory(&mut self) -> PathBuf {
         self.made += 1;
         self.settings.disk.join(format!("database-{}", self.made))
     }
 
-    /// Why there is no room for a database of that size; nothing if there is.
+    /// Returns the reason why there is no room for a database of this size, or `None` if there is room.
     fn refusal(&self, size: &Size) -> Option<String> {
         Space { disk: &self.settings.disk, machine: space::of_machine() }.refusal(size)
     }

@@ -1,10 +1,10 @@
 //! The papers' workloads, and the peers they are compared with.
 //!
-//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, those of recoverable memory in [`memory`], plain records in [`rows`], and more and more of them in [`growth`]. An engine is a file
-//! `engine_*.rs` that says how it opens, loads, and carries out one transfer; the driver, the
-//! latencies and the audit are the same for all. SQLite, LMDB, redb and fjall are behind feature `peers`, because they
-//! take their time to be compiled, and two of them a C compiler; RocksDB, Berkeley DB and libpmemobj behind `peers-all`, because
-//! they need Debian's packages.
+//! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, the workloads of recoverable memory in [`memory`], plain
+//! records in [`rows`], and databases of growing size in [`growth`]. An engine is a file `engine_*.rs` that defines how
+//! it opens, loads, and carries out one transfer; the driver, the latencies and the audit are the same for all. SQLite,
+//! LMDB, redb and fjall are behind feature `peers`, because they take long to compile, and two of them need a C
+//! compiler; RocksDB, Berkeley DB and libpmemobj are behind `peers-all`, because they need Debian's packages.
 //!
 //! ```
 //! use libtp_bench::{run_threads, Engine, InMemory, MapKind, RunSettings, Scale};

@@ -1,6 +1,6 @@
-//! The middle of what was measured several times.
+//! The median of repeated measurements.
 
-/// The middle one, or halfway between the two in the middle; none if there is none.
+/// Returns the middle sample, or the mean of the two in the middle, or `None` without samples.
 pub fn median(samples: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut samples: Vec<f64> = samples.into_iter().collect();
     samples.sort_by(f64::total_cmp);

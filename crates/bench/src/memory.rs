@@ -1,21 +1,21 @@
-//! The benchmarks of recoverable memory (Rio Vista, section 5), each against the same work without transactions, in turns in
-//! one run.
+//! The benchmarks of recoverable memory (Rio Vista, section 5), each against the same work without transactions, in
+//! turns in one run.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `change` | what a workload asks of a memory: begin, declare a range, end |
-//! | `synthetic` | so many bytes at a random place of 50 MB; two pointers swapped |
-//! | `debit_credit` | TPC-B with an audit trail of 2 MB that begins anew |
+//! | `change` | the operations of a workload on a memory: begin, declare a range, end |
+//! | `synthetic` | bytes changed at a random place of 50 MB; two pointers swapped |
+//! | `debit_credit` | TPC-B with a circular audit trail of 2 MB |
 //! | `order_entry` | TPC-C's new-order, payment and delivery |
 //! | `rounds` | short rounds in turns |
-//! | `together` | rounds of several threads, and what they have done in the time that they have in common |
-//! | `report` | what is made of them |
-//! | `judge` | whether memory is as the same work without transactions leaves it |
+//! | `together` | rounds of several threads, and their work in the time that they have in common |
+//! | `report` | the figures made from the rounds |
+//! | `judge` | the check that memory is as the same work without transactions leaves it |
 //! | `pmemobj` | libpmemobj, if it was built in |
-//! | `place` | whether a directory lies in memory |
-//! | `response` | how long each transaction takes until it is safe |
-//! | `bounded`, `client` | a database of any size, worked on by a process whose memory is bounded |
-//! | `bound` | what bounds it: a control group |
+//! | `place` | the check whether a directory lies in memory |
+//! | `response` | the time of each transaction until it is safe |
+//! | `bounded`, `client` | a database of any size, used by a process with limited memory |
+//! | `bound` | the limit: a control group |
 
 mod bound;
 mod bounded;
@@ -57,46 +57,46 @@ use rounds::measure;
 use synthetic::{Swap, Synthetic, SyntheticOf};
 use together::measure_threads;
 
-/// RVM's log, where nothing else is asked for: larger than the database, so that what a truncation writes is shared by many.
+/// Default size of RVM's log: larger than the database, so that many transactions share the writes of a truncation.
 pub const LOG_BYTES: u64 = 64 << 20;
 
-/// What is stored in one transaction when a memory is loaded: half of the shortest log has room for it.
+/// Bytes stored in one transaction when a memory is loaded: they fit into half of the shortest log.
 const PIECE: usize = 1 << 20;
 
 /// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Workload {
-    /// So many bytes change.
+    /// A number of bytes changes.
     Synthetic {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
         /// Always at the same place, in the processor's cache, instead of a random one.
         is_hot: bool,
     },
-    /// Two pointers change places.
+    /// Two pointers are swapped.
     Swap {
         /// Always the same two, in the processor's cache.
         is_hot: bool,
     },
-    /// Three balances, a record of an audit trail, and where that ends.
+    /// Three balances, a record of the audit trail, and the trail's end change.
     DebitCredit,
     /// New orders, payments, deliveries.
     OrderEntry,
 }
 
-/// What makes transactions of it.
+/// The transaction system of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryEngine {
     /// This library's Vista.
     Vista,
     /// Redo logging: the new bytes go to a log on a disk, which is synced when a group of transactions has ended.
     Rvm {
-        /// Transactions that are written and synced at once.
+        /// Transactions that are written and synced together.
         group: u32,
     },
-    /// The same with the log in memory, where a sync has nothing to do: what RVM costs on Rio.
+    /// The same with the log in memory, where a sync does nothing: the cost of RVM on Rio.
     RvmRio {
-        /// Transactions that are written at once.
+        /// Transactions that are written together.
         group: u32,
     },
     /// libpmemobj, if it was built in (feature `peers-all`).
@@ -105,48 +105,48 @@ pub enum MemoryEngine {
     None,
 }
 
-/// What is run, and where.
+/// The benchmark, its engine and its places.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemorySettings {
     /// The benchmark.
     pub workload: Workload,
-    /// Who makes transactions of it.
+    /// The transaction system.
     pub engine: MemoryEngine,
-    /// Where the memory lies; its segments are made there and removed.
+    /// The directory of the memory; its segments are made there and removed.
     pub memory: PathBuf,
-    /// Where RVM keeps its log and its database.
+    /// The directory of RVM's log and database.
     pub directory: PathBuf,
-    /// The length of that log. The bare writes beside it go through a file of the same length.
+    /// The length of that log, in bytes. The bare writes beside it go through a file of the same length.
     pub log_bytes: u64,
-    /// Vista's stores are written back from the processor's cache, as where memory outlives it.
+    /// Vista writes its stores back from the processor's cache, as for memory that outlives the cache.
     pub write_back: bool,
-    /// Threads, each with an undo log and a database of its own; one is compared with all.
+    /// Threads, each with its own undo log and database. One thread alone is compared with all.
     pub threads: u32,
     /// The threads lock stripes of the segment instead of keeping parts of it.
     pub is_striped: bool,
-    /// How long each transaction takes until it is safe is measured, too, for half of the time; by one thread.
+    /// Also measures, for half of the time and by one thread, how long each transaction takes until it is safe.
     pub times_responses: bool,
-    /// How long it takes, about.
+    /// Approximate duration.
     pub time: Duration,
 }
 
-/// A benchmark's transactions, on whatever memory.
+/// A benchmark's transactions, on any memory.
 pub(crate) trait Work: Sync {
-    /// Bytes of memory that it needs.
+    /// Bytes of memory that the benchmark needs.
     const BYTES: u64;
     /// Prepares the memory, in one transaction.
     fn load(&self, memory: &mut [u8]);
-    /// Carries out the transactions of these numbers.
+    /// Carries out the transactions with these numbers.
     fn run<M: Memory>(&self, memory: &mut M, numbers: std::ops::Range<u64>) -> Result<()>;
-    /// Whether what is there adds up.
+    /// Checks that the contents add up.
     fn audit(&self, memory: &[u8]) -> std::result::Result<(), String>;
 }
 
 /// Runs a benchmark.
 ///
 /// # Errors
-/// `Settings` if they ask for nothing, or for an engine whose log would not lie where its name says; `Engine` if the memory
-/// cannot be had.
+/// `Settings` if the settings ask for nothing, or for an engine whose log would not lie where its name says; `Engine`
+/// if the memory cannot be allocated.
 pub fn run_memory(settings: &MemorySettings) -> Result<MemoryReport> {
     place::check(settings)?;
     match settings.workload {
@@ -174,7 +174,7 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     let file = OwnFile::new(&settings.memory, "bare");
     let mut bare = Segment::open(&file.0, W::BYTES).map_err(failed("making the memory"))?;
     let mut txn = bare.begin();
-    // One transaction over all of it, which never ends: bare memory of the same kind.
+    // One transaction over the whole segment, which never ends, serves as bare memory of the same kind.
     let flat = txn.set_range(0, size(W::BYTES)).map_err(failed("making the memory"))?;
     work.load(flat);
     let mut bare = Bare(flat);
@@ -214,11 +214,11 @@ fn run<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     Ok(spent.report(settings))
 }
 
-/// What the environment has to say when the program starts, for libpmemobj to take memory for what it is here; the last only if its
-/// stores are not to be written back from the cache.
+/// Environment variables that libpmemobj needs at the program's start to treat memory as this benchmark does. The last
+/// one is set only if its stores are not written back from the cache.
 pub const PMEMOBJ_VARIABLES: [(&str, &str); 2] = [("PMEM_IS_PMEM_FORCE", "1"), ("PMEM_NO_FLUSH", "1")];
 
-/// Half of the time in turns with the bare work, and half in turns with this library's Vista.
+/// Measures half of the time in turns with the bare work, and half in turns with this library's Vista.
 #[cfg(feature = "peers-all")]
 fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>) -> Result<rounds::Spent> {
     let failed = |doing| move |why: vista::Error| Error::engine("vista", doing)(why);
@@ -237,7 +237,7 @@ fn run_pmemobj<W: Work>(settings: &MemorySettings, work: &W, bare: &mut Bare<'_>
     let beside = measure(&settings, work, &mut pool, &mut segment)?;
     let beside = beside.audited(|ended| judge(work, pool.bytes(), ended[0]));
     drop(pool);
-    // The numbers of transactions begin anew, and so does the pool.
+    // The second half needs a new pool, because its transaction numbers begin again.
     let (_second, mut pool) = of_pool("pmemobj-again")?;
     let spent = measure(&settings, work, &mut pool, bare)?;
     let spent = spent.audited(|ended| judge(work, pool.bytes(), ended[0]));
@@ -252,7 +252,7 @@ fn run_pmemobj<W: Work>(_: &MemorySettings, _: &W, _: &mut Bare<'_>) -> Result<r
     ))
 }
 
-/// As `run`, with several threads of one segment: one of them alone, and all, in turns.
+/// Does the same as `run` with several threads of one segment: one of them alone, and all, in turns.
 fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryReport> {
     if settings.engine != MemoryEngine::Vista {
         return Err(Error::Settings("several threads change one segment with vista only".into()));
@@ -277,7 +277,7 @@ fn run_threads<W: Work>(settings: &MemorySettings, work: &W) -> Result<MemoryRep
     Ok(spent.report(settings))
 }
 
-/// Stores a whole image, a piece in each transaction. What is zero in it is so from the start.
+/// Stores a whole image, one piece in each transaction. Pieces of zeros are zero already.
 fn store<M: Memory>(memory: &mut M, image: &[u8]) -> Result<()> {
     for (piece, at) in image.chunks(PIECE).zip((0..).step_by(PIECE)) {
         if piece.iter().all(|byte| *byte == 0) {
@@ -300,13 +300,13 @@ fn size(bytes: u64) -> usize {
     usize::try_from(bytes).expect("it is mapped")
 }
 
-/// A file that nobody else has, gone when this is.
+/// A file for this value alone, removed when it is dropped.
 struct OwnFile(PathBuf);
 
 impl OwnFile {
     fn new(directory: &Path, name: &str) -> OwnFile {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: a number of its own, whatever the order.
+        // Relaxed: only the numbers must differ.
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         OwnFile(directory.join(format!("tp-bench-{}-{count}-{name}", std::process::id())))
     }

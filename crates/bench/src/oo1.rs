@@ -1,15 +1,18 @@
-//! OO1, the benchmark of connected parts (Cattell and Skeen 1992), as LIBTP section 5.2 runs it: ours in three shapes, and peers.
+//! OO1, the benchmark of connected parts (Cattell and Skeen 1992), as in LIBTP section 5.2: libtp in three shapes, and
+//! peers.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `graph` | the parts and their connections, always the same, and what a run must meet |
-//! | `traversal`, `keys`, `sorted` | seven hops, depth first, over any contender with indices; their keys, and all records in their order |
-//! | `indexed`, `hashed`, `linked` | ours: B-trees, hash files, addresses of records kept in records |
-//! | `lmdb`, `others` | LMDB, redb and fjall, with indices like ours (feature `peers`) |
+//! | `graph` | the parts and their connections, always the same, and the expected results |
+//! | `traversal`, `keys`, `sorted` | seven hops, depth first, over any contender with indices; the indices' keys, and
+//! all records in their order |
+//! | `indexed`, `hashed`, `linked` | libtp: B-trees, hash files, addresses of records kept in records |
+//! | `lmdb`, `others` | LMDB, redb and fjall, with indices like libtp's (feature `peers`) |
 //! | `sqlite` | SQLite, with tables and an index (feature `peers`) |
-//! | `c_tables` | RocksDB and Berkeley DB, with indices like ours (feature `peers-all`) |
+//! | `c_tables` | RocksDB and Berkeley DB, with indices like libtp's (feature `peers-all`) |
 //!
-//! A contender is asked for one operation at a time, in a transaction of its own; inserts are on the disk when they are answered.
+//! A contender carries out one operation at a time, in its own transaction. Inserts are on the disk when they are
+//! acknowledged.
 
 #[cfg(feature = "peers-all")]
 mod c_tables;
@@ -38,14 +41,14 @@ pub use graph::{Connection, Glance, Graph, Part, Seen, CONNECTIONS, CONNECTION_B
 
 /// Hops of a traversal.
 pub const HOPS: u32 = 7;
-/// Parts that a traversal meets: 1 + 3 + 9 + ... + 3^7.
+/// Parts that a traversal visits: 1 + 3 + 9 + ... + 3^7.
 pub const TRAVERSED: u64 = 3280;
 /// Parts of a lookup.
 pub const LOOKED_UP: u32 = 1000;
 /// Parts of an insert.
 pub const INSERTED: u32 = 100;
 
-/// Which way connections are followed.
+/// The direction in which connections are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Out of a part.
@@ -54,55 +57,55 @@ pub enum Way {
     Backward,
 }
 
-/// A database of parts, open.
+/// An open database of parts.
 pub trait Parts {
-    /// Opens what one client needs.
+    /// Opens the client of one thread.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn client(&self) -> Result<Box<dyn Client + '_>>;
 
-    /// Brings what was inserted to where it is read from when it is opened again, where that is done later: who keeps it in a log
-    /// alone would read all of it into memory then, and nothing of it would be cold.
+    /// Moves inserted records to the place that reads use after the next opening, if the engine does that late. An
+    /// engine that keeps them only in a log would read all of them into memory then, and none would be cold.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// What one client does. What a part looks like goes to `seen`, the benchmark's null procedure.
+/// The operations of one client. Each visited part goes to `seen`, the benchmark's null procedure.
 pub trait Client {
-    /// Puts these parts and their connections into the database, which is empty, in the way that it is best at.
+    /// Loads these parts and their connections into the empty database, in the engine's best way.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()>;
 
     /// Reads the parts with these ids in one transaction.
     ///
     /// # Errors
-    /// The engine's own, or that a part is not there.
+    /// The engine's error, or a part that does not exist.
     fn lookup(&self, ids: &[u32], seen: &mut dyn FnMut(Glance)) -> Result<()>;
 
-    /// Reads all parts that are [`HOPS`] or fewer connections away, each as often as it is met, in one transaction.
+    /// Reads all parts within [`HOPS`] connections, each as often as it is reached, in one transaction.
     ///
     /// # Errors
     /// As [`Client::lookup`].
     fn traverse(&self, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()>;
 
-    /// Puts these parts and their connections into the database in one transaction, which is on the disk afterwards.
+    /// Inserts these parts and their connections in one transaction, which is on the disk afterwards.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn insert(&self, graph: &Graph, ids: Range<u32>) -> Result<()>;
 }
 
-/// Opens a contender's database in a directory that is there and, the first time, empty.
+/// Opens a contender's database in an existing directory, which is empty the first time.
 pub type OpenParts = fn(&Path) -> Result<Box<dyn Parts>>;
 
-/// Ours, by the shape of the connections.
+/// Returns libtp's contenders, by the shape of the connections.
 pub fn ours() -> [(&'static str, OpenParts); 3] {
     [
         ("libtp", |path| Ok(Box::new(indexed::Indexed::open(path)?))),
@@ -111,7 +114,7 @@ pub fn ours() -> [(&'static str, OpenParts); 3] {
     ]
 }
 
-/// The peers that are in this build, by the names that they have everywhere.
+/// Returns the peers in this build, by their usual names.
 pub fn peers() -> Vec<(&'static str, OpenParts)> {
     vec![
         #[cfg(feature = "peers")]
@@ -129,7 +132,7 @@ pub fn peers() -> Vec<(&'static str, OpenParts)> {
     ]
 }
 
-/// A part that connections lead to, or that was put there, and that is not there.
+/// Returns the error for a part that a connection leads to, or that was inserted, and that does not exist.
 fn not_there(engine: &'static str, id: u32) -> Error {
     Error::engine(engine, "reading a part")(format!("part {id} is not there, or is no part"))
 }
@@ -142,7 +145,7 @@ mod tests {
 
     const PARTS: u32 = 1000;
 
-    /// What a contender saw of an operation.
+    /// Returns the parts that a contender saw in an operation.
     fn seen_by(work: impl FnOnce(&mut dyn FnMut(Glance)) -> Result<()>) -> Result<Seen> {
         let mut seen = Seen::default();
         work(&mut |part| seen.see(part))?;

@@ -1,17 +1,17 @@
-//! The papers' figures, measured on this machine, and the peers beside us: `tp bench paper`.
+//! The papers' figures, measured on this machine, and the peers beside libtp: `tp bench paper`.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `figure` | figures, series, points and goals, as data |
-//! | `rounds`, `minutes` | cases in turns, and what is taken down of them |
-//! | `bank`, `syncs` | a contender's bank, worked on in slices; syncs for a commit, of the same slices |
+//! | `rounds`, `minutes` | cases in turns, and the record of a run |
+//! | `bank`, `syncs` | a contender's bank, used in slices; syncs for a commit, from the same slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
-//! | `insertion_order` | LIBTP 5.2.2: what a tree's size owes to the order in which it was filled |
-//! | `beside_peers` | TPC-B, what is read, and what is on a disk, beside every peer |
-//! | `recovery` | the log that is read when all processes have died, beside every peer that keeps one |
+//! | `insertion_order` | LIBTP 5.2.2: the influence of the insertion order on a tree's size |
+//! | `beside_peers` | TPC-B, reads, and durable commits, beside every peer |
+//! | `recovery` | reading the log after the death of all processes, beside every peer that has a log |
 //! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
-//! | `machine`, `build`, `draw`, `write` | what it was measured on, and with; pictures; the report |
+//! | `machine`, `build`, `draw`, `write` | the machine and the program; pictures; the report |
 
 mod bank;
 mod beside_peers;
@@ -55,9 +55,9 @@ use crate::engine::Durability;
 use crate::error::Result;
 use crate::tpcb::Scale;
 
-/// What is measured, and where.
+/// The choice of measurements and their places.
 pub struct PaperSettings<'s> {
-    /// Where the report goes; it is made.
+    /// The report's directory, which is made.
     pub out: PathBuf,
     /// An empty directory for the databases, on a disk.
     pub disk: PathBuf,
@@ -65,62 +65,63 @@ pub struct PaperSettings<'s> {
     pub memory: PathBuf,
     /// Fewer points, shorter.
     pub is_quick: bool,
-    /// Next to nothing is measured, and nothing is to be learned from it: for tests.
+    /// Measures next to nothing, for tests. The figures mean nothing.
     pub is_tiny: bool,
-    /// The peers, by name, those that are to be had.
+    /// The names of the available peers.
     pub peers: Vec<String>,
-    /// Figures whose names begin so; all if there is none.
+    /// Only figures whose names begin with one of these; all if empty.
     pub only: Vec<String>,
-    /// What was typed.
+    /// The command line.
     pub command: String,
-    /// What the program was made from.
+    /// The source that the program was built from.
     pub build: Build,
     /// Starts a client process of a contender on a bank.
     pub client: StartClient<'s>,
-    /// The same in a build whose latches can be made to call the kernel; none if there is no such build.
+    /// The same for a build whose latches can be made to call the kernel; `None` if there is no such build.
     pub kernel_client: Option<StartClient<'s>>,
-    /// Starts a process that does a job of the benchmarks of recoverable memory ([`serve_memory`](crate::memory::serve_memory)), spelled as JSON.
+    /// Starts a process that does a job of the benchmarks of recoverable memory
+    /// ([`serve_memory`](crate::memory::serve_memory)), given as JSON.
     pub memory_client: StartMemory<'s>,
-    /// Starts a shell in an environment.
+    /// Starts a shell on an environment.
     pub shell: &'s dyn Fn(&Path) -> Command,
 }
 
 /// Starts a process with a job.
 pub type StartMemory<'s> = &'s dyn Fn(&str) -> Command;
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaperOutcome {
     /// The goals.
     pub goals: Vec<Goal>,
-    /// Whose audit failed, and how: a sentence each. None of their figures is in the report.
+    /// Failed audits, each a sentence. The report has none of their figures.
     pub failed_audits: Vec<String>,
 }
 
-/// What is told while it runs.
+/// A report of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News<'n> {
-    /// The n-th of so many figures begins.
+    /// A figure begins.
     Figure {
         /// Its name.
         id: &'n str,
-        /// From 1 on.
+        /// Its number, from 1.
         nth: usize,
-        /// How many there are.
+        /// The number of figures.
         of: usize,
     },
-    /// What is done at the moment.
+    /// The current work.
     Doing(&'n str),
 }
 
-/// How long and how much.
+/// The sizes and durations of a run.
 struct Pace {
     scale: Scale,
-    /// Of work that waits for nothing.
+    /// Slice of work that waits for nothing.
     slice: Duration,
-    /// Before each slice.
+    /// Warm-up before each slice.
     warmup: Duration,
-    /// Of work that waits for the disk, or by processes.
+    /// Slice of work that waits for the disk, or by processes.
     long_slice: Duration,
     rounds: u32,
     threads: &'static [u32],
@@ -128,13 +129,13 @@ struct Pace {
     processes: &'static [u32],
     durable_clients: &'static [u32],
     memory_time: Duration,
-    /// Runs of a sample of OO1 that is warm; one more goes before.
+    /// Runs of a warm sample of OO1, after one more to warm up.
     warm_runs: u32,
-    /// Traversals, each way, that warm a database of OO1 up which was opened again.
+    /// Traversals in each direction that warm up a reopened database of OO1.
     warming: u32,
-    /// Records of a database whose size is looked at.
+    /// Records of a database whose size is measured.
     inserted: u32,
-    /// A log is read again that has so many transactions, on so many accounts.
+    /// Transactions in a log that recovery reads, and the scale of their bank.
     recovered: u64,
     recovered_scale: Scale,
 }
@@ -190,7 +191,7 @@ const TINY: Pace = Pace {
     ..QUICK
 };
 
-/// A run on its way.
+/// A run in progress.
 struct Paper<'p> {
     settings: &'p PaperSettings<'p>,
     pace: &'static Pace,
@@ -199,11 +200,11 @@ struct Paper<'p> {
     goals: Vec<Goal>,
     /// Parts that could not be measured.
     notes: Vec<String>,
-    /// Banks that were made so far, of which each has a directory of its own.
+    /// Number of banks made so far. Each has its own directory.
     banks: u32,
 }
 
-/// A part of the report: the names of its figures begin with its own.
+/// A part of the report. The names of its figures begin with the part's name.
 type Part = fn(&mut Paper<'_>) -> Result<()>;
 
 const PARTS: [(&str, Part); 14] = [
@@ -223,24 +224,24 @@ const PARTS: [(&str, Part); 14] = [
     ("peers-recovery", recovery::after_a_death),
 ];
 
-/// The part that a figure is of.
+/// Returns the part of a figure.
 fn part_of(figure: &str) -> Option<&'static str> {
     let parts = PARTS.iter().map(|(name, _)| *name).filter(|name| figure.starts_with(name));
     parts.max_by_key(|name| name.len())
 }
 
-/// Measures everything, or what was asked for, and writes the report, after each part anew: a run that is broken off leaves what it has
-/// measured.
+/// Measures everything, or the chosen figures, and writes the report anew after each part, so that an interrupted run
+/// leaves its results.
 ///
 /// # Errors
-/// `Settings` if nothing has the names asked for; `File` if the report cannot be written. What could not be measured is no error, but a
-/// row that says so.
+/// `Settings` if no figure has a chosen name; `File` if the report cannot be written. A part that could not be measured
+/// is no error, but a row that says so.
 pub fn run_paper(settings: &PaperSettings<'_>, watch: &mut dyn FnMut(News<'_>)) -> Result<PaperOutcome> {
     let parts = wanted(&PARTS, &settings.only)?;
     let minutes = Minutes::begin(&settings.out, watch)?;
     let (machine, cpu, begin) = (Machine::look(&settings.disk), CpuTime::look(), Instant::now());
     let mut paper = Paper::new(settings, minutes);
-    // Peers in some figures only, and where they are installed.
+    // These peers take part in some figures only, if they are installed.
     let server = single_user::has_postgres(settings).then_some(single_user::POSTGRES);
     let memory = recoverable::has_pmemobj(settings).then_some(PMEMOBJ);
     let names = std::iter::once("libtp").chain(settings.peers.iter().map(String::as_str)).chain(server).chain(memory);
@@ -287,12 +288,12 @@ impl<'p> Paper<'p> {
 }
 
 impl Paper<'_> {
-    /// Takes the samples of a figure's cases.
+    /// Measures the samples of a figure's cases.
     fn measure(&mut self, figure: &str, cases: &mut [Case<'_>], rounds: u32) -> Result<Vec<Series>> {
         self.minutes.in_turns(figure, cases, Order::BackAndForth, rounds)
     }
 
-    /// What the report begins with: what does not add up, and what could not be measured.
+    /// Returns the notes at the report's beginning: failed audits, and parts that could not be measured.
     fn notes(&self) -> Vec<String> {
         let failed = self.minutes.failed_audits.iter().map(|what| format!("**{what}**"));
         failed.chain(self.notes.iter().cloned()).collect()
@@ -308,7 +309,8 @@ impl Paper<'_> {
         })
     }
 
-    /// Makes the banks of several contenders. Who cannot be had is a series without points, which says why.
+    /// Makes the banks of several contenders. An unavailable contender becomes a series without points that gives the
+    /// reason.
     fn banks(&mut self, contenders: &[(String, Contender)], scale: Scale) -> (Vec<(String, Bank)>, Vec<Series>) {
         let (mut banks, mut refused) = (Vec::new(), Vec::new());
         for (name, contender) in contenders {
@@ -320,12 +322,13 @@ impl Paper<'_> {
         (banks, refused)
     }
 
-    /// Audits, closes and removes banks; where one does not add up, the series of its name counts for nothing.
+    /// Audits, closes and removes banks. If an audit fails, the series with the bank's name is discarded.
     fn settle(&mut self, banks: Vec<(String, Bank)>, series: &mut [Series]) {
         self.settle_by(banks, series, &|bank, series, _| bank == series);
     }
 
-    /// The same where `is_of` says whether a point, by its series and place, was measured on the bank of a name.
+    /// Does the same if `is_of` decides whether a point, given by its series and place, was measured on the bank with a
+    /// given name.
     fn settle_by(
         &mut self,
         banks: Vec<(String, Bank)>,
@@ -354,18 +357,18 @@ impl Paper<'_> {
         }
     }
 
-    /// A slice of this run's length.
+    /// Returns a slice of this run's length.
     fn slice(&self, clients: u32) -> Slice<'static> {
         Slice { clients, process: None, time: self.pace.slice, warmup: self.pace.warmup, is_read_only: false }
     }
 
-    /// libtp and every peer that was asked for, at a durability.
+    /// Returns libtp and every chosen peer, at a durability.
     fn everybody(&self, durability: Durability) -> Vec<(String, Contender)> {
         let names = std::iter::once("libtp").chain(self.settings.peers.iter().map(String::as_str));
         names.map(|name| (name.to_owned(), Contender::of(name, durability))).collect()
     }
 
-    /// Adds a goal: what libtp reached at a place, as a multiple of the other with the best median there.
+    /// Adds a goal: libtp's figure at a place, as a multiple of the best median of the others there.
     fn goal_beside_best(&mut self, what: &str, figure: &Figure, x: f64, without: &[&str], wanted: f64) {
         let place = Place::Number(x);
         let best = figure.best_but(&[&["libtp"], without].concat(), &place);
@@ -373,7 +376,7 @@ impl Paper<'_> {
         self.goal(what, figure, beside, wanted, ("libtp", &place), (beside, &place));
     }
 
-    /// Adds a goal: how many times as much one point has as another, each given by series and place.
+    /// Adds a goal: one point as a multiple of another, each given by series and place.
     fn goal(&mut self, what: &str, figure: &Figure, beside: &str, wanted: f64, of: (&str, &Place), by: (&str, &Place)) {
         self.goals.push(Goal::new(what, figure, beside, wanted, &figure.ratios(of, by)));
     }

@@ -1,10 +1,10 @@
-//! What version a peer is of: as the library itself says, or, where it has no such call, as the lock file of this build has it.
+//! A peer's version: from the library itself, or, if it has no such call, from the lock file of this build.
 
 use crate::catalogue::EngineKind;
 
 const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
 
-/// The version; empty for what has none, or is not in this build.
+/// Returns the version; empty if the peer has none, or is not in this build.
 pub fn peer_version(kind: EngineKind) -> String {
     match kind {
         EngineKind::Sqlite => sqlite(),
@@ -17,7 +17,7 @@ pub fn peer_version(kind: EngineKind) -> String {
     }
 }
 
-/// That of libpmemobj; empty if it is not in this build.
+/// Returns libpmemobj's version; empty if it is not in this build.
 pub fn pmemobj_version() -> &'static str {
     option_env!("PMEMOBJ_VERSION").unwrap_or_default()
 }
@@ -63,7 +63,7 @@ fn postgres() -> String {
     String::new()
 }
 
-/// The version of a package in a lock file; empty if it has none.
+/// Returns the version of a package in a lock file; empty if it is not there.
 fn locked<'l>(lock_file: &'l str, package: &str) -> &'l str {
     let entry = format!("name = \"{package}\"\nversion = \"");
     let version = lock_file.split_once(&entry).and_then(|(_, rest)| rest.split_once('"'));
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn what_was_built_in_has_a_version() {
         for kind in EngineKind::ALL {
-            // A server is installed or not, whatever was built in.
+            // A server is installed or not, whatever this build has.
             let has_none = matches!(kind, EngineKind::HashMap | EngineKind::BTreeMap | EngineKind::Postgres);
             let version = peer_version(kind);
             if kind.is_built_in() && !has_none {

@@ -1,7 +1,8 @@
-//! A PostgreSQL server of our own: made, started and stopped, as the system's package has it.
+//! Our own PostgreSQL server: made, started and stopped with the programs of the system's package.
 //!
-//! It listens on a socket of the file system and nowhere else, ends with us (`setpriv --pdeathsig`), and, should even that fail, when it
-//! notices that its directory is gone. It refuses to be root: where we are, it runs as the package's user, to whom its directory is given.
+//! It listens only on a socket of the file system. It ends with this process (`setpriv --pdeathsig`), and if even that
+//! fails, when it notices that its directory is gone. It refuses to run as root: in a process of root it runs as the
+//! package's user, which gets its directory.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -18,14 +19,14 @@ use crate::error::{Error, Result};
 
 /// The name in reports.
 pub(crate) const NAME: &str = "postgresql";
-/// Where Debian's packages have the programs, a directory for each version.
+/// The place of the programs in Debian's packages: a directory for each version.
 const PACKAGES: &str = "/usr/lib/postgresql";
-/// The user whom the package makes.
+/// The user that the package creates.
 const USER: &str = "postgres";
-/// How long a server may take to start, or to end.
+/// Longest time of a server's start, and of its end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where its programs are: of the newest version. None if it is not installed.
+/// Returns the directory of the newest version's programs, or `None` if PostgreSQL is not installed.
 pub(crate) fn programs() -> Option<PathBuf> {
     let versions = fs::read_dir(PACKAGES).ok()?.filter_map(|version| version.ok()?.file_name().into_string().ok());
     let newest = versions.filter_map(|version| version.parse::<u32>().ok()).max()?;
@@ -33,7 +34,7 @@ pub(crate) fn programs() -> Option<PathBuf> {
     programs.join("initdb").exists().then_some(programs)
 }
 
-/// Its version; empty if it is not installed.
+/// Returns the version; empty if PostgreSQL is not installed.
 pub(crate) fn version() -> String {
     let Some(programs) = programs() else { return String::new() };
     let told = Command::new(programs.join("postgres")).arg("--version").output();
@@ -41,18 +42,18 @@ pub(crate) fn version() -> String {
     text.split(' ').nth(2).unwrap_or_default().trim_end().to_owned()
 }
 
-/// A server at work. Dropped, it is stopped.
+/// A running server. Dropping it stops it.
 pub(crate) struct Server {
     child: Child,
-    /// Where its socket is.
+    /// The directory of its socket.
     pub(crate) socket: PathBuf,
 }
 
 impl Server {
-    /// Starts a server on what is in `directory`, which is made if nothing is there.
+    /// Starts a server on the bank in `directory`, and makes the bank if the directory is empty.
     ///
     /// # Errors
-    /// It is not installed, or what its programs say.
+    /// PostgreSQL is not installed, or the error of its programs.
     pub(crate) fn start(directory: &Path, durability: Durability) -> Result<Server> {
         let missing = || {
             let how = "apt-get install postgresql, or leave it out";
@@ -102,15 +103,15 @@ impl Server {
         Ok(())
     }
 
-    /// How it is connected to.
+    /// Returns the parameters of a connection.
     pub(crate) fn parameters(&self) -> String {
         format!("host='{}' user={USER} dbname={USER}", self.socket.display())
     }
 
-    /// Stops it in good order.
+    /// Stops the server cleanly.
     ///
     /// # Errors
-    /// It could not, or did not end well.
+    /// The server could not be stopped, or ended with an error.
     pub(crate) fn stop(mut self) -> Result<()> {
         self.ask_to_stop();
         let ended = self.child.wait().map_err(Error::engine(NAME, "stopping its server"))?;
@@ -120,7 +121,7 @@ impl Server {
         }
     }
 
-    /// SIGINT is its fast shutdown: clients are sent away, and a checkpoint is taken.
+    /// Sends SIGINT, the fast shutdown: the server disconnects its clients and makes a checkpoint.
     fn ask_to_stop(&self) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::INT);
@@ -138,7 +139,8 @@ impl Drop for Server {
     }
 }
 
-/// As the manual has it for a machine's own benchmark: memory for the whole bank, checkpoints by the log's size and not every five minutes.
+/// Returns the settings that the manual recommends for a machine's own benchmark: memory for the whole bank,
+/// checkpoints by the log's size and not every five minutes.
 fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
     let is_synced = durability == Durability::Sync;
     let settings = [
@@ -149,25 +151,25 @@ fn settings(durability: Durability) -> impl Iterator<Item = OsString> {
         "max_connections=200".to_owned(),
         "wal_sync_method=fdatasync".to_owned(),
         format!("fsync={}", if is_synced { "on" } else { "off" }),
-        // Against pages that are torn on their way to the disk, which without a sync nothing helps against.
+        // Protects against torn pages, which is useless without syncs.
         format!("full_page_writes={}", if is_synced { "on" } else { "off" }),
     ];
     settings.into_iter().flat_map(|setting| [OsString::from("-c"), OsString::from(setting)])
 }
 
-/// A directory for the socket, whose path may have 107 bytes only: not the bank's.
+/// Returns a directory for the socket, whose path may have only 107 bytes; the bank's path may be longer.
 fn socket_directory() -> PathBuf {
     static MADE: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: only that no two are alike.
+    // Relaxed: only the numbers must differ.
     let number = MADE.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("libtp-pg-{}-{number}", std::process::id()))
 }
 
-/// The user who runs the server, if that is not ours.
+/// The user who runs the server, if it is not the user of this process.
 struct AsWhom(Option<(u32, u32)>);
 
 impl AsWhom {
-    /// Gives these directories to the user who runs the server, and lets him come to them through ours.
+    /// Gives these directories to the user who runs the server, and opens ours to him on the way.
     fn find(directory: &Path, own: &[&PathBuf]) -> Result<AsWhom> {
         if !geteuid().is_root() {
             return Ok(AsWhom(None));
@@ -179,7 +181,7 @@ impl AsWhom {
         for own in own {
             chown(own, Some(user), Some(group)).map_err(Error::file("give away", own))?;
         }
-        // The bank's directory and the one it lies in are the benchmark's.
+        // The bank's directory and its parent belong to the benchmark.
         for passed in directory.ancestors().take(2) {
             let mode = fs::metadata(passed).map_err(Error::file("look at", passed))?.mode();
             fs::set_permissions(passed, Permissions::from_mode(mode | 0o011)).map_err(Error::file("open", passed))?;
@@ -187,7 +189,7 @@ impl AsWhom {
         Ok(AsWhom(Some((user, group))))
     }
 
-    /// A program that ends with this thread's process.
+    /// Returns the command for a program that ends with this thread's process.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
         if let AsWhom(Some((user, group))) = self {
@@ -198,7 +200,7 @@ impl AsWhom {
     }
 }
 
-/// The numbers of the server's user, in a line of the users' file.
+/// Returns the numbers of the server's user from a line of /etc/passwd.
 fn ids_of(line: &str) -> Option<(u32, u32)> {
     let mut words = line.split(':');
     let is_his = words.next()? == USER;

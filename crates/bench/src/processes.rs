@@ -1,8 +1,8 @@
 //! Clients as processes: the same run, each client in a process of its own.
 //!
-//! The caller says how a client process is started (usually this binary again, with a hidden
-//! verb that opens the engine and calls [`serve_client`]). The two talk in lines of JSON over
-//! the child's standard input and output:
+//! The caller decides how a client process is started (usually this binary again, with a hidden verb that opens the
+//! engine and calls [`serve_client`]). Parent and child talk in lines of JSON over the child's standard input and
+//! output:
 //!
 //! ```text
 //! parent   {"settings":{..},"client":7}
@@ -12,8 +12,8 @@
 //! child    {"report":{..}}  or  {"error":".."}
 //! ```
 //!
-//! The parent closes its end when it has the report, or wants no more: the child stops in
-//! mid-run, in good order. A parent that dies closes it too.
+//! The parent closes its end when it has the report, or wants no more: the child stops in mid-run, cleanly. A parent
+//! that dies closes it, too.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -30,10 +30,10 @@ use crate::report::{ClientReport, ClientsAs, Report, RunSettings};
 use crate::run::{check, run_client, Before, Counter, Meter, Progress, PROGRESS_EVERY};
 use crate::window::Window;
 
-/// How long a client may take to close its engine before it is killed.
+/// Longest time of a client to close its engine before it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a parent says.
+/// A message of the parent.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", untagged)]
 enum Order {
@@ -41,7 +41,7 @@ enum Order {
     Go { window: Window },
 }
 
-/// What a child says.
+/// A message of a child.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
@@ -54,8 +54,7 @@ enum Answer {
 /// Runs every client in a process that `command` makes, audits the bank, and reports.
 ///
 /// # Errors
-/// `Client` if a process could not be started, died, or reports an error; all others are then
-/// ended.
+/// `Client` if a process could not be started, died, or reports an error; all others are then ended.
 pub fn run_processes(
     engine: &dyn Engine,
     settings: &RunSettings,
@@ -68,8 +67,8 @@ pub fn run_processes(
     before.report(engine, settings, ClientsAs::Processes, &clients, 0)
 }
 
-/// Runs one process for each client, numbered from `first_client` on, and returns when all of them are gone: who audits then reads a
-/// quiet bank.
+/// Runs one process for each client, numbered from `first_client`, and returns when all of them are gone, so that an
+/// audit reads a quiet bank.
 pub(crate) fn all_processes(
     settings: &RunSettings,
     first_client: u32,
@@ -84,11 +83,11 @@ pub(crate) fn all_processes(
     family.run(settings, progress)
 }
 
-/// So long a process stands still before it is killed: longer than anything it has acknowledged may stay in memory alone.
+/// Pause of a process before it is killed: longer than an acknowledged commit may be in memory only.
 const STILL: Duration = Duration::from_millis(500);
 
-/// Runs one process, which commits so many transactions and then stands still, and kills it a moment later. What it had open is left as it
-/// was at that moment.
+/// Runs one process, which commits `transactions` transactions and then pauses, and kills it a moment later. Its bank
+/// stays as it was at that moment.
 pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, transactions: u64) -> Result<()> {
     let settings = &RunSettings { most: Some(transactions), ..settings.clone() };
     check(settings)?;
@@ -116,22 +115,22 @@ pub(crate) fn killed_process(settings: &RunSettings, mut command: Command, trans
     }
 }
 
-/// A process that is killed, whatever happens.
+/// A process that is killed in any case when this is dropped.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Both fail only if it is gone already, which is what we want.
+        // Both fail only if the process is gone already, which is the goal.
         self.0.kill().ok();
         self.0.wait().ok();
     }
 }
 
-/// The child's side: takes orders from `orders`, runs one client, answers on `answers`, and
-/// returns when the parent closes `orders`. The engine should then be closed in good order.
+/// Runs the child's side: takes orders from `orders`, runs one client, answers on `answers`, and returns when the
+/// parent closes `orders`. The caller should then close the engine cleanly.
 ///
 /// # Errors
-/// What the client ended with; the parent was told, if it still listens.
+/// The client's error. The parent gets it, too, if it still listens.
 pub fn serve_client(
     engine: &dyn Engine,
     orders: &mut (dyn BufRead + Send),
@@ -162,7 +161,7 @@ pub fn serve_client(
         match outcome {
             Ok(report) => tell(&Answer::Report(report)),
             Err(error) => {
-                // The error itself matters more than whether the parent could be told.
+                // The error itself matters more than whether the parent received it.
                 tell(&Answer::Error(error.to_string())).ok();
                 Err(error)
             }
@@ -170,14 +169,14 @@ pub fn serve_client(
     })
 }
 
-/// Waits until the parent closes the pipe: it has our report, or wants no more of us.
+/// Waits until the parent closes the pipe: it has the report, or wants no more.
 fn stop_when_closed(orders: &mut (dyn BufRead + Send), stop: &AtomicBool) {
     while hear::<Order>(orders).is_ok() {}
     // Relaxed: the flag carries nothing but itself.
     stop.store(true, Ordering::Relaxed);
 }
 
-/// Tells how far the client is until it ends; if nobody listens any more, stops it.
+/// Reports the client's progress until it ends. Stops the client if the parent no longer listens.
 fn tell_progress(
     ended: &mpsc::Receiver<()>,
     tell: &(impl Fn(&Answer) -> Result<()> + ?Sized),
@@ -193,8 +192,7 @@ fn tell_progress(
     }
 }
 
-/// The client processes of a run. Dropping it asks those still alive to end, and after a while
-/// kills them.
+/// The client processes of a run. Dropping it asks the living ones to end, and later kills them.
 struct Family {
     children: Vec<(u32, Child)>,
 }
@@ -208,7 +206,7 @@ impl Drop for Family {
             while matches!(child.try_wait(), Ok(None)) && Instant::now() < patience {
                 thread::sleep(Duration::from_millis(5));
             }
-            // Both fail only if it is gone already, which is what we want.
+            // Both fail only if the process is gone already, which is the goal.
             child.kill().ok();
             child.wait().ok();
         }
@@ -279,7 +277,7 @@ impl Family {
     }
 }
 
-/// Passes a child's lines on until its report, its error, or its end.
+/// Passes a child's messages on until its report, its error, or its end.
 fn listen(at: usize, client: u32, output: &mut dyn BufRead, tell: &mpsc::Sender<(usize, Result<Answer>)>) {
     loop {
         let answer = hear(output).map_err(|error| broken(client, &format!("died: {error}")));

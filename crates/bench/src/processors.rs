@@ -1,17 +1,17 @@
-//! How far apart the processors are: how long a cache line takes from one to the other.
+//! The distance of the processors: the time of a cache line from one to the other.
 //!
-//! A virtual machine's processors are moved about by its host, and a line then takes thirty nanoseconds in one minute and two
-//! hundred in the next; programs that share memory are twice as fast in one as in the other. So what is measured with several
-//! processes is only compared with what was measured while the processors were as near.
+//! A host moves a virtual machine's processors about. A cache line then takes thirty nanoseconds in one minute and two
+//! hundred in the next, and programs that share memory are twice as fast in one as in the other. So measurements with
+//! several processes are compared only with measurements at the same distance.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ways a line goes: some milliseconds of them.
+/// Transfers of the line: some milliseconds of them.
 const WAYS: u32 = 100_000;
 
-/// How long a cache line takes to another processor. With a single processor: how long a switch of threads takes.
+/// Returns the time of a cache line to another processor. With a single processor: the time of a thread switch.
 pub fn line_transfer() -> Duration {
     let line = AtomicU32::new(0);
     let started = Instant::now();
@@ -22,11 +22,11 @@ pub fn line_transfer() -> Duration {
     started.elapsed() / WAYS
 }
 
-/// Adds one whenever the number is even, or odd.
+/// Adds one whenever the number is even, or whenever it is odd.
 fn pass_on(line: &AtomicU32, remainder: u32) {
     for way in (remainder..WAYS).step_by(2) {
         let mut looks = 0_u32;
-        // Acquire and release: as those who hand something on.
+        // Acquire and release, as in a handover of data.
         while line.load(Ordering::Acquire) != way {
             looks += 1;
             if looks % 1000 == 0 {

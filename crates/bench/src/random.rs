@@ -1,10 +1,10 @@
-//! Numbers that look drawn, always the same from one seed.
+//! Pseudorandom numbers, the same each time for one seed.
 
-/// Marsaglia's xorshift; the seed is not zero.
+/// Marsaglia's xorshift; the seed must not be zero.
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         let Random(state) = self;
         *state ^= *state << 13;
@@ -13,7 +13,7 @@ impl Random {
         *state
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u32) -> u32 {
         let drawn = ((self.draw() >> 32) * u64::from(bound)) >> 32;
         u32::try_from(drawn).expect("it is below a number of 32 bits")

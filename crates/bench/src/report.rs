@@ -1,4 +1,4 @@
-//! What a run says: one JSON object a line, fields always in this order.
+//! The report of a run: one JSON object in a line, with fields always in this order.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::engine::{Durability, Engine};
 use crate::tpcb::Scale;
 use crate::Histogram;
 
-/// What to run. Goes to client processes as a line of JSON.
+/// The settings of a run. Sent to client processes as a line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSettings {
     /// The bank's scale; the bank must have been loaded with it.
@@ -23,9 +23,9 @@ pub struct RunSettings {
     pub measured: Duration,
     /// Read three records instead of changing them (§5.1.2).
     pub read_only: bool,
-    /// As the engine was opened; for the report.
+    /// The engine's durability, for the report.
     pub durability: Durability,
-    /// Each client sends so many at most, and stands still from then on; none: it sends as long as it is measured.
+    /// Most transfers of each client, which then pauses; `None`: it sends for the whole measurement.
     #[serde(default)]
     pub most: Option<u64>,
 }
@@ -45,7 +45,7 @@ impl Default for RunSettings {
     }
 }
 
-/// What one client did, thread or process.
+/// The result of one client, thread or process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientReport {
     /// The client's number.
@@ -54,11 +54,11 @@ pub struct ClientReport {
     pub committed_outside: u64,
     /// Transactions acknowledged in it.
     pub committed: u64,
-    /// Attempts that ended as a deadlock's victim and were sent again, of transfers that ended in it.
+    /// Attempts that ended as a deadlock's victim and were sent again, for transfers that ended in the window.
     pub aborts: u64,
     /// The window's length.
     pub elapsed_ns: u64,
-    /// From a transfer's first attempt to its acknowledgement.
+    /// Times from a transfer's first attempt to its acknowledgement.
     pub latency: Histogram,
 }
 
@@ -73,7 +73,7 @@ impl ClientReport {
     }
 }
 
-/// What clients did together in the window that they share.
+/// The clients' result in their shared window.
 pub(crate) struct Together {
     pub(crate) committed: u64,
     pub(crate) aborts: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Together {
 }
 
 impl Together {
-    /// Adds them up. Their windows are the same; one that was stopped early saw less of it.
+    /// Adds the reports up. The windows are the same; a client that was stopped early saw less of it.
     pub(crate) fn of(clients: &[ClientReport]) -> Together {
         let mut latency = Histogram::new();
         clients.iter().for_each(|client| latency.merge(&client.latency));
@@ -94,23 +94,23 @@ impl Together {
         }
     }
 
-    /// Transactions a second.
+    /// Returns the transactions per second.
     pub(crate) fn tps(&self) -> u64 {
         per_second(self.committed, self.elapsed_ns)
     }
 
-    /// Of a thousand, those that were chosen as a deadlock's victims.
+    /// Returns the deadlock victims for each thousand commits.
     pub(crate) fn aborts_per_1000(&self) -> f64 {
         per_thousand(self.aborts, self.committed)
     }
 }
 
-/// Transactions that were acknowledged to clients, whether they count or not.
+/// Returns the transactions acknowledged to clients, in the window or outside.
 pub(crate) fn sent(clients: &[ClientReport]) -> u64 {
     clients.iter().map(|client| client.committed + client.committed_outside).sum()
 }
 
-/// How clients are run.
+/// The form of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClientsAs {
@@ -127,14 +127,14 @@ pub struct Report {
     pub workload: String,
     /// The engine's name.
     pub engine: String,
-    /// How many clients.
+    /// The number of clients.
     pub clients: u32,
     /// Threads or processes.
     #[serde(rename = "as")]
     pub clients_as: ClientsAs,
-    /// What an acknowledged commit survives.
+    /// The events that an acknowledged commit survives.
     pub durability: Durability,
-    /// What the engine's locks cover.
+    /// The extent of the engine's locks.
     pub granularity: String,
     /// Whether a transfer reads a balance under a shared lock before it locks it for the change.
     pub reads_first: bool,
@@ -142,30 +142,30 @@ pub struct Report {
     pub accounts: u32,
     /// Branches in the bank, the hot records.
     pub branches: u32,
-    /// Transactions a second, by elapsed time as in the paper.
+    /// Transactions per second, by elapsed time as in the paper.
     pub tps: u64,
-    /// Half of the transactions were acknowledged within this.
+    /// Median latency, in microseconds.
     pub p50_us: f64,
-    /// 99 of 100 were.
+    /// 99th percentile of the latency, in microseconds.
     pub p99_us: f64,
-    /// All were.
+    /// Greatest latency, in microseconds.
     pub max_us: f64,
     /// Transactions acknowledged in the measurement.
     pub committed: u64,
     /// Attempts that ended as a deadlock's victim and were sent again.
     pub aborts: u64,
-    /// So many of them for each thousand acknowledged (the paper's figure 9).
+    /// Aborts for each thousand commits (the paper's figure 9).
     pub aborts_per_1000: f64,
-    /// `ok`, or what disagrees.
+    /// `ok`, or the disagreement.
     pub audit: String,
-    /// Bytes the engine wrote to its log, warm-up included.
+    /// Bytes that the engine wrote to its log, warm-up included.
     pub log_bytes: u64,
     /// The measurement's length.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Adds clients together. `audit` is the verdict; `log_bytes` what the run wrote.
+    /// Adds clients together. `audit` is the verdict; `log_bytes` are the bytes that the run wrote.
     pub fn merge(
         engine: &dyn Engine,
         settings: &RunSettings,
@@ -199,35 +199,35 @@ impl Report {
         }
     }
 
-    /// Whether the bank added up.
+    /// Returns whether the bank added up.
     pub fn audit_is_ok(&self) -> bool {
         self.audit == "ok"
     }
 
-    /// The report as one line of JSON.
+    /// Returns the report as one line of JSON.
     pub fn to_json_line(&self) -> String {
         serde_json::to_string(self).expect("a report has only strings and finite numbers")
     }
 }
 
-/// `count` events in `nanos` nanoseconds, as a whole number a second, rounded.
+/// Returns `count` events in `nanos` nanoseconds as a whole number per second, rounded.
 pub fn per_second(count: u64, nanos: u64) -> u64 {
     let nanos = u128::from(nanos.max(1));
     let rate = (u128::from(count) * 1_000_000_000 + nanos / 2) / nanos;
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-/// How many for each thousand of `of`, to the third digit behind the point.
+/// Returns `count` for each thousand of `of`, to the third decimal.
 pub(crate) fn per_thousand(count: u64, of: u64) -> f64 {
     (count as f64 * 1_000_000.0 / of.max(1) as f64).round() / 1_000.0
 }
 
-/// Nanoseconds as microseconds.
+/// Converts nanoseconds to microseconds.
 pub fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1000.0
 }
 
-/// A duration in whole nanoseconds; 584 years and more are all the same.
+/// Returns a duration in whole nanoseconds; 584 years and more are all the same.
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

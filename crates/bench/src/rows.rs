@@ -1,8 +1,8 @@
-//! Plain records, ours beside the peers': filling a database, reading it at random, and reading all of it in order.
+//! Plain records, libtp beside the peers: filling a database, reading it at random, and reading all of it in order.
 //!
-//! Records of 100 bytes, 16 of them the key, decimal digits. Each engine has a directory of its own for each step that fills one,
-//! and is asked for no more than it must promise: what was committed may be lost with the machine, until the end of a step,
-//! when everything is on disk. Bytes are those of all files that hold records then; a log is none of these.
+//! Records have 100 bytes, 16 of them the key, decimal digits. Each engine has its own directory for each step that
+//! fills one. It need not promise durability before the end of a step, when everything must be on disk. The bytes are
+//! those of all files with records at that time; a log does not count.
 
 #[cfg(feature = "peers-all")]
 mod c_tables;
@@ -32,9 +32,9 @@ pub use sqlite::Sqlite;
 
 const KEY_BYTES: usize = 16;
 const VALUE_BYTES: usize = 84;
-/// What files are counted in.
+/// Unit of a file's allocated size.
 const BLOCK_BYTES: u64 = 512;
-/// What a peer may keep in memory: all of the database. libtp has as much; LMDB has the system's cache.
+/// A peer's cache: room for all of the database. libtp has as much; LMDB has the system's cache.
 #[cfg(feature = "peers")]
 const CACHE_BYTES: usize = 256 << 20;
 /// Records of a transaction that inserts.
@@ -43,40 +43,40 @@ pub const BATCH: usize = 1000;
 /// A record's key and value.
 pub type Pair = ([u8; KEY_BYTES], [u8; VALUE_BYTES]);
 
-/// A database of an engine, open.
+/// An open database of an engine.
 pub trait Rows {
-    /// Puts what is sorted into the database, which is empty, in the way that the engine is best at.
+    /// Puts sorted pairs into the empty database, in the way that suits the engine best.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn load_sorted(&self, pairs: &[Pair]) -> Result<()>;
 
-    /// Puts pairs, [`BATCH`] a transaction; not yet on disk.
+    /// Puts pairs, [`BATCH`] in each transaction; they need not be on disk yet.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn insert(&self, pairs: &[Pair]) -> Result<()>;
 
-    /// Waits until everything is on disk, in the files that it is to stay in.
+    /// Waits until everything is on disk, in its final files.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn settle(&self) -> Result<()>;
 
-    /// Reads the records with these keys in one read-only transaction, and adds up their bytes.
+    /// Reads the records with these keys in one read-only transaction. Returns the sum of their bytes.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn get(&self, keys: &mut dyn Iterator<Item = &[u8; 16]>) -> Result<u64>;
 
-    /// Reads all records in order in one read-only transaction, and adds up their bytes.
+    /// Reads all records in order in one read-only transaction. Returns the sum of their bytes.
     ///
     /// # Errors
-    /// The engine's own.
+    /// The engine's error.
     fn scan(&self) -> Result<u64>;
 }
 
-/// Opens an engine's database in a directory that is there and, the first time, empty.
+/// Opens an engine's database in an existing directory, which is empty the first time.
 pub type Open = fn(&Path) -> Result<Box<dyn Rows>>;
 
 /// An engine of this build.
@@ -84,13 +84,13 @@ pub type Open = fn(&Path) -> Result<Box<dyn Rows>>;
 pub struct Contender {
     /// The name in tables.
     pub name: &'static str,
-    /// Which peer it is; none for ours.
+    /// The peer's kind; `None` for libtp.
     pub peer: Option<EngineKind>,
-    /// Opens a database of it.
+    /// Opens a database of the engine.
     pub open: Open,
 }
 
-/// All engines, ours first.
+/// Returns all engines, libtp first.
 pub fn engines() -> Vec<Contender> {
     vec![
         Contender { name: libtp::NAME, peer: None, open: |path| Ok(Box::new(Libtp::open(path, false)?)) },
@@ -122,7 +122,7 @@ pub fn engines() -> Vec<Contender> {
     ]
 }
 
-/// Records in order, with values that do not compress well.
+/// Returns records in order, with values that do not compress well.
 pub fn sorted(records: u32) -> Vec<Pair> {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
     let mut pair = |number: u32| {
@@ -134,7 +134,7 @@ pub fn sorted(records: u32) -> Vec<Pair> {
     (0..records).map(&mut pair).collect()
 }
 
-/// The same, shuffled, always alike.
+/// Returns the records shuffled, the same way each time.
 pub fn shuffled(mut pairs: Vec<Pair>) -> Vec<Pair> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for at in (1..pairs.len()).rev() {
@@ -144,10 +144,11 @@ pub fn shuffled(mut pairs: Vec<Pair>) -> Vec<Pair> {
     pairs
 }
 
-/// Bytes of the files in a directory that hold records, or say where they are: all of them but logs, and what readers share.
+/// Returns the bytes of the files in a directory that have records, or say where they are: all files except logs and
+/// memory that processes share.
 ///
 /// # Errors
-/// The system's.
+/// `File` if a file cannot be inspected.
 pub fn bytes_in(directory: &Path) -> Result<u64> {
     let mut bytes = 0;
     let mut left: Vec<PathBuf> = vec![directory.to_path_buf()];
@@ -155,14 +156,14 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
         for entry in std::fs::read_dir(&directory).map_err(Error::file("list", &directory))? {
             let entry = entry.map_err(Error::file("list", &directory))?;
             let about = match entry.metadata() {
-                // What an engine merges in the background goes away meanwhile.
+                // An engine's merge in the background may remove a file meanwhile.
                 Err(why) if why.kind() == ErrorKind::NotFound => continue,
                 about => about.map_err(Error::file("look at", &entry.path()))?,
             };
             match (holds_no_records(&entry.file_name().to_string_lossy()), about.is_dir()) {
                 (true, _) => {}
                 (false, true) => left.push(entry.path()),
-                // What is used: a map's file is as long as the map may get.
+                // Allocated blocks: the file of a map is as long as the map may become.
                 (false, false) => bytes += about.blocks() * BLOCK_BYTES,
             }
         }
@@ -170,13 +171,13 @@ pub fn bytes_in(directory: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Whether a file or directory is a log, or memory that processes share.
+/// Returns whether a file or directory is a log, or memory that processes share.
 fn holds_no_records(name: &str) -> bool {
-    // Ours, and Berkeley DB's: "log.0000000001"; regions: "__db.001".
+    // libtp's and Berkeley DB's logs: "log.0000000001"; Berkeley DB's regions: "__db.001".
     let begins_so = ["log", "__db."].iter().any(|begin| name.starts_with(begin));
-    // RocksDB's: "000004.log"; fjall's: "0.jnl"; SQLite's, and the table of its readers.
+    // RocksDB's log: "000004.log"; fjall's: "0.jnl"; SQLite's, and the table of its readers.
     let ends_so = [".log", ".jnl", "-wal", "-shm"].iter().any(|end| name.ends_with(end));
-    // LMDB's table of readers, and what RocksDB tells people.
+    // LMDB's table of readers, and RocksDB's messages for people.
     begins_so || ends_so || ["lock.mdb", "LOG"].contains(&name)
 }
 
@@ -199,7 +200,7 @@ mod tests {
                 rows.settle()?;
                 assert_eq!(rows.scan()?, 5000 * each, "{name}");
                 assert_eq!(rows.get(&mut pairs[..100].iter().map(|(key, _)| key))?, 100 * 84, "{name}");
-                // Keys in order have most of their bytes in common, of which fjall's tables keep one copy.
+                // Consecutive keys share most of their bytes, and fjall's tables keep one copy of these.
                 let bytes = bytes_in(dir.path())?;
                 assert!(bytes > 5000 * VALUE_BYTES as u64, "{name}: {bytes} bytes, sorted: {is_sorted}");
             }

@@ -1,14 +1,14 @@
-//! The driver: clients that send transfers for so many seconds, and the clock beside them.
+//! The driver: clients that send transfers for a fixed time, and the clock beside them.
 //!
-//! Paper: LIBTP §5.1. Departures: each transaction's latency is kept as well as the rate, and
-//! the warm-up is a time (§5.1.2 ran 2,000 transactions).
+//! Paper: LIBTP §5.1. Departures: each transaction's latency is kept as well as the rate, and the warm-up is a time
+//! (§5.1.2 ran 2,000 transactions).
 //!
 //! Invariants
-//! 1. A transfer counts as committed only after the engine said so, and is sent again until it
-//!    does; one that was aborted when the time was up is given up and left no trace.
-//! 2. The clock is read once a transaction: the end of one is the beginning of the next.
+//! 1. A transfer counts as committed only after the engine has acknowledged it, and is sent again until then. A
+//!    transfer that is aborted when the time is up is given up and left no trace.
+//! 2. The clock is read once for each transaction: the end of one is the beginning of the next.
 //! 3. All clients have their session before the first transfer is sent.
-//! 4. What counts ended in one window that all clients share (`window`).
+//! 4. The counted transactions ended in one window that all clients share (`window`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{mpsc, Condvar, Mutex, PoisonError};
@@ -24,21 +24,21 @@ use crate::turns::Turns;
 use crate::window::{now_ns, Window};
 use crate::Histogram;
 
-/// How often the caller hears about progress.
+/// Time between two reports of progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// How often a client that has sent all it may looks whether it is over.
+/// Pause of a client that has sent all its transfers, between two looks whether the run is over.
 const REST: Duration = Duration::from_millis(1);
 /// Retries of one transfer before its client lets others run first.
 const RETRIES_BEFORE_YIELD: u32 = 2;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Since the first transfer, warm-up included.
     pub elapsed: Duration,
     /// Transactions acknowledged so far, warm-up included.
     pub committed: u64,
-    /// Transactions a second since the last call.
+    /// Transactions per second since the last call.
     pub tps_now: u64,
 }
 
@@ -48,31 +48,31 @@ pub struct Progress {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Reads it. Relaxed: a number to show, nothing is concluded from it.
+    /// Reads the count. Relaxed: the number is only shown, and no other memory depends on it.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Writes it; only the client does. Relaxed: as [`Counter::get`].
+    /// Writes the count, which only the client does. Relaxed: as [`Counter::get`].
     #[inline]
     fn set(&self, count: u64) {
         self.0.store(count, Ordering::Relaxed);
     }
 }
 
-/// What the history held before a run: runs in one bank must not repeat each other's ids.
+/// The state of the history before a run: runs in one bank must not repeat each other's ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
     /// History records.
     pub history_count: u64,
     /// The first client number that was never used.
     pub first_client: u32,
-    /// The engine's log.
+    /// Bytes of the engine's log.
     pub log_bytes: u64,
 }
 
 impl Before {
-    /// Looks at the bank as it is.
+    /// Inspects the bank as it is.
     pub fn look(engine: &dyn Engine) -> Result<Before> {
         let mut history_count = 0;
         let mut greatest: Option<u64> = None;
@@ -84,7 +84,7 @@ impl Before {
         Ok(Before { history_count, first_client, log_bytes: engine.log_bytes()? })
     }
 
-    /// Audits the bank after a run and makes the report; others have written so many transfers into it meanwhile.
+    /// Audits the bank after a run and makes the report. Other runs have written `by_others` transfers meanwhile.
     pub fn report(
         &self,
         engine: &dyn Engine,
@@ -104,16 +104,16 @@ impl Before {
 /// Runs the clients as threads, audits the bank, and reports.
 ///
 /// # Errors
-/// The first client's error, or an audit that could not be carried out. A bank that does not
-/// add up is not an error here: the report says so.
+/// The first client's error, or an audit that could not be carried out. A bank that does not add up is not an error
+/// here: the report states it.
 pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut dyn FnMut(&Progress)) -> Result<Report> {
     let mut turns = Turns::new(engine, settings)?;
     turns.run_for(settings.measured, progress)?;
     turns.report()
 }
 
-/// Runs one client on this thread. `start` is called once its session is open, and returns when the clients may start together, with the
-/// window that they share; `committed` is kept up to date; `stop` ends the run early.
+/// Runs one client on this thread. Calls `start` when its session is open; `start` returns when all clients may start
+/// together, with the window that they share. Updates `committed`; `stop` ends the run early.
 pub fn run_client(
     engine: &dyn Engine,
     settings: &RunSettings,
@@ -150,7 +150,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Sends transfers until the window is over, and counts those that ended in it.
+    /// Sends transfers until the window is over. Counts the transfers that ended in it.
     fn send_until_the_end(mut self, session: &mut dyn Session, window: &Window) -> Result<ClientReport> {
         let (mut committed, mut outside, mut aborts) = (0, 0, 0);
         let mut latency = Histogram::new();
@@ -191,7 +191,7 @@ impl Client<'_> {
         })
     }
 
-    /// Sends one transfer until it commits; false if it was aborted and the time is up.
+    /// Sends one transfer until it commits. Returns false if it was aborted and the time is up.
     #[inline]
     fn send(&self, session: &mut dyn Session, transfer: &Transfer, end_ns: u64, aborts: &mut u64) -> Result<bool> {
         let mut attempts = 0;
@@ -213,10 +213,10 @@ impl Client<'_> {
     }
 }
 
-/// Where threads wait until all have their session.
+/// The place where threads wait until all have their session.
 #[derive(Default)]
 struct Gate {
-    /// Nothing yet; then their window, or none if they are called off.
+    /// `None` before the decision; then the window, or an inner `None` if the run is called off.
     open: Mutex<Option<Option<Window>>>,
     changed: Condvar,
 }
@@ -238,13 +238,13 @@ impl Gate {
     }
 }
 
-/// What a thread tells the one that waits for it.
+/// A message of a client's thread.
 enum News {
     Ready,
     Done(Result<ClientReport>),
 }
 
-/// Runs one thread for each client, numbered from `first_client` on; reports in that order.
+/// Runs one thread for each client, numbered from `first_client`. Returns the reports in that order.
 pub(crate) fn all_threads(
     engine: &dyn Engine,
     settings: &RunSettings,
@@ -259,7 +259,7 @@ pub(crate) fn all_threads(
             let (tell, gate, stop) = (tell.clone(), &gate, &stop);
             scope.spawn(move || {
                 let mut start = || {
-                    // The receiver outlives the scope: this cannot fail.
+                    // The receiver outlives the scope, so this cannot fail.
                     tell.send(News::Ready).ok();
                     gate.wait().ok_or_else(|| Error::Client { client, what: "was called off".to_string() })
                 };
@@ -269,7 +269,7 @@ pub(crate) fn all_threads(
         }
         drop(tell);
         let outcome = wait_for_threads(&news, &gate, &counters, settings, progress);
-        // Whatever went wrong, nobody may wait for ever or run on.
+        // After any failure no thread may wait for ever or run on.
         // Relaxed: the flag carries nothing but itself.
         stop.store(true, Ordering::Relaxed);
         gate.decide(None);
@@ -277,7 +277,7 @@ pub(crate) fn all_threads(
     })
 }
 
-/// Opens the gate, reports progress, and collects reports; on the first error, that error.
+/// Opens the gate, reports progress, and collects reports. Returns the first error, if there is one.
 fn wait_for_threads(
     news: &mpsc::Receiver<News>,
     gate: &Gate,
@@ -310,7 +310,7 @@ fn wait_for_threads(
     Ok(reports)
 }
 
-/// Turns counts into rates.
+/// Converts counts into rates.
 pub(crate) struct Meter {
     begin: Instant,
     last: Instant,

@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 pub const RECORD_BYTES: usize = 100;
 /// Bytes of a history record.
 pub const HISTORY_BYTES: usize = 50;
-/// Where the balance, eight little-endian bytes, stands in a record.
+/// The place of the balance, eight little-endian bytes, in a record.
 pub const BALANCE_AT: usize = 8;
 /// The largest amount moved, in either direction.
 pub const AMOUNT_MAX: i64 = 999_999;
-/// How many low bits of a transfer's id count the client's transfers.
+/// Low bits of a transfer's id, which count the client's transfers.
 pub const SEQUENCE_BITS: u32 = 40;
 
-/// The filler of every record: damage to any byte of it is noticed by the audit.
+/// The filler of every record. The audit notices damage to any byte of it.
 const FILLER: u8 = b'.';
 
 /// One of the bank's four files.
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// How many records of each kind the bank has.
+/// The number of records of each kind in a bank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale {
     /// Accounts, numbered from 0.
@@ -76,17 +76,17 @@ impl Scale {
     /// The paper's small bank, all of which fits in memory (§5.1.2).
     pub const SMALL: Scale = Scale { accounts: 1_000, ..Scale::PAPER };
 
-    /// The paper's bank with another number of accounts.
+    /// Returns the paper's bank with another number of accounts.
     pub fn with_accounts(accounts: u32) -> Scale {
         Scale { accounts, ..Scale::PAPER }
     }
 
-    /// A bank with another number of branches too; each has ten tellers, as in the paper.
+    /// Returns a bank with another number of branches, too; each has ten tellers, as in the paper.
     pub fn with_branches(accounts: u32, branches: u32) -> Scale {
         Scale { accounts, tellers: branches.saturating_mul(10), branches }
     }
 
-    /// How many records `table` is loaded with; none for history.
+    /// Returns the number of records that `table` is loaded with; 0 for history.
     pub fn count(&self, table: Table) -> u32 {
         match table {
             Table::Account => self.accounts,
@@ -96,7 +96,7 @@ impl Scale {
         }
     }
 
-    /// How many records the load writes.
+    /// Returns the number of records that the load writes.
     pub fn total(&self) -> u64 {
         Table::BALANCES.iter().map(|&t| u64::from(self.count(t))).sum()
     }
@@ -118,12 +118,12 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// The number of the client that sent it.
+    /// Returns the number of the client that sent it.
     pub fn client(&self) -> u64 {
         self.id >> SEQUENCE_BITS
     }
 
-    /// The id of its record in one of the three files of balances.
+    /// Returns the id of its record in one of the three files of balances.
     pub fn record_in(&self, table: Table) -> u32 {
         match table {
             Table::Account => self.account,
@@ -133,7 +133,7 @@ impl Transfer {
         }
     }
 
-    /// Its history record: id, amount, account, teller, branch (little-endian), filler.
+    /// Returns its history record: id, amount, account, teller, branch (little-endian), filler.
     pub fn to_history(&self) -> [u8; HISTORY_BYTES] {
         let mut record = [FILLER; HISTORY_BYTES];
         record[0..8].copy_from_slice(&self.id.to_le_bytes());
@@ -144,7 +144,7 @@ impl Transfer {
         record
     }
 
-    /// Reads a history record back; `None` if its size or its filler is not what we wrote.
+    /// Reads a history record back. Returns `None` if its size or its filler is wrong.
     pub fn from_history(record: &[u8]) -> Option<Transfer> {
         let record: &[u8; HISTORY_BYTES] = record.try_into().ok()?;
         if record[28..].iter().any(|&byte| byte != FILLER) {
@@ -171,7 +171,7 @@ pub fn new_record(id: u32, balance: i64) -> [u8; RECORD_BYTES] {
 /// Reads the balance of a record of at least 16 bytes.
 ///
 /// # Panics
-/// On a shorter record: the engine returned something that nobody put there.
+/// On a shorter record: the engine returned a record that was never written.
 #[inline]
 pub fn balance_of(record: &[u8]) -> i64 {
     let bytes = record[BALANCE_AT..BALANCE_AT + 8].try_into();
@@ -189,7 +189,7 @@ pub fn add_to_balance(record: &mut [u8], amount: i64) -> i64 {
     balance
 }
 
-/// Checks that `record` is record `id` as the load wrote it, whatever its balance.
+/// Checks that `record` is record `id` as the load wrote it, with any balance.
 pub fn is_intact(id: u64, record: &[u8]) -> bool {
     record.len() == RECORD_BYTES
         && record[0..8] == id.to_le_bytes()
@@ -207,7 +207,7 @@ pub struct Transfers {
 impl Transfers {
     /// Starts the stream of one client; `client` is below 2^24.
     pub fn new(scale: Scale, seed: u64, client: u32) -> Transfers {
-        // The client's number goes through the mixer, or neighbours would share their streams.
+        // The client's number goes through the mixer; otherwise neighbours would share their streams.
         let state = mix(seed ^ mix(u64::from(client).wrapping_add(1)));
         Transfers { scale, state, next_id: u64::from(client) << SEQUENCE_BITS }
     }
@@ -227,7 +227,7 @@ impl Transfers {
         }
     }
 
-    /// A number below `bound`, uniform to within 2^-32.
+    /// Returns a number below `bound`, uniform to within 2^-32.
     #[inline]
     fn below(&mut self, bound: u32) -> u32 {
         u32::try_from(self.below_u64(u64::from(bound))).expect("it is below a 32-bit bound")
@@ -241,7 +241,7 @@ impl Transfers {
     }
 }
 
-/// SplitMix64's output function: every bit of the input reaches every bit of the output.
+/// Returns SplitMix64's output: every bit of the input reaches every bit of the output.
 #[inline]
 fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,8 +1,8 @@
 //! Engines measured in turns, a slice each, so that a drifting machine treats them alike.
 //!
-//! The development machine's disk changes its speed tenfold within an hour, and other people's
-//! work comes and goes: two figures compare only if both are from the same minutes. A [`Turns`]
-//! has the shape of [`crate::BareDisk`]: run a slice, then somebody else's slice, then report.
+//! The development machine's disk changes its speed tenfold within an hour, and other people's work comes and goes: two
+//! figures compare only if both are from the same minutes. A [`Turns`] is used like [`crate::BareDisk`]: run a slice,
+//! then another contender's slice, then report.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::report::{sent, ClientReport, ClientsAs, Report, RunSettings};
 use crate::run::{all_threads, check, Before, Progress};
 
-/// The warm-up of a slice after the first: the others' work is still in the caches.
+/// The warm-up of a slice after the first: it evicts the other contenders' data from the caches.
 const WARMUP_AGAIN: Duration = Duration::from_millis(50);
 
 /// One engine's run, paused between slices.
@@ -24,10 +24,10 @@ pub struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    /// Looks at the bank; nothing runs yet. Of the settings, `measured` is not used.
+    /// Inspects the bank; no client runs yet. `measured` of the settings is not used.
     ///
     /// # Errors
-    /// `Settings` if they ask for nothing; the engine's own.
+    /// `Settings` if they ask for nothing; the engine's error.
     pub fn new(engine: &'a dyn Engine, settings: &RunSettings) -> Result<Turns<'a>> {
         check(settings)?;
         let before = Before::look(engine)?;
@@ -35,8 +35,8 @@ impl<'a> Turns<'a> {
         Ok(Turns { engine, settings, before, next_client, clients: Vec::new() })
     }
 
-    /// Leaves the next `count` client numbers to another who works on the same bank at the same time: the transfers' ids
-    /// stay unique.
+    /// Leaves the next `count` client numbers to another run on the same bank at the same time, so that the transfers'
+    /// ids stay unique.
     #[must_use]
     pub fn leaving_clients(mut self, count: u32) -> Turns<'a> {
         self.next_client += count;
@@ -50,7 +50,7 @@ impl<'a> Turns<'a> {
     pub fn run_for(&mut self, time: Duration, progress: &mut dyn FnMut(&Progress)) -> Result<()> {
         self.settings.measured = time;
         let slice = all_threads(self.engine, &self.settings, self.next_client, progress)?;
-        // Every slice has client numbers of its own: transfers' ids never repeat.
+        // Every slice has its own client numbers, so that transfers' ids never repeat.
         self.next_client += self.settings.clients;
         self.settings.warmup = self.settings.warmup.min(WARMUP_AGAIN);
         if self.clients.is_empty() {
@@ -61,7 +61,7 @@ impl<'a> Turns<'a> {
         Ok(())
     }
 
-    /// Transfers that it has written into the bank so far.
+    /// Returns the number of transfers that it has written into the bank so far.
     pub fn written(&self) -> u64 {
         if self.settings.read_only {
             return 0;
@@ -72,12 +72,13 @@ impl<'a> Turns<'a> {
     /// Audits the bank and reports all slices as one run.
     ///
     /// # Errors
-    /// The engine's, if the bank could not be read. That it does not add up is in the report.
+    /// The engine's error, if the bank could not be read. The report states whether it adds up.
     pub fn report(&self) -> Result<Report> {
         self.report_beside(0)
     }
 
-    /// The same where others have [written](Turns::written) so many transfers into the same bank since this was made.
+    /// Does the same if other runs have [written](Turns::written) `by_others` transfers into the same bank since this
+    /// was made.
     ///
     /// # Errors
     /// As [`Turns::report`].

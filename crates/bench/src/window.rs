@@ -1,8 +1,9 @@
-//! The stretch of time in which the transactions of all clients of a run count, be they threads or processes.
+//! The time in which the transactions of all clients of a run count, whether the clients are threads or processes.
 //!
-//! A rate of several clients is what all of them did in one and the same time. If each measured a stretch of its own, what one did while
-//! another had not begun, or was gone, would be added to what that one did alone: more than the engine can do. So whoever starts
-//! the clients names one stretch for all, by the clock that all processes of a machine share. Who comes late has done less.
+//! A rate of several clients is their work in one common time. If each measured its own time, a client's work while
+//! another had not begun, or was gone, would be added to that other's work alone: more than the engine can do. So the
+//! starter of the clients sets one window for all, by the clock that all processes of a machine share. A late client
+//! has done less.
 
 use std::time::Duration;
 
@@ -11,35 +12,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::nanos;
 
-/// A half-open stretch of time, in nanoseconds of `CLOCK_MONOTONIC`.
+/// A half-open interval of time, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Window {
-    /// What ends before does not count.
+    /// A transaction that ends before this does not count.
     pub from_ns: u64,
-    /// What ends now or later does not count either.
+    /// A transaction that ends now or later does not count.
     pub to_ns: u64,
 }
 
 impl Window {
-    /// The one that begins so long from now, and is so long.
+    /// Returns the window that begins after `warmup` and lasts for `measured`.
     pub fn after(warmup: Duration, measured: Duration) -> Window {
         let from_ns = now_ns().saturating_add(nanos(warmup));
         Window { from_ns, to_ns: from_ns.saturating_add(nanos(measured)) }
     }
 
-    /// Whether what ended then counts.
+    /// Returns whether a transaction that ended then counts.
     #[inline]
     pub fn contains(&self, then_ns: u64) -> bool {
         (self.from_ns..self.to_ns).contains(&then_ns)
     }
 
-    /// How much of it is over.
+    /// Returns the part of the window that is over.
     pub fn elapsed_ns(&self, now_ns: u64) -> u64 {
         now_ns.min(self.to_ns).saturating_sub(self.from_ns)
     }
 }
 
-/// What the clock shows.
+/// Returns the clock's time.
 #[inline]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -1,4 +1,4 @@
-//! What a shared get of a page in memory costs, beside a bare walk over the same memory.
+//! Measures a shared get of a page in memory, beside a bare walk over the same memory.
 //!
 //! `cargo run --release -p libtp-buffer --example get_cost`
 

@@ -1,4 +1,4 @@
-//! What writing pages back costs: many dirty pages at once, and more pages than frames.
+//! Measures writing pages back: many dirty pages at once, and more pages than frames.
 //!
 //! `cargo run --release -p libtp-buffer --example write_cost`
 

@@ -1,9 +1,9 @@
-//! The background writer: a few clean frames before anyone needs them.
+//! The background writer: it cleans a few frames before a session needs them.
 //!
 //! Paper: none; LIBTP's evictor writes its victim itself. Any process may host it: a thread that calls
-//! [`BufferManager::background_step`] from time to time. Without one everything works, and evictors write.
+//! [`BufferManager::background_step`] from time to time. Without such a thread everything works, and evictors write.
 //!
-//! If we die here: nothing is held but what `write_back` says.
+//! If a session dies here: it holds only what `write_back` describes.
 
 use libtp_process::Session;
 
@@ -15,16 +15,16 @@ use crate::{BufferManager, Result};
 const AHEAD_SHARE: u32 = 8;
 const AHEAD_MIN: u32 = 16;
 const AHEAD_MAX: u32 = 1024;
-/// Nothing is written for fewer dirty frames than this share of those looked at: a batch has its price.
+/// Nothing is written unless one in this number of the frames looked at is dirty: a batch has its price.
 const DIRTY_SHARE: usize = 4;
 
 impl BufferManager {
-    /// Looks at the frames that will make room next and writes the dirty ones, a batch for each shelf at most. Does
-    /// nothing while a pool still grows. Returns how many were written; call again at once if it is not zero, else in a
-    /// few milliseconds. The caller holds no latch.
+    /// Looks at the frames that will make room next and writes the dirty ones, at most a batch for each shelf. Does
+    /// nothing while a pool still grows. Returns how many were written. If that is not zero, call again at once, else
+    /// in a few milliseconds. The caller holds no latch.
     ///
     /// # Errors
-    /// As [`BufferManager::write_all`]; what could not be written stays dirty.
+    /// As [`BufferManager::write_all`]; a page that could not be written stays dirty.
     pub fn background_step(&self, session: &Session) -> Result<usize> {
         let mut written = 0;
         for (_, shelf) in self.pools.shelves() {
@@ -40,7 +40,7 @@ impl BufferManager {
     }
 }
 
-/// The dirty ones of the frames whose turn is next, if they are enough for a batch.
+/// Returns the dirty ones of the frames whose turn is next, if they are enough for a batch.
 fn next_dirty(shelf: &Shelf) -> Vec<&FrameSlot> {
     let ahead = (shelf.frame_count() / AHEAD_SHARE).clamp(AHEAD_MIN, AHEAD_MAX);
     let next = shelf.policy().next(shelf, ahead);

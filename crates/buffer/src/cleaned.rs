@@ -1,10 +1,10 @@
 //! Frames that this process has just written so that they can make room.
 //!
-//! Paper: none; LIBTP writes one victim at a time. Here a batch is written for one that is needed, and the rest of it is for
-//! those that will be needed next: the policy has passed by all of them, and would come back to them only after a round
-//! of frames that are dirty too, each batch of which would have to be written for one more page.
+//! Paper: none; LIBTP writes one victim at a time. Here a session that needs one frame writes a batch, and the rest of
+//! the batch is for the sessions that need a frame next. The policy has passed all these frames. It would come back to
+//! them only after a round of other dirty frames, and would have to write a batch of those for each page.
 //!
-//! Invariant: what stands here is a guess. A frame is taken only if it is still clean, in nobody's use, and was not used since.
+//! Invariant: an entry is a guess. A frame is taken only if it is still clean, not in use, and was not used since.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use rio::{Offset, Region};
 use crate::frame::FrameSlot;
 use crate::PageId;
 
-/// A frame, its page, and what it said of its last use when the policy chose it.
+/// A frame, its page, and its word `used` when the policy chose it.
 type Chosen = (Offset<FrameSlot>, PageId, u32);
 
 /// Frames of a shelf that can go next, in the policy's order.
@@ -26,14 +26,14 @@ impl Cleaned {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those are written. What stood here before is older than that, and goes.
+    /// Replaces the entries by frames that were just written: the old entries are older.
     pub(crate) fn put(&self, region: &Region, written: &[&FrameSlot]) {
         let mut chosen = self.chosen();
         chosen.clear();
         chosen.extend(written.iter().map(|slot| (region.offset_of(*slot), slot.page.load(), slot.used.get())));
     }
 
-    /// The next that was not used since; it may be dirty again.
+    /// Returns the next frame that was not used since. It may be dirty again.
     pub(crate) fn next<'s>(&self, region: &'s Region) -> Option<&'s FrameSlot> {
         loop {
             let (place, page, used) = self.chosen().pop_front()?;

@@ -1,11 +1,12 @@
-//! What a page's user holds: the latched page, and the permission to change it.
+//! A latched page, a pinned page, and the permission to change a page's bytes.
 //!
 //! Paper: LIBTP 3.2.2, "Transactions request pages from the buffer manager and keep them pinned to ensure that they are
-//! not written to disk while they are in a logically inconsistent state". Departure: the latch does that (whoever writes
-//! a page holds it shared for the length of a copy), and it is held for one change, not for a transaction.
+//! not written to disk while they are in a logically inconsistent state". Departure: the latch does that. The writer of
+//! a page latches it shared while it copies the page. A latch is held for one change, not for a transaction.
 //!
 //! Invariants
-//! 1. A `SharedPage` or `ExclusivePage` holds its frame's latch, so the page stays in the frame, and its bytes in place.
+//! 1. A `SharedPage` or `ExclusivePage` holds its frame's latch, so the page stays in the frame, and its bytes in
+//!    place.
 //! 2. Page bytes change through a [`PageMut`] only, which belongs to an open section.
 //! 3. A page is marked dirty, with the log's tail, before the record that changes it is appended (PROTOCOLS L7).
 
@@ -35,19 +36,19 @@ impl<'p> SharedPage<'p> {
         SharedPage { guard, region, body, id }
     }
 
-    /// Which page it is.
+    /// Returns the page's id.
     #[inline]
     pub fn id(&self) -> PageId {
         self.id
     }
 
-    /// LSN of the last record that changed it; none if it was never made.
+    /// Returns the LSN of the last log record that changed the page; `Lsn::NONE` if the page was never made.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         page_lsn(self)
     }
 
-    /// Its common header.
+    /// Returns the page's common header.
     #[inline]
     pub fn header(&self) -> &PageHeader {
         PageHeader::of(self)
@@ -90,38 +91,38 @@ impl<'p> ExclusivePage<'p> {
         ExclusivePage { guard, region, slot, body, id }
     }
 
-    /// Which page it is.
+    /// Returns the page's id.
     #[inline]
     pub fn id(&self) -> PageId {
         self.id
     }
 
-    /// LSN of the last record that changed it; none if it was never made.
+    /// Returns the LSN of the last log record that changed the page; `Lsn::NONE` if the page was never made.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         page_lsn(self)
     }
 
-    /// Its common header.
+    /// Returns the page's common header.
     #[inline]
     pub fn header(&self) -> &PageHeader {
         PageHeader::of(self)
     }
 
-    /// Notes that records from `recovery`, the log's tail, on may change the page. Called before the append; nothing
-    /// happens if the page is dirty already.
+    /// Marks the page dirty: log records from `recovery` (the log's tail) on may change it. Called before the append.
+    /// Does nothing if the page is dirty already.
     #[inline]
     pub fn mark_dirty(&self, recovery: Lsn) {
         self.slot.mark_dirty(recovery);
     }
 
-    /// Whether a restart would need the log for this page.
+    /// Returns whether a restart needs the log for this page.
     #[inline]
     pub fn is_dirty(&self) -> bool {
         !self.slot.is_clean()
     }
 
-    /// The page's bytes, to be changed inside `section`.
+    /// Returns the page's bytes, to be changed inside `section`.
     #[inline]
     pub fn page_mut<'g, 'u>(&'g mut self, section: &'g mut Section<'u>) -> PageMut<'g, 'u> {
         PageMut { bytes: self.region.page_mut(self.body.data, self.body.page_bytes, &mut self.guard, section) }
@@ -136,24 +137,25 @@ impl Deref for ExclusivePage<'_> {
     }
 }
 
-/// The bytes of a page that may be changed. What is changed is declared, and so saved, first: see [`PageMut::range`].
+/// The bytes of a page that may be changed. The before-image of a range is saved before the range is changed: see
+/// [`PageMut::range`].
 pub struct PageMut<'g, 'u> {
     bytes: BytesMut<'g, 'u>,
 }
 
 impl<'g, 'u> PageMut<'g, 'u> {
-    /// A page in private memory, which needs no undo: at restart, and in tests.
+    /// Wraps a page in private memory, which needs no undo: at restart, and in tests.
     pub fn detached(bytes: &'g mut [u8]) -> PageMut<'g, 'u> {
         PageMut { bytes: BytesMut::detached(bytes) }
     }
 
-    /// What is there now.
+    /// Returns the bytes as they are now.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.bytes()
     }
 
-    /// Permission to store to `range`; its before-image is saved first.
+    /// Saves the before-image of `range` and returns the range for writing.
     ///
     /// # Panics
     /// If the range is out of the page's bounds.
@@ -162,27 +164,27 @@ impl<'g, 'u> PageMut<'g, 'u> {
         self.bytes.range(range)
     }
 
-    /// Permission to store anywhere, without a before-image: for a page made new, whose old bytes mean nothing.
+    /// Returns the whole page for writing, without a before-image: for a page made new, whose old bytes mean nothing.
     #[inline]
     pub fn fresh(&mut self) -> &mut [u8] {
         self.bytes.fresh()
     }
 
-    /// LSN of the last record that changed it; none if it was never made.
+    /// Returns the LSN of the last log record that changed the page; `Lsn::NONE` if the page was never made.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         page_lsn(self.bytes())
     }
 
-    /// Stamps the page with the record that changed it.
+    /// Stores the LSN of the log record that changed the page.
     #[inline]
     pub fn set_lsn(&mut self, lsn: Lsn) {
         self.range(lsn_field()).copy_from_slice(&lsn.raw().to_le_bytes());
     }
 }
 
-/// A page that stays in its frame without being latched. Latching it through the pin never waits for the disk, which
-/// is what a change of several pages needs (PROTOCOLS D11).
+/// A pinned page: it stays in its frame without being latched. A latch taken through the pin never waits for the disk,
+/// as a change of several pages needs (PROTOCOLS D11).
 #[must_use = "the page stays in memory as long as the pin is held"]
 pub struct Pin<'p> {
     region: &'p Region,
@@ -193,7 +195,7 @@ pub struct Pin<'p> {
 }
 
 impl<'p> Pin<'p> {
-    /// Takes a pin over that was counted already.
+    /// Takes over a pin that was counted already.
     #[inline]
     pub(crate) fn adopt(
         region: &'p Region,
@@ -205,7 +207,7 @@ impl<'p> Pin<'p> {
         Pin { region, session, slot, id, note }
     }
 
-    /// Which page it is.
+    /// Returns the page's id.
     #[inline]
     pub fn id(&self) -> PageId {
         self.id
@@ -245,14 +247,14 @@ impl<'p> Pin<'p> {
 impl Drop for Pin<'_> {
     #[inline]
     fn drop(&mut self) {
-        // A dead session's pins are taken off by who repairs it, also those of one that is still unwinding.
+        // The session that repairs a dead session takes off its pins, also while the dead session still unwinds.
         if !self.session.is_dead() {
             self.slot.unpin(self.session, self.note);
         }
     }
 }
 
-/// Where a frame's page lies. Both numbers are stored once, before anyone can reach the frame.
+/// Where a frame's page lies. Both fields are stored once, before a session can reach the frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Body {
     data: Offset<Bytes>,
@@ -260,7 +262,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// Where the page of a frame lies that was taken from a shelf once.
+    /// Returns where the page of `slot` lies. The frame was taken from a shelf before.
     #[inline]
     pub(crate) fn taken(slot: &FrameSlot) -> Body {
         // Stored before the frame first held a page, and `find` acquired that page.
@@ -268,13 +270,13 @@ impl Body {
         Body { data, page_bytes: ShelfKey::of(slot).page_bytes() }
     }
 
-    /// The bytes, for who holds the frame's latch.
+    /// Returns the bytes. The caller holds the frame's latch.
     #[inline]
     pub(crate) fn bytes<'g>(self, region: &'g Region, hold: &'g impl SharedHold) -> &'g [u8] {
         region.bytes(self.data, self.page_bytes, hold)
     }
 
-    /// The bytes, to be filled with what nobody trusts yet.
+    /// Returns the bytes, to be filled. No other session believes them yet.
     #[inline]
     pub(crate) fn bytes_mut<'g>(self, region: &'g Region, hold: &'g mut impl ExclusiveHold) -> &'g mut [u8] {
         region.bytes_mut(self.data, self.page_bytes, hold)

@@ -2,21 +2,22 @@
 //!
 //! Paper: none; LIBTP assumes that a page is written whole. PROTOCOLS L8.
 //!
-//! The file `libtp.double` holds one batch, the latest. Block 0 (512 bytes) says which batch is done; block 1 (4096 bytes
-//! from byte 4096) is the batch's table; the page images follow, one behind the other, from byte 8192. The byte tables
-//! are in docs/formats/page.md.
+//! The file `libtp.double` holds one batch, the latest. Block 0 (512 bytes) says which batch is done; block 1 (4096
+//! bytes from byte 4096) is the batch's table; the page images follow, one behind the other, from byte 8192. The byte
+//! tables are in docs/formats/page.md.
 //!
 //! Order of a batch: table and images written, this file synced; pages written to their homes, the homes synced; the
 //! batch marked done, not synced (a lost mark costs a look at restart and nothing else).
 //!
 //! Invariants
 //! 1. The images of a batch stay until the homes of all its pages were synced. There is one batch at a time.
-//! 2. So every page's newest image that ever began its way home is at its home, whole and synced, or in this file.
-//!    That is why a home that fails its checksum may be replaced by its image here and never goes back in time.
-//! 3. Table and images are in one write: if the table or an image is bad after a crash, the file was not synced, no home
-//!    was touched, and there is nothing to mend with that image.
+//! 2. So for every page, the newest image that ever began its way home is whole and synced at its home, or in this
+//!    file. That is why a home that fails its checksum may be replaced by its image here and never goes back in time.
+//! 3. Table and images are in one write: if the table or an image is bad after a crash, the file was not synced, no
+//!    home was touched, and there is nothing to mend with that image.
 //!
-//! If we die here: `restore` at restart, or `finish` by whoever writes the next batch.
+//! If the writer dies here: [`restore_torn`] mends at a restart, or the next writer brings the batch home
+//! (`write_back`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,13 +38,13 @@ pub const DOUBLE_WRITE_NAME: &str = "libtp.double";
 const MAGIC: u64 = u64::from_le_bytes(*b"libtp2wr");
 const VERSION: u32 = 1;
 const TABLE_AT: u64 = 4096;
-/// Bytes the file has from the beginning, so that pages can be replaced when the disk is full: a few, of any size.
+/// Bytes that the file has from the beginning, so that a few pages of any size can be replaced when the disk is full.
 const BYTES_FIRST: u64 = 264 << 10;
 const TABLE_BYTES: usize = 4096;
 /// Bytes of a batch before its first image.
 pub(crate) const IMAGES_AT: usize = TABLE_BYTES;
 
-/// Block 0: which batch needs no mending.
+/// Block 0: names the batch that needs no mending.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 struct DoneBlock {
@@ -99,7 +100,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Forgets what was in it and keeps the memory.
+    /// Forgets its pages and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.resize(IMAGES_AT, 0);
         self.images.clear();
@@ -126,7 +127,7 @@ impl Batch {
         &self.images
     }
 
-    /// The bytes of an image, or of a run of them.
+    /// Returns the bytes of an image, or of a run of images.
     pub(crate) fn page(&self, image: &Image) -> &[u8] {
         &self.bytes[image.range.clone()]
     }
@@ -135,7 +136,7 @@ impl Batch {
         &mut self.bytes[self.images[index].range.clone()]
     }
 
-    /// The images sorted by home; those that lie side by side here and at home are taken together.
+    /// Returns the images sorted by home. Images that lie side by side here and at home are one run.
     pub(crate) fn home_runs(&self) -> Vec<Image> {
         let mut images = self.images.clone();
         images.sort_unstable_by_key(|image| image.id);
@@ -152,7 +153,7 @@ impl Batch {
         runs
     }
 
-    /// Fills in the table: from now on the bytes are what goes to the file.
+    /// Fills in the table and returns the bytes that go to the file.
     fn close(&mut self, sequence: u64) -> &[u8] {
         let mut table = vec![0; TABLE_BYTES];
         let mut head = TableHead {
@@ -181,7 +182,7 @@ impl Batch {
     }
 }
 
-/// What a look at the file after a crash found.
+/// The result of a look at the file after a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Pages in the last batch; zero if it was done, or never reached the disk.
@@ -193,30 +194,30 @@ pub struct Restored {
 /// The file, opened by one process.
 pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
-    /// So many of its bytes have blocks, for certain.
+    /// The bytes from the start of the file that have blocks for certain.
     room: AtomicU64,
 }
 
 impl DoubleWrite {
-    /// Opens the file, and makes it if need be. Before it is relied on, its name must be made durable: its contents are
-    /// synced with every batch, and a name lost at a power cut would lose them all.
+    /// Opens the file, and makes it if need be. The caller must make its name durable before the first batch: the
+    /// contents are synced with every batch, and a name lost at a power cut would lose them all.
     pub(crate) fn open(directory: &dyn Directory) -> Result<DoubleWrite> {
         let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Create)?;
         let mut room = file.len()?.max(BYTES_FIRST);
         match file.allocate(0..room) {
             Ok(()) => {}
-            // A full disk: the first batch says so.
+            // A full disk: the first batch reports it.
             Err(libtp_io::Error::Full { .. }) => room = 0,
             Err(error) => return Err(error.into()),
         }
         Ok(DoubleWrite { file, room: AtomicU64::new(room) })
     }
 
-    /// Makes room in the file for a batch. Returns for how many of its first pages there is room, which on a full disk may
-    /// be fewer than all.
+    /// Makes room in the file for a batch. Returns how many of its first pages there is room for, which on a full disk
+    /// may be fewer than all.
     pub(crate) fn make_room(&self, batch: &Batch) -> Result<usize> {
         let needed = TABLE_AT + batch.bytes.len() as u64;
-        // Relaxed: what another thread or process allocated meanwhile is only allocated again.
+        // Relaxed: a range that another thread or process allocated meanwhile is only allocated again.
         let room = self.room.load(Ordering::Relaxed);
         if needed <= room {
             return Ok(batch.len());
@@ -237,7 +238,7 @@ impl DoubleWrite {
         }
     }
 
-    /// The batch that lies in the file, unless it is done or never came to the disk whole.
+    /// Returns the batch in the file, unless it is done or never came to the disk whole.
     pub(crate) fn open_batch(&self) -> Result<Option<(u64, Batch)>> {
         let Some((sequence, batch)) = read_batch(&*self.file)? else {
             return Ok(None);
@@ -246,21 +247,22 @@ impl DoubleWrite {
         Ok((done != Some(sequence)).then_some((sequence, batch)))
     }
 
-    /// The highest number of a batch that the file mentions, zero if none.
+    /// Returns the highest batch number in the file, or zero if there is none.
     pub(crate) fn last_sequence(&self) -> Result<u64> {
         let batch = read_batch(&*self.file)?.map_or(0, |(sequence, _)| sequence);
         Ok(read_done(&*self.file)?.unwrap_or(0).max(batch))
     }
 
-    /// Writes a batch that [`DoubleWrite::make_room`] has made room for: a refusal comes before anything is overwritten.
-    /// Only after a [`DoubleWrite::sync`] may its pages go to their homes.
+    /// Writes a batch that [`DoubleWrite::make_room`] has made room for, so that a refusal comes before anything is
+    /// overwritten. Its pages may go to their homes only after a [`DoubleWrite::sync`].
     pub(crate) fn write(&self, sequence: u64, batch: &mut Batch) -> Result<()> {
         let bytes = batch.close(sequence);
         Ok(self.file.write_at(bytes, TABLE_AT)?)
     }
 
-    /// Writes the batch that lies in the file again, byte by byte to where it is, and syncs it: if the sync before its pages
-    /// went home failed, the system shows a batch that is not on the disk. The same bytes in the same places cannot tear.
+    /// Writes the batch in the file again, the same bytes in the same places, and syncs it. If the sync before its
+    /// pages went home failed, the system shows a batch that is not on the disk. Writing the same bytes again cannot
+    /// tear them.
     fn write_again(&self) -> Result<()> {
         let batch = self.file.len()?.saturating_sub(TABLE_AT);
         let mut bytes = vec![0; usize::try_from(batch).expect("a batch fits in memory")];
@@ -274,7 +276,7 @@ impl DoubleWrite {
         Ok(self.file.sync()?)
     }
 
-    /// Notes that every home of the batch is synced. Not synced itself.
+    /// Notes that every home of the batch is synced. The note itself is not synced.
     pub(crate) fn mark_done(&self, sequence: u64) -> Result<()> {
         Ok(self.file.write_at(done_block(sequence).as_bytes(), 0)?)
     }
@@ -301,7 +303,7 @@ fn read_done(file: &dyn File) -> Result<Option<u64>> {
     Ok((done_block(sequence).as_bytes() == bytes).then_some(sequence))
 }
 
-/// The batch in the file, without the images that are not whole; `None` if the table is not.
+/// Returns the batch in the file, without the images that are not whole; `None` if the table is not whole.
 fn read_batch(file: &dyn File) -> Result<Option<(u64, Batch)>> {
     let mut table = vec![0; TABLE_BYTES];
     if file.read_at(&mut table, TABLE_AT)? < TABLE_BYTES {
@@ -333,12 +335,13 @@ fn read_batch(file: &dyn File) -> Result<Option<(u64, Batch)>> {
     Ok(Some((head.sequence.get(), batch)))
 }
 
-/// Mends torn homes from the last batch: at restart, before anything reads a page.
+/// Mends torn homes from the last batch. Called at restart, before any page is read.
 ///
-/// `open` gives the file of a number, `None` if there is no such file any more. A home that fails its checksum is mended.
-/// One that is no younger than its image is written again all the same: after a sync that failed, the system may show a
-/// home that is not on the disk, and would never write it. For the same reason the batch itself is made durable again
-/// before a home is touched. Everything written is synced before this returns. Doing it twice is the same as once.
+/// `open` returns the file of a number, or `None` if there is no such file any more. A home that fails its checksum is
+/// mended. A home that is no younger than its image is written again all the same: after a failed sync, the system may
+/// show a home that is not on the disk, and would never write it. For the same reason the batch itself is made durable
+/// again before a home is touched. Everything written is synced before this returns. Doing it twice is the same as
+/// once.
 ///
 /// # Errors
 /// The disk refused; nothing is lost, and it can be done again.
@@ -446,7 +449,7 @@ mod tests {
         }
         let double = DoubleWrite::open(&*directory).unwrap();
         write_batch(&double, 1, &[(1, 2), (2, 2), (3, 2)]);
-        // Page 1 came home whole and is younger by now, of page 2 came only the first half, page 3 not at all.
+        // Page 1 came home whole and is younger by now, page 2 came home by half, and page 3 not at all.
         home.write_at(&page_at(1, 4, 100), 4096).unwrap();
         home.write_at(&page(2, 2)[..2048], 2 * 4096).unwrap();
         assert_eq!(restore(&directory), Restored { looked_at: 3, mended: 1 });
@@ -504,7 +507,7 @@ mod tests {
         }
         let runs: Vec<(u32, usize)> =
             batch.home_runs().iter().map(|run| (run.id.page().raw(), batch.page(run).len() / 4096)).collect();
-        // 4 is the next page of 3, but does not lie behind it here.
+        // Page 4 follows page 3, but its image does not lie behind that of page 3.
         assert_eq!(runs, [(1, 1), (2, 2), (4, 1), (9, 1), (1, 1)]);
     }
 

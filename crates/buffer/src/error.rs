@@ -1,4 +1,4 @@
-//! What can go wrong with a page, in sentences that say what was kept and what to do.
+//! Errors of the buffer manager. Each message says which state was kept and what to do.
 
 use crate::{FileId, PageNo};
 
@@ -6,14 +6,14 @@ use crate::{FileId, PageNo};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What lies in the file, or in memory, is not the page. It is never returned to anyone.
+    /// The bytes in the file, or in memory, are not the page. They are never returned to a caller.
     #[error("page {page} of {file} is damaged: {what}; nothing was changed; other pages can be used; restore the file from a backup")]
     Corrupt {
         /// The file.
         file: String,
         /// The page.
         page: PageNo,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
     /// There is no room: on the disk, in memory, or in a pool all of whose frames are in use.
@@ -21,7 +21,7 @@ pub enum Error {
     Full {
         /// What there was no room for.
         what: &'static str,
-        /// Who refused, and what may be done.
+        /// The refusal, and what may be done.
         why: String,
     },
     /// A sync of a data file failed earlier. Reading goes on.
@@ -44,21 +44,21 @@ pub enum Error {
     Away {
         /// The database.
         name: String,
-        /// What is in its place, or that nothing is.
+        /// Why its file is not in its place.
         what: String,
     },
     /// The register of databases cannot be used.
     #[error("the register of databases (the file `databases`) cannot be used: {what}; nothing was changed")]
     Register {
-        /// What is wrong, and what to do.
+        /// The damage, and what to do.
         what: String,
     },
-    /// A file cannot be registered so.
+    /// A file cannot be registered with these properties.
     #[error("the database file {name:?} cannot be used: {what}; nothing was changed")]
     Unsuitable {
         /// The file's name.
         name: String,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
     /// The log could not be forced, so no page could be written.

@@ -1,13 +1,13 @@
-//! Which slot of the table of files a number or a name has: a map in each process, over what all processes share.
+//! A map in each process from a file's number or name to its slot in the table of files, which all processes share.
 //!
-//! The table's slots are used from the first on. `used` says how many were ever live, and is raised after a slot is live. A
-//! slot that is used again, or has another name, raises `changed`. So a process reads each slot once, and all slots again
-//! only when `changed` is raised. Looking up a file that is not registered costs no walk through the table.
+//! The table's slots are used from the first on. `used` says how many were ever live, and is raised after a slot is
+//! live. A slot that is used again, or has another name, raises `changed`. So a process reads each slot once, and all
+//! slots again only when `changed` is raised. Looking up a file that is not registered costs no walk through the table.
 //!
 //! Invariant: the map is a hint. The caller looks at the slot.
 //!
-//! If a session dies between making a slot live and raising `used` or `changed`: lookups miss that file. The next session to register,
-//! rename or take out a file, or to write a page of the missed file, raises both.
+//! If a session dies between making a slot live and raising `used` or `changed`: lookups miss that file. The next
+//! session to register, rename or take out a file, or to write a page of the missed file, raises both.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use rio::Slab;
 use crate::files::{read, FileInfo, FileSlot, FileTable};
 use crate::FileId;
 
-/// What one process knows of the table.
+/// The part of the table that one process knows.
 #[derive(Default)]
 pub(crate) struct FileIndex(Mutex<Known>);
 
@@ -27,23 +27,23 @@ struct Known {
     by_name: HashMap<String, u32>,
     /// The slots up to here were read.
     read_to: u32,
-    /// What `changed` was then.
+    /// The value of `changed` then.
     changed: u32,
 }
 
 impl FileIndex {
-    /// The slot's number of a file.
+    /// Returns the number of a file's slot.
     pub(crate) fn of_id(&self, id: FileId, table: &FileTable, slots: &Slab<FileSlot>) -> Option<u32> {
         self.up_to_date(table, slots).by_id.get(&id).copied()
     }
 
-    /// The slot's number of a name.
+    /// Returns the number of the slot of the file with that name.
     pub(crate) fn of_name(&self, name: &str, table: &FileTable, slots: &Slab<FileSlot>) -> Option<u32> {
         self.up_to_date(table, slots).by_name.get(name).copied()
     }
 
-    /// What is known, after all slots in use were read. Shared words are read without the mutex: at each of them the scheduler of
-    /// the suite `schedules` may go on with another thread.
+    /// Reads the slots in use that this process does not know yet, and returns all that it knows. Shared words are read
+    /// without the mutex: at each of them the scheduler of the suite `schedules` may go on with another thread.
     fn up_to_date(&self, table: &FileTable, slots: &Slab<FileSlot>) -> MutexGuard<'_, Known> {
         loop {
             let (changed, used) = (table.changed.load(), table.used.load().min(slots.capacity()));

@@ -1,7 +1,7 @@
-//! A frame: a page's place in the buffer pool, and the slot that says what is in it.
+//! A frame: a page's place in the buffer pool, and the slot that describes it.
 //!
-//! Paper: LIBTP 3.2.2. Departure: the latch on the slot is what keeps a page from being replaced; pins exist too, for
-//! who must latch later without waiting for the disk (docs/design/0001-pages-latched-not-pinned.md).
+//! Paper: LIBTP 3.2.2. Departure: the latch on the slot keeps a page from being replaced. Pins exist too, for sessions
+//! that must latch a page later without waiting for the disk (docs/design/0001-pages-latched-not-pinned.md).
 //!
 //! ```text
 //!            take                  read, checked            mark_dirty
@@ -12,17 +12,17 @@
 //! ```
 //!
 //! Invariants
-//! 1. `page` changes only under the slot's exclusive latch *and* its bucket's, with no pins. So a latch, in either mode,
-//!    keeps the page in the frame, and so does a pin.
-//! 2. A pin is taken only by who holds the slot's latch or its bucket's.
-//! 3. The page is in the table's chains exactly while `page` names it and `state` is not free, but for the moments of
-//!    moving in and out, which happen under the bucket's latch.
-//! 4. `recovery` or `unsynced` is set while the disk does not have, synced, all of the page (PROTOCOLS L7).
+//! 1. `page` changes only under the slot's exclusive latch *and* its bucket's, with no pins. So a latch, in either
+//!    mode, keeps the page in the frame, and so does a pin.
+//! 2. A pin is taken only by a session that holds the slot's latch or its bucket's.
+//! 3. The frame is in a chain of the table exactly while `page` names a page and `state` is not free. The two may
+//!    differ only under the bucket's latch, while the frame moves in or out.
+//! 4. `recovery` or `unsynced` is set while the disk does not have all of the page, synced (PROTOCOLS L7).
 //! 5. A slot keeps its type, its data area, its pool and page size for the region's life (PROTOCOLS D14).
 //!
-//! If we die here: a frame that is neither on a list nor holds a page is in its session's hand, which the session notes in
-//! the same section (`pool`, `lookup`); one that is loading has nothing worth keeping (see `repair`), and one that is resident
-//! stays so until it leaves the table (`get`, `settle`).
+//! If a session dies here: a frame that is on no list and holds no page is in the session's hand, which the session
+//! notes in the same section (`pool`, `lookup`). A loading frame has nothing worth keeping (see `repair`). A resident
+//! frame stays resident until it leaves the table (`get`, `settle`).
 
 use libtp_log::Lsn;
 use libtp_process::{Latch, PinNote, Session};
@@ -30,7 +30,7 @@ use rio::{failpoint, planted, Bytes, Link, Region, Section, Word};
 
 use crate::PageId;
 
-/// `used` of a frame that was used since the clock's hand passed it. Never a stamp of the LRU policy.
+/// `used` of a frame that was used since the clock's hand last passed it. No stamp of the LRU policy has this value.
 pub(crate) const HOT: u32 = 1;
 
 rio::shared! {
@@ -59,12 +59,12 @@ rio::shared! {
     } size 64
 }
 
-/// What a slot is doing. Changed under its exclusive latch.
+/// The state of a slot. Changed under its exclusive latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing: on the free list, or in the hands of who took it from there.
+    /// Empty: on the free list, or in the hand of the session that took it from there.
     Free,
-    /// Being read from the disk. Whoever finds it in the table waits for the latch and looks again.
+    /// Being read from the disk. A session that finds it in the table waits for the latch and looks again.
     Loading,
     /// The page is there.
     Resident,
@@ -90,17 +90,18 @@ impl FrameSlot {
         }
     }
 
-    /// Never undone: what was stored before, the page's bytes too, is there for who sees it.
+    /// Stores the state outside a section: it is never undone. A session that sees the state also sees all stores
+    /// before it, the page's bytes too.
     pub(crate) fn set_state(&self, state: State) {
         self.state.publish(state.to_raw());
     }
 
-    /// As `set_state`, undone with the section.
+    /// Stores the state in a section, and is undone with it.
     pub(crate) fn set_state_in(&self, section: &mut Section<'_>, state: State) {
         self.state.set(section, state.to_raw());
     }
 
-    /// Takes a pin, which the session notes. See invariant 2.
+    /// Takes a pin and notes it in the session. See invariant 2.
     #[inline]
     pub(crate) fn pin(&self, session: &Session) -> PinNote {
         let place = place_in(session.region(), self);
@@ -127,28 +128,28 @@ impl FrameSlot {
         self.pins.load() != 0
     }
 
-    /// Whether the disk has all of the page, synced. Under the latch, or as a hint.
+    /// Returns whether the disk has all of the page, synced. Certain under the latch, else a hint.
     #[inline]
     pub(crate) fn is_clean(&self) -> bool {
-        // In this order: a claim that is given back is dirty again before it ends, and needs no latch for it.
+        // In this order: `undo_write` needs no latch, and sets `recovery` before it clears `unsynced`.
         self.unsynced.load().is_none() && self.recovery.load().is_none()
     }
 
-    /// Notes that records from `recovery` on may change the page. Under the exclusive latch, before the append
-    /// (PROTOCOLS L7). Nothing happens if it is dirty already: the older LSN counts.
+    /// Marks the page dirty: log records from `recovery` on may change it. Called under the exclusive latch, before the
+    /// append (PROTOCOLS L7). Does nothing if the page is dirty already: the older LSN counts.
     #[inline]
     pub(crate) fn mark_dirty(&self, recovery: Lsn) {
         if self.recovery.get().is_none() {
-            // A swap, not a store: whoever failed to write an older image puts its LSN back without the latch.
+            // A swap, not a store: a writer whose write of an older image failed puts that LSN back without the latch.
             let _ = self.recovery.compare_exchange(Lsn::NONE, recovery);
         }
     }
 
-    /// Claims the page for writing: its recovery LSN moves over to the image that is about to be copied. Under the latch.
-    /// Returns whether there is anything to write that nobody else is writing.
+    /// Claims the page for writing: moves its recovery LSN to the image that is about to be copied. Called under the
+    /// latch. Returns false if the page is clean or another session is writing it.
     pub(crate) fn begin_write(&self) -> bool {
         let recovery = self.recovery.load();
-        // In this order: a reader of the dirty minimum that finds `recovery` empty finds `unsynced` set.
+        // In this order: a session that computes the dirty minimum and finds `recovery` empty finds `unsynced` set.
         if recovery.is_none() || self.unsynced.compare_exchange(Lsn::NONE, recovery).is_err() {
             return false;
         }
@@ -158,12 +159,12 @@ impl FrameSlot {
         true
     }
 
-    /// The image is on the disk, synced.
+    /// Ends a claim: the image is on the disk, synced.
     pub(crate) fn end_write(&self) {
         self.unsynced.publish(Lsn::NONE);
     }
 
-    /// The image did not get to the disk: the page is as dirty as it was. Needs no latch.
+    /// Gives a claim back: the image did not get to the disk, and the page is as dirty as before. Needs no latch.
     pub(crate) fn undo_write(&self) {
         let older = self.unsynced.get();
         loop {
@@ -179,12 +180,12 @@ impl FrameSlot {
         self.unsynced.publish(Lsn::NONE);
     }
 
-    /// The oldest LSN a restart would need for this page, if any. Needs no latch.
+    /// Returns the oldest LSN that a restart needs for this page, if any. Needs no latch.
     pub(crate) fn oldest_needed(&self) -> Option<Lsn> {
         if planted("buffer: written is taken for synced") {
             return Some(self.recovery.load()).filter(|lsn| !lsn.is_none());
         }
-        // Thrice, because the LSN may move to `unsynced`, or back, between two looks.
+        // Three loads, because the LSN may move to `unsynced`, or back, between two of them.
         let looks = [self.recovery.load(), self.unsynced.load(), self.recovery.load()];
         looks.into_iter().filter(|lsn| !lsn.is_none()).min()
     }

@@ -4,15 +4,15 @@
 //! nothing and pins nothing (docs/design/0001-pages-latched-not-pinned.md).
 //!
 //! Invariants
-//! 1. What is returned was read whole, passed its checks, and is latched or pinned.
-//! 2. Nobody *waits* for the latch of a frame that it has not pinned: between finding a frame and waiting for it, the
-//!    frame could become a page of any rank, and the wait one that closes a circle. So a busy latch is waited for
-//!    through a pin taken under the bucket's latch.
-//! 3. A frame whose page could not be read leaves the table before its latch is let go. Who waited for it looks again,
-//!    reads again, and gets an error of its own.
+//! 1. A page that is returned was read whole, passed its checks, and is latched or pinned.
+//! 2. No session *waits* for the latch of a frame that it has not pinned. Between the lookup and the wait, the frame
+//!    could become a page of any rank, and the wait could close a circle. So a session waits for a busy latch through a
+//!    pin, which it takes under the bucket's latch.
+//! 3. A frame whose page could not be read leaves the table before its latch is released. A session that waited for the
+//!    latch looks again, reads again, and gets an error of its own.
 //!
-//! If we die here: see `frame`; a frame that was being loaded is free again after repair. Until then it is in the table, and
-//! whoever wants its page sees that nobody has it latched and that it is not resident.
+//! If a session dies here: see `frame`. Repair frees a frame that was being loaded. Until then the frame is in the
+//! table, and a session that wants its page sees that the frame is neither latched nor resident.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -28,31 +28,33 @@ use crate::page_header::{check_read, checksum_field, life_field};
 use crate::pool::{Bound, Shelf, Taken};
 use crate::{BufferManager, Error, ExclusivePage, PageId, Pin, Result, SharedPage, WriteAhead};
 
-/// Looks at a busy latch so often before it is waited for through a pin.
+/// Looks at a busy latch, before the session waits for it through a pin.
 const SPINS: u32 = 20;
-/// An evictor that has seen so many dirty frames, or this share of the shelf if that is more, writes them: a batch.
+/// An evictor that has seen this number of dirty frames, or this share of the shelf if that is more, writes them: at
+/// most a batch.
 const DIRTY_SEEN_MIN: usize = 16;
 const DIRTY_SEEN_SHARE: usize = 4;
-/// So often an evictor that finds every frame in use waits a moment, before it gives up: about ten seconds.
+/// Rounds in which an evictor finds every frame in use and waits a moment, before it gives up: about ten seconds.
 const PATIENCE: u32 = 5_000;
-/// So many rounds find every frame in use, or dirty, before the shelf grows past its budget.
+/// Rounds that find every frame in use, or dirty, before the shelf grows past its budget.
 const ROUNDS_IN_USE: u32 = 20;
 const ROUNDS_DIRTY: u32 = 500;
 const MOMENT: Duration = Duration::from_millis(2);
-/// Who waits for another's read looks so often at once, because most pages come from the system's cache, and so often with
-/// its processor given away ...
+/// A session that waits for another session's read looks this number of times at once, because most pages come from the
+/// system's cache; then this number of times with its processor given away; ...
 const READ_SPINS: u32 = 400;
 const READ_YIELDS: u32 = 10;
-/// ... and then so often.
+/// ... and then after each sleep of this length.
 const READ_SLICE: Duration = Duration::from_micros(50);
-/// A frame that was found so often to be in a state that nobody leaves it in has been hit by a wild store.
+/// A frame that was found this number of times in a state in which no session leaves it has been hit by a wild store.
 const DOUBTS: u32 = 2_000;
-/// So often who waits for frames that another is adding looks again. After so many looks it asks whether that one is stopped,
-/// and after so many, far longer than adding takes, it makes do with the frames there are.
+/// A session that waits for frames that another session adds looks again after each slice. After `GROWTH_LOOKS` looks
+/// it asks whether the other session is stopped. After `GROWTH_SLICES` looks, far longer than adding takes, it makes do
+/// with the frames there are.
 const GROWTH_SLICE: Duration = Duration::from_micros(50);
 const GROWTH_LOOKS: u32 = 2;
 const GROWTH_SLICES: u32 = 400;
-/// The rank under which a frame's latch is tried where no page is meant: trying is not bound to the order.
+/// The rank for a try of a frame's latch where no certain page is meant: a try is not bound to the order of latches.
 pub(crate) const ANY_PAGE: Rank = Rank::page(0);
 
 /// Where the bytes of a page that is not in memory come from.
@@ -65,10 +67,10 @@ enum Source {
 }
 
 impl BufferManager {
-    /// The page, latched shared.
+    /// Returns the page, latched shared.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if what lies on the disk is not the page, [`Error::UnknownFile`], [`Error::Io`];
+    /// [`Error::Corrupt`] if the bytes on the disk are not the page, [`Error::UnknownFile`], [`Error::Io`];
     /// [`Error::Full`], [`Error::Failed`] and [`Error::Log`] if no frame could be had for it.
     #[inline]
     pub fn shared<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Result<SharedPage<'s>> {
@@ -78,9 +80,9 @@ impl BufferManager {
         }
     }
 
-    /// The page, latched shared, if it is in memory where it was last time and nobody is in the way; if not,
-    /// [`BufferManager::shared`] gets it.
-    // Always inlined, like the next, and without a `Result`: the page then stays in registers.
+    /// Returns the page, latched shared, if a lookup without a latch finds it and its latch is free. If not,
+    /// [`BufferManager::shared`] gets the page.
+    // Always inlined, like `exclusive_now`, and without a `Result`: the page then stays in registers.
     #[inline(always)]
     pub fn shared_now<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<SharedPage<'s>> {
         let slot = self.look_up(id)?;
@@ -93,7 +95,7 @@ impl BufferManager {
         None
     }
 
-    /// The page, latched exclusively, under the same conditions.
+    /// Returns the page, latched exclusively, under the conditions of [`BufferManager::shared_now`].
     #[inline(always)]
     pub fn exclusive_now<'s>(&'s self, session: &'s Session, id: PageId, rank: Rank) -> Option<ExclusivePage<'s>> {
         let slot = self.look_up(id)?;
@@ -106,7 +108,7 @@ impl BufferManager {
         None
     }
 
-    /// The page, latched exclusively.
+    /// Returns the page, latched exclusively.
     ///
     /// # Errors
     /// As [`BufferManager::shared`].
@@ -118,7 +120,7 @@ impl BufferManager {
         }
     }
 
-    /// The page, in memory and staying there, not latched.
+    /// Returns the page, pinned in memory and not latched.
     ///
     /// # Errors
     /// As [`BufferManager::shared`].
@@ -137,7 +139,8 @@ impl BufferManager {
         self.pin_from(session, id, Source::Disk)
     }
 
-    /// A frame for a page the caller makes new, in memory and staying there: zeros, if it is neither in memory nor on the disk.
+    /// Returns a pinned frame for a page that the caller makes new: zeros, if the page is neither in memory nor on the
+    /// disk.
     ///
     /// # Errors
     /// As [`BufferManager::shared`], but never [`Error::Corrupt`].
@@ -145,7 +148,7 @@ impl BufferManager {
         self.pin_from(session, id, Source::Zeros)
     }
 
-    /// Whether the page is in memory now.
+    /// Returns whether the page is in memory now.
     pub fn is_resident(&self, id: PageId) -> bool {
         self.table.find(id).is_some()
     }
@@ -182,7 +185,7 @@ impl BufferManager {
         Ok(self.pin_from(session, id, Source::Disk)?.exclusive(rank))
     }
 
-    /// The frame that seems to hold the page, marked as used.
+    /// Returns the frame that seems to hold the page, and marks it as used.
     #[inline(always)]
     fn look_up(&self, id: PageId) -> Option<&FrameSlot> {
         let slot = self.table.find(id)?;
@@ -203,9 +206,9 @@ impl BufferManager {
         shelf.policy().used(shelf, slot);
     }
 
-    /// Pins the page, looked up under its bucket's latch, or loaded.
+    /// Pins the page: looks it up under its bucket's latch, or loads it.
     fn pin_from<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Pin<'s>> {
-        // How often the frame was found in a state in which only a wild store can have left it.
+        // Times that the frame was found in a state in which only a wild store can have left it.
         let mut doubts = 0;
         while doubts < DOUBTS {
             let Some((slot, note)) = self.table.find_pinned(session, id) else {
@@ -215,12 +218,12 @@ impl BufferManager {
                 continue;
             };
             let pin = Pin::adopt(&self.region, session, slot, id, note);
-            // Who has no latch may believe that a page is resident: that is never taken back (`settle`), and a pin that was counted
-            // under the bucket's latch keeps it so.
+            // A session without the latch may believe that a page is resident: that is never taken back (`settle`), and
+            // a pin that was counted under the bucket's latch keeps the page resident.
             if slot.state() == State::Loading {
                 wait_for_reader(session, slot);
                 if slot.state() == State::Loading && slot.page.load() == id {
-                    // Its reader died: the frame leaves the table when that is repaired.
+                    // The session that read the page died. The frame leaves the table when that session is repaired.
                     drop(pin);
                     doubts += u32::from(session.processes().dead_sessions().is_empty());
                     session.help_the_dead();
@@ -237,13 +240,13 @@ impl BufferManager {
         session.processes().give_up(&format!("the frame of {id} is in the page table and holds no page"))
     }
 
-    /// Brings the page into a frame. `None` if another session was faster: then it is in the table.
+    /// Brings the page into a frame. Returns `None` if another session was faster: then the page is in the table.
     fn load<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Option<Pin<'s>>> {
         let file = self.files.open_entered(session, id.file())?;
         if source == Source::Zeros {
             file.note_end()?;
-            // Its blocks now, while it can be refused: a page that is in memory must not be kept from the disk for want of
-            // room there, or others could not be read either.
+            // Allocates the page's blocks now, while that can be refused. If the disk had no room for a page in memory,
+            // its frame could not make room, and other pages could not be read.
             file.make_room(id)?;
         }
         let shelf = self.pools.shelf(session, file.info.pool, file.info.page_bytes)?;
@@ -256,14 +259,14 @@ impl BufferManager {
         failpoint("buffer: frame in the table, loading");
         let filled = match source {
             Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
-            // The system would read whole stretches of blocks that were only set aside.
+            // A read would go through whole stretches of blocks that were only set aside.
             Source::Zeros if file.was_never_written(id) => {
                 Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
                 Ok(())
             }
             Source::Zeros => {
-                // Zeros, unless another has made the page meanwhile, has written it, and its frame was needed. What cannot be read
-                // may be that page: nothing may be put in its place.
+                // Zeros, unless another session has meanwhile made the page and written it, and its frame was replaced.
+                // If the read fails, the disk may have that page: nothing may be put in its place.
                 match self.read_page(&file, id, taken.slot, &mut taken.guard) {
                     Err(Error::Corrupt { .. }) => {
                         Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
@@ -289,8 +292,8 @@ impl BufferManager {
         }
     }
 
-    /// Makes a taken frame out for the page and puts it into the table, loading and pinned. `None` if the page is there
-    /// already: then the frame was changed back.
+    /// Makes a taken frame name the page, and puts it into the table, loading and pinned. Returns `None`, with the
+    /// frame changed back, if the page is there already.
     pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &Taken<'s>) -> Option<Pin<'s>> {
         taken.slot.page.publish(id);
         failpoint("buffer: frame made out for a page");
@@ -307,17 +310,19 @@ impl BufferManager {
         None
     }
 
-    /// The page is in its frame: others may have it. Two stores, in this order, and no section: the first is believed by who
-    /// has a pin and waits for the latch, so it must not go back (PROTOCOLS D2).
+    /// Makes the page in the frame available to other sessions. Two stores, in this order, and no section: a session
+    /// that has a pin and waits for the latch believes the first store, so that store must not be rolled back
+    /// (PROTOCOLS D2).
     ///
-    /// If we die here:
-    /// * before the first store, the frame is loading and in our hand: it leaves the table, and whoever wants the page reads it
-    ///   again. Nobody has believed anything of it.
-    /// * between the two, the page is there, and the frame still said to be in our hand. While our latch is not given back nobody
-    ///   else can have changed the frame; so whoever is about to give it back sees both and takes the frame out of our hand
-    ///   ([`BufferManager::settle_hand`]). Nowhere else is a frame both: what is taken into a hand, or put back from one, is free
-    ///   in the same section.
-    /// * after the second, all is as it should be but for the latch and the pin.
+    /// If the session dies here:
+    /// * before the first store, the frame is loading and in the session's hand. It leaves the table, and a session
+    ///   that wants the page reads it again. No session has believed anything of the frame.
+    /// * between the two stores, the page is there, and the frame is still noted in the session's hand. Until the dead
+    ///   session's latch is given back, no other session can have changed the frame. So the session that is about to
+    ///   give the latch back sees both and takes the frame out of the hand ([`BufferManager::settle_hand`]). No other
+    ///   step leaves a frame both resident and in a hand: a frame that is taken into a hand, or put back from one, is
+    ///   free in the same section.
+    /// * after the second store, only the latch and the pin are left.
     pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
         shelf.policy().loaded(shelf, taken.slot);
         failpoint("buffer: page read, not resident");
@@ -337,7 +342,7 @@ impl BufferManager {
         drop(taken.guard);
     }
 
-    /// The page could not be had: the frame leaves the table, whoever waits for it, and is free.
+    /// Undoes a load that failed: the frame leaves the table, although sessions may wait for it, and is free.
     pub(crate) fn give_up(&self, session: &Session, shelf: &Shelf, taken: Taken<'_>, pin: Pin<'_>) {
         let removed = self.table.remove(session, taken.slot, u32::MAX);
         assert!(removed, "a frame leaves the table however many wait for it");
@@ -353,7 +358,7 @@ impl BufferManager {
         check_page(file, id, page, &*self.log, self.log.tail())
     }
 
-    /// A frame of the shelf, latched, holding nothing.
+    /// Returns a frame of the shelf, latched and empty.
     pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Result<Taken<'s>> {
         let (mut round, mut growth) = (0, 0);
         while round < PATIENCE {
@@ -386,7 +391,8 @@ impl BufferManager {
                 shelf.put_cleaned(&dirty);
                 continue;
             }
-            // Dirty frames will be clean in a moment, if another is writing; frames that are all in use may stay so.
+            // Dirty frames will be clean in a moment if another session is writing. Frames that are all in use may stay
+            // in use.
             let is_stuck = round > if dirty.is_empty() { ROUNDS_IN_USE } else { ROUNDS_DIRTY };
             if is_stuck && shelf.grow(session, &self.table, Bound::Emergency) > 0 {
                 continue;
@@ -407,7 +413,7 @@ impl BufferManager {
         Err(Error::Full { what: "one more page in the buffer pool", why })
     }
 
-    /// Of those who would have made room, which are stopped: for people.
+    /// Describes, for people, which of the sessions that would have made room are stopped.
     fn who_is_stopped(&self, session: &Session, shelf: &Shelf) -> String {
         let processes = session.processes();
         let tasks = [("writes pages", self.header.writer.load()), ("adds frames", shelf.slot.grower.load())];
@@ -416,8 +422,8 @@ impl BufferManager {
         text.collect()
     }
 
-    /// The first frame, in the policy's order, that can go without being written. Those that would have to be written
-    /// are collected, until they are enough for a batch.
+    /// Returns the first frame, in the policy's order, that can be replaced without being written. Collects the dirty
+    /// frames, until they are enough for a batch.
     pub(crate) fn evict_clean<'s>(
         &'s self,
         session: &'s Session,
@@ -445,7 +451,7 @@ impl BufferManager {
         found
     }
 
-    /// Takes the frame if nobody has its page latched or pinned, and it is clean.
+    /// Takes the frame if no session has its page latched or pinned, and the page is clean.
     fn try_evict<'s>(&'s self, session: &'s Session, shelf: &'s Shelf, slot: &'s FrameSlot) -> Option<Taken<'s>> {
         let guard = slot.latch.try_exclusive(session, ANY_PAGE)?;
         let is_clean = slot.is_clean() || planted("buffer: dirty pages replaced unwritten");
@@ -458,22 +464,22 @@ impl BufferManager {
     }
 }
 
-/// Whether a latched frame holds the page. Its name alone does not say so: the latch of one that died while it read the page
-/// is given back before the frame leaves the table.
+/// Returns whether a latched frame holds the page. The page's id alone does not say so: the latch of a session that
+/// died while it read the page is given back before the frame leaves the table.
 #[inline(always)]
 fn holds(slot: &FrameSlot, id: PageId) -> bool {
     slot.page.get() == id && (slot.state() == State::Resident || planted("buffer: a page half read is taken for whole"))
 }
 
-/// Lets a latch go that turned out to be another page's. Out of the way of the hot path.
+/// Releases a latch that turned out to be another page's. Kept out of the hot path.
 #[cold]
 #[inline(never)]
 fn let_go<G>(guard: G) {
     drop(guard);
 }
 
-/// Checks a page as read from the disk, and takes off what is of this way to the disk: in memory its checksum is zero, and the mark of the
-/// log's life, which the next change may have in another.
+/// Checks a page as read from the disk, and clears the fields that are zero in memory: its checksum, and the mark of
+/// the log's life, which may be another one at the next change.
 pub(crate) fn check_page(
     file: &OpenFile,
     id: PageId,
@@ -489,19 +495,19 @@ pub(crate) fn check_page(
     Ok(())
 }
 
-/// Waits until a pinned frame that is being loaded is latched by its reader no more.
+/// Waits until the reader of a pinned frame that is being loaded has released its latch.
 ///
 /// The order of latches does not bind here: the reader waits for the disk and for latches that are last in the order,
-/// never for a page. So this is not a wait for the latch but a look from time to time, unless the reader is dead.
+/// never for a page. So the session does not wait for the latch but looks from time to time, unless the reader is dead.
 fn wait_for_reader(session: &Session, slot: &FrameSlot) {
     for round in 0_u32.. {
         if slot.latch.try_shared(session, ANY_PAGE).is_some() {
             return;
         }
         match slot.latch.owner() {
-            // Dead, or nobody that knows of it.
+            // The owner is dead, or the sessions' notes do not explain the latch.
             Some(_) if round > READ_SPINS + 100 && slot.latch.is_doubtful(session) => {
-                // Waiting for it properly makes the session meet the dead one, and repair.
+                // Waiting for the latch makes the session notice the dead owner and repair it.
                 drop(slot.latch.shared(session, Rank::page(19)));
                 return;
             }

@@ -1,24 +1,27 @@
 //! A count in the region that only grows, as one process knows it.
 //!
-//! Who goes by such a count (all frames, all pools) would silently leave out the rest if a wild store made it smaller: dirty
-//! pages that nobody writes. So each process remembers how far it certainly had grown. What is changed in a section may go
-//! back if its session dies, so it is certain only for who holds the latch that guards it.
+//! If a wild store made a count (all frames, all pools) smaller, a loop over it would silently leave out the rest:
+//! dirty pages would not be written. So each process remembers a value that the count certainly reached. A count that
+//! was changed in a section may go back if the session dies. So its value is certain only for a session that holds the
+//! latch that guards the count.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What the count certainly was.
+/// The highest value that the count certainly had.
 #[derive(Default)]
 pub(crate) struct Grown(AtomicU32);
 
 impl Grown {
-    /// The count, if it has not become smaller. Looked at after what is certain, which another thread may be raising.
+    /// Returns the count, or `None` if it has become smaller. Calls `look` after it has read the certain value, which
+    /// another thread may be raising.
     pub(crate) fn look(&self, look: impl FnOnce() -> u32) -> Option<u32> {
-        // Acquire: pairs with the release below, so that this look is not older than the one that made it certain.
+        // Acquire: pairs with the release below, so that this look is not older than the look that made the value
+        // certain.
         let certain = self.0.load(Ordering::Acquire);
         Some(look()).filter(|&now| now >= certain)
     }
 
-    /// The count is `now` and will not go back.
+    /// Notes that the count is `now` and will not go back.
     #[inline]
     pub(crate) fn is_certain(&self, now: u32) {
         // Relaxed: it only saves the store.

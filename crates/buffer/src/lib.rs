@@ -1,21 +1,22 @@
 //! The buffer manager: a page cache in shared memory, behind the log.
 //!
 //! Paper: LIBTP 3.2.2 and 3.1.3. Departures: a latch, not a pin, keeps a page in its frame while it is used
-//! (docs/design/0001-pages-latched-not-pinned.md); the table and the pool grow by themselves to a budget; every page has a
-//! checksum; pages go out through a double-write file, so that the log needs no page images.
+//! (docs/design/0001-pages-latched-not-pinned.md); the table and the pool grow by themselves to a budget; every page
+//! has a checksum; pages go out through a double-write file, so that the log needs no page images.
 //!
-//! It knows of a page what its common header says ([`PageHeader`]) and nothing of transactions.
+//! The crate knows the common header of a page ([`PageHeader`]) and nothing else on the page. It knows nothing of
+//! transactions.
 //!
 //! | file | what |
 //! |---|---|
-//! | `page_id`, `page_header` | how a page is named; its first 32 bytes and its checksum |
-//! | `frame`, `lookup`, `pool` | a page's place; which frame holds which page; how many frames there are |
-//! | `get`, `content` | getting a page; what its user holds |
-//! | `replace` | which page makes room |
-//! | `write_back`, `double_write` | the only place where pages are written; mending torn ones |
-//! | `background`, `prefetch` | clean frames, and pages, before anyone needs them |
+//! | `page_id`, `page_header` | the name of a page; its first 32 bytes and its checksum |
+//! | `frame`, `lookup`, `pool` | a page's place; the frame of each page; the number of frames |
+//! | `get`, `content` | getting a page; the latched or pinned page |
+//! | `replace` | the page that makes room |
+//! | `write_back`, `double_write` | the only place where pages are written; mending torn pages |
+//! | `background`, `prefetch` | frames are cleaned, and pages read, before a session needs them |
 //! | `files` | database files by number |
-//! | `repair` | after everyone died |
+//! | `repair`, `repair_one` | after the death of all sessions; of one session |
 //!
 //! # Example
 //! ```no_run
@@ -91,11 +92,11 @@ rio::shared! {
         pools: Link<PoolTable>,
         /// The files.
         files: Link<FileTable>,
-        /// Who writes pages now; none for nobody.
+        /// The session that writes pages now; `SessionId::NONE` if no session does.
         writer: Word<SessionId>,
         /// Number of the last batch; zero before the first.
         sequence: Word<u64>,
-        /// The batch whose pages may not all be home; zero for none.
+        /// The batch whose pages may not all be at home; zero if there is no such batch.
         open_batch: Word<u64>,
         /// Odd while pages are on their way home.
         home_writes: Word<u64>,
@@ -122,7 +123,7 @@ pub struct BufferManager {
 }
 
 impl BufferManager {
-    /// The layout of all that it shares.
+    /// The layout of the structures that the buffer manager shares between processes.
     pub const LAYOUT: u64 = rio::layout![
         BufferHeader,
         TableHeader,
@@ -135,7 +136,7 @@ impl BufferManager {
         files::FileSlot,
     ];
 
-    /// Bytes a new buffer manager takes, before the first page.
+    /// Returns the bytes that a new buffer manager takes before its first page.
     pub fn size() -> u64 {
         // The header, the three tables' headers, and their first chunks: buckets, pools. Files and frames come later.
         let fixed = size_of::<BufferHeader>() + size_of::<TableHeader>() + 2 * size_of::<rio::SlabHeader>();
@@ -156,17 +157,17 @@ impl BufferManager {
         Ok(())
     }
 
-    /// The database files that are registered in a region, without becoming one of its users.
+    /// Returns the database files that are registered in a region, without attaching to it.
     pub fn files_in(region: &Region) -> Vec<FileInfo> {
         let place = region.root::<BufferHeader>(RootSlot::Buffer).and_then(|place| region.at(place).files.load());
         place.map_or(Vec::new(), |place| Files::listed_in(region, place))
     }
 
-    /// Opens the buffer manager of a region. The database files lie in `directory`; no page goes out before `log` is
-    /// durable beyond it.
+    /// Opens the buffer manager of a region. The database files lie in `directory`. No page is written before `log` is
+    /// durable beyond the page's LSN.
     ///
     /// # Panics
-    /// If the region has none: it was checked to be a complete region of this build before.
+    /// If the region has no buffer manager. The caller has checked that the region is complete and of this build.
     pub fn attach(
         region: &Region,
         settings: &Settings,
@@ -189,21 +190,21 @@ impl BufferManager {
         }
     }
 
-    /// Checks what can be seen of a wild store in the buffer manager's slabs, while others work (PROTOCOLS F3).
+    /// Checks the buffer manager's slabs for traces of a wild store, while other sessions work (PROTOCOLS F3).
     ///
     /// # Errors
-    /// What is wrong, half a sentence.
+    /// The damage, as half a sentence.
     pub fn check_slabs(&self) -> std::result::Result<(), String> {
         self.table.check()?;
         self.pools.check()
     }
 
-    /// The largest pages there are in memory; zero if there are none.
+    /// Returns the page size of the largest shelf, or zero if there is no shelf.
     pub fn largest_page_bytes(&self) -> u32 {
         self.pools.shelves().iter().map(|(_, shelf)| shelf.page_bytes()).max().unwrap_or(0)
     }
 
-    /// Where its structures lie: for tests that damage them.
+    /// Returns where the manager's structures lie, for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let mut all = vec![Extent::of("buffer header", &self.header)];
@@ -212,7 +213,7 @@ impl BufferManager {
         all
     }
 
-    /// Makes a pool that databases may have for themselves.
+    /// Makes a pool for databases that do not use the environment's own pool.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -220,36 +221,37 @@ impl BufferManager {
         self.pools.add(session, settings)
     }
 
-    /// Enters a database file, which exists in the directory. Entering the same again changes nothing.
+    /// Registers a database file, which exists in the directory. Registering the same file again changes nothing.
     ///
     /// # Errors
-    /// [`Error::Unsuitable`] when the name, number or page size cannot be, or belongs to another; [`Error::Full`].
+    /// [`Error::Unsuitable`] if the name, number or page size is not allowed or belongs to another file;
+    /// [`Error::Full`].
     pub fn register_file(&self, session: &Session, info: &FileInfo) -> Result<()> {
         if !self.pools.has(info.pool) {
             let what = format!("its pool {} was not made", info.pool.0);
             return Err(Error::Unsuitable { name: info.name.clone(), what });
         }
         self.files.register(session, info)?;
-        // While there is room: pages must be replaceable when the disk is full. Where there is none already, or the disk is
-        // read-only, the first write says so.
+        // The double-write file takes its room now: pages must be replaceable when the disk is full. If the disk is
+        // full already or is read-only, the first write of a page reports it.
         if let Err(error) = self.double_write() {
             tracing::debug!(%error, "the double-write file could not be made ready");
         }
         Ok(())
     }
 
-    /// The file of that name, without `.tp`.
+    /// Returns the registered file of that name, without `.tp`.
     pub fn file_by_name(&self, name: &str) -> Option<FileInfo> {
         self.files.by_name(name)
     }
 
-    /// The file of that number, registered or only entered in the register of databases.
+    /// Returns the file of that number if it is registered, or entered in the register of databases and not dropped.
     pub fn file_by_id(&self, id: FileId) -> Option<FileInfo> {
         let entered = || self.files.registry().entry(id).ok().flatten().filter(|entry| !entry.is_dropped);
         self.files.by_id(id).or_else(|| entered().map(|entry| FileInfo::of(&entry)))
     }
 
-    /// The registered file of that number.
+    /// Returns the registered file of that number.
     pub fn registered(&self, id: FileId) -> Option<FileInfo> {
         self.files.by_id(id)
     }
@@ -257,7 +259,7 @@ impl BufferManager {
     /// Registers a database that is entered in the register of databases.
     ///
     /// # Errors
-    /// [`Error::UnknownFile`] if it is not; [`Error::Dropped`]; [`Error::Full`].
+    /// [`Error::UnknownFile`] if it is not entered there; [`Error::Dropped`]; [`Error::Full`].
     pub fn admit(&self, session: &Session, id: FileId) -> Result<()> {
         match self.files.open_entered(session, id) {
             Ok(_) | Err(Error::Away { .. }) => Ok(()),
@@ -265,20 +267,20 @@ impl BufferManager {
         }
     }
 
-    /// Whether a database's file is in its place.
+    /// Checks that a database's file is in its place.
     ///
     /// # Errors
-    /// [`Error::Away`], [`Error::UnknownFile`], [`Error::Dropped`] say that it is not; [`Error::Full`], [`Error::Io`].
+    /// [`Error::Away`], [`Error::UnknownFile`], [`Error::Dropped`] if it is not; [`Error::Full`], [`Error::Io`].
     pub fn check_place(&self, session: &Session, id: FileId) -> Result<()> {
         self.files.open_entered(session, id).map(|_| ())
     }
 
-    /// Whether a database was used since the memory was made: pages of it may be in memory.
+    /// Returns whether a database was used since the region was made, so that its pages may be in memory.
     pub fn is_used(&self, id: FileId) -> bool {
         self.files.is_used(id)
     }
 
-    /// Whether a database of that number was dropped.
+    /// Returns whether the database of that number was dropped.
     ///
     /// # Errors
     /// The register cannot be read.
@@ -286,23 +288,25 @@ impl BufferManager {
         Ok(self.files.registry().entry(id)?.is_some_and(|entry| entry.is_dropped))
     }
 
-    /// The register of databases.
+    /// Returns the register of databases.
     pub fn registry(&self) -> &Registry {
         self.files.registry()
     }
 
-    /// Notes that a restart could not repeat a log record of a file that is away. Redo begins no later than there until the
-    /// memory is made anew, and the file is not used before.
+    /// Notes that a restart could not repeat the log record at `lsn`, because its file is away. Until the region is
+    /// made anew, redo begins at `lsn` or before, and the file is not used.
     pub fn owe(&self, session: &Session, id: FileId, lsn: libtp_log::Lsn) {
         if let Ok(Some(entry)) = self.files.registry().entry(id) {
-            // Refused where memory is full: then the file is not registered, and the log is kept all the same.
+            // Registering fails where memory is full. Then the file is not registered, and the log is kept all the
+            // same.
             let registered = self.files.register(session, &FileInfo::of(&entry));
             drop(registered);
         }
         self.files.owe(id, lsn);
     }
 
-    /// At a restart: what is owed for databases that turned out to be dropped is not. Nobody else is attached.
+    /// Forgets, at a restart, the records that could not be repeated and whose databases were dropped. No other session
+    /// is attached.
     ///
     /// # Errors
     /// The register cannot be read.
@@ -310,12 +314,12 @@ impl BufferManager {
         self.files.forgive_dropped()
     }
 
-    /// Every registered file.
+    /// Returns every registered file.
     pub fn files(&self) -> Vec<FileInfo> {
         self.files.live().collect()
     }
 
-    /// How the pools fare.
+    /// Returns the counts of each pool.
     pub fn stats(&self) -> Vec<PoolStats> {
         let mut pools: Vec<PoolStats> =
             (1..=self.pools.count()).map(|number| self.pool_stats(PoolId(number))).collect();
@@ -335,22 +339,22 @@ impl BufferManager {
         PoolStats { pool, settings, bytes: self.pools.bytes(pool), ..PoolStats::default() }
     }
 
-    /// How many batches went through the double-write file, and how many buckets the page table has.
+    /// Returns how many batches went through the double-write file, and how many buckets the page table has.
     pub fn batch_and_bucket_counts(&self) -> (u64, u32) {
         (self.header.batches.get(), self.table.bucket_count())
     }
 }
 
-/// What a pool has done since the region was made. Hits are not counted: counting would cost as much as a hit.
+/// Counts of a pool since the region was made. Hits are not counted: counting would cost as much as a hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolStats {
-    /// Which pool.
+    /// The pool.
     pub pool: PoolId,
-    /// What it was made with.
+    /// The settings it was made with.
     pub settings: PoolSettings,
     /// Frames it has.
     pub frames: u64,
-    /// Bytes of pages they hold.
+    /// Bytes of its frames.
     pub bytes: u64,
     /// Pages asked for that were not in memory.
     pub misses: u64,
@@ -358,7 +362,7 @@ pub struct PoolStats {
     pub reads: u64,
     /// Pages written to the disk.
     pub writes: u64,
-    /// Pages that made room for others.
+    /// Pages that were replaced.
     pub evictions: u64,
 }
 

@@ -4,20 +4,20 @@
 //! linear hashing, one bucket at a time (PROTOCOLS D14), with chains through the frames' slots.
 //!
 //! *A hit takes no latch.* [`PageTable::find`] walks a chain with acquire loads and nothing else. Slots keep their type
-//! for ever, so a walker that is overtaken by a change at worst goes astray into another chain or the free list, and a
-//! walk has a bounded number of steps. What it finds is believed only after the slot's latch was taken and the page read
-//! again; what it does not find is looked up once more under the bucket's latch. So going astray costs time, never truth.
-//! For the same reason each process may remember where it found a page last ([`Hints`]): a hint saves the walk, and a
-//! wrong one costs it.
+//! for ever. So a change at worst leads a walk astray, into another chain or the free list, and a walk has a bounded
+//! number of steps. The caller believes a frame that was found only after it has taken the slot's latch and read the
+//! page's id again. A page that was not found is looked up once more under the bucket's latch. So going astray costs
+//! time and never gives a wrong page. For the same reason each process may remember where it last found a page
+//! ([`Hints`]): a right hint saves the walk, and a wrong one costs time only.
 //!
 //! Invariants
 //! 1. Chains change under the bucket's exclusive latch only.
-//! 2. Moving into a chain is one store of a link, which is never rolled back (PROTOCOLS D2): the frame is in the chain or
-//!    it is not. Moving out is a section, together with what becomes of the frame.
-//! 3. A bucket is split in a section, under the latches of both halves. Sections may be rolled back although links are
-//!    read without a latch, because those readers believe nothing (above).
+//! 2. Moving into a chain is one store of a link, which is never rolled back (PROTOCOLS D2): the frame is in the chain
+//!    or it is not. Moving out is a section, which also stores the frame's next state.
+//! 3. A bucket is split in a section, under the latches of both halves. The section may be rolled back although links
+//!    are read without a latch, because those readers check what they find (above).
 //!
-//! Latches: a bucket's (rank 50), after a page's. Two buckets are held by a split only, which waits for neither.
+//! Latches: a bucket's (rank 50), after a page's. Only a split holds two buckets, and it waits for neither.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,12 +28,12 @@ use crate::frame::{FrameSlot, State};
 use crate::grown::Grown;
 use crate::{PageId, Result};
 
-/// Bytes at the head of a page that are asked for before it is latched: the headers and the slots behind them, which every
-/// search looks at first.
+/// Bytes at the head of a page that are prefetched before the page is latched: the headers and the slots behind them,
+/// which every search looks at first.
 const PREFETCH_BYTES: usize = 512;
 /// Buckets of a new table.
 const BUCKETS_FIRST: u32 = 64;
-/// A walk under the latch that is longer than this goes in a circle, which a wild store has made.
+/// A walk under the latch that is longer than this goes in a circle, made by a wild store.
 const CIRCLE: u32 = 1 << 24;
 /// A walk without latches that is longer than this has gone astray.
 const STEPS_MAX: u32 = 16;
@@ -57,7 +57,7 @@ rio::shared! {
         pub(crate) bucket_count: Word<u32>,
         /// How many frames there are in all shelves: the table grows with them.
         pub(crate) frame_count: Word<u32>,
-        /// Held by who splits a bucket; only ever tried.
+        /// Held by the session that splits a bucket. It is only ever tried.
         pub(crate) growth: Latch,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 5],
@@ -70,7 +70,7 @@ pub(crate) struct PageTable {
     header: Held<TableHeader>,
     buckets: Slab<Bucket>,
     hints: Hints,
-    /// Of the buckets.
+    /// The certain count of buckets.
     known: Grown,
 }
 
@@ -94,16 +94,17 @@ impl PageTable {
         PageTable { region: region.clone(), header, buckets, hints: Hints::new(), known: Grown::default() }
     }
 
-    /// The frame that seems to hold the page. Takes no latch; see the top of this file for what it is worth.
+    /// Returns the frame that seems to hold the page. Takes no latch; the top of this file says how the caller checks
+    /// the frame.
     #[inline(always)]
     pub(crate) fn find(&self, id: PageId) -> Option<&FrameSlot> {
         let hint = self.hints.get(id);
-        // The page's bytes are asked for before the slot has arrived that says where they lie: the two are far apart, and
-        // from memory each takes as long as all the rest of a descent.
+        // The page's bytes are prefetched before the slot that says where they lie has arrived: the two are far apart,
+        // and from memory each takes as long as the rest of a descent.
         if let Some(data) = hint.data() {
             self.region.prefetch(data, PREFETCH_BYTES);
         }
-        // Acquire, here and in `walk`: who sees the page in the slot sees what was stored in the slot before.
+        // Acquire, here and in `walk`: a session that sees the page in the slot sees the earlier stores to the slot.
         match hint.slot().and_then(|place| self.region.try_at(place)) {
             Some(slot) if slot.page.load() == id => Some(slot),
             _ => self.walk(id),
@@ -127,7 +128,7 @@ impl PageTable {
         None
     }
 
-    /// The frame that holds the page, pinned; looked up under the bucket's latch.
+    /// Returns the frame that holds the page, pinned. Looks it up under the bucket's latch.
     pub(crate) fn find_pinned(&self, session: &Session, id: PageId) -> Option<(&FrameSlot, PinNote)> {
         loop {
             let (number, bucket) = self.bucket_of(id);
@@ -141,8 +142,8 @@ impl PageTable {
         }
     }
 
-    /// Puts `slot`, which the caller owns exclusively and has made out for `id`, into the table. False if another frame
-    /// holds the page already: then nothing was changed.
+    /// Puts `slot`, which the caller holds exclusively and which names page `id`, into the table. Returns false, with
+    /// nothing changed, if another frame holds the page already.
     pub(crate) fn insert(&self, session: &Session, id: PageId, slot: &FrameSlot) -> bool {
         loop {
             let (number, bucket) = self.bucket_of(id);
@@ -163,13 +164,14 @@ impl PageTable {
     }
 
     /// Takes `slot`, which the caller holds exclusively, out of the table, unless it has more than `pins` pins. Returns
-    /// whether it did; the slot is free then, and in the session's hand.
+    /// whether it did. The slot is free then, and in the session's hand.
     pub(crate) fn remove(&self, session: &Session, slot: &FrameSlot, pins: u32) -> bool {
         let place = self.region.offset_of(slot).raw();
         self.unchain(session, slot, pins, |section| session.set_in_hand_in(section, place))
     }
 
-    /// Takes `slot`, which the caller holds exclusively and a dead session had in hand, out of the table, if it is there.
+    /// Takes `slot` out of the table if it is there. The caller holds it exclusively, and a dead session had it in
+    /// hand.
     pub(crate) fn remove_for_the_dead(&self, session: &Session, slot: &FrameSlot) {
         self.unchain(session, slot, u32::MAX, |_| {});
     }
@@ -203,7 +205,8 @@ impl PageTable {
         }
     }
 
-    /// The link of a chain, whose latch is held, that leads to the frame; none if it is not there.
+    /// Returns the link that leads to the frame, in a chain whose latch is held; `None` if the frame is not in the
+    /// chain.
     fn link_to<'t>(&'t self, bucket: &'t Bucket, place: Offset<FrameSlot>) -> Option<&'t Link<FrameSlot>> {
         let mut link = &bucket.head;
         for _ in 0..CIRCLE {
@@ -216,7 +219,8 @@ impl PageTable {
         goes_in_a_circle()
     }
 
-    /// The bucket's latch of whatever page the frame holds, none if it holds none. The caller has the frame latched.
+    /// Latches the bucket of the frame's page exclusively. Returns `None` if the frame holds no page. The caller has
+    /// the frame latched.
     pub(crate) fn latch_of<'t>(&'t self, session: &'t Session, slot: &FrameSlot) -> Option<ExclusiveGuard<'t>> {
         let id = slot.page.get();
         if id.is_none() {
@@ -231,8 +235,8 @@ impl PageTable {
         }
     }
 
-    /// Splits a bucket if there are more frames than buckets. Waits for nothing: if anyone is in the way it is done
-    /// another time.
+    /// Splits a bucket if there are more frames than buckets. Waits for nothing: if a latch is busy, a later call
+    /// splits the bucket.
     pub(crate) fn grow(&self, session: &Session) {
         let count = self.header.bucket_count.load();
         if count >= self.header.frame_count.load() {
@@ -240,17 +244,17 @@ impl PageTable {
         }
         let Some(_growth) = self.header.growth.try_exclusive(session, Rank::BUCKET) else { return };
         failpoint("buffer: grows the page table");
-        // Another may have split one since the look above: with one more than that there would be more buckets than frames, and
-        // whoever looks at the table then takes it for nonsense.
+        // Another session may have split a bucket since the look above. One more split would make more buckets than
+        // frames, which [`PageTable::check`] takes for damage.
         let count = self.header.bucket_count.load();
         if count >= self.header.frame_count.load() {
             return;
         }
         if count >= self.buckets.capacity() && self.buckets.grow().is_err() {
-            // No room: chains become longer and everything goes on.
+            // No room: the chains become longer, and the table still works.
             return;
         }
-        // Bucket `count` (from zero) is new; its pages come from the one that differs in the highest bit.
+        // Bucket `count` (from zero) is new. Its pages come from the bucket whose number differs in the highest bit.
         let old = count - (1 << count.ilog2());
         let (from, to) = (self.buckets.at(old + 1), self.buckets.at(count + 1));
         let Some(_from) = from.latch.try_exclusive(session, Rank::BUCKET) else { return };
@@ -258,7 +262,7 @@ impl PageTable {
         self.split(session, from, to, count);
     }
 
-    /// If we die here: the section is rolled back, the chain is whole again, and the count is the old one.
+    /// If the session dies here: the section is rolled back, the chain is whole again, and the count is the old one.
     fn split(&self, session: &Session, from: &Bucket, to: &Bucket, count: u32) {
         let mut section = session.section();
         let mut next = from.head.get();
@@ -294,7 +298,7 @@ impl PageTable {
 
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         self.buckets.check()?;
-        // In this order: there are never more buckets than frames, and both become more.
+        // In this order: both counts only grow, and there are never more buckets than frames.
         let count = self.known.look(|| self.header.bucket_count.load()).unwrap_or(0);
         let frames = self.header.frame_count.load();
         if count < BUCKETS_FIRST || count > self.buckets.capacity() || count > frames.max(BUCKETS_FIRST) {
@@ -309,12 +313,12 @@ impl PageTable {
         all
     }
 
-    /// How many buckets there are.
+    /// Returns how many buckets there are.
     pub(crate) fn bucket_count(&self) -> u32 {
         self.header.bucket_count.load()
     }
 
-    /// Empties every bucket and frees every latch. Nobody else is attached.
+    /// Empties every bucket and frees every latch. No other session is attached.
     pub(crate) fn clear_alone(&self) {
         self.header.growth.reset_alone();
         for number in 1..=self.bucket_count() {
@@ -324,14 +328,15 @@ impl PageTable {
         }
     }
 
-    /// Puts a frame back into its chain. Nobody else is attached.
+    /// Puts a frame back into its chain. No other session is attached.
     pub(crate) fn insert_alone(&self, slot: &FrameSlot) {
         let (_, bucket) = self.bucket_of(slot.page.get());
         slot.next.init(bucket.head.get());
         bucket.head.publish(Some(self.region.offset_of(slot)));
     }
 
-    /// Asserts that the chains are what invariants 1 and 2 say, and returns how many frames are in them. Nobody works.
+    /// Asserts that the chains keep invariants 1 and 2. Returns how many frames are in them. No session works
+    /// meanwhile.
     pub(crate) fn check_at_rest(&self) -> usize {
         let mut frames = 0;
         for number in 1..=self.bucket_count() {
@@ -354,13 +359,13 @@ impl PageTable {
     fn bucket_of(&self, id: PageId) -> (u32, &Bucket) {
         // Under a bucket's latch this is final: the count changes that bucket's share only under the same latch.
         let count = self.header.bucket_count.load();
-        // Only one split is under way at a time, and may be taken back.
+        // Only one split is under way at a time, and it may be rolled back: all buckets but one are certain.
         self.known.is_certain(count - 1);
         let number = bucket_number(id, count);
         (number, self.buckets.at(number))
     }
 
-    /// The frame of the page in a chain whose latch is held.
+    /// Returns the frame of the page, in a chain whose latch is held.
     fn in_chain(&self, bucket: &Bucket, id: PageId) -> Option<&FrameSlot> {
         let mut next = bucket.head.get();
         for _ in 0..CIRCLE {
@@ -380,19 +385,19 @@ fn goes_in_a_circle() -> ! {
     panic!("a chain of the page table has no end")
 }
 
-/// Where this process found pages last. Any value is harmless.
+/// Where this process last found pages. Any value is harmless.
 ///
 /// Indexed by page number, so that the hints of neighbouring pages, and of the hot ones of a tree, share cache lines.
 struct Hints(Box<[AtomicU64; HINTS]>);
 
-/// Hints in all: for 512 MiB of pages of 4 KiB; of more pages, some share a place.
+/// The number of hints: for 512 MiB of pages of 4 KiB. Of more pages, some share a hint.
 const HINTS: usize = 1 << 17;
-/// Slots are aligned so ...
+/// The alignment of slots.
 const SLOT_ALIGN: u64 = 64;
-/// ... and data areas so, which lets two places share a word for all of a region but its far end.
+/// The alignment of data areas. In these units both places fit one word, for all of a region but its far end.
 const DATA_ALIGN: u64 = 4096;
 
-/// The frame's slot, in units of its alignment, in the low half; its data area, likewise, in the high half.
+/// One hint. The frame's slot, in units of its alignment, in the low half; its data area, likewise, in the high half.
 #[derive(Clone, Copy)]
 struct Hint(u64);
 
@@ -415,7 +420,7 @@ impl Hints {
     }
 
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the low bits are what is wanted
+    #[allow(clippy::cast_possible_truncation)] // the low bits are wanted
     fn of(&self, id: PageId) -> &AtomicU64 {
         // Files begin far from each other: the multiplier is 2^32 over the golden ratio.
         let place = id.page().raw().wrapping_add(id.file().raw().wrapping_mul(0x9e37_79b9));
@@ -424,7 +429,7 @@ impl Hints {
 
     #[inline]
     fn get(&self, id: PageId) -> Hint {
-        // Relaxed: the slot it leads to is looked at, and that with acquire.
+        // Relaxed: the slot that the hint leads to is read with acquire.
         Hint(self.of(id).load(Ordering::Relaxed))
     }
 
@@ -437,14 +442,14 @@ impl Hints {
     }
 }
 
-/// Neighbouring pages are far apart in it: the multiplier is 2^64 over the golden ratio.
+/// Returns the hash of a page. Neighbouring pages have distant hashes: the multiplier is 2^64 over the golden ratio.
 #[inline]
-#[allow(clippy::cast_possible_truncation)] // the high half is what is wanted, and it is 32 bits
+#[allow(clippy::cast_possible_truncation)] // the high half is 32 bits
 fn hash(id: PageId) -> u32 {
     (id.raw().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
-/// The bucket of a page, one-based, when there are `count`.
+/// Returns the bucket of a page, one-based, when there are `count` buckets.
 #[inline]
 fn bucket_number(id: PageId, count: u32) -> u32 {
     let hash = hash(id);
@@ -489,7 +494,8 @@ mod tests {
                     let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
                     let session = processes.join().unwrap();
                     let table = PageTable::attach(&region, place);
-                    // Not by the number of frames: the last buckets are made after the last frame is there.
+                    // Until a flag, not by the number of frames: the last buckets are made after the last frame is
+                    // there.
                     while !is_over.load(Ordering::Relaxed) {
                         table.grow(&session);
                     }
@@ -502,7 +508,7 @@ mod tests {
                     let (sound, is_there) = (table.check(), table.bucket_count() >= frames);
                     let is_late = begun.elapsed() > std::time::Duration::from_secs(60);
                     if sound.is_err() || is_late {
-                        // Else the others would go on for ever, and who waits for them.
+                        // Else the threads would go on for ever, and the scope would wait for them.
                         is_over.store(true, Ordering::Relaxed);
                     }
                     sound.unwrap();

@@ -6,10 +6,10 @@ use rio::Region;
 use crate::page_header;
 use crate::{FileInfo, PageId, PageNo};
 
-/// Where page 0 says which environment the file belongs to.
+/// Where page 0 has the environment's number.
 const ENVIRONMENT_AT: usize = 48;
 
-/// The number of the environment whose region it is.
+/// Returns the number of the environment that the region belongs to.
 pub fn environment_of(region: &Region) -> [u8; 16] {
     let mut id = [0; 16];
     for (eight, word) in id.chunks_exact_mut(8).zip(&region.header().environment) {
@@ -18,13 +18,14 @@ pub fn environment_of(region: &Region) -> [u8; 16] {
     id
 }
 
-/// Looks at page 0 (docs/formats/file.md) of a file that bears a database's name: whether it is that database's file.
+/// Checks, by page 0 (docs/formats/file.md), that a file with a database's name is that database's file.
 pub(crate) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
     let (page, read) = first_page(file, info).map_err(|error| error.to_string())?;
     check_own_page(&page, read, info, environment)
 }
 
-/// Whether the file is that database's. A failed read is an error, and not the answer that the file is another's.
+/// Returns whether the file is that database's. A failed read is an error, and not the answer that the file is
+/// another's.
 pub(crate) fn is_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> libtp_io::Result<bool> {
     let (page, read) = first_page(file, info)?;
     Ok(check_own_page(&page, read, info, environment).is_ok())

@@ -1,10 +1,10 @@
 //! The first 32 bytes of every page, and the checksum over all of it.
 //!
-//! The buffer manager knows this much of a page and no more. The byte table is docs/formats/page.md.
+//! The buffer manager knows these bytes of a page and no others. The byte table is docs/formats/page.md.
 //!
 //! Invariants
 //! 1. In memory the checksum field is zero; it is filled in the private copy that goes to the disk (PROTOCOLS L8).
-//! 2. The checksum covers the page's own number and file, so a page that lies in another's place is found out.
+//! 2. The checksum covers the page's own number and file, so a page in another page's place is noticed.
 //! 3. A page that is all zeros was never written: it is legal and has LSN 0 (PROTOCOLS F3).
 
 use std::fmt;
@@ -23,13 +23,14 @@ pub const PAGE_HEADER_BYTES: usize = 32;
 pub const PAGE_BYTES_MIN: u32 = 4 << 10;
 /// The largest page.
 pub const PAGE_BYTES_MAX: u32 = 64 << 10;
-/// A page unless the database says otherwise.
+/// The page size of a database that does not choose one.
 pub const PAGE_BYTES_DEFAULT: u32 = 8 << 10;
 
 const LSN_FIELD: std::ops::Range<usize> = 8..16;
 const LIFE_FIELD: std::ops::Range<usize> = 22..24;
 
-/// Whether pages say nothing of a lost end of the log: with these planted bugs of the log that is the log's to notice.
+/// Returns whether pages do not report a lost end of the log. Under these planted bugs the log itself must notice the
+/// loss.
 fn is_left_to_the_log() -> bool {
     planted("log: no flush marks") || planted("log: incarnation in one slot only")
 }
@@ -50,8 +51,8 @@ pub struct PageHeader {
     pub kind: u8,
     /// 21 Zero for a leaf, one more for each floor above.
     pub level: u8,
-    /// 22-23 Which life of the log the record of `page_lsn` is of ([`libtp_log::LogManager::life_mark`]), as the page went to the
-    /// disk last; zero if that was not known, and in memory.
+    /// 22-23 Which life of the log the record of `page_lsn` is of ([`libtp_log::LogManager::life_mark`]), as the page
+    /// went to the disk last; zero if that was not known, and in memory.
     pub life: U16,
     /// 24-31 Highest LSN of a delete whose ghost was removed from the page.
     pub deleter_lsn: U64,
@@ -66,7 +67,7 @@ const _: () = {
 };
 
 impl PageHeader {
-    /// The header of a page.
+    /// Returns the header of a page.
     ///
     /// # Panics
     /// If `page` is shorter than a header, which no page is.
@@ -75,7 +76,7 @@ impl PageHeader {
         PageHeader::ref_from_prefix(page).expect("every page is longer than its header").0
     }
 
-    /// A header for a page made new, with LSN 0: what `fresh` memory begins with.
+    /// Returns a header for a page made new, with LSN 0.
     pub fn new(id: PageId, kind: u8, level: u8) -> PageHeader {
         PageHeader {
             checksum: U32::ZERO,
@@ -90,23 +91,23 @@ impl PageHeader {
     }
 }
 
-/// The page's LSN.
+/// Returns the page's LSN.
 #[inline]
 pub fn page_lsn(page: &[u8]) -> Lsn {
     Lsn::new(PageHeader::of(page).page_lsn.get())
 }
 
-/// The bytes of the header that hold the checksum.
+/// Returns the bytes of the header that hold the checksum.
 pub(crate) fn checksum_field() -> std::ops::Range<usize> {
     0..4
 }
 
-/// The bytes of the header that say which life of the log the LSN is of.
+/// Returns the bytes of the header that hold the life of the log.
 pub(crate) fn life_field() -> std::ops::Range<usize> {
     LIFE_FIELD
 }
 
-/// The bytes of the header that hold the LSN.
+/// Returns the bytes of the header that hold the LSN.
 #[inline]
 pub(crate) fn lsn_field() -> std::ops::Range<usize> {
     LSN_FIELD
@@ -117,29 +118,29 @@ pub fn is_page_size(page_bytes: u32) -> bool {
     page_bytes.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page_bytes)
 }
 
-/// Why the bytes found where a page should be are not that page.
+/// Why bytes read in a page's place are not that page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The bytes are not those that were written: rot, a torn write, or garbage.
     Checksum {
-        /// What stands on the page.
+        /// The checksum on the page.
         stored: u32,
-        /// What its bytes sum up to.
+        /// The checksum of the page's bytes.
         computed: u32,
     },
-    /// A whole page, but another one.
+    /// The bytes are another page.
     Misplaced {
         /// The page that lies there.
         found: PageId,
     },
-    /// A page from a future the log does not know.
+    /// The page is younger than the end of the log.
     BeyondLog {
         /// The page's LSN.
         page_lsn: Lsn,
         /// Where the log ends.
         log_end: Lsn,
     },
-    /// A page from a life of the log whose end was lost: the log has been written anew there.
+    /// A restart found the log's end before the page's last log record, and the log was written anew from there.
     LostLife {
         /// The page's LSN.
         page_lsn: Lsn,
@@ -163,7 +164,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// The CRC-32C of a page as if its checksum field were zero.
+/// Returns the CRC-32C of a page, computed as if its checksum field were zero.
 pub fn checksum(page: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&[0; 4]), &page[4..])
 }
@@ -179,7 +180,7 @@ pub fn seal(page: &mut [u8]) {
 
 /// Returns whether the page was never written.
 pub fn is_zero(page: &[u8]) -> bool {
-    // Each byte is as the one before it: compared as a whole, many times faster than one by one.
+    // Compares the page with itself, shifted by one byte: many times faster than byte by byte.
     page.first().is_none_or(|&first| first == 0 && page[1..] == page[..page.len() - 1])
 }
 
@@ -190,7 +191,7 @@ pub fn is_zero(page: &[u8]) -> bool {
 pub fn check(page: &[u8], id: PageId) -> Result<(), Damage> {
     let header = PageHeader::of(page);
     let stored = header.checksum.get();
-    // The first word decides nearly always; only what could be zero is read to its end.
+    // The first word decides nearly always. Only a page with checksum zero is read to its end.
     if stored == 0 && is_zero(page) {
         return Ok(());
     }
@@ -201,7 +202,7 @@ pub fn check(page: &[u8], id: PageId) -> Result<(), Damage> {
     belongs(page, id)
 }
 
-/// Checks that the header says `id`.
+/// Checks that the header names page `id`.
 ///
 /// # Errors
 /// [`Damage::Misplaced`].
@@ -215,16 +216,16 @@ pub fn belongs(page: &[u8], id: PageId) -> Result<(), Damage> {
     }
 }
 
-/// Notes in a private copy of a page, before it is sealed, which life of the log its last record is of.
+/// Notes in a private copy of a page, before it is sealed, the life of the log that wrote its last record.
 pub fn mark_life(page: &mut [u8], life: Option<NonZeroU16>) {
     if !page_lsn(page).is_none() {
         page[LIFE_FIELD].copy_from_slice(&life.map_or(0, NonZeroU16::get).to_le_bytes());
     }
 }
 
-/// Checks as [`check`] does, and that the record of the page's last change is in the log (PROTOCOLS L8): that the page is no
-/// younger than the log, nor than the end of the log that an earlier restart found. For the log is written anew from there on, and
-/// would soon have grown past a page whose records were lost.
+/// Checks the page as [`check`] does, and checks that the log has the record of the page's last change (PROTOCOLS L8).
+/// The page must not be younger than the log, nor younger than the end of the log that an earlier restart found. The
+/// log is written anew from that end on, and would soon grow past a page whose records were lost.
 ///
 /// # Errors
 /// Each [`Damage`].

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// The number of a database file. Given out by the control file, never used again. Zero is none.
+/// The number of a database file. The control file gives it out, and it is never used again. Zero is no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct FileId(u32);
@@ -16,13 +16,13 @@ impl FileId {
     /// No file.
     pub const NONE: FileId = FileId(0);
 
-    /// From a stored number.
+    /// Makes the number from a stored one.
     #[inline]
     pub const fn new(number: u32) -> FileId {
         FileId(number)
     }
 
-    /// The number to store.
+    /// Returns the number to store.
     #[inline]
     pub const fn raw(self) -> u32 {
         self.0
@@ -46,19 +46,19 @@ impl PageNo {
     /// The file's header, and so no page of a tree.
     pub const HEADER: PageNo = PageNo(0);
 
-    /// From a stored number.
+    /// Makes the number from a stored one.
     #[inline]
     pub const fn new(number: u32) -> PageNo {
         PageNo(number)
     }
 
-    /// The number to store.
+    /// Returns the number to store.
     #[inline]
     pub const fn raw(self) -> u32 {
         self.0
     }
 
-    /// Where a page of `page_bytes` begins in its file, in bytes.
+    /// Returns the byte of the file at which the page begins, for pages of `page_bytes` bytes.
     #[inline]
     pub const fn offset(self, page_bytes: u32) -> u64 {
         // Both are below 2^32, so the product is below 2^64.
@@ -72,7 +72,8 @@ impl fmt::Display for PageNo {
     }
 }
 
-/// A page: the file in the high half, the number in the low. Zero is none, because no file has the number zero.
+/// A page: the file in the high half, the page number in the low half. Zero is no page, because no file has the number
+/// zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct PageId(u64);
@@ -89,34 +90,34 @@ impl PageId {
         PageId(((file.0 as u64) << 32) | page.0 as u64)
     }
 
-    /// From a stored number.
+    /// Makes the id from a stored number.
     #[inline]
     pub const fn from_u64(number: u64) -> PageId {
         PageId(number)
     }
 
-    /// The number to store.
+    /// Returns the number to store.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Whether this names no page.
+    /// Returns whether this names no page.
     #[inline]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// The file.
+    /// Returns the file.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // the high half of 64 bits is 32 bits
     pub const fn file(self) -> FileId {
         FileId((self.0 >> 32) as u32)
     }
 
-    /// The number in the file.
+    /// Returns the page's number in the file.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the low half is what is wanted
+    #[allow(clippy::cast_possible_truncation)] // the low half is wanted
     pub const fn page(self) -> PageNo {
         PageNo(self.0 as u32)
     }

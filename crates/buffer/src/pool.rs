@@ -3,7 +3,7 @@
 //! Paper: LIBTP 3.2.2, "multiple buffer pools with different policies". A pool has a budget in bytes and a policy. Its
 //! frames of one page size are a *shelf*, because a data area keeps its size for ever.
 //!
-//! A shelf begins empty and grows while there is budget: by half of what it has, at least 16 frames, at most 4 MiB at a
+//! A shelf begins empty and grows while there is budget: by half of its frames, at least 16 frames, at most 4 MiB at a
 //! time, so a new environment is small and a large one grows in few steps. Where the region cannot grow (its filesystem
 //! is full), the shelf makes do with replacement.
 //!
@@ -11,12 +11,12 @@
 //! 1. The frames `1..=frame_count` of a shelf's slab have a data area; the others are zero.
 //! 2. A frame on the free list holds no page. Taking one from the list and latching it are one step.
 //!
-//! Latches: the shelf's (rank 52) guards its free list; the pool table's, of the same rank, the making of pools and
-//! shelves. Who grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing is a system call, and nobody
-//! waits for the system under a latch.
+//! Latches: the shelf's (rank 52) guards its free list; the pool table's, of the same rank, guards the making of pools
+//! and shelves. The role of the session that grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing
+//! is a system call, and no session waits for the system under a latch.
 //!
-//! If we die here: taken from the list, a frame is noted as in the dead session's hand, in the same section; grown, some
-//! areas are lost.
+//! If a session dies here: a frame that it took from the list is noted as in its hand, in the same section. If it dies
+//! while it grows a shelf, some memory is lost.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
@@ -47,9 +47,10 @@ const POOLS_MAX: u32 = 1 << 20;
 const FRAMES_FIRST: u32 = 32;
 const GROW_FRAMES_MIN: u32 = 16;
 const GROW_BYTES_MAX: u64 = 4 << 20;
-/// A shelf may have so many frames whatever the budget says: fewer could not hold what a few threads use at once.
+/// A shelf may have this number of frames whatever the budget: fewer could not hold the pages that a few threads use at
+/// once.
 const FRAMES_MIN: u32 = 16;
-/// After a refusal of the region, so many frames are replaced before it is asked again.
+/// Frames that are replaced after the region refused to grow, before it is asked again.
 const REFUSAL_REST: u32 = 1024;
 /// Data areas begin at multiples of this.
 const AREA_ALIGN: u64 = 4096;
@@ -95,13 +96,13 @@ rio::shared! {
         pub(crate) free: Link<FrameSlot>,
         /// The frames' slots.
         pub(crate) slab: Link<SlabHeader>,
-        /// Who makes it grow; zero for nobody.
+        /// The session that adds frames; zero if no session does.
         pub(crate) grower: Word<SessionId>,
         /// How many frames have a data area.
         pub(crate) frame_count: Word<u32>,
         /// Where the clock's hand is.
         pub(crate) hand: Word<u32>,
-        /// What the LRU policy calls now.
+        /// The present time of the LRU policy.
         pub(crate) now: Word<u32>,
         /// log2 of the page size.
         pub(crate) page_shift: Word<u32>,
@@ -123,14 +124,15 @@ rio::shared! {
 }
 
 impl PoolSlot {
-    /// Bytes of pages it has. Summed, not counted: a count would be behind when whoever makes it grow dies.
+    /// Returns the bytes of its frames. Summed, not counted: a count would be too low after the death of a session that
+    /// adds frames.
     fn bytes(&self, region: &Region) -> u64 {
         let shelves = self.shelves.iter().filter_map(|link| region.try_at(link.load()?));
         shelves.map(|shelf| u64::from(shelf.frame_count.load()) << (shelf.page_shift.get() & 31)).sum()
     }
 }
 
-/// Which shelf: the pool's number and log2 of the page size, as kept in a frame's slot.
+/// The name of a shelf: the pool's number and log2 of the page size, as kept in a frame's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ShelfKey(u32);
 
@@ -144,7 +146,7 @@ impl ShelfKey {
         ShelfKey(slot.shelf.get())
     }
 
-    /// The page size.
+    /// Returns the page size.
     #[inline]
     pub(crate) fn page_bytes(self) -> usize {
         1 << (self.0 & 31)
@@ -165,7 +167,7 @@ pub(crate) struct Shelf {
     cleaned: Cleaned,
 }
 
-/// A frame in the hands of one session: latched, in no chain, on no list.
+/// A frame in the hand of one session: latched, in no chain, on no list.
 pub(crate) struct Taken<'s> {
     pub(crate) slot: &'s FrameSlot,
     pub(crate) guard: ExclusiveGuard<'s>,
@@ -197,40 +199,40 @@ impl Shelf {
         }
     }
 
-    /// Bytes of its pages.
+    /// Returns the page size.
     pub(crate) fn page_bytes(&self) -> u32 {
         1 << self.slot.page_shift.get()
     }
 
-    /// How many frames it has.
+    /// Returns how many frames it has.
     ///
     /// # Panics
-    /// If it had more.
+    /// If the count has become smaller.
     pub(crate) fn frame_count(&self) -> u32 {
         self.known.look(|| self.slot.frame_count.load()).expect("frames are never removed")
     }
 
-    /// Its policy.
+    /// Returns its policy.
     pub(crate) fn policy(&self) -> &dyn Replace {
         &*self.policy
     }
 
-    /// Frames that were written to make room are the next to go.
+    /// Makes the frames that were just written the next to be replaced.
     pub(crate) fn put_cleaned(&self, written: &[&FrameSlot]) {
         self.cleaned.put(&self.region, written);
     }
 
-    /// The next of these, if there is one.
+    /// Returns the next frame of those that [`Shelf::put_cleaned`] got, if there is one.
     pub(crate) fn next_cleaned(&self) -> Option<&FrameSlot> {
         self.cleaned.next(&self.region)
     }
 
-    /// Its frames.
+    /// Returns its frames.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &FrameSlot> {
         (1..=self.frame_count()).map(|number| self.slab.at(number))
     }
 
-    /// What the frames are doing at this moment, in words.
+    /// Counts the frames by what they are doing at this moment, as text for an error.
     pub(crate) fn census(&self) -> String {
         let count = |is_so: fn(&FrameSlot) -> bool| self.frames().filter(|slot| is_so(slot)).count();
         let free = count(|slot| slot.state() == State::Free);
@@ -244,16 +246,16 @@ impl Shelf {
         )
     }
 
-    /// Takes a frame from the free list, if the first one there can be had at once.
+    /// Takes the first frame from the free list, if it can be latched at once.
     pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<Taken<'s>> {
         // A look without the latch: an empty list costs nothing, a stale answer costs a replacement.
         self.slot.free.get()?;
         let _list = self.slot.latch.exclusive(session, Rank::REPLACER);
-        // Whoever adds frames holds the latch.
+        // A session that adds frames holds the latch, so this count is certain.
         self.known.is_certain(self.slot.frame_count.get());
         let slot = self.region.at(self.slot.free.get()?);
-        // A walker that went astray may hold the latch for a moment, and who waited for a page that could not be read
-        // may still have a pin.
+        // A session whose walk went astray may hold the latch for a moment, and a session that waited for a page that
+        // could not be read may still have a pin.
         let guard = slot.latch.try_exclusive(session, Rank::page(0))?;
         if slot.is_pinned() {
             return None;
@@ -268,19 +270,19 @@ impl Shelf {
         Some(Taken { slot, guard })
     }
 
-    /// Gives a frame back to the free list. It is in no chain any more.
+    /// Gives a frame, which is in no chain, back to the free list.
     pub(crate) fn push_free(&self, session: &Session, taken: Taken<'_>) {
         self.push_free_of(session, taken, |section| session.set_in_hand_in(section, 0));
     }
 
-    /// As [`Shelf::push_free`]; `put` says, in the same section, whose hand it has left.
+    /// Does as [`Shelf::push_free`]; `put` notes, in the same section, which session's hand the frame has left.
     pub(crate) fn push_free_of(&self, session: &Session, taken: Taken<'_>, put: impl FnOnce(&mut Section<'_>)) {
         taken.slot.page.publish(PageId::NONE);
         taken.slot.set_state(State::Free);
         failpoint("buffer: about to be put on the free list");
         let list = self.slot.latch.exclusive(session, Rank::REPLACER);
         let mut section = session.section();
-        // In nobody's list yet, so it needs no before-image.
+        // The frame is on no list yet, so it needs no before-image.
         taken.slot.next.init(self.slot.free.get());
         self.slot.free.set(&mut section, Some(self.region.offset_of(taken.slot)));
         failpoint("buffer: on the free list, still in hand");
@@ -296,7 +298,7 @@ impl Shelf {
         self.slot.free.publish(Some(self.region.offset_of(slot)));
     }
 
-    /// Adds frames if the budget and the region allow it and nobody else is at it. Returns how many.
+    /// Adds frames if the budget and the region allow it and no other session adds any. Returns how many.
     pub(crate) fn grow(&self, session: &Session, table: &PageTable, bound: Bound) -> u32 {
         // Relaxed: a count that only saves system calls.
         let rest = self.rest.load(Ordering::Relaxed);
@@ -311,7 +313,7 @@ impl Shelf {
         if self.room(bound) == 0 || !is_free || self.slot.grower.compare_exchange(grower, session.id()).is_err() {
             return 0;
         }
-        // Looked at again: another may have grown the shelf just before.
+        // The room is computed again: another session may have grown the shelf just before.
         failpoint("buffer: makes its pool grow");
         let added = self.add_frames(session, self.room(bound), table);
         failpoint("buffer: pool larger, still the grower");
@@ -322,24 +324,25 @@ impl Shelf {
         added
     }
 
-    /// Whether another session is adding frames now: who needs one had better wait a moment for those than write a dirty page.
+    /// Returns whether another session is adding frames now. A session that needs a frame had better wait for those
+    /// than write a dirty page.
     pub(crate) fn is_growing(&self, session: &Session) -> bool {
         let grower = self.slot.grower.load();
         grower != SessionId::NONE && session.processes().is_alive(grower)
     }
 
-    /// Whether that one is certainly stopped.
+    /// Returns whether the session that adds frames is certainly stopped.
     pub(crate) fn has_stopped_grower(&self, session: &Session) -> bool {
         session.processes().is_stopped(self.slot.grower.load())
     }
 
-    /// Whether there is budget left, and the region was not found full.
+    /// Returns whether there is budget left and the region was not found full.
     pub(crate) fn can_grow(&self) -> bool {
         // Relaxed: a hint.
         self.room(Bound::Budget) > 0 && self.rest.load(Ordering::Relaxed) == 0
     }
 
-    /// How many frames may be added now.
+    /// Returns how many frames may be added now.
     fn room(&self, bound: Bound) -> u32 {
         let count = self.frame_count();
         let most = u32::try_from(GROW_BYTES_MAX / u64::from(self.page_bytes())).expect("4 MiB are few pages");
@@ -353,10 +356,10 @@ impl Shelf {
         wanted.min(within.max(FRAMES_MIN.saturating_sub(count)))
     }
 
-    /// Adds up to `wanted` frames; fewer, or none, where the region has no room. Called by the grower alone.
+    /// Adds up to `wanted` frames; fewer, or zero, where the region has no room. Only the grower calls it.
     ///
-    /// If we die here: before the section that links the frames and counts them has closed, the area is lost, and nothing
-    /// else; the next to grow the shelf gives the slots another.
+    /// If the session dies here: until the section that links and counts the frames has closed, the data area is lost,
+    /// and nothing else. The next session that grows the shelf gives the slots another area.
     fn add_frames(&self, session: &Session, wanted: u32, table: &PageTable) -> u32 {
         let count = self.frame_count();
         while self.slab.capacity() < count + wanted {
@@ -385,7 +388,7 @@ impl Shelf {
         let mut section = session.section();
         let mut first = self.slot.free.get();
         for index in (0..adding).rev() {
-            // Nobody can reach it yet, so it needs no before-image.
+            // No session can reach the slot yet, so it needs no before-image.
             let slot = self.slab.at(count + 1 + index);
             slot.next.init(first);
             first = Some(self.region.offset_of(slot));
@@ -401,7 +404,8 @@ impl Shelf {
         adding
     }
 
-    /// Asserts that each frame is free and on the list, or holds a page; returns how many hold one. Nobody works.
+    /// Asserts that each frame is free and on the list, or holds a page. Returns how many hold one. No session works
+    /// meanwhile.
     pub(crate) fn check_at_rest(&self) -> usize {
         let mut free = 0;
         let mut next = self.slot.free.load();
@@ -422,7 +426,7 @@ impl Shelf {
         resident
     }
 
-    /// Makes the free list anew and frees every latch. Nobody else is attached, and every frame's state is right.
+    /// Makes the free list anew and frees every latch. No other session is attached, and every frame's state is right.
     pub(crate) fn rebuild_alone(&self) {
         self.slot.latch.reset_alone();
         self.slot.grower.publish(SessionId::NONE);
@@ -487,10 +491,10 @@ impl Pools {
         Ok(PoolId(number))
     }
 
-    /// How many pools there are; their numbers begin at one.
+    /// Returns how many pools there are. Their numbers begin at one.
     ///
     /// # Panics
-    /// If there were more.
+    /// If the count has become smaller.
     pub(crate) fn count(&self) -> u32 {
         self.known
             .look(|| self.table.pool_count.load())
@@ -498,12 +502,12 @@ impl Pools {
             .expect("pools are never removed")
     }
 
-    /// Whether there is such a pool.
+    /// Returns whether there is such a pool.
     pub(crate) fn has(&self, pool: PoolId) -> bool {
         (1..=self.count()).contains(&pool.0)
     }
 
-    /// The handle of a pool that exists.
+    /// Returns the handle of a pool that exists.
     pub(crate) fn pool(&self, id: PoolId) -> &Pool {
         let mut handle = self.first.get_or_init(|| self.open(1));
         for number in 2..=id.0 {
@@ -518,14 +522,14 @@ impl Pools {
         Box::new(Pool { slot, shelves: std::array::from_fn(|_| OnceLock::new()), next: OnceLock::new() })
     }
 
-    /// The shelf of a frame.
+    /// Returns the shelf of a frame.
     pub(crate) fn shelf_of(&self, slot: &FrameSlot) -> &Shelf {
         let key = ShelfKey::of(slot);
         let pool = self.pool(PoolId(key.0 >> 8));
         self.handle(pool, key.0 & 31).expect("a frame's shelf exists")
     }
 
-    /// The shelf for pages of `page_bytes` in a pool, made if there is none.
+    /// Returns the shelf for pages of `page_bytes` in a pool, and makes it if it is missing.
     pub(crate) fn shelf(&self, session: &Session, id: PoolId, page_bytes: u32) -> Result<&Shelf> {
         assert!(is_page_size(page_bytes), "page sizes are checked when a file is registered");
         let pool = self.pool(id);
@@ -558,7 +562,7 @@ impl Pools {
         Some(pool.shelves[index].get_or_init(|| Shelf::attach(&self.region, &pool.slot, place)))
     }
 
-    /// Every shelf there is, with its pool.
+    /// Returns every shelf there is, with its pool.
     pub(crate) fn shelves(&self) -> Vec<(PoolId, &Shelf)> {
         let mut found = Vec::new();
         for id in (1..=self.count()).map(PoolId) {
@@ -600,18 +604,18 @@ impl Pools {
         all
     }
 
-    /// What a pool was made with.
+    /// Returns the settings that a pool was made with.
     pub(crate) fn settings(&self, id: PoolId) -> PoolSettings {
         let slot = &self.pool(id).slot;
         PoolSettings { budget_bytes: slot.budget_bytes.get(), policy: Policy::from_raw(slot.policy.get()) }
     }
 
-    /// Bytes of pages a pool has.
+    /// Returns the bytes of a pool's frames.
     pub(crate) fn bytes(&self, id: PoolId) -> u64 {
         self.pool(id).slot.bytes(&self.region)
     }
 
-    /// Frees every latch and makes every free list anew. Nobody else is attached.
+    /// Frees every latch and makes every free list anew. No other session is attached.
     pub(crate) fn rebuild_alone(&self) {
         self.table.latch.reset_alone();
         self.shelves().into_iter().for_each(|(_, shelf)| shelf.rebuild_alone());

@@ -3,11 +3,11 @@
 //! Paper: none. A scan says which pages come next; those that are not in memory are read together into private memory,
 //! then put into frames one by one. No latch is held while the disk reads.
 //!
-//! *Why what was read may be believed.* A page read from the disk is stale if it was in memory, changed, and came home
-//! since. But a page that is in memory when it is put into its frame is left as it is; one that is not, and was when the
-//! disk was read, came home in between if it was dirty; and pages on their way home are counted before the first and
-//! after the last (`home_writes`). So if that count is even and the same before the read and after the page has entered
-//! the table, where nobody can load or change it any more, the bytes are the page.
+//! *Why the bytes may be believed.* A page read from the disk is stale if the page was in memory, changed, and came
+//! home since. If the page is in memory when the bytes are to be put into a frame, it is left as it is. If it is not in
+//! memory then, and was when the disk was read, it came home in between if it was dirty. `home_writes` counts before
+//! the first page of a batch goes home and after the last. So if that count is even and the same before the read and
+//! after the page has entered the table, where no other session can load or change it any more, the bytes are the page.
 
 use libtp_process::Session;
 
@@ -17,12 +17,13 @@ use crate::get::check_page;
 use crate::pool::{Bound, Shelf, Taken};
 use crate::{BufferManager, FileId, PageId, PageNo, Result};
 
-/// At most so many bytes are read in one call.
+/// The most bytes read in one call.
 const RUN_BYTES_MAX: u32 = 256 << 10;
 
 impl BufferManager {
     /// Reads those of the `count` pages from `first` on that are not in memory, as far as frames can be had without
-    /// writing. A page that is damaged is left to who asks for it. Returns how many were read. The caller holds no latch.
+    /// writing. Skips a damaged page: a session that asks for it gets the error. Returns how many were read. The caller
+    /// holds no latch.
     ///
     /// # Errors
     /// [`Error::UnknownFile`](crate::Error::UnknownFile), [`Error::Io`](crate::Error::Io): nothing is lost by going on.
@@ -47,7 +48,7 @@ impl BufferManager {
         Ok(read)
     }
 
-    /// Reads `length` pages from `start` on and enters what can be entered.
+    /// Reads `length` pages from `start` on and puts into frames those that it can.
     fn read_run(&self, session: &Session, file: &OpenFile, shelf: &Shelf, start: u32, length: u32) -> Result<usize> {
         let before = self.header.home_writes.load();
         if before % 2 != 0 {
@@ -59,7 +60,7 @@ impl BufferManager {
         let read = file.file.read_at(&mut bytes, file.offset(first))?;
         let log_end = self.log.tail();
         let mut entered = 0;
-        // What lies beyond the end of the file is made when it is asked for.
+        // Pages beyond the end of the file are made when a session asks for them.
         for (number, page) in (start..).zip(bytes[..read].chunks_exact_mut(page_bytes)) {
             let id = PageId::new(file.info.id, PageNo::new(number));
             if check_page(file, id, page, &*self.log, log_end).is_err() {
@@ -72,7 +73,7 @@ impl BufferManager {
         Ok(entered)
     }
 
-    /// A frame that costs no writing and no waiting.
+    /// Takes a frame that costs no writing and no waiting.
     fn take_at_once<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Option<Taken<'s>> {
         if let Some(taken) = shelf.pop_free(session) {
             return Some(taken);
@@ -83,7 +84,8 @@ impl BufferManager {
         self.evict_clean(session, shelf, &mut Vec::new())
     }
 
-    /// Puts a page into its frame unless it is in memory, or may have come home since `before` was counted.
+    /// Puts a page into its frame, unless it is in memory, or may have come home since `before` was counted. Returns
+    /// whether it did.
     fn enter_read(
         &self,
         session: &Session,
@@ -97,7 +99,7 @@ impl BufferManager {
             shelf.push_free(session, taken);
             return false;
         };
-        // Acquire: pairs with the count before the first write home; the table's latch orders the rest.
+        // Acquire: pairs with the count before the first write home. The table's latch orders the rest.
         if self.header.home_writes.load() != before {
             self.give_up(session, shelf, taken, pin);
             return false;

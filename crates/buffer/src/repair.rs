@@ -1,18 +1,18 @@
-//! Repair when everyone is dead: the region is there, nobody is attached, and one process puts it in order (PROTOCOLS
-//! L6). Every open section was rolled back before, and the noted records are redone on their pages after or before:
-//! pages and their LSNs are not touched here.
+//! Repair after the death of every session: the region is there, no session is attached, and one process puts it in
+//! order (PROTOCOLS L6). Every open section was rolled back before. The noted records are redone on their pages before
+//! or afterwards: this file touches neither pages nor their LSNs.
 //!
-//! What the dead leave in the frames:
-//! * latches and pins: nobody holds any, so all are given back;
+//! Dead sessions leave in the frames:
+//! * latches and pins: no session holds any now, so all are given back;
 //! * a frame that was being loaded, or that was taken and not yet put into the table: free;
 //! * a frame that was on its way out of its chain: back in it, or free, as its state says;
 //! * pages of a file that is not registered any more: given up;
 //! * a page that was being written: as dirty as before, by its older recovery LSN. The batch stays open, and the next
 //!   writer brings it home first (`write_back`).
 //!
-//! Chains and free lists are made anew from the slots, which say it all. Doing it twice is the same as once.
+//! Chains and free lists are made anew from the slots alone. Repairing twice is the same as once.
 //!
-//! If we die here: it is done again.
+//! If the process dies here: the next process repairs again.
 
 use libtp_log::Lsn;
 use libtp_process::SessionId;
@@ -20,7 +20,7 @@ use libtp_process::SessionId;
 use crate::frame::{FrameSlot, State};
 use crate::{BufferManager, PageId};
 
-/// What repair found.
+/// The result of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRepair {
     /// Pages that stay in memory.
@@ -32,8 +32,8 @@ pub struct FrameRepair {
 }
 
 impl BufferManager {
-    /// Puts the region's part in order. The caller knows that nobody else is attached, and has rolled the dead sessions'
-    /// sections back.
+    /// Puts the region's part in order. The caller knows that no other session is attached, and has rolled back the
+    /// dead sessions' sections.
     pub fn repair_alone(&self) -> FrameRepair {
         let mut found = FrameRepair::default();
         self.table.clear_alone();
@@ -49,10 +49,10 @@ impl BufferManager {
     }
 
     /// Asserts the invariants of table, shelves and frames: for tests, and for tools that look at an idle environment.
-    /// Nobody uses a page meanwhile.
+    /// No session uses a page meanwhile.
     ///
     /// # Panics
-    /// If one does not hold.
+    /// If an invariant does not hold.
     pub fn check_at_rest(&self) {
         let resident: usize = self.pools.shelves().into_iter().map(|(_, shelf)| shelf.check_at_rest()).sum();
         assert!(resident == self.table.check_at_rest(), "a page is in memory and not in the table");

@@ -1,12 +1,12 @@
-//! Repair of what one dead session left in the frames, among living ones (PROTOCOLS D4, D5, D7).
+//! Repair of the frames that one dead session left, while other sessions live (PROTOCOLS D4, D5, D7).
 //!
-//! With its latches nothing waits: its section was rolled back, a page that it had read to its end is no longer in its hand
-//! ([`BufferManager::settle_hand`]), and the pages that it holds can be reached through its own latches to redo a record on
-//! them ([`BufferManager::held_by`]). What it had in hand else and its pins are put right later, by a session that holds no
-//! latch, which takes the latches it needs.
+//! Before the dead session's latches are given back, its section was rolled back, a page that it had read to its end is
+//! taken out of its hand ([`BufferManager::settle_hand`]), and a record is redone on the pages that it holds, which are
+//! reached through its own latches ([`BufferManager::held_by`]). Any other frame in its hand, and its pins, are
+//! repaired later, by a session that holds no latch and takes the latches it needs.
 //!
-//! If we die here: a frame leaves the dead hand in the section that puts it on the free list; a count of pins is stored
-//! before the dead one's notes are forgotten. The next to repair goes on.
+//! If the repairing session dies here: a frame leaves the dead session's hand in the section that puts it on the free
+//! list; a count of pins is stored before the dead session's notes are forgotten. The next session to repair goes on.
 
 use std::time::Duration;
 
@@ -19,14 +19,15 @@ use crate::get::ANY_PAGE;
 use crate::pool::Taken;
 use crate::{BufferManager, ExclusivePage, PageId};
 
-/// How often a busy frame is tried, and how long in between: a few milliseconds in all. Whoever repairs next tries again;
-/// until then a pin in doubt only keeps its frame from being replaced (PROTOCOLS D7).
+/// Tries of a busy frame, and the pause between two of them: a few milliseconds in all. The next session to repair
+/// tries again; until then a pin in doubt only keeps its frame from being replaced (PROTOCOLS D7).
 const TRIES: u32 = 40;
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl BufferManager {
-    /// The page, if `session` has it latched exclusively: the guard is a second one to the same latch. For the repair of a
-    /// dead session, whose latches are given back elsewhere: the caller forgets the page instead of dropping it.
+    /// Returns the page if `session` has it latched exclusively. The guard is a second one of the same latch. For the
+    /// repair of a dead session, whose latches are given back elsewhere: the caller forgets the page instead of
+    /// dropping it.
     pub fn held_by<'s>(&'s self, session: &'s Session, id: PageId) -> Option<ExclusivePage<'s>> {
         for latch in session.latched_alone() {
             let Some(slot) = self.frame_at(latch.raw()) else { continue };
@@ -38,8 +39,9 @@ impl BufferManager {
         None
     }
 
-    /// Takes the frame of a page that the dead session had read, and given to all (`settle`), out of its hand. Its section was
-    /// rolled back and its latches are not given back: after that others change the page, and replace it.
+    /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Its
+    /// section was rolled back, and its latches are not given back yet: after that, other sessions change the page and
+    /// replace it.
     pub fn settle_hand(&self, corpse: &Corpse<'_>) {
         let Some(slot) = self.frame_at(corpse.in_hand()) else { return };
         let is_there = slot.latch.owner() == Some(corpse.id()) && slot.state() == State::Resident;
@@ -48,15 +50,16 @@ impl BufferManager {
         }
     }
 
-    /// Puts right what the dead session had in hand: first of all, because whoever ends its transactions may want the very
-    /// page that it died reading. The caller holds no latch. False if the frame stayed busy all the time: call again later.
+    /// Repairs the frame that the dead session had in hand. Called first, because the session that ends its
+    /// transactions may want the very page that the dead session was reading. The caller holds no latch. Returns false
+    /// if the frame stayed busy all the time: call again later.
     pub fn repair_hand(&self, session: &Session, corpse: &Corpse<'_>) -> bool {
         let held = self.frame_at(corpse.in_hand()).filter(|_| !planted("buffer: the dead keep what is in hand"));
         held.is_none_or(|slot| self.empty_hand(session, corpse, slot))
     }
 
-    /// Puts right where the dead session had pins, and what it had in hand. The caller holds no latch. False if some frame
-    /// stayed busy all the time: call again later.
+    /// Repairs the dead session's pins and the frame that it had in hand. The caller holds no latch. Returns false if a
+    /// frame stayed busy all the time: call again later.
     pub fn repair_frames(&self, session: &Session, corpse: &Corpse<'_>) -> bool {
         let hand = self.repair_hand(session, corpse);
         let mut pins = true;
@@ -74,14 +77,14 @@ impl BufferManager {
         hand && pins
     }
 
-    /// Pages with more pins than living sessions note, when nobody is dead: frames that can never be replaced. For tests, while
-    /// others work.
+    /// Returns the pages with more pins than living sessions note, when no session is dead: their frames can never be
+    /// replaced. For tests, while other sessions work.
     pub fn pinned_by_nobody(&self, session: &Session) -> Vec<PageId> {
         let shelves = self.pools.shelves();
         let pinned = shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| slot.is_pinned());
         let is_leak = |slot: &&FrameSlot| {
             let place = self.region.offset_of(*slot).raw();
-            // One look may come in between a pin and its note. Who has more pins than notes may have any.
+            // A look may fall between a pin and its note. A session with more pins than notes may have any pin.
             let explained = try_long(session, || {
                 let pins = slot.pins.load();
                 let living = session.processes().pinned_by(place);
@@ -92,12 +95,13 @@ impl BufferManager {
         pinned.filter(is_leak).map(|slot| slot.page.load()).collect()
     }
 
-    /// The page whose frame's latch lies there, at this moment; none if that is no frame's, or an empty one's.
+    /// Returns the page whose frame's latch lies at `latch`, at this moment. `None` if no frame's latch lies there, or
+    /// the frame is empty.
     pub fn page_at(&self, latch: u64) -> Option<PageId> {
         self.frame_at(latch).map(|slot| slot.page.load()).filter(|page| !page.is_none())
     }
 
-    /// The frame whose slot, and so whose latch, lies there.
+    /// Returns the frame whose slot, and so whose latch, lies at `place`.
     fn frame_at(&self, place: u64) -> Option<&FrameSlot> {
         if place == 0 {
             return None;
@@ -124,7 +128,7 @@ impl BufferManager {
     fn recount_pins(&self, session: &Session, slot: &FrameSlot) -> bool {
         let place = self.region.offset_of(slot).raw();
         let counted = try_long(session, || {
-            // Both, so that nobody takes a pin meanwhile; pins are given back without a latch.
+            // Both latches, so that no session takes a pin meanwhile. Pins are given back without a latch.
             let _frame = slot.latch.try_exclusive(session, ANY_PAGE)?;
             let _bucket = self.table.latch_of(session, slot);
             let before = slot.pins.load();
@@ -137,7 +141,7 @@ impl BufferManager {
     }
 }
 
-/// Tries for a while.
+/// Tries for a few milliseconds.
 fn try_long<T>(session: &Session, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..TRIES {
         if let Some(done) = attempt() {

@@ -1,11 +1,11 @@
-//! Replacement: in which order frames should make room.
+//! Replacement: the order in which frames make room.
 //!
 //! Paper: LIBTP 3.2.2, "although the current library provides an LRU cache, it would be simple to add alternate
 //! replacement policies as suggested by [CHOU85]". Here both are: second chance, the default, and exact LRU.
 //!
-//! A policy only says whom to ask next. Whether a frame can go (not latched, not pinned, clean) is asked in `get`.
+//! A policy only names the next candidate. `get` checks whether the frame can go (not latched, not pinned, clean).
 //!
-//! If we die here: a hand, a stamp or a mark is one word; any value of it is as good as another.
+//! If a session dies here: a hand, a stamp or a mark is one word, and any value of it will do.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -15,28 +15,28 @@ use crate::frame::{FrameSlot, HOT};
 use crate::pool::Shelf;
 use crate::settings::Policy;
 
-/// The first time of the LRU policy: 0 is "never", 1 is [`HOT`].
+/// The first stamp of the LRU policy: 0 is "never", 1 is [`HOT`].
 pub(crate) const STAMP_FIRST: u32 = 2;
 const LRU_QUEUE_MIN: usize = 8;
 const LRU_QUEUE_MAX: usize = 1024;
 
-/// A replacement policy, one per shelf and process; what processes must agree on lies in the slots.
+/// A replacement policy, one per shelf and process. The state that processes share lies in the slots.
 pub(crate) trait Replace: Send + Sync {
-    /// A page was put into the frame.
+    /// Notes that a page was put into the frame.
     fn loaded(&self, shelf: &Shelf, slot: &FrameSlot);
 
-    /// The page was used, and the frame is not marked [`HOT`].
+    /// Notes that the page was used. Called if the frame is not marked [`HOT`].
     fn used(&self, shelf: &Shelf, slot: &FrameSlot);
 
-    /// Shows frames, those that should go first first, until `visit` breaks off. Every frame is shown at least once
-    /// unless it is used meanwhile.
+    /// Shows frames to `visit`, in the order in which they should go, until `visit` breaks off. Every frame that is not
+    /// used meanwhile is shown at least once.
     fn offer<'s>(&self, shelf: &'s Shelf, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>);
 
-    /// The frames whose turn is next, about `count` of them, without taking any turn.
+    /// Returns the frames whose turn is next, about `count` of them, without taking any turn.
     fn next<'s>(&self, shelf: &'s Shelf, count: u32) -> Vec<&'s FrameSlot>;
 }
 
-/// The policy of that name.
+/// Returns the policy of that name.
 pub(crate) fn of(policy: Policy) -> Box<dyn Replace> {
     match policy {
         Policy::Clock => Box::new(Clock),
@@ -58,7 +58,7 @@ impl Replace for Clock {
 
     fn offer<'s>(&self, shelf: &'s Shelf, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>) {
         let count = shelf.frame_count();
-        // One round takes the marks away, the next finds frames without.
+        // The first round takes the marks away, and the second finds frames without marks.
         for _ in 0..count.saturating_mul(2) {
             let slot = shelf.slab.at(1 + shelf.slot.hand.fetch_add(1) % count);
             if slot.used.get() == HOT {
@@ -91,7 +91,7 @@ impl Replace for Lru {
     }
 
     fn used(&self, shelf: &Shelf, slot: &FrameSlot) {
-        // The same page again and again needs no new time.
+        // A page that was the last to be used needs no new stamp.
         if slot.used.get() != shelf.slot.now.get() {
             slot.used.publish(tick(shelf));
         }
@@ -107,7 +107,7 @@ impl Replace for Lru {
             }
             self.refill(shelf);
         }
-        // So many are dirty, pinned or latched that the queue had none: show all, in order of their numbers.
+        // Every frame in the queue was dirty, pinned or latched: show all frames, in order of their numbers.
         for slot in shelf.frames() {
             if visit(slot).is_break() {
                 return;
@@ -131,7 +131,7 @@ impl Lru {
     }
 }
 
-/// The `count` oldest frames with their stamps, the oldest first.
+/// Returns the `count` oldest frames with their stamps, the oldest first.
 fn oldest(shelf: &Shelf, count: usize) -> Vec<(u32, u32)> {
     let now = shelf.slot.now.load();
     let mut all: Vec<(u32, u32)> = (1..).zip(shelf.frames()).map(|(number, slot)| (number, slot.used.get())).collect();
@@ -141,7 +141,7 @@ fn oldest(shelf: &Shelf, count: usize) -> Vec<(u32, u32)> {
     all
 }
 
-/// The next time of a shelf, never 0 or [`HOT`].
+/// Returns the next time of a shelf, never 0 or [`HOT`].
 fn tick(shelf: &Shelf) -> u32 {
     loop {
         let now = shelf.slot.now.fetch_add(1).wrapping_add(1);

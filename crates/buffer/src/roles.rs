@@ -1,11 +1,12 @@
-//! Who has which task of the page cache, for the tools: while a stopped process has one, others wait for it, or do without.
+//! The roles of the page cache and the sessions that have them, for the tools. While a stopped process has a role,
+//! other sessions wait for it or do without.
 
 use libtp_process::SessionId;
 
 use crate::BufferManager;
 
 impl BufferManager {
-    /// Each task and who has it at this moment.
+    /// Returns each role and the session that has it at this moment.
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
         let mut roles = vec![("writes pages", self.header.writer.load())];
         let shelves = self.pools.shelves();

@@ -1,11 +1,11 @@
-//! What may be set about the buffer manager. Nothing needs to be.
+//! Settings of the buffer manager. All have defaults.
 
-/// Which frame makes room for another page.
+/// The policy that chooses the frame that makes room for another page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Second chance: a hand goes round and takes what was not used since it last passed. The default.
+    /// Second chance, the default: a hand goes round and takes a frame that was not used since it last passed.
     Clock,
-    /// The least recently used, exactly, as in the paper; every hit then stores to shared memory.
+    /// Exactly the least recently used frame, as in the paper. Every hit then stores to shared memory.
     Lru,
 }
 
@@ -17,7 +17,7 @@ impl Policy {
         }
     }
 
-    /// From shared memory: what is not known is the default.
+    /// Reads a policy from shared memory. An unknown number is the default.
     pub(crate) fn from_raw(raw: u32) -> Policy {
         if raw == Policy::Lru.to_raw() {
             Policy::Lru
@@ -31,8 +31,8 @@ impl Policy {
 /// pools with different policies").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
-    /// Bytes of pages it may hold. It begins with nothing and grows to this; a little more is taken only when every
-    /// frame is in use at once.
+    /// Bytes of pages it may hold. The pool begins empty and grows to this budget; beyond it, to twice as much at most,
+    /// only when every frame is in use at once.
     pub budget_bytes: u64,
     /// Its replacement policy.
     pub policy: Policy,
@@ -49,10 +49,12 @@ impl Default for PoolSettings {
 pub struct Settings {
     /// The pool of every database that has none of its own.
     pub pool: PoolSettings,
-    /// Pages written in one batch through the double-write file, at most: 1 to 240, which is the default. A batch costs
-    /// two syncs, and one more for each further file in it, so large ones are cheap; the file is as large as the largest.
+    /// The most pages in one batch through the double-write file: 1 to 240, which is the default. A batch costs two
+    /// syncs, and one more for each further file in it, so large batches are cheap. The double-write file is as large
+    /// as the largest batch.
     pub batch_pages: usize,
-    /// Pages go straight home, which is not synced after them: nothing is recovered (LIBTP 5.1.1, NOTP). For measurements.
+    /// Writes pages straight to their homes, without a sync: nothing is recovered (LIBTP 5.1.1, NOTP). For
+    /// measurements.
     #[cfg(feature = "unprotected")]
     pub writes_once: bool,
 }
@@ -76,7 +78,7 @@ impl Settings {
         self.batch_pages.clamp(1, BATCH_PAGES_MAX)
     }
 
-    /// Whether a page that is torn on its way home is lost: for measurements only, where feature `unprotected` was asked for.
+    /// Returns whether a page that is torn on its way home is lost: for measurements only, with feature `unprotected`.
     pub(crate) fn writes_once(&self) -> bool {
         #[cfg(feature = "unprotected")]
         return self.writes_once;

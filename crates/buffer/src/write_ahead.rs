@@ -1,21 +1,21 @@
-//! What the buffer manager needs of the log: three questions, and one demand.
+//! The calls of the log that the buffer manager needs.
 //!
-//! Paper: LIBTP 3.2.2, "checks with the Log Manager". A trait, so that tests can refuse.
+//! Paper: LIBTP 3.2.2, "checks with the Log Manager". A trait, so that a test's log can refuse.
 
 use std::num::NonZeroU16;
 
 use libtp_log::{FlushedTo, LogManager, Lsn};
 use libtp_process::Session;
 
-/// A log that pages wait for. Whatever implements it, only the log itself can make a [`FlushedTo`].
+/// A log that pages wait for. Whatever implements this trait, only the log itself can make a [`FlushedTo`].
 pub trait WriteAhead: Send + Sync {
-    /// Where the log ends now. No page is younger.
+    /// Returns where the log ends now. No page is younger.
     fn tail(&self) -> Lsn;
 
-    /// How far it is durable now.
+    /// Returns how far the log is durable now.
     fn flushed(&self) -> FlushedTo;
 
-    /// Which of the log's lives wrote what is at `lsn`; none if that is not known.
+    /// Returns the life of the log that wrote the record at `lsn`, or `None` if that is not known.
     fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16>;
 
     /// Makes the record at `lsn` durable.
@@ -24,7 +24,7 @@ pub trait WriteAhead: Send + Sync {
     /// The log's own.
     fn force(&self, session: &Session, lsn: Lsn) -> libtp_log::Result<FlushedTo>;
 
-    /// Told when a data file could not be synced: nothing more may be acknowledged.
+    /// Called when a data file could not be synced: nothing more may be acknowledged.
     fn poison(&self) {}
 }
 

@@ -1,4 +1,4 @@
-//! What lies on the disk is not the page: it is said so, to each who asks, and never returned.
+//! Bytes on the disk that are not the page: each session that asks gets an error, and never the bytes.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -11,7 +11,7 @@ use libtp_buffer::Error;
 use libtp_io::{Directory, OpenMode};
 use world::{frames, page_id, Place, World, PAGE_BYTES};
 
-/// Pages 1 to 9 written, and nothing in memory.
+/// Makes a world with pages 1 to 9 written, and no page in memory.
 fn written() -> (Place, Arc<dyn Directory>, World) {
     let (place, directory) = Place::new();
     let world = World::new(directory.clone(), &frames(64));
@@ -58,7 +58,7 @@ fn a_flipped_bit_is_noticed_and_the_others_are_read() {
     for number in [1, 2, 3, 5, 6, 7, 8, 9] {
         assert_eq!(world.get(&session, page_id(number)).unwrap(), u64::from(number));
     }
-    // Repaired from a backup: it is read again.
+    // Repaired from a backup, the page is read again.
     damage(&directory, |bytes| bytes[place_of(4)][4000] ^= 1);
     assert_eq!(world.get(&session, page_id(4)).unwrap(), 4);
 }

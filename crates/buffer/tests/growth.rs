@@ -1,4 +1,4 @@
-//! Small at first, then as large as the budget, then no larger; and where memory is refused, replacement does.
+//! A pool is small at first, then as large as its budget, then no larger. Where memory is refused, pages are replaced.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 

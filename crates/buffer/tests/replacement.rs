@@ -1,5 +1,5 @@
-//! More pages than frames: what is read is always what was written last, by whichever thread of whichever process, and
-//! whoever holds a page keeps it.
+//! More pages than frames: a read returns the last value written, in every thread of every process, and a page in use
+//! stays in its frame.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -21,7 +21,7 @@ fn next(random: &mut u64) -> u64 {
     *random
 }
 
-/// Each thread changes and reads random pages; the model is changed and read under the same latch as the page.
+/// Changes and reads random pages. The model is changed and read under the same latch as the page.
 fn work(world: &World, model: &[AtomicU64], seed: u64, rounds: u32) {
     let session = world.join();
     let mut random = seed;
@@ -55,7 +55,7 @@ fn many_threads_and_few_frames(policy: Policy) {
             let model = &model;
             scope.spawn(move || work(world, model, seed * 0x9e37_79b9, 4_000));
         }
-        // Prefetching beside them, so that pages are read while they come home.
+        // Prefetches beside them, so that pages are read while they come home.
         scope.spawn(|| {
             let session = first.join();
             for round in 0..300 {
@@ -63,7 +63,7 @@ fn many_threads_and_few_frames(policy: Policy) {
                 first.buffers.prefetch(&session, FILE, start, 32).unwrap();
             }
         });
-        // A background writer and a checkpointer, too.
+        // Runs a background writer and a checkpointer, too.
         scope.spawn(|| {
             let session = second.join();
             for _ in 0..20 {

@@ -1,7 +1,6 @@
-//! The doubt: a prefetch reads pages from the disk without holding anything. What if one of them comes into memory, is
-//! changed, goes home and leaves memory again before the prefetch puts what it read into a frame?
-//!
-//! A disk that does something else in the middle of a read makes it happen every time. And what if the reader dies there?
+//! A prefetch reads pages from the disk without holding anything. In these tests one of the pages comes into memory, is
+//! changed, goes home and leaves memory again, before the prefetch puts its bytes into a frame. A disk that does
+//! something else in the middle of a read makes this happen every time. In another test the reader dies there.
 
 #![allow(clippy::unwrap_used)] // a test's way to say that this must work
 
@@ -18,7 +17,7 @@ use world::{frames, page_id, Place, World, FILE, LEAF};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A directory whose files, once they have read, do what was asked for, once.
+/// A directory whose files call the hook, once, after a read or before they take room on the disk.
 struct Interrupting {
     below: Arc<dyn Directory>,
     hook: Arc<Mutex<Option<Hook>>>,
@@ -184,7 +183,7 @@ fn a_page_whose_reader_died_is_not_taken_for_read() {
     let corpse = world.processes.take_corpse(&living, dead.id()).unwrap();
     corpse.roll_back();
     corpse.let_go();
-    // Its latch is free, and the frame has the page's name.
+    // The dead session's latch is free, and the frame has the page's name.
     assert!(world.buffers.is_resident(page_id(3)));
     assert!(world.buffers.shared_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
     assert!(world.buffers.exclusive_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
@@ -200,7 +199,7 @@ fn a_page_that_another_has_made_meanwhile_is_not_made_new_again() {
     let world = Arc::new(World::new(Arc::new(Interrupting { below, hook: hook.clone() }), &frames(32)));
     let session = world.join();
     let other = world.clone();
-    // It stops where it asks for room on the disk, before the page is in the table.
+    // The hook runs when the file asks for room on the disk, before the page is in the table.
     *hook.lock().unwrap() = Some(Box::new(move || {
         let session = other.join();
         other.set_new(&session, page_id(5), 2).unwrap();

@@ -16,8 +16,8 @@ use world::{frames, page_id, value_of, World, FILE, LEAF, PAGE_BYTES};
 
 const PAGES: u32 = 40;
 
-/// A world on a simulated disk with `PAGES` pages dirty, each with its own number as value. They take three batches to
-/// write, so the double-write file is used again.
+/// Makes a world on a simulated disk with `PAGES` dirty pages, each with its own number as value. Writing them takes
+/// three batches, so the double-write file is used again.
 fn dirty_world(disk: &SimDisk) -> (World, Session) {
     let world = World::new(Arc::new(disk.process_view()), &Settings { batch_pages: 15, ..frames(256) });
     let session = world.join();
@@ -28,7 +28,7 @@ fn dirty_world(disk: &SimDisk) -> (World, Session) {
 fn set_all(world: &World, session: &Session, add: u64) {
     for number in 1..=PAGES {
         if add == 0 {
-            // As a page is made.
+            // Pinned as a page that is made new.
             drop(world.buffers.pin_new(session, page_id(number)).unwrap());
         }
         world.set(session, page_id(number), u64::from(number) + add).unwrap();
@@ -41,7 +41,7 @@ fn get_all(world: &World, session: &Session, add: u64) {
     }
 }
 
-/// The disk has them all, with the value of that round.
+/// Asserts that the disk has all pages, with the value of that round.
 fn on_the_disk(disk: &SimDisk, add: u64) {
     let bytes = disk.file_bytes("pages.tp").unwrap();
     for number in 1..=PAGES {
@@ -62,7 +62,7 @@ fn no_page_is_on_the_disk_before_its_log() {
     on_the_disk(&disk, 0);
 }
 
-/// A log that can be told to refuse.
+/// A log that refuses while its flag is set.
 struct Refusing(Arc<LogManager>, AtomicBool);
 
 impl WriteAhead for Refusing {
@@ -130,12 +130,12 @@ fn a_page_stays_in_the_dirty_minimum_until_its_file_is_synced() {
     let disk = SimDisk::new(4);
     let (world, session) = dirty_world(&disk);
     let minimum = world.buffers.dirty_minimum().expect("pages are dirty");
-    // Written home, then the sync fails: for good.
+    // The pages are written home, then the sync fails: for good.
     disk.fail_call(Calls::On(Operation::Sync, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
     assert!(matches!(world.buffers.write_all(&session), Err(Error::Failed)));
     assert!(world.buffers.is_failed() && world.again().buffers.is_failed());
     assert_eq!(world.buffers.dirty_minimum(), Some(minimum));
-    // The disk works again, but what it did with the bytes nobody knows.
+    // The disk works again, but the state of the unsynced bytes is unknown.
     assert!(matches!(world.buffers.write_all(&session), Err(Error::Failed)));
     assert!(matches!(world.buffers.sync_files(), Err(Error::Failed)));
     assert_eq!(world.buffers.dirty_minimum(), Some(minimum));
@@ -150,7 +150,7 @@ fn a_full_disk_refuses_new_pages_and_takes_those_it_has() {
     disk.set_capacity(Some(disk.bytes_used()));
     let error = world.buffers.pin_new(&session, page_id(100_000)).map(|_| ()).unwrap_err();
     assert!(matches!(error, Error::Full { .. }), "{error}");
-    // Pages got their blocks when they were made, and the double-write file some: all can be written.
+    // Pages got their blocks when they were made, and the double-write file has some: all pages can be written.
     world.buffers.write_all(&session).unwrap();
     assert!(world.buffers.dirty_count() == 0 && !world.buffers.is_failed());
     get_all(&world, &session, 0);
@@ -183,9 +183,10 @@ fn a_page_that_nobody_has_written_is_not_read_and_one_that_another_has_written_i
         drop(world.buffers.pin_new(&session, page_id(number)).unwrap());
         world.set(&session, page_id(number), u64::from(number)).unwrap();
     }
-    // Some had to leave the memory again before they were set.
+    // Some pages had to leave the memory again before they were set.
     assert!(reads() - before < 20, "what was never written is not read: {}", reads() - before);
-    // Who looked for a new page long ago comes by only now: others have made it, written it, and it had to leave the memory.
+    // A session that missed a page long ago and makes it only now: other sessions have made it and written it, and it
+    // had to leave the memory.
     let gone: Vec<u32> = (1..=200).filter(|number| !world.buffers.is_resident(page_id(*number))).collect();
     assert!(gone.len() > 100, "{}", gone.len());
     for number in gone.iter().step_by(10) {
@@ -196,7 +197,7 @@ fn a_page_that_nobody_has_written_is_not_read_and_one_that_another_has_written_i
     }
     world.buffers.write_all(&session).unwrap();
     world.drop_pages(&session);
-    // A new life of the file's slot: what is there already may have been written.
+    // The file has a new slot: pages before the end of the file may have been written.
     for number in 1..=200 {
         let page = world.buffers.pin_new(&session, page_id(number)).unwrap();
         assert_eq!(value_of(&page.shared(LEAF)), u64::from(number));
@@ -226,7 +227,7 @@ fn every_call_that_fails_once_loses_nothing() {
                 continue;
             }
             failed += u32::from(first.is_err());
-            // Pages changed since, and some only they: the batch that did not come home comes home first.
+            // One page was changed since. The batch that did not come home comes home first.
             world.set(&session, page_id(1), 1).unwrap();
             world.buffers.write_all(&session).unwrap_or_else(|error| panic!("call {call}, {fault:?}: {error}"));
             assert_eq!(world.buffers.dirty_count(), 0, "call {call}, {fault:?}");
@@ -258,7 +259,7 @@ fn a_batch_that_is_written_makes_room_for_as_many_pages() {
     let world = World::new(Arc::new(SimDisk::new(10).process_view()), &Settings { batch_pages: 16, ..frames(64) });
     let session = world.join();
     let batches = || world.buffers.batch_and_bucket_counts().0;
-    // The pool grows until it is full of dirty pages, and nothing is written.
+    // The pool grows until it is full of dirty pages. Until then nothing is written.
     let set = |number: u32| _ = world.set(&session, page_id(number), 1).unwrap();
     let full = (1..).find(|&number| {
         set(number);
@@ -266,7 +267,7 @@ fn a_batch_that_is_written_makes_room_for_as_many_pages() {
     });
     let full = full.unwrap();
     assert!(full > 64);
-    // The first of sixteen has made room for this one.
+    // The first of sixteen pages has made room for this one.
     (full + 1..full + 16).for_each(set);
     assert_eq!(batches(), 1);
     set(full + 16);
@@ -310,7 +311,7 @@ fn restore(directory: &Arc<dyn libtp_io::Directory>) -> usize {
     restore_torn(&**directory, &mut open).unwrap().mended
 }
 
-/// Every page passes its checks and has the value of some round.
+/// Asserts that every page passes its checks and has the value of some round.
 fn whole(disk: &SimDisk, context: &str) {
     let bytes = disk.file_bytes("pages.tp").unwrap();
     for number in 1..=PAGES {
@@ -327,7 +328,7 @@ fn a_mark_from_before_a_restart_is_not_taken_for_a_new_batchs() {
     let (world, session) = dirty_world(&disk);
     world.buffers.write_all(&session).unwrap();
     drop((session, world));
-    // The region is lost, batches are counted anew; the first one does not come home.
+    // The region is lost and batches are counted anew. The first batch does not come home.
     let world = World::new(Arc::new(disk.process_view()), &frames(256));
     let session = world.join();
     for number in 1..=PAGES {

@@ -1,6 +1,7 @@
-//! What a call answers: a code, and for this thread a sentence about the last call that failed.
+//! The answer of every call: a code, and a sentence about the last failed call of the calling thread.
 //!
-//! Every call goes through [`door`]: no panic leaves it. What C did wrong is an answer like any other ([`Trouble::misuse`]).
+//! Every call goes through [`door`], which lets no panic out. A mistake of the C program is an ordinary answer
+//! ([`Trouble::misuse`]).
 #![allow(unsafe_code)]
 
 use std::any::Any;
@@ -11,7 +12,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use libtp::Error;
 
-/// The answers, with what `tp_strerror` says of them. `libtp.h` has the same, and a test compares.
+/// The codes, each with the text that `tp_strerror` returns. `libtp.h` repeats them, and a test compares.
 macro_rules! codes {
     ($($name:ident = $code:literal, $text:literal;)*) => {
         $(pub(crate) const $name: c_int = $code;)*
@@ -19,7 +20,7 @@ macro_rules! codes {
         #[cfg(test)]
         const ALL: &[(&str, c_int)] = &[$((stringify!($name), $code)),*];
 
-        /// What a code means, whatever the call; none of another's.
+        /// Returns the meaning of a code, or `None` if the library has no such code.
         fn meaning(code: c_int) -> Option<&'static CStr> {
             match code {
                 $($code => Some($text),)*
@@ -68,7 +69,7 @@ codes! {
     TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
 }
 
-/// Why a call does not answer `TP_OK`.
+/// A failure: its code and its text.
 pub(crate) struct Trouble {
     code: c_int,
     text: Cow<'static, CStr>,
@@ -81,7 +82,7 @@ impl Trouble {
         Trouble { code, text: Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default()) }
     }
 
-    /// A code that says all there is to say, which costs no memory.
+    /// Returns a failure whose text is the meaning of its code. Allocates nothing.
     fn bare(code: c_int) -> Trouble {
         Trouble { code, text: Cow::Borrowed(meaning(code).unwrap_or_default()) }
     }
@@ -102,10 +103,10 @@ impl Trouble {
         Trouble::new(TP_FULL, what.into())
     }
 
-    /// A code that a function of the program returned, which goes on to who called us; and what came of it.
+    /// Returns the failure for a code that a function of the program returned. `then` says how the call ended.
     pub(crate) fn of_the_program(code: c_int, then: &str) -> Trouble {
         match meaning(code) {
-            // What we told it last stands.
+            // The code is the library's: the last text of this thread explains it.
             Some(_) => Trouble { code, text: Cow::Owned(told()) },
             None => Trouble::new(code, format!("the program's function returned {code}, and {then}")),
         }
@@ -133,7 +134,7 @@ impl Trouble {
 impl From<Error> for Trouble {
     fn from(error: Error) -> Trouble {
         let code = match &error {
-            // These come often, and their sentences are the code's.
+            // Both are frequent: the meaning of the code suffices as text, and costs no allocation.
             Error::Deadlock => return Trouble::bare(TP_DEADLOCK),
             Error::Exists => return Trouble::bare(TP_EXISTS),
             Error::LockTimeout(_) => TP_LOCK_TIMEOUT,
@@ -164,7 +165,7 @@ impl From<Error> for Trouble {
             Error::FilesWaiting { .. } => TP_FILES_WAITING,
             Error::Backup { .. } => TP_BACKUP,
             Error::Dropped { .. } => TP_DROPPED,
-            // The functions of indices are the program's, and so are their codes.
+            // A function of an index belongs to the program, and so does the code that it returned.
             Error::Refused { .. } => crate::index::refused(),
             _ => TP_OTHER,
         };
@@ -172,7 +173,8 @@ impl From<Error> for Trouble {
     }
 }
 
-/// Why a function of the program returned a code: what we told it last, if it is one of ours.
+/// Returns the reason for a code that a function of the program returned: the last text of this thread if the code is
+/// the library's.
 pub(crate) fn reason(code: c_int) -> String {
     match meaning(code) {
         Some(_) => told().to_string_lossy().into_owned(),
@@ -188,19 +190,19 @@ fn told() -> CString {
     SAID.try_with(|said| said.borrow().clone().into_owned()).unwrap_or_default()
 }
 
-/// Keeps a sentence for `tp_error`.
+/// Stores the text that `tp_error` returns.
 pub(crate) fn say(text: &str) {
     let text = Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default());
-    // A thread that ends has no text any more.
+    // While a thread ends, its text no longer exists.
     let _ = SAID.try_with(|said| *said.borrow_mut() = text);
 }
 
-/// Does some work; where that panics, what is to be said of it.
+/// Does the work. Returns the text about the panic if the work panics.
 pub(crate) fn unpanicked<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Trouble::of_panic(&*payload).text())
 }
 
-/// Does what a call is to do, and answers with its code.
+/// Does the work of a call and returns the call's code.
 pub(crate) fn door(call: &str, work: impl FnOnce() -> Outcome<()>) -> c_int {
     let done = catch_unwind(AssertUnwindSafe(work));
     let trouble = match done {
@@ -216,7 +218,7 @@ pub(crate) fn door(call: &str, work: impl FnOnce() -> Outcome<()>) -> c_int {
         }
         _ => trouble.text,
     };
-    // A thread that ends has no text any more.
+    // While a thread ends, its text no longer exists.
     let _ = SAID.try_with(|said| *said.borrow_mut() = text);
     code
 }
@@ -233,7 +235,7 @@ pub extern "C" fn tp_strerror(code: c_int) -> *const c_char {
     meaning(code).unwrap_or(c"no code of this library").as_ptr()
 }
 
-/// Whether a transaction that ended with this, or a snapshot, may succeed if it is run again.
+/// Returns whether a transaction or snapshot that failed with this code may succeed when it is run again.
 pub(crate) fn is_retryable(code: c_int) -> bool {
     matches!(code, TP_DEADLOCK | TP_REBUILT | TP_PANICKED | TP_SNAPSHOT_TOO_OLD)
 }

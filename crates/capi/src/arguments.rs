@@ -1,6 +1,7 @@
-//! What C hands over beside handles: bytes, texts, and places for answers.
+//! Arguments from C other than handles: bytes, texts, and places for answers.
 //!
-//! The types are pointers that only C makes; what they point to is C's promise (`libtp.h`), for as long as the call lasts.
+//! The types are pointers that only C makes. C promises that each pointer is valid for the length of the call
+//! (`libtp.h`).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_void, CStr, OsStr};
@@ -9,17 +10,17 @@ use std::path::Path;
 
 use crate::answer::{Outcome, Trouble};
 
-/// So many bytes a buffer has at first.
+/// First size of a buffer, in bytes.
 const FIRST_ROOM: usize = 64;
 
-/// Bytes that are lent for the call.
+/// Bytes that C lends for the length of the call.
 #[repr(transparent)]
 pub struct In(*const c_void);
 
 impl In {
     pub(crate) const NULL: In = In(std::ptr::null());
 
-    /// So many of them. NULL is right for none.
+    /// Returns `count` bytes. NULL is allowed if `count` is 0.
     pub(crate) fn bytes(&self, what: &str, count: usize) -> Outcome<&[u8]> {
         match (self.0.is_null(), count) {
             (_, 0) => Ok(&[]),
@@ -27,20 +28,20 @@ impl In {
             (false, _) if isize::try_from(count).is_err() => {
                 Err(Trouble::misuse(format!("{what} of {count} bytes was given, more than any memory has")))
             }
-            // SAFETY: C's promise is that so many bytes are there, which nobody changes during the call.
+            // SAFETY: C promises that `count` bytes are there, and that no thread changes them during the call.
             (false, _) => Ok(unsafe { std::slice::from_raw_parts(self.0.cast(), count) }),
         }
     }
 }
 
-/// A text that ends in a zero.
+/// A text that ends with a zero byte.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub struct Text(*const c_char);
 
 impl Text {
     fn raw(&self) -> Option<&CStr> {
-        // SAFETY: C's promise is that a zero follows, and that nobody changes the text during the call.
+        // SAFETY: C promises that the text ends with a zero byte, and that no thread changes it during the call.
         (!self.0.is_null()).then(|| unsafe { CStr::from_ptr(self.0) })
     }
 
@@ -49,12 +50,12 @@ impl Text {
         Ok(Path::new(OsStr::from_bytes(text.to_bytes())))
     }
 
-    /// The path; none if it is NULL.
+    /// Returns the path, or `None` for NULL.
     pub(crate) fn optional_path(&self) -> Option<&Path> {
         self.raw().map(|text| Path::new(OsStr::from_bytes(text.to_bytes())))
     }
 
-    /// The text; none if it is NULL.
+    /// Returns the text, or `None` for NULL.
     pub(crate) fn optional(&self, what: &str) -> Outcome<Option<&str>> {
         let text = self.raw().map(CStr::to_str).transpose();
         text.map_err(|error| Trouble::misuse(format!("{what} is no text in UTF-8: {error}")))
@@ -65,12 +66,12 @@ impl Text {
     }
 }
 
-/// A place for an answer.
+/// A place where the call stores an answer.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// The place, with `before` in it for who does not look at the code. NULL is refused.
+    /// Stores `before` there, for a caller that ignores the code, and returns the place. Refuses NULL.
     pub(crate) fn needed(&self, what: &str, before: T) -> Outcome<&Out<T>> {
         if self.0.is_null() {
             return Err(Trouble::misuse(format!("NULL was given for the place of {what}")));
@@ -79,10 +80,11 @@ impl<T> Out<T> {
         Ok(self)
     }
 
-    /// Stores there, if there is a place.
+    /// Stores the value, unless the place is NULL.
     pub(crate) fn set(&self, value: T) {
         if !self.0.is_null() {
-            // SAFETY: C's promise is that there is room for one, which nobody else uses during the call.
+            // SAFETY: C promises that there is room for one value, and that no other thread uses the place during the
+            // call.
             unsafe { self.0.write(value) }
         }
     }
@@ -96,14 +98,14 @@ pub struct Buffer {
     room: usize,
 }
 
-/// A struct that is lent for the call.
+/// A struct that C lends for the length of the call.
 #[repr(transparent)]
 pub struct Put<T>(*const T);
 
 impl<T> Put<T> {
-    /// It; none if it is NULL.
+    /// Returns the struct, or `None` for NULL.
     pub(crate) fn optional(&self) -> Option<&T> {
-        // SAFETY: C's promise is that one is there, which nobody changes during the call.
+        // SAFETY: C promises that the struct is there, and that no thread changes it during the call.
         unsafe { self.0.as_ref() }
     }
 
@@ -112,18 +114,18 @@ impl<T> Put<T> {
     }
 }
 
-/// A buffer for an answer; NULL is for who does not want it.
+/// A buffer for an answer, or NULL if the caller does not want the answer.
 #[repr(transparent)]
 pub struct Fill(*mut Buffer);
 
 impl Fill {
     fn buffer(&mut self) -> Option<&mut Buffer> {
-        // SAFETY: C's promise is that a pointer to a buffer is to one that was set to zero at first, and since changed by us or as
-        // `libtp.h` says; and that nobody else uses it during the call.
+        // SAFETY: C promises that the buffer was zeroed first, that since then only this library changed it or C did as
+        // `libtp.h` allows, and that no other thread uses it during the call.
         unsafe { self.0.as_mut() }
     }
 
-    /// Refuses NULL, where the answer is all that the call is for.
+    /// Refuses NULL, for calls with no other purpose than this answer.
     pub(crate) fn needed(&mut self) -> Outcome<()> {
         match self.buffer() {
             Some(_) => Ok(()),
@@ -131,13 +133,13 @@ impl Fill {
         }
     }
 
-    /// Makes room for an answer of that length.
+    /// Makes room for an answer of `bytes` bytes and a zero byte.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Outcome<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let needed = bytes + 1;
         if buffer.data.is_null() || buffer.room < needed {
             let room = needed.next_power_of_two().max(FIRST_ROOM);
-            // SAFETY: C's promise is that `data` is null or of `malloc`.
+            // SAFETY: C promises that `data` is null or comes from `malloc`.
             let grown = unsafe { libc::realloc(buffer.data, room) };
             if grown.is_null() {
                 return Err(Trouble::full(&format!("there is no memory for an answer of {needed} bytes")));
@@ -147,12 +149,13 @@ impl Fill {
         Ok(())
     }
 
-    /// Copies `bytes` into it, with a zero behind them that does not count.
+    /// Copies `bytes` into the buffer and a zero byte behind them. The size does not count the zero byte.
     pub(crate) fn with(&mut self, bytes: &[u8]) -> Outcome<()> {
         self.reserve(bytes.len())?;
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let to: *mut u8 = buffer.data.cast();
-        // SAFETY: there is room for one byte more than there are, as was seen above, and C's memory is none of ours.
+        // SAFETY: `reserve` made room for `bytes.len() + 1` bytes, and the buffer, which is C's memory, does not
+        // overlap `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         // SAFETY: as above.
         let end = unsafe { to.add(bytes.len()) };
@@ -162,16 +165,16 @@ impl Fill {
         Ok(())
     }
 
-    /// Gives its memory back. It can be used again.
+    /// Frees the buffer's memory. The buffer can be used again.
     fn empty(&mut self) {
         let Some(buffer) = self.buffer() else { return };
-        // SAFETY: C's promise is that `data` is null or of `malloc`.
+        // SAFETY: C promises that `data` is null or comes from `malloc`.
         unsafe { libc::free(buffer.data) };
         *buffer = Buffer { data: std::ptr::null_mut(), size: 0, room: 0 };
     }
 }
 
-/// Texts, each with a zero behind it.
+/// Returns the texts, each followed by a zero byte.
 pub(crate) fn lines<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<u8> {
     let mut all = Vec::new();
     for text in texts {

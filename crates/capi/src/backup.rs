@@ -1,4 +1,4 @@
-//! `tp_backup`, `tp_backup_check` and `tp_restore`: copies of an environment that is at work, and environments made of them.
+//! `tp_backup`, `tp_backup_check` and `tp_restore`: copies of an environment in use, and environments made from copies.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -13,7 +13,7 @@ use crate::handles::Handle;
 use crate::load::{tell, Watch};
 use crate::primitives::with_log_types;
 
-/// As `libtp.h` has it.
+/// The flag as in `libtp.h`.
 const TP_BACKUP_MORE: c_uint = 1;
 
 /// `tp_backed_up`.
@@ -66,7 +66,7 @@ pub extern "C" fn tp_backup_check(
     })
 }
 
-/// Which state, as `libtp.h` numbers them.
+/// Returns the state to restore, which `libtp.h` numbers by `kind`.
 fn until(kind: c_int, value: u64) -> Outcome<Until> {
     match kind {
         0 => Ok(Until::End),

@@ -1,4 +1,4 @@
-//! `tp_cursor` and `tp_recno_cursor`: places among the keys of a database, or the numbers.
+//! `tp_cursor` and `tp_recno_cursor`: cursors over the keys of a database, and over record numbers.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -14,7 +14,7 @@ use crate::places::{self, ended, KeyedPlace, NumberedPlace, Place};
 use crate::ranges::Keys;
 use crate::transaction::{both, with_reader, Transaction};
 
-/// Moves a cursor, and hands out where it stands then.
+/// Moves a cursor and hands out the record at its new place.
 fn step(
     cursor: Handle<KeyedPlace>,
     (mut key, mut value): (Fill, Fill),
@@ -28,7 +28,7 @@ fn step(
     })
 }
 
-/// As `step`, over records by number.
+/// Moves a cursor over numbered records and hands out the record at its new place.
 fn step_number(
     cursor: Handle<NumberedPlace>,
     (number, mut record): (Out<u64>, Fill),

@@ -1,4 +1,4 @@
-//! `tp_db` and `tp_recno`: databases with keys, and of records by number.
+//! `tp_db` and `tp_recno`: databases with keys, and databases of numbered records.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -15,16 +15,16 @@ use crate::transaction::{both, with_reader, Opened, Transaction};
 static KEYED: Table<KeyedDatabase> = Table::new();
 static NUMBERED: Table<NumberedDatabase> = Table::new();
 
-/// What is said where one cannot be closed.
+/// The advice in the error for a database that cannot be closed.
 pub(crate) const USERS: &str = "end the transactions that have cursors over it first, or close those, and let no other thread be in a call with it";
 
-/// What C calls `tp_db`.
+/// The type that C calls `tp_db`.
 pub struct KeyedDatabase {
     pub(crate) db: Db,
     env: Pinned<Environment>,
 }
 
-/// What C calls `tp_recno`.
+/// The type that C calls `tp_recno`.
 pub struct NumberedDatabase {
     pub(crate) recno: Recno,
     env: Pinned<Environment>,
@@ -56,7 +56,7 @@ impl Opened for NumberedDatabase {
     }
 }
 
-/// Whether there was a record.
+/// Returns `Ok` if the record was there, and the code for a missing record otherwise.
 pub(crate) fn found(is_there: bool) -> Outcome<()> {
     match is_there {
         true => Ok(()),

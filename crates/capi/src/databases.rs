@@ -1,4 +1,4 @@
-//! Databases as a whole: dropped, renamed and emptied in a transaction; what kind each is, and how large.
+//! Calls on whole databases: drop, rename, empty (each in a transaction), kind and size.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, CStr};

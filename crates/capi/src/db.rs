@@ -1,17 +1,17 @@
-//! `db.h`: 4.4BSD's db(3), in plain mode as it was and in shared mode with what its flags `DB_LOCK`, `DB_SHMEM` and `DB_TXN`
-//! always promised (LIBTP 4.4).
+//! `db.h`: 4.4BSD's db(3). Plain mode works as it did there; shared mode keeps the promise of its flags `DB_LOCK`,
+//! `DB_SHMEM` and `DB_TXN` (LIBTP 4.4).
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `open`, `open_records`, `info` | `dbopen`, and what it is told |
-//! | `keyed`, `numbered` | what the flags of the calls mean, over whatever keeps pairs or records |
+//! | `open`, `open_records`, `info` | `dbopen` and its arguments |
+//! | `keyed`, `numbered` | the flags of the calls, over any store of pairs or of records |
 //! | `plain`, `rule`, `plain_file`, `text_file` | plain mode: memory, and one file |
 //! | `shared`, `shared_list`, `shared_records` | shared mode: databases of an environment |
 //! | `environments`, `current` | the environments, and the thread's transaction |
-//! | `dbt`, `flags`, `refusal`, `orders` | what C hands over and is told |
+//! | `dbt`, `flags`, `refusal`, `orders` | arguments from C, and answers to it |
 //!
-//! A `DB` is a structure that C reads, because db(3) says so; what is behind it (`internal`) is a handle like any other and is
-//! looked up. docs/design/0018 has the choices.
+//! db(3) demands that C can read the structure `DB`. Its field `internal` is a handle like any other, and is looked up.
+//! docs/design/0018 has the choices.
 #![allow(unsafe_code)]
 
 mod alone;
@@ -53,13 +53,13 @@ const ERROR: c_int = -1;
 
 static OPENED: Table<Opened> = Table::new();
 
-/// What a file keeps its records in.
+/// The store of an open file's records.
 pub(crate) enum Store {
     Keyed(Keyed),
     Numbered(Numbered),
 }
 
-/// An open file, and what its last call has lent.
+/// An open file, with the bytes that its last call lent.
 pub struct Opened {
     store: Store,
     is_without_keys: bool,
@@ -100,7 +100,7 @@ impl From<Trouble> for Refusal {
 
 impl MethodsPointer {
     fn handle(&self) -> Answer<Handle<Opened>> {
-        // SAFETY: C's promise is that a `DB *` is NULL or what `dbopen` returned, and was not closed.
+        // SAFETY: C promises that a `DB *` is NULL, or was returned by `dbopen` and not closed.
         match unsafe { self.0.as_ref() } {
             Some(methods) => Ok(methods.internal),
             None => Err(Refusal::invalid("NULL was given for the DB: dbopen failed, or was not called")),
@@ -111,14 +111,14 @@ impl MethodsPointer {
         Ok(OPENED.hold(self.handle()?)?)
     }
 
-    /// Gives its memory back.
+    /// Frees the structure.
     fn free(self) {
-        // SAFETY: it was made by `Box::into_raw` in `dbopen`, and its handle was there until now, so it is freed once.
+        // SAFETY: `Box::into_raw` made it in `dbopen`. Its handle was valid until now, so it is freed once.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-/// Does what a call is to do, and answers as db(3) does.
+/// Does the work of a call and answers as db(3) does.
 pub(crate) fn answer(call: &str, work: impl FnOnce() -> Answer<c_int>) -> c_int {
     let refused = match unpanicked(work) {
         Ok(Ok(code)) => return code,
@@ -126,14 +126,14 @@ pub(crate) fn answer(call: &str, work: impl FnOnce() -> Answer<c_int>) -> c_int 
         Err(panicked) => Refusal::new(libc::EIO, panicked),
     };
     say(&format!("{call}: {}", refused.text));
-    // SAFETY: it is this thread's own, always there.
+    // SAFETY: `errno` belongs to the calling thread and always exists.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     unsafe { *errno = refused.errno };
     ERROR
 }
 
-/// Success, or what is none and no error.
+/// Returns success, or db(3)'s code for an outcome that is neither success nor error.
 fn special(is_done: bool) -> c_int {
     if is_done {
         SUCCESS
@@ -189,7 +189,7 @@ extern "C" fn put(db: MethodsPointer, mut key: DbtPointer, data: DbtPointer, fla
     answer("put", || {
         let mut opened = db.opened()?;
         let value = data.bytes("the data")?;
-        // With R_CURSOR a record's number is not looked at, and need not be there.
+        // With R_CURSOR the call ignores the record number, which may be missing.
         let given = match (&opened.store, flags) {
             (Store::Numbered(_), flags::R_CURSOR) => Vec::new(),
             _ => key.bytes("the key")?,

@@ -1,4 +1,4 @@
-//! Commits that are waited for later, and transactions that are begun and ended for C (`tp_run`).
+//! Commits whose durability is waited for later, and transactions that `tp_run` begins and ends for C.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -14,10 +14,10 @@ use crate::transaction::{begin, durability, goes_on, transaction, Transaction};
 
 static COMMITS: Table<Pending> = Table::new();
 
-/// So often `tp_run` tries.
+/// Most retries of `tp_run`.
 const TRIES: u32 = 1000;
 
-/// What C calls `tp_pending`: a commit that is made, and not yet known to be on disk.
+/// The type that C calls `tp_pending`: a commit that is not yet known to be on disk.
 pub struct Pending {
     commit: CommitLsn,
     env: Pinned<Environment>,
@@ -70,10 +70,10 @@ pub extern "C" fn tp_pending_free(pending: Handle<Pending>) -> c_int {
 /// `tp_work`.
 pub type Work = extern "C" fn(txn: Handle<Transaction>, argument: *mut c_void) -> c_int;
 
-/// Added to the durability of `tp_run`, as `libtp.h` has it: a lock timeout is run again, too.
+/// A flag beside the durability of `tp_run`, as in `libtp.h`: run the transaction again after a lock timeout, too.
 const TP_AGAIN: c_int = 16;
 
-/// See `libtp.h`. A signal handler may call it, so it does not go through the door.
+/// See `libtp.h`. A signal handler may call this function, so it does not go through `door`.
 #[no_mangle]
 pub extern "C" fn tp_cancel_waits(_signal: c_int) {
     libtp::cancel_waits();
@@ -93,7 +93,7 @@ pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work
             match run_once(env, how, cancels, work, argument) {
                 Err(trouble) if is_again(trouble.code()) && tries < TRIES => {
                     tries += 1;
-                    // As the library's own `run` does: give whoever we collided with a chance, longer with each try.
+                    // As `Env::run` does: let the conflicting transaction proceed, longer after each try.
                     std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
                 }
                 done => return done,
@@ -122,7 +122,7 @@ fn run_once(
     }
     let told = refused.err().unwrap_or_else(|| Trouble::of_the_program(code, "the transaction was aborted"));
     match done.abort() {
-        // What it can be run again for does not help where it could not be aborted.
+        // The failed abort decides: a new run does not help while the transaction is not undone.
         Err(trouble) if is_retryable(code) => Err(trouble),
         _ => Err(told),
     }

@@ -1,4 +1,4 @@
-//! `tp_env`: an environment, and what is asked of it as a whole.
+//! `tp_env`: an environment, and the calls on it as a whole.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, CStr};
@@ -10,14 +10,14 @@ use crate::arguments::{lines, Fill, Out, Text};
 use crate::handles::{Handle, Kind, Pinned, Table};
 use crate::primitives::with_log_types;
 
-/// What is said to `tp_env_open`, as `libtp.h` has it.
+/// Flags of `tp_env_open`, as in `libtp.h`.
 const TP_NO_CREATE: c_uint = 1;
 const TP_KEEP_FILES: c_uint = 2;
 const TP_KEEP_REGION: c_uint = 4;
 
 static ENVIRONMENTS: Table<Environment> = Table::new();
 
-/// What C calls `tp_env`. Whatever is begun or opened in it keeps it pinned.
+/// The type that C calls `tp_env`. Every transaction, database and other handle made in it keeps it pinned.
 pub struct Environment {
     pub(crate) env: Env,
 }
@@ -141,7 +141,7 @@ pub extern "C" fn tp_env_background_step(env: Handle<Environment>) -> c_int {
     door("tp_env_background_step", || Ok(environment(env)?.env.background_step()?))
 }
 
-/// The version, ended by a zero.
+/// The version, with a zero byte at its end.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
     Err(_) => panic!("a version has no zero in it"),

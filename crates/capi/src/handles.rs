@@ -1,14 +1,16 @@
-//! Handles: what C holds instead of pointers to things of ours.
+//! Handles: C holds numbers instead of pointers to the library's memory.
 //!
-//! A handle is a number that looks like a pointer: which slot of its kind's table, and which of the things that have lain there.
-//! So whatever C hands over is looked up and never followed: NULL, a handle of another kind, one that was closed long since, and
-//! a word that never was one are told from each other and refused. A slot stays where it is for as long as the process lives.
+//! A handle is a number in the form of a pointer. It names a slot in the table of its kind, and a generation of that
+//! slot. The library looks a handle up and never follows it, so it tells these apart and refuses them: NULL, a handle
+//! of another kind, a closed handle, and a word that never was a handle. A slot keeps its address for as long as the
+//! process lives.
 //!
 //! Invariants
-//! 1. The word of a slot says whether something lies there, which (its generation), and how many use it. What lies there goes
-//!    only when nobody uses it, and is used only by who has counted himself.
-//! 2. Who uses a thing alone (`hold`) has found nobody else counted, and keeps the word marked so that nobody else can be.
-//! 3. Nothing here waits, so neither does the child of a fork for a thread that it does not have.
+//! 1. A slot's word says whether the slot has a value, the value's generation, and the number of its users. A value is
+//!    removed only while it has no other user, and used only by calls that have counted themselves as users.
+//! 2. A call that uses a value alone (`hold`) has found no other user, and marks the word so that no other call can
+//!    enter.
+//! 3. No call waits here. So the child of a fork does not wait for a thread that it does not have.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -19,11 +21,11 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::answer::{Outcome, Trouble};
 
-/// What C calls `tp_env *` and so on.
+/// The type that C calls `tp_env *`, `tp_txn *` and so on.
 #[repr(transparent)]
 pub struct Handle<T>(*mut c_void, PhantomData<fn() -> T>);
 
-// SAFETY: it is a number, which nobody follows.
+// SAFETY: a handle is a number, which no code follows as a pointer.
 unsafe impl<T> Send for Handle<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Handle<T> {}
@@ -52,19 +54,19 @@ impl<T> Handle<T> {
     }
 }
 
-/// The lower half.
+/// Returns the lower half of a word.
 fn low(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).expect("it is masked")
 }
 
-/// A kind of thing that C has handles of.
+/// A kind of value that C has handles of.
 pub(crate) trait Kind: Send + Sized + 'static {
-    /// Which of [`NAMES`] it has.
+    /// The kind's index in [`NAMES`].
     const CODE: usize;
     fn table() -> &'static Table<Self>;
 }
 
-/// The names of all kinds, by their codes.
+/// The names of all kinds, by code.
 const NAMES: [&str; 19] = [
     "an environment",
     "a transaction",
@@ -87,36 +89,37 @@ const NAMES: [&str; 19] = [
     "a segment of vista.h",
 ];
 
-/// From the low end: one bit that is set (such an address is no pointer to anything of ours or C's), seven of the kind's code,
-/// 24 of the slot's index, 32 of its generation.
+/// A handle, from its low end: one bit that is set (no pointer of the library's or of C's has such an address), seven
+/// bits of the kind's code, 24 bits of the slot's index, 32 bits of its generation.
 const INDEX_BITS: u32 = 24;
 const INDEX_SHIFT: u32 = 8;
 const GENERATION_SHIFT: u32 = 32;
-/// In a slot's word, whose upper half is the generation.
+/// Bits in the lower half of a slot's word. The upper half is the generation.
 const IS_THERE: u64 = 1 << 31;
 const IS_ALONE: u64 = 1 << 30;
 const USERS: u64 = IS_ALONE - 1;
-/// Slots of the first chunk; each further one has twice as many as that before.
+/// Slots of the first chunk. Each further chunk is twice the size of the one before.
 const FIRST_CHUNK: u32 = 32;
 const CHUNKS: usize = 20;
 
 struct Slot<T> {
     word: AtomicU64,
-    /// The next in the list of free slots, index plus one.
+    /// The next slot in the list of free slots: its index plus one.
     next: AtomicU32,
     value: UnsafeCell<Option<T>>,
 }
 
-/// All things of one kind.
+/// All values of one kind.
 pub(crate) struct Table<T> {
     chunks: [AtomicPtr<Slot<T>>; CHUNKS],
-    /// The first free slot, index plus one, below a count that tells two states of the list apart.
+    /// The first free slot, index plus one, in the lower half. A counter in the upper half tells two states of the list
+    /// apart.
     free: AtomicU64,
     made: AtomicU32,
 }
 
-// SAFETY: a value is reached only as invariants 1 and 2 say: alone by `hold`, which needs no more than `Send`, or by several
-// through `Pinned`, whose `Deref` asks for `Sync` itself.
+// SAFETY: a value is reached only as invariants 1 and 2 say: by one thread through `hold`, which needs only `Send`, or
+// by several through `Pinned`, whose `Deref` demands `Sync` itself.
 unsafe impl<T: Send> Sync for Table<T> {}
 
 fn place(index: u32) -> (usize, usize) {
@@ -125,13 +128,13 @@ fn place(index: u32) -> (usize, usize) {
     (chunk as usize, (index - before) as usize)
 }
 
-/// Whether a slot with this word has the thing of this handle.
+/// Returns whether the slot with this word has the value of this handle.
 fn is_in<T>(word: u64, handle: Handle<T>) -> bool {
     word & IS_THERE != 0 && word >> GENERATION_SHIFT == handle.word() >> GENERATION_SHIFT
 }
 
 impl<T: Kind> Table<T> {
-    /// What people call such a thing.
+    /// The kind's name in messages.
     const NAME: &'static str = NAMES[T::CODE];
 
     pub(crate) const fn new() -> Table<T> {
@@ -142,16 +145,16 @@ impl<T: Kind> Table<T> {
         }
     }
 
-    /// The slot, if there is a chunk with it.
+    /// Returns the slot, or `None` if no chunk has it.
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
         let (chunk, at) = place(index);
         let first = self.chunks.get(chunk)?.load(Ordering::Acquire);
         if first.is_null() {
             return None;
         }
-        // SAFETY: chunk `n` is a leaked slice of `FIRST_CHUNK << n` slots, and `place` gives no index beyond that.
+        // SAFETY: chunk `n` is a leaked slice of `FIRST_CHUNK << n` slots, and `place` returns no index beyond it.
         let slot = unsafe { first.add(at) };
-        // SAFETY: as above; chunks are never freed, and changed through their atomics and `UnsafeCell` alone.
+        // SAFETY: as above; chunks are never freed, and change only through their atomics and `UnsafeCell`.
         Some(unsafe { &*slot })
     }
 
@@ -161,7 +164,7 @@ impl<T: Kind> Table<T> {
         let made = Box::into_raw(slots);
         let none = std::ptr::null_mut();
         if self.chunks[chunk].compare_exchange(none, made.cast(), Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it is the slice that was made above, and nobody has seen it.
+            // SAFETY: this slice was made above, and no other thread has seen it.
             drop(unsafe { Box::from_raw(made) });
         }
     }
@@ -191,11 +194,11 @@ impl<T: Kind> Table<T> {
         }
     }
 
-    /// Puts a thing into the table and returns its handle.
+    /// Puts a value into the table and returns its handle.
     pub(crate) fn insert(&self, value: T) -> Outcome<Handle<T>> {
         let most = 1 << INDEX_BITS;
         let never_used = || {
-            // Counted no further than there are slots, however often it is asked: the count would come round.
+            // The count stops at `most`, however often this is called; otherwise it would wrap.
             let counted =
                 self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |made| (made < most).then_some(made + 1));
             counted.map_err(|_| Trouble::misuse(format!("there are too many handles: {most} of a kind is the most")))
@@ -206,7 +209,7 @@ impl<T: Kind> Table<T> {
             self.make_chunk(chunk);
         }
         let slot = self.slot(index).expect("its chunk was made above");
-        // SAFETY: the slot was free, or never used: nobody else has its index, and no handle has its generation.
+        // SAFETY: the slot was free or never used. No other thread has its index, and no handle has its generation.
         unsafe { *slot.value.get() = Some(value) };
         let generation = slot.word.load(Ordering::Relaxed) >> GENERATION_SHIFT;
         slot.word.store(generation << GENERATION_SHIFT | IS_THERE, Ordering::Release);
@@ -230,12 +233,12 @@ impl<T: Kind> Table<T> {
         }
     }
 
-    /// Whether a thing lies there that has this handle.
+    /// Returns whether this handle still has its value.
     pub(crate) fn has(&self, handle: Handle<T>) -> bool {
         self.find(handle).is_ok_and(|slot| is_in(slot.word.load(Ordering::Acquire), handle))
     }
 
-    /// Counts in who uses the thing, with others, or alone.
+    /// Counts the caller as a user of the value: with others, or `alone`.
     fn enter(&self, handle: Handle<T>, alone: bool) -> Outcome<&Slot<T>> {
         let slot = self.find(handle)?;
         let mut word = slot.word.load(Ordering::Acquire);
@@ -257,17 +260,17 @@ impl<T: Kind> Table<T> {
         }
     }
 
-    /// Uses the thing with others, until what is returned goes.
+    /// Shares the value with other users until the returned guard is dropped.
     pub(crate) fn pin(&'static self, handle: Handle<T>) -> Outcome<Pinned<T>> {
         Ok(Pinned { slot: self.enter(handle, false)? })
     }
 
-    /// Uses the thing alone, until what is returned goes.
+    /// Uses the value alone until the returned guard is dropped.
     pub(crate) fn hold(&'static self, handle: Handle<T>) -> Outcome<Held<T>> {
         Ok(Held { slot: self.enter(handle, true)?, handle })
     }
 
-    /// Takes the thing out, if nobody uses it: `in_use` says who may.
+    /// Removes the value if it has no user. `in_use` is the advice in the error if it has one.
     pub(crate) fn remove(&'static self, handle: Handle<T>, in_use: &str) -> Outcome<T> {
         match self.hold(handle) {
             Ok(held) => Ok(held.remove()),
@@ -286,37 +289,37 @@ impl<T: Kind> Table<T> {
     }
 }
 
-/// A thing that is used with others: it stays where it is meanwhile.
+/// A value in shared use. It is not removed while this guard lives.
 pub(crate) struct Pinned<T: Kind> {
     slot: &'static Slot<T>,
 }
 
-// SAFETY: it is a count in the slot, and gives what `T: Sync` lets several threads have.
+// SAFETY: the guard is a count in the slot, and gives several threads only what `T: Sync` allows.
 unsafe impl<T: Kind + Sync> Send for Pinned<T> {}
 // SAFETY: as above.
 unsafe impl<T: Kind + Sync> Sync for Pinned<T> {}
 
 impl<T: Kind> Pinned<T> {
-    /// The same once more: nobody can have it alone meanwhile.
+    /// Pins the value once more. No call can use it alone meanwhile.
     pub(crate) fn again(&self) -> Pinned<T> {
         self.slot.word.fetch_add(1, Ordering::AcqRel);
         Pinned { slot: self.slot }
     }
 
-    /// Whether it is the same thing.
+    /// Returns whether both guards pin the same value.
     pub(crate) fn is(&self, other: &Pinned<T>) -> bool {
         std::ptr::eq(self.slot, other.slot)
     }
 }
 
 impl<T: Kind + Sync> Pinned<T> {
-    /// What is pinned, for as long as the promise holds.
+    /// Returns the pinned value with a lifetime that the caller vouches for.
     ///
     /// # Safety
-    /// Not used after this `Pinned` has gone.
+    /// The reference is not used after this `Pinned` is dropped.
     pub(crate) unsafe fn beyond(&self) -> &'static T {
         let value: *const T = &**self;
-        // SAFETY: slots stay for ever, and what is in this one for as long as it is pinned.
+        // SAFETY: slots are never freed, and this slot keeps its value while it is pinned.
         unsafe { &*value }
     }
 }
@@ -324,7 +327,7 @@ impl<T: Kind + Sync> Pinned<T> {
 impl<T: Kind + Sync> Deref for Pinned<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: it is counted, so nobody has the value alone or takes it out (invariants 1 and 2).
+        // SAFETY: this guard is counted, so no call holds the value alone or removes it (invariants 1 and 2).
         let value = unsafe { &*self.slot.value.get() };
         value.as_ref().expect("a slot that is there has a value")
     }
@@ -336,21 +339,21 @@ impl<T: Kind> Drop for Pinned<T> {
     }
 }
 
-/// A thing that is used alone.
+/// A value that this call uses alone.
 pub(crate) struct Held<T: Kind> {
     slot: &'static Slot<T>,
     handle: Handle<T>,
 }
 
 impl<T: Kind> Held<T> {
-    /// Takes it out: its handle is none any more.
+    /// Removes the value. Its handle becomes invalid.
     pub(crate) fn remove(self) -> T {
-        // SAFETY: it is held, so nobody else reaches the value (invariant 2).
+        // SAFETY: the value is held, so no other call reaches it (invariant 2).
         let value = unsafe { &mut *self.slot.value.get() }.take().expect("a slot that is there has a value");
         let generation = (self.handle.word() >> GENERATION_SHIFT).wrapping_add(1);
         self.slot.word.store(generation << GENERATION_SHIFT, Ordering::Release);
         T::table().put_free(self.handle.index(), self.slot);
-        // Its word says already that nobody holds it.
+        // The new word already counts no user, so `drop` must not count down.
         std::mem::forget(self);
         value
     }
@@ -359,7 +362,7 @@ impl<T: Kind> Held<T> {
 impl<T: Kind> Deref for Held<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: it is held (invariant 2).
+        // SAFETY: the value is held (invariant 2).
         let value = unsafe { &*self.slot.value.get() };
         value.as_ref().expect("a slot that is there has a value")
     }
@@ -367,7 +370,7 @@ impl<T: Kind> Deref for Held<T> {
 
 impl<T: Kind> DerefMut for Held<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: it is held (invariant 2).
+        // SAFETY: the value is held (invariant 2).
         let value = unsafe { &mut *self.slot.value.get() };
         value.as_mut().expect("a slot that is there has a value")
     }

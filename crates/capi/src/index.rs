@@ -1,7 +1,7 @@
-//! `tp_index`: indices that are kept by a function of the program, and cursors over them.
+//! `tp_index`: indices that a function of the program keeps, and cursors over them.
 //!
-//! The function is called while a write goes on, in the thread that writes. What it adds it adds through a handle that ends when it returns;
-//! what it returns goes on to who made the call (`tp_put`, say).
+//! The function is called during a write, in the writing thread. It adds index keys through a handle that ends when the
+//! function returns. The code that it returns becomes the answer of the call that wrote (`tp_put`, say).
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -22,16 +22,16 @@ static INDICES: Table<IndexOfDatabase> = Table::new();
 static ADDED: Table<Added> = Table::new();
 
 thread_local! {
-    /// What a function of the program returned last that was not `TP_OK`.
+    /// The last code other than `TP_OK` that a function of the program returned.
     static REFUSED: Cell<c_int> = const { Cell::new(TP_OK) };
 }
 
-/// The code with which a function of the program has refused a record in this thread.
+/// Returns the code with which a function of the program last refused a record in this thread.
 pub(crate) fn refused() -> c_int {
     REFUSED.get()
 }
 
-/// What C calls `tp_index`.
+/// The type that C calls `tp_index`.
 pub struct IndexOfDatabase {
     index: Index,
     env: Pinned<Environment>,
@@ -50,7 +50,7 @@ impl Opened for IndexOfDatabase {
     }
 }
 
-/// What C calls `tp_index_keys`: those that a function has added so far.
+/// The type that C calls `tp_index_keys`: the keys that a function has added so far.
 pub struct Added(Vec<Vec<u8>>);
 
 impl Kind for Added {
@@ -70,7 +70,7 @@ pub type Function = extern "C" fn(
     argument: *mut c_void,
 ) -> c_int;
 
-/// As Rust calls it.
+/// Returns the program's function as a Rust closure.
 fn called(function: Function, argument: *mut c_void) -> impl Fn(&[u8], &[u8], &mut IndexKeys) + Send + Sync {
     let argument = argument.expose_provenance();
     move |key, value, keys| {
@@ -224,7 +224,7 @@ pub extern "C" fn tp_index_cursor_close(cursor: Handle<IndexedPlace>) -> c_int {
     door("tp_index_cursor_close", || places::close(cursor))
 }
 
-/// The same with a cursor of either kind.
+/// Does the same work with a cursor in a transaction or in a snapshot.
 macro_rules! at_either {
     ($cursor:expr, $name:ident => $work:expr) => {
         places::at($cursor, |place, _| match place {
@@ -242,7 +242,7 @@ fn hand_out(found: Option<IndexEntry>, (mut index_key, mut key, mut value): (Fil
     value.with(&entry.value)
 }
 
-/// The steps that take nothing but the cursor.
+/// The steps whose only argument is the cursor.
 macro_rules! steps {
     ($($name:ident = $step:ident;)*) => {$(
         /// See `libtp.h`.

@@ -1,8 +1,9 @@
-//! The doors for C. `libtp.h` is the records'; `vista.h` is [`vista`](mod@vista)'s, and `db.h`, the interface of 4.4BSD's db(3), [`db`](mod@db)'s.
+//! The libraries for C: `libtp.h` for records, `vista.h` ([`vista`](mod@vista)) for recoverable memory, and `db.h`
+//! ([`db`](mod@db)), the interface of 4.4BSD's db(3).
 //!
-//! What C holds is looked up and never followed ([`handles`](mod@handles)); what it points to is its promise
-//! ([`arguments`](mod@arguments)); every call answers with a code and a sentence ([`answer`](mod@answer)), and no panic leaves it.
-//! docs/design/0012 has the choices.
+//! A handle from C is looked up and never followed as a pointer ([`handles`](mod@handles)). C promises that other
+//! pointers are valid ([`arguments`](mod@arguments)). Every call answers with a code and a sentence
+//! ([`answer`](mod@answer)), and no panic leaves a call. docs/design/0012 has the choices.
 #![deny(unsafe_code)]
 
 mod answer;

@@ -1,4 +1,4 @@
-//! `tp_list` and `tp_list_cursor`: records by numbers that an insertion moves, and places among them.
+//! `tp_list` and `tp_list_cursor`: records whose numbers move with insertions, and cursors over them.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -15,7 +15,7 @@ use crate::transaction::{both, with_reader, Opened, ReaderRef, Transaction};
 
 static LISTS: Table<ListDatabase> = Table::new();
 
-/// What C calls `tp_list`.
+/// The type that C calls `tp_list`.
 pub struct ListDatabase {
     pub(crate) list: List,
     pub(crate) env: Pinned<Environment>,
@@ -196,7 +196,7 @@ pub extern "C" fn tp_list_cursor_close(cursor: Handle<ListedPlace>) -> c_int {
     door("tp_list_cursor_close", || places::close(cursor))
 }
 
-/// The same with a cursor of either kind.
+/// Does the same work with a cursor in a transaction or in a snapshot.
 macro_rules! at_either {
     ($cursor:expr, $name:ident => $work:expr) => {
         places::at($cursor, |place, _| match place {
@@ -207,7 +207,7 @@ macro_rules! at_either {
     };
 }
 
-/// Changes something through a cursor.
+/// Makes a change through a cursor.
 fn change<T>(
     cursor: Handle<ListedPlace>,
     work: impl FnOnce(&mut ListCursor<'static, Txn<'static>>) -> libtp::Result<T>,
@@ -227,7 +227,7 @@ fn hand_out(found: Option<(u64, Vec<u8>)>, number: &Out<u64>, record: &mut Fill)
     record.with(&bytes)
 }
 
-/// The steps that take nothing but the cursor.
+/// The steps whose only argument is the cursor.
 macro_rules! steps {
     ($($name:ident = $step:ident;)*) => {$(
         /// See `libtp.h`.

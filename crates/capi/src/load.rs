@@ -1,4 +1,4 @@
-//! `tp_load` and `tp_compact`: many records at once, and pages that hold little merged.
+//! `tp_load` and `tp_compact`: loads many records at once, and merges pages that hold little.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
@@ -11,7 +11,7 @@ use crate::database::KeyedDatabase;
 use crate::handles::{Handle, Kind};
 use crate::multi::MultiDatabase;
 
-/// As `libtp.h` has them.
+/// The flag as in `libtp.h`.
 const TP_LOAD_SORTED: c_uint = 1;
 
 /// `tp_pair`.
@@ -29,7 +29,7 @@ pub type NextPair = extern "C" fn(pair: &mut LentPair, argument: *mut c_void) ->
 /// `tp_watch`.
 pub type Watch = extern "C" fn(what: *const c_char, done: u64, total: u64, argument: *mut c_void);
 
-/// The pairs that a function of the program brings.
+/// The pairs that a function of the program supplies.
 struct Source {
     next: NextPair,
     argument: *mut c_void,
@@ -67,12 +67,12 @@ fn how(flags: c_uint, fill_percent: c_uint, memory: u64) -> Outcome<Load> {
     Ok(how)
 }
 
-/// What is no percentage the library refuses.
+/// Returns the percentage; a number above 255 becomes 255, which the library refuses.
 fn percent(percent: c_uint) -> u8 {
     u8::try_from(percent).unwrap_or(u8::MAX)
 }
 
-/// Tells the program how far it is.
+/// Returns a closure that reports progress to the program.
 pub(crate) fn tell(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
     move |what, done, total| {
         if let Some(watch) = watch {
@@ -126,7 +126,7 @@ pub extern "C" fn tp_multi_load(
     })
 }
 
-/// Compacts, telling the program how far it is, and hands out what it came to.
+/// Compacts, reports progress to the program, and hands out the counts.
 fn compact(
     (watch, argument): (Option<Watch>, *mut c_void),
     (leaves, merged): (Out<u64>, Out<u64>),

@@ -1,6 +1,6 @@
-//! The log, read: `log_read`, `log_roll` and `log_unroll`, by the paper's names (LIBTP 3.2.1).
+//! Calls that read the log, by the paper's names (LIBTP 3.2.1): `log_read`, `log_roll` and `log_unroll`.
 //!
-//! Records are shown to a function of the program, because what they say is lent: it is gone when the next is read.
+//! Records go to a function of the program, because their bytes are lent: they are gone when the next record is read.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void, CString};
@@ -29,13 +29,13 @@ pub struct LogRecord {
 /// `tp_log_visit`.
 pub type LogVisit = extern "C" fn(*const LogRecord, *mut c_void) -> c_int;
 
-/// A text as C has it: a zero within ends it.
+/// Returns the text as C sees it: up to its first zero byte.
 fn text(from: &str) -> CString {
     let before = from.split('\0').next().unwrap_or_default();
     CString::new(before).unwrap_or_default()
 }
 
-/// Shows a record, and says whether the next is wanted.
+/// Shows a record to the program's function and returns whether to go on.
 fn show(visit: LogVisit, record: &libtp::LogRecord, argument: *mut c_void) -> ControlFlow<c_int> {
     let (kind, says) = (text(&record.kind), text(&record.text));
     let shown = LogRecord {
@@ -55,7 +55,7 @@ fn show(visit: LogVisit, record: &libtp::LogRecord, argument: *mut c_void) -> Co
     }
 }
 
-/// Has records shown, until the program's function has enough.
+/// Shows records until the program's function returns another code than `TP_OK`.
 fn walk(
     visit: Option<LogVisit>,
     argument: *mut c_void,

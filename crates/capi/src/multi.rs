@@ -1,4 +1,4 @@
-//! `tp_multi` and `tp_multi_cursor`: databases whose keys have several values each, and places among them.
+//! `tp_multi` and `tp_multi_cursor`: databases with several values for a key, and cursors over them.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -17,7 +17,7 @@ use crate::transaction::{both, with_reader, Opened, Transaction};
 
 static MULTIS: Table<MultiDatabase> = Table::new();
 
-/// What C calls `tp_multi`.
+/// The type that C calls `tp_multi`.
 pub struct MultiDatabase {
     pub(crate) multi: Multi,
     env: Pinned<Environment>,
@@ -178,7 +178,7 @@ pub extern "C" fn tp_multi_delete_value(
     })
 }
 
-/// Moves a cursor, and hands out where it stands then.
+/// Moves a cursor and hands out the record at its new place.
 fn step(
     cursor: Handle<MultiPlace>,
     (mut key, mut value): (Fill, Fill),
@@ -265,7 +265,7 @@ pub extern "C" fn tp_multi_cursor_close(cursor: Handle<MultiPlace>) -> c_int {
     door("tp_multi_cursor_close", || places::close(cursor))
 }
 
-/// The steps that take nothing but the cursor.
+/// The steps whose only argument is the cursor.
 macro_rules! steps {
     ($($name:ident = $step:ident;)*) => {$(
         /// See `libtp.h`.

@@ -1,4 +1,4 @@
-//! `tp_order`: orders of keys that the program has, by their names; and those that the library has.
+//! `tp_order`: orders of keys that the program registers by name, beside those of the library.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_void};
@@ -11,9 +11,9 @@ use crate::arguments::Text;
 
 static ORDERS: Mutex<Vec<Arc<OfTheProgram>>> = Mutex::new(Vec::new());
 
-/// No key and nothing that stands for one has more bytes: what a function says beyond is too long for any database.
+/// Limit for the output of a program's function. No database has a key, or an encoded key, this long.
 const BYTES_MAX: usize = 1 << 20;
-/// Most have no more.
+/// First room for the output, enough for most keys.
 const FIRST_ROOM: usize = 256;
 
 /// `tp_recode`.
@@ -25,12 +25,13 @@ struct OfTheProgram {
     name: String,
     encode: Recode,
     decode: Recode,
-    /// An address that is the program's.
+    /// The address that the program passed for its own use.
     argument: usize,
 }
 
 impl OfTheProgram {
-    /// Appends to `to` what a function makes of `bytes`: it is asked again with more room if it has not enough.
+    /// Appends the function's output for `bytes` to `to`. Calls the function again with more room if the output did not
+    /// fit.
     fn append(&self, recode: Recode, bytes: &[u8], to: &mut Vec<u8>) {
         let argument = std::ptr::with_exposed_provenance_mut(self.argument);
         let (before, mut room) = (to.len(), FIRST_ROOM);
@@ -60,7 +61,7 @@ impl Order for OfTheProgram {
     }
 }
 
-/// The order of that name: the library's, or one that was registered.
+/// Returns the order with this name: the library's, or a registered one.
 pub(crate) fn order_named(name: &str) -> Outcome<Arc<dyn Order>> {
     if let Some(known) = order::by_name(name) {
         return Ok(known);

@@ -1,10 +1,11 @@
 //! Places in databases: cursors of all kinds, which lie in their transaction and end with it.
 //!
-//! What C has of one is where it lies: its transaction's handle, and its number there. The cursor itself borrows from the database and from the
-//! transaction, so it stands in the transaction's value, with the pin of its database.
+//! A handle of a cursor names its place: the transaction's handle, and a number in that transaction. The cursor itself
+//! borrows from the database and from the transaction, so it is stored in the transaction's value, with a pin of its
+//! database.
 //!
-//! Invariant: a place goes before what it borrows from. Each variant has the cursor first and the pin behind it, and things go in that
-//! order; the transaction sees to the rest ([`transaction`](crate::transaction)).
+//! Invariant: a place is dropped before the values it borrows from. Each variant has the cursor before the pin, and
+//! fields drop in that order. [`transaction`](crate::transaction) keeps the order of the rest.
 
 use libtp::{Cursor, IndexCursor, ListCursor, MultiCursor, RecnoCursor, Snapshot, Txn};
 
@@ -18,7 +19,7 @@ use crate::multi::MultiDatabase;
 use crate::transaction::{goes_on, transaction, ReaderRef, Transaction};
 
 /// A cursor with the pin of its database.
-#[allow(dead_code)] // pins are held, and seldom looked at
+#[allow(dead_code)] // pins are held and seldom read
 pub(crate) enum Place {
     Keyed(Cursor<'static>, Pinned<KeyedDatabase>),
     Numbered(RecnoCursor<'static>, Pinned<NumberedDatabase>),
@@ -27,7 +28,7 @@ pub(crate) enum Place {
     Index(IndexPlace, Pinned<IndexOfDatabase>),
 }
 
-/// A cursor over a list: one in a transaction changes it, too.
+/// A cursor over a list. In a transaction it can change the list.
 pub(crate) enum ListPlace {
     InTxn(ListCursor<'static, Txn<'static>>),
     InSnapshot(ListCursor<'static, Snapshot<'static>>),
@@ -39,19 +40,19 @@ pub(crate) enum IndexPlace {
     InSnapshot(IndexCursor<'static, Snapshot<'static>>),
 }
 
-/// Where a place lies.
+/// The address of a place: its transaction, and its number there.
 pub(crate) struct Where {
     txn: Handle<Transaction>,
     number: u64,
 }
 
-/// What C calls a cursor, of whatever kind.
+/// A handle's value for a cursor of any kind.
 pub(crate) trait Placed: Kind {
     fn new(at: Where) -> Self;
     fn at(&self) -> &Where;
 }
 
-/// The kinds of cursors: what C has of them is the same.
+/// Defines the kinds of cursors, which all store only their address.
 macro_rules! placed {
     ($($name:ident = $code:literal in $table:ident, $what:literal;)*) => {$(
         static $table: Table<$name> = Table::new();
@@ -90,7 +91,7 @@ pub(crate) fn ended() -> Trouble {
     Trouble::misuse("the cursor's transaction has ended, and the cursor with it: it can only be closed")
 }
 
-/// Puts a cursor into its transaction, and hands out its handle.
+/// Puts a cursor into its transaction and hands out its handle.
 pub(crate) fn open<P: Placed, D: Kind + Sync>(
     out: &Out<Handle<P>>,
     txn: Handle<Transaction>,
@@ -109,7 +110,7 @@ pub(crate) fn open<P: Placed, D: Kind + Sync>(
     Ok(())
 }
 
-/// Does something at a cursor, for which the transaction is this call's alone.
+/// Does some work at a cursor. The call uses the transaction alone meanwhile.
 pub(crate) fn at<P: Placed, T>(
     cursor: Handle<P>,
     work: impl FnOnce(&mut Place, ReaderRef<'_>) -> Outcome<T>,
@@ -124,7 +125,7 @@ pub(crate) fn at<P: Placed, T>(
     work(place, reader)
 }
 
-/// Takes a cursor out of its transaction, if that goes on, and gives its handle back. NULL is closed without any effect.
+/// Removes a cursor from its transaction, if that has not ended, and closes its handle. NULL has no effect.
 pub(crate) fn close<P: Placed>(cursor: Handle<P>) -> Outcome<()> {
     if cursor.is_null() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! The primitive calls, by the paper's names where it has them (LIBTP 3.2 and 4.4): pages of the program's, locks on pages and on objects
-//! that it names, and log records of its own types.
+//! The primitive calls, by the paper's names where it has them (LIBTP 3.2 and 4.4): the program's own pages, locks on
+//! pages and on objects that the program names, and log records of its own types.
 //!
-//! The paper's `buf_get` hands out the frame in shared memory. Here it is a copy, which belongs to the transaction until `buf_unpin` stores
-//! it (docs/design/0019).
+//! The paper's `buf_get` hands out the frame in shared memory. Here `buf_get` hands out a copy, which belongs to the
+//! transaction until `buf_unpin` stores it (docs/design/0019).
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -16,7 +16,7 @@ use crate::environment::{environment, Environment};
 use crate::handles::{Handle, Kind, Pinned, Table};
 use crate::transaction::{both, transaction, Opened, Transaction};
 
-/// As `libtp.h` has them.
+/// Flags as in `libtp.h`.
 const DB_SHARED: c_uint = 1;
 const DB_TP: c_uint = 2;
 const BF_PIN: c_int = 1;
@@ -24,7 +24,7 @@ const BF_PIN: c_int = 1;
 static FILES: Table<Pages> = Table::new();
 static LOG_TYPES: Mutex<Vec<LogType>> = Mutex::new(Vec::new());
 
-/// What C calls `tp_pages`.
+/// The type that C calls `tp_pages`.
 pub struct Pages {
     file: PageFile,
     env: Pinned<Environment>,
@@ -43,7 +43,7 @@ impl Opened for Pages {
     }
 }
 
-/// An environment is opened with the types that were registered.
+/// Adds the registered log types to the builder of an environment.
 pub(crate) fn with_log_types(builder: Builder) -> Builder {
     let types = LOG_TYPES.lock().unwrap_or_else(PoisonError::into_inner);
     types.iter().cloned().fold(builder, Builder::log_type)
@@ -52,7 +52,7 @@ pub(crate) fn with_log_types(builder: Builder) -> Builder {
 /// `tp_page_change`.
 pub type PageChange = extern "C" fn(*mut c_void, usize, *const c_void, usize) -> c_int;
 
-/// As Rust calls it.
+/// Returns the program's function as a Rust closure.
 fn called(change: PageChange) -> impl Fn(&mut [u8], &[u8]) -> Result<(), String> + Send + Sync {
     move |page, argument| {
         let code = change(page.as_mut_ptr().cast(), page.len(), argument.as_ptr().cast(), argument.len());
@@ -144,7 +144,7 @@ pub extern "C" fn buf_get(
             txn.add_copy(fid, pageno, copy);
         }
         let copy = txn.copy(fid, pageno).ok_or_else(Trouble::not_found)?;
-        // A page of zeros is one that nobody has written.
+        // A page of zeros was never written.
         size.set(if copy.bytes.iter().all(|&byte| byte == 0) { 0 } else { copy.bytes.len() });
         place.set(copy.bytes.as_mut_ptr().cast());
         Ok(())

@@ -1,4 +1,4 @@
-//! `tp_range`: some of the keys of a database, counted, removed, or walked over.
+//! `tp_range`: a range of the keys of a database, to count, remove or walk over.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint};
@@ -10,7 +10,7 @@ use crate::database::KeyedDatabase;
 use crate::handles::Handle;
 use crate::transaction::{both, with_reader, Transaction};
 
-/// How a bound is meant, as `libtp.h` has it.
+/// The kinds of bounds, as in `libtp.h`.
 const TP_FROM: c_uint = 1;
 const TP_ABOVE: c_uint = 2;
 const TP_UPTO: c_uint = 4;
@@ -27,7 +27,7 @@ pub struct Range {
     how: c_uint,
 }
 
-/// Some keys; NULL is for all.
+/// A range of keys; NULL means all keys.
 pub type Keys = Put<Range>;
 
 impl Keys {

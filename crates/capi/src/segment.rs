@@ -1,8 +1,8 @@
 //! `tp_segment`: recoverable memory that transactions join, next to their records.
 //!
-//! C has the address of the memory and stores to it directly, between what it declares and the transaction's end. Every call joins anew,
-//! which is a look into the transaction's list after the first time, and lets go before it returns: nothing of Rust's refers to the memory
-//! while C works on it.
+//! C has the address of the memory and stores to it directly, between its declarations and the transaction's end. Every
+//! call joins the segment anew (after the first time, a look into the transaction's list) and lets go of it before it
+//! returns. So no Rust reference to the memory exists while C works on it.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};
@@ -18,13 +18,13 @@ use crate::transaction::{both, Opened, Transaction};
 
 static SEGMENTS: Table<MemorySegment> = Table::new();
 
-/// As `libtp.h` has them.
+/// Flags as in `libtp.h`.
 const TP_GUARDED: c_uint = 1;
 const TP_ANYWHERE: c_uint = 2;
 const TP_SURVIVES_SYSTEM: c_uint = 4;
 const TP_SURVIVES_POWER: c_uint = 8;
 
-/// What C calls `tp_segment`.
+/// The type that C calls `tp_segment`.
 pub struct MemorySegment {
     segment: Segment,
     env: Pinned<Environment>,
@@ -144,7 +144,7 @@ pub extern "C" fn tp_segment_join(
     })
 }
 
-/// Does something in a segment that the transaction has joined.
+/// Does some work in a segment that the transaction has joined.
 fn inside<T>(
     segment: Handle<MemorySegment>,
     txn: Handle<Transaction>,
@@ -160,7 +160,8 @@ fn inside<T>(
     Ok(work(&mut joined, address)?)
 }
 
-/// The position of an address: what lies elsewhere is none that the segment has.
+/// Returns the position of an address. An address outside the segment becomes a position that the segment does not
+/// have.
 fn position(place: *const c_void, address: usize) -> u64 {
     place.addr().wrapping_sub(address) as u64
 }

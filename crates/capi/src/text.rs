@@ -1,4 +1,4 @@
-//! `tp_text`: a file of text whose records a list has.
+//! `tp_text`: a text file whose records are kept in a list.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -12,10 +12,10 @@ use crate::list::ListDatabase;
 
 static TEXTS: Table<ListText> = Table::new();
 
-/// What C calls `tp_text`.
+/// The type that C calls `tp_text`.
 pub struct ListText {
     text: TextFile,
-    /// Its list stays open.
+    /// Keeps the list open.
     _list: Pinned<ListDatabase>,
 }
 
@@ -65,7 +65,7 @@ pub extern "C" fn tp_text_close(text: Handle<ListText>) -> c_int {
     door("tp_text_close", || match text.is_null() {
         true => Ok(()),
         false => {
-            // The file goes before the pin of its list.
+            // The file is closed before the pin of its list is dropped.
             let ListText { text, _list } = TEXTS.remove(text, "let no other thread be in a call with it")?;
             Ok(text.close()?)
         }

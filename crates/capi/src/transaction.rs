@@ -1,11 +1,12 @@
-//! `tp_txn`: a transaction, or a snapshot, with the savepoints and cursors that C has in it.
+//! `tp_txn`: a transaction or a snapshot, with the savepoints and cursors that C has in it.
 //!
-//! In Rust these borrow from each other, and the compiler sees to their order. Here one value owns them all, in the order in which
-//! they have to go; its slot is held by one thread at a time.
+//! In Rust these borrow from each other, and the compiler checks the order in which they are dropped. Here one value
+//! owns them all and drops them in that order. One thread at a time holds its slot.
 //!
 //! Invariants
-//! 1. What borrows from the transaction (`places`, `savepoints`) goes before it, and it before the pin of its environment.
-//! 2. Nothing that borrows leaves this value.
+//! 1. Values that borrow from the transaction (`places`, `savepoints`) are dropped before it, and it before the pin of
+//!    its environment.
+//! 2. No value that borrows leaves this one.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -25,37 +26,37 @@ use crate::segment::MemorySegment;
 
 static TRANSACTIONS: Table<Transaction> = Table::new();
 
-/// What C calls `tp_txn`.
+/// The type that C calls `tp_txn`.
 pub struct Transaction {
-    /// By numbers that are not used again.
+    /// By number. Numbers are not used again.
     places: BTreeMap<u64, Place>,
     /// Oldest first.
     savepoints: Vec<(u64, Savepoint<'static, 'static>)>,
     made: u64,
-    /// Copies of pages, by their files' handles and their numbers: C works on them until it gives them back.
+    /// Copies of pages, by file handle and page number. C works on them until it gives them back.
     copies: BTreeMap<(u64, u32), Copied>,
-    /// What C has asked for since it was begun.
+    /// The durability that C has asked for since the begin.
     durability: Option<Durability>,
     reader: Reading,
-    /// Memory that it has joined: C stores to it.
+    /// Segments that the transaction has joined. C stores to their memory.
     segments: Vec<Pinned<MemorySegment>>,
     env: Pinned<Environment>,
 }
 
-/// A copy that C has of a page, and what it was.
+/// A copy of a page that C works on, and the bytes before C's changes.
 pub(crate) struct Copied {
     pub(crate) copy: PageCopy,
     before: Vec<u8>,
 }
 
 impl Copied {
-    /// Whether C has changed it.
+    /// Returns whether C has changed the copy.
     pub(crate) fn is_changed(&self) -> bool {
         self.copy.bytes != self.before
     }
 }
 
-/// What a transaction is until it has ended, in the order in which it goes.
+/// The parts of a transaction that its end needs, in the order in which they are dropped.
 struct Ending {
     reader: Reading,
     _segments: Vec<Pinned<MemorySegment>>,
@@ -67,14 +68,14 @@ enum Reading {
     Snapshot(Rc<Snapshot<'static>>),
 }
 
-/// What reads are made with: a transaction, or a snapshot.
+/// The source of reads: a transaction or a snapshot.
 #[derive(Clone, Copy)]
 pub(crate) enum ReaderRef<'a> {
     Txn(&'a Txn<'static>),
     Snapshot(&'a Snapshot<'static>),
 }
 
-/// The same with either.
+/// Does the same work with a transaction or with a snapshot.
 macro_rules! with_reader {
     ($reader:expr, $name:ident => $work:expr) => {
         match $reader {
@@ -86,7 +87,7 @@ macro_rules! with_reader {
 pub(crate) use with_reader;
 
 impl<'a> ReaderRef<'a> {
-    /// To change something.
+    /// Returns the transaction, for a change. Refuses a snapshot.
     pub(crate) fn writer(self) -> Outcome<&'a Txn<'static>> {
         match self {
             ReaderRef::Txn(txn) => Ok(txn),
@@ -95,12 +96,12 @@ impl<'a> ReaderRef<'a> {
     }
 }
 
-/// What was opened in an environment, and is used with transactions of the same handle of it.
+/// A value opened in an environment, for transactions of the same environment handle.
 pub(crate) trait Opened: Kind + Sync {
     fn environment(&self) -> &Pinned<Environment>;
 }
 
-/// Both, which belong together.
+/// Pins the opened value and holds the transaction. Refuses them if their environments differ.
 pub(crate) fn both<D: Opened>(opened: Handle<D>, txn: Handle<Transaction>) -> Outcome<(Pinned<D>, Held<Transaction>)> {
     let (opened, txn) = (D::table().pin(opened)?, transaction(txn)?);
     match txn.env.is(opened.environment()) {
@@ -109,15 +110,16 @@ pub(crate) fn both<D: Opened>(opened: Handle<D>, txn: Handle<Transaction>) -> Ou
     }
 }
 
-// A transaction goes from thread to thread as a whole.
+// A transaction with all its parts can move between threads.
 const _: () = {
     const fn goes_to_other_threads<T: Send>() {}
     goes_to_other_threads::<Txn<'static>>();
     goes_to_other_threads::<Snapshot<'static>>();
 };
 
-// SAFETY: a transaction may go to another thread, and what borrows from it goes along: all of it is in this value, which one thread
-// uses at a time. That `Cursor` and `Savepoint` are not `Send` by themselves is for the transaction that would stay behind.
+// SAFETY: a transaction may move to another thread, and everything that borrows from it moves along: all of it is in
+// this value, which one thread uses at a time. `Cursor` and `Savepoint` are not `Send` because alone they would leave
+// the transaction behind.
 unsafe impl Send for Transaction {}
 
 impl Kind for Transaction {
@@ -127,12 +129,12 @@ impl Kind for Transaction {
     }
 }
 
-/// The transaction of a handle, for this call alone.
+/// Returns the transaction of a handle, for this call alone.
 pub(crate) fn transaction(handle: Handle<Transaction>) -> Outcome<Held<Transaction>> {
     TRANSACTIONS.hold(handle)
 }
 
-/// Whether it has not ended.
+/// Returns whether the transaction has not ended.
 pub(crate) fn goes_on(handle: Handle<Transaction>) -> bool {
     TRANSACTIONS.has(handle)
 }
@@ -143,12 +145,12 @@ impl Transaction {
         Transaction { places, savepoints, made: 0, copies, durability: None, reader, segments, env }
     }
 
-    /// One that `begin` begins in the environment.
+    /// Begins a transaction by `begin` in the environment.
     fn begun(
         env: Pinned<Environment>,
         begin: impl FnOnce(&'static libtp::Env) -> libtp::Result<Txn<'static>>,
     ) -> Outcome<Transaction> {
-        // SAFETY: what borrows from it goes before the pin (invariant 1).
+        // SAFETY: all that borrows from the environment is dropped before the pin (invariant 1).
         let txn = begin(&unsafe { env.beyond() }.env)?;
         Ok(Transaction::new(Reading::Locking(Rc::new(txn)), env))
     }
@@ -170,7 +172,7 @@ impl Transaction {
         Ok(Transaction::new(Reading::Snapshot(Rc::new(snapshot)), env))
     }
 
-    /// To read.
+    /// Returns the source for reads.
     pub(crate) fn reader(&self) -> ReaderRef<'_> {
         match &self.reader {
             Reading::Locking(txn) => ReaderRef::Txn(txn),
@@ -178,7 +180,7 @@ impl Transaction {
         }
     }
 
-    /// To change something.
+    /// Returns the transaction, for a change. Refuses a snapshot.
     pub(crate) fn writer(&self) -> Outcome<&Txn<'static>> {
         self.reader().writer()
     }
@@ -188,16 +190,17 @@ impl Transaction {
         self.made
     }
 
-    /// Puts a place into it, which `make` makes of the database and what reads, and returns its number.
+    /// Makes a place from the database and the source of reads, stores it, and returns its number.
     pub(crate) fn add_place<D: Kind + Sync>(
         &mut self,
         on: Pinned<D>,
         make: impl FnOnce(&'static D, ReaderRef<'static>, Pinned<D>) -> Outcome<Place>,
     ) -> Outcome<u64> {
-        // SAFETY: the place has the pin, which goes behind the cursor (`places`).
+        // SAFETY: the place owns the pin, which is dropped after the cursor (`places`).
         let lasting = unsafe { on.beyond() };
         let reader = match &self.reader {
-            // SAFETY: the place goes before the transaction, which the `Rc` keeps where it is (invariant 1).
+            // SAFETY: the place is dropped before the transaction, and the `Rc` keeps the transaction's address
+            // (invariant 1).
             Reading::Locking(txn) => ReaderRef::Txn(unsafe { &*Rc::as_ptr(txn) }),
             // SAFETY: as above.
             Reading::Snapshot(snapshot) => ReaderRef::Snapshot(unsafe { &*Rc::as_ptr(snapshot) }),
@@ -208,7 +211,7 @@ impl Transaction {
         Ok(number)
     }
 
-    /// A place of it, and what reads.
+    /// Returns a place and the source of its reads.
     pub(crate) fn place(&mut self, number: u64) -> Option<(&mut Place, ReaderRef<'_>)> {
         let reader = match &self.reader {
             Reading::Locking(txn) => ReaderRef::Txn(txn),
@@ -221,35 +224,36 @@ impl Transaction {
         self.places.remove(&number);
     }
 
-    /// Keeps a segment open until it ends.
+    /// Keeps a segment open until the transaction ends.
     pub(crate) fn keep_segment(&mut self, segment: Pinned<MemorySegment>) {
         if !self.segments.iter().any(|kept| kept.is(&segment)) {
             self.segments.push(segment);
         }
     }
 
-    /// Whether it has joined that segment.
+    /// Returns whether the transaction has joined the segment.
     pub(crate) fn has_joined(&self, segment: &Pinned<MemorySegment>) -> bool {
         self.segments.iter().any(|kept| kept.is(segment))
     }
 
-    /// The copy that C has of a page, if it has one.
+    /// Returns the copy that C has of a page, if it has one.
     pub(crate) fn copy(&mut self, file: Handle<Pages>, page: u32) -> Option<&mut PageCopy> {
         self.copies.get_mut(&(file.word(), page)).map(|copied| &mut copied.copy)
     }
 
-    /// Keeps a copy for C.
+    /// Stores a copy of a page for C.
     pub(crate) fn add_copy(&mut self, file: Handle<Pages>, page: u32, copy: PageCopy) {
         let before = copy.bytes.clone();
         self.copies.insert((file.word(), page), Copied { copy, before });
     }
 
-    /// C gives a copy back: it, if it was changed.
+    /// Removes the copy that C gives back.
     pub(crate) fn take_copy(&mut self, file: Handle<Pages>, page: u32) -> Option<Copied> {
         self.copies.remove(&(file.word(), page))
     }
 
-    /// Refuses to commit, or pass on, what C has stored in copies of pages and not given back: it would be lost, and the answer would not say so.
+    /// Refuses to commit or pass on a transaction with a changed copy of a page that C has not given back. That change
+    /// would be lost without an error.
     pub(crate) fn refuse_unlogged(&self) -> Outcome<()> {
         match self.copies.iter().find(|(_, copied)| copied.is_changed()) {
             None => Ok(()),
@@ -264,14 +268,14 @@ impl Transaction {
         self.writer()?;
         let number = self.number();
         if let Reading::Locking(txn) = &self.reader {
-            // SAFETY: the savepoint goes before the transaction (invariant 1).
+            // SAFETY: the savepoint is dropped before the transaction (invariant 1).
             let lasting = unsafe { &*Rc::as_ptr(txn) };
             self.savepoints.push((number, lasting.savepoint()));
         }
         Ok(number)
     }
 
-    /// Takes a savepoint out, and forgets those made after it, which end with it.
+    /// Removes a savepoint and keeps the changes of all later ones, which end with it.
     fn take_savepoint(&mut self, number: u64) -> Outcome<Savepoint<'static, 'static>> {
         let Some(place) = self.savepoints.iter().rposition(|(other, _)| *other == number) else {
             let what =
@@ -284,7 +288,7 @@ impl Transaction {
         Ok(self.savepoints.pop().expect("it was found").1)
     }
 
-    /// What the library has of it, and what stays until that has ended; savepoints are kept.
+    /// Drops the places, keeps the savepoints, and returns the parts that the end needs.
     fn finish(mut self) -> Ending {
         self.places.clear();
         while let Some((_, savepoint)) = self.savepoints.pop() {
@@ -293,7 +297,7 @@ impl Transaction {
         Ending { reader: self.reader, _segments: self.segments, env: self.env }
     }
 
-    /// As `finish`, with the durability that C wants.
+    /// Does the same as `finish` and sets the durability that C asked for.
     fn finish_durable(self) -> Ending {
         let durability = self.durability;
         let mut ending = self.finish();
@@ -311,7 +315,7 @@ impl Transaction {
         }
     }
 
-    /// None for a snapshot.
+    /// Commits without waiting for durability. Returns `None` for a snapshot.
     pub(crate) fn commit_async(self) -> Outcome<Option<(CommitLsn, Pinned<Environment>)>> {
         let ending = self.finish_durable();
         match ending.reader {
@@ -361,12 +365,12 @@ pub extern "C" fn tp_begin(env: Handle<Environment>, how: c_int, txn: Out<Handle
     })
 }
 
-/// Begins one that C has no handle of yet.
+/// Begins a transaction for the library itself; C has no handle of it yet.
 pub(crate) fn begin(env: Handle<Environment>, how: Option<Durability>) -> Outcome<Handle<Transaction>> {
     TRANSACTIONS.insert(Transaction::begin(environment(env)?, how)?)
 }
 
-/// Goes on with one that was passed on.
+/// Continues a transaction that was passed on.
 pub(crate) fn attach(env: Handle<Environment>, detached: &Detached) -> Outcome<Handle<Transaction>> {
     TRANSACTIONS.insert(Transaction::attach(environment(env)?, detached)?)
 }
@@ -386,7 +390,7 @@ pub extern "C" fn tp_set_durability(txn: Handle<Transaction>, how: c_int) -> c_i
 #[no_mangle]
 pub extern "C" fn tp_set_lock_timeout(txn: Handle<Transaction>, millis: i64) -> c_int {
     door("tp_set_lock_timeout", || {
-        // Below zero is for ever.
+        // A negative number means no timeout.
         let longest = u64::try_from(millis).ok().map(Duration::from_millis);
         transaction(txn)?.writer()?.set_lock_timeout(longest);
         Ok(())

@@ -1,7 +1,7 @@
 //! `vista.h`: the paper's interface (Rio Vista, section 4, figure 3).
 //!
-//! C holds a handle of a segment, as it does of everything else ([`handles`](crate::handles)): a segment that was unmapped, or that another
-//! call of the program is at work with, is refused in words. A panic ends the process: it does not unwind into C.
+//! C holds a handle of a segment, as of everything else ([`handles`](crate::handles)). A segment that was unmapped, or
+//! that another call is using, is refused with a message. A panic ends the process: it does not unwind into C.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -19,7 +19,7 @@ thread_local! {
 
 static MAPPED: Table<Mapped> = Table::new();
 
-/// What C calls `vista`.
+/// The type that C calls `vista`.
 pub struct Mapped {
     segment: Segment,
     is_in_transaction: bool,
@@ -34,7 +34,7 @@ impl Kind for Mapped {
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// What was asked for, or `failed` and a sentence for `vista_error`.
+/// Returns the outcome, or stores the error for `vista_error` and returns `failed`.
 fn answer<T>(outcome: Outcome<T>, failed: T) -> T {
     outcome.unwrap_or_else(|error| {
         let text = error.to_string().replace('\0', " ");
@@ -47,15 +47,15 @@ fn said(trouble: &Trouble) -> Box<dyn std::error::Error> {
     trouble.text().into()
 }
 
-/// The segment, for this call alone.
+/// Returns the segment, for this call alone.
 fn mapped(segment: Handle<Mapped>) -> Outcome<Held<Mapped>> {
     MAPPED.hold(segment).map_err(|trouble| said(&trouble))
 }
 
 impl Mapped {
-    /// Does a part of the transaction that goes on.
+    /// Does some work in the current transaction.
     fn part<T>(&mut self, call: &str, work: impl FnOnce(&mut Txn<'_>) -> ::vista::Result<T>) -> Outcome<T> {
-        // First: what a child has to be told is not that a transaction of its parent's goes on, or that none does.
+        // First: a child of a fork gets an error about the fork, not about its parent's transaction.
         self.segment.check_process()?;
         if !self.is_in_transaction {
             return Err(format!(
@@ -91,7 +91,8 @@ impl Mapped {
         Ok(how(self.segment.resume())?)
     }
 
-    /// The position of an address: what lies elsewhere is none that the segment has.
+    /// Returns the position of an address. An address outside the segment becomes a position that the segment does not
+    /// have.
     fn at(&self, place: *const c_void) -> u64 {
         place.addr().wrapping_sub(self.segment.address()) as u64
     }

@@ -1,8 +1,9 @@
-//! Cursors of every kind against a model, in Rust and in C: random steps of two cursors of one transaction, with removals by the cursor
-//! itself, by key, by the other cursor and by the end of a savepoint, and with calls that fail because another transaction has a lock.
+//! Cursors of every kind against a model, in Rust and in C: random steps of two cursors of one transaction, with
+//! removals by the cursor itself, by key, by the other cursor and by the end of a savepoint, and with calls that fail
+//! because another transaction has a lock.
 //!
-//! What a model says: a call that fails, or finds nothing, leaves the cursor where it stood; but `next` that finds nothing stands behind all, and
-//! `prev` before all.
+//! The model's rule: a call that fails or finds nothing leaves the cursor where it stood; but a `next` that finds
+//! nothing puts the cursor behind all entries, and such a `prev` before all.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod c;
@@ -17,7 +18,7 @@ use libtp::{Db, Duplicates, Env, Index, IndexCursor, List, ListCursor, Multi, Re
 use libtp_sim::Random;
 
 const KINDS: [&str; 8] = ["tree", "range", "hash", "sorted", "came", "recno", "list", "index"];
-/// Lines that one run says.
+/// Lines of one run.
 const LINES: u32 = 150;
 
 fn seed_and_runs() -> (u64, u64) {
@@ -25,21 +26,22 @@ fn seed_and_runs() -> (u64, u64) {
     (number("LIBTP_TEST_SEED").unwrap_or(1), number("LIBTP_TEST_CASES").unwrap_or(6))
 }
 
-/// What carries out lines and answers each: `say` gives the next line for the answer to the last, and none at the end.
+/// Takes the answer to the last line and returns the next line, or `None` at the end.
 type Talk<'t> = &'t mut dyn FnMut(&str) -> Option<String>;
 
-/// Where a model's cursor stands: on an entry by its place in the order, there or not, or on a number of a list.
+/// The place of a model's cursor: on an entry by its place in the order, whether the entry exists or not, or on a
+/// number of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stands {
     Nowhere,
     BelowAll,
     AboveAll,
     On(Vec<u8>),
-    /// In the gap before that number of a list.
+    /// In the gap before this number of a list.
     Before(usize),
 }
 
-/// What is in the database: a place in the order, with key and value.
+/// The contents of the database: key and value by place in the order.
 type Pairs = BTreeMap<Vec<u8>, (char, char)>;
 
 struct Model {
@@ -47,7 +49,7 @@ struct Model {
     pairs: Pairs,
     lines: Vec<char>,
     saved: Option<(Pairs, Vec<char>)>,
-    /// Values that came so far.
+    /// The number of values stored so far.
     came: u8,
     /// The place of each key of a hash file.
     places: BTreeMap<char, u8>,
@@ -71,7 +73,7 @@ impl Model {
         }
     }
 
-    /// What a cursor can come to, in order.
+    /// Returns the entries that a cursor can reach, in order.
     fn seen(&self) -> Pairs {
         match self.kind {
             "index" => self.pairs.values().map(|&(key, value)| (vec![value as u8, key as u8], (value, key))).collect(),
@@ -158,7 +160,7 @@ impl Model {
         }
     }
 
-    /// The same among the lines of a list, whose numbers begin with 1.
+    /// Moves a cursor over the lines of a list, whose numbers begin with 1.
     fn go_list(&mut self, nth: usize, word: &str, number: &str) -> String {
         let count = self.lines.len();
         let (to, in_vain) = match (word, &self.stands[nth]) {
@@ -208,7 +210,7 @@ impl Model {
         true
     }
 
-    /// Inserts a line; behind the last, empty ones take the numbers between, which are shown as a dot.
+    /// Inserts a line. Behind the last line, empty lines, shown as a dot, take the numbers between.
     fn insert(&mut self, number: usize, value: char) {
         while self.lines.len() + 1 < number {
             self.lines.push('.');
@@ -237,7 +239,7 @@ impl Model {
         self.pairs.insert(at, (key, value));
     }
 
-    /// Whether there was something to remove.
+    /// Removes entries. Returns whether there was one.
     fn delete(&mut self, nth: usize, word: &str, key: &str, value: char) -> bool {
         if self.is_list() {
             let number: usize = key.parse().unwrap();
@@ -274,7 +276,7 @@ impl Model {
         true
     }
 
-    /// What the line is answered where no lock is in its way; the model does it.
+    /// Carries out a line in the model and returns the answer that is expected if no lock is in the way.
     fn answer(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let (word, nth, key) = (words[0], words[1].parse().unwrap_or(0), *words.get(2).unwrap_or(&""));
@@ -305,7 +307,7 @@ impl Model {
         if is_done { "ok" } else { "none" }.into()
     }
 
-    /// The next line.
+    /// Returns the next line.
     fn line(&mut self, random: &mut Random, is_snapshot: bool, other: &mut bool) -> String {
         let mut moves = vec!["first", "last", "next", "next", "next", "prev", "prev", "prev", "seek"];
         let mut changes = vec!["put", "put", "put", "delete", "delete"];
@@ -340,7 +342,8 @@ impl Model {
     }
 }
 
-/// Plays runs of a kind: first one that fills the database and commits, then others that are given up.
+/// Plays the runs of a kind: the first fills the database and commits, the others are snapshots and aborted
+/// transactions.
 fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str, Talk<'_>)) -> (u64, u64) {
     let (seed, runs) = seed_and_runs();
     let directory = tempfile::tempdir().unwrap();
@@ -366,7 +369,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
             (model.pairs.clone(), model.lines.clone(), model.came, model.stands.clone(), model.saved.clone());
         carry_out(directory.path(), kind, mode, &mut |answer| {
             if answer == "timeout" {
-                // Nothing has happened.
+                // The line changed nothing.
                 failed += 1;
                 other &= !history.last().is_some_and(|line: &String| line.starts_with("other"));
                 (model.pairs, model.lines, model.came, model.stands, model.saved) = before.clone();
@@ -397,7 +400,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
     (said, failed)
 }
 
-/// Where a hash file has each key, in the order of its cursors.
+/// Returns the place of each key of a hash file, in the order of its cursors.
 fn places_of_keys(directory: &Path) -> BTreeMap<char, u8> {
     let env = Env::open(directory).unwrap();
     let hash = env.hash("hash").unwrap();
@@ -418,7 +421,7 @@ fn text(first: &[u8], second: &[u8]) -> String {
 }
 
 fn numbered((number, record): (u64, Vec<u8>)) -> String {
-    // A record of a list that nobody has filled.
+    // An empty record of a list is shown as a dot.
     let record = if record.is_empty() { b".".to_vec() } else { record };
     text(number.to_string().as_bytes(), &record)
 }
@@ -539,7 +542,7 @@ impl Store {
     }
 }
 
-/// Two cursors that can be moved, or those through which something can be changed.
+/// Two cursors that only move, or two that can also change records.
 enum Cursors<'t, 'e> {
     Any(Vec<Box<dyn Moves + 't>>),
     Several(&'t Multi, Vec<libtp::MultiCursor<'t>>),
@@ -551,7 +554,7 @@ impl<'t> Cursors<'t, '_> {
         Cursors::Any((0..2).map(|_| Box::new(make()) as Box<dyn Moves + 't>).collect())
     }
 
-    /// Cursors that only read.
+    /// Returns cursors that only read.
     fn reading(store: &'t Store, kind: &str, reader: &'t impl Reader) -> Self {
         match store {
             Store::Pairs(db) if kind == "range" => Cursors::two(|| db.range(reader, &b"c"[..]..&b"k"[..]).unwrap()),
@@ -597,7 +600,7 @@ fn said(done: libtp::Result<bool>) -> String {
 
 const MOVES: [&str; 9] = ["first", "last", "next", "prev", "seek", "behind", "value", "next-key", "prev-key"];
 
-/// Carries the lines out in Rust.
+/// Carries out the lines in Rust.
 fn in_rust(directory: &Path, kind: &str, mode: &str, talk: Talk<'_>) {
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(directory).unwrap();
     let store = Store::open(&env, kind);
@@ -664,7 +667,7 @@ fn moved(cursors: &mut Cursors<'_, '_>, line: &str) -> String {
     }
 }
 
-/// Carries the lines out by a program in C.
+/// Carries out the lines by a program in C.
 fn in_c(program: &Path, directory: &Path, kind: &str, mode: &str, talk: Talk<'_>) {
     let mut command = Command::new(program);
     command.arg(directory).args([kind, mode]).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,4 +1,5 @@
-//! Programs in C with `db.h`: what the manual pages of db(3) say, in plain mode and in shared mode, by one process and several.
+//! Programs in C with `db.h`: the behaviour that the manual pages of db(3) describe, in plain mode and in shared mode,
+//! by one process and by several.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -17,7 +18,7 @@ use c::{
 fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
     let workshop = workshop();
     let program = compiled("tests/c/db3.c", workshop.path(), Link::Shared);
-    // The shared ones take ten times as long.
+    // The shared modes take ten times as long.
     for (mode, number, of) in [("memory", 0, 1), ("plain", 0, 1), ("lock", 0, 6), ("txn", 2, 6), ("within", 4, 6)] {
         for run in by_turns(number, of) {
             let home = tempfile::tempdir().unwrap();
@@ -44,8 +45,8 @@ fn what_the_manual_says_is_so_for_several_processes_in_one_environment() {
     }
 }
 
-/// Processes move records of one file, and write on others through cursors, whose numbers change all the time; one after the other
-/// is killed in the middle.
+/// Processes move records of one file, and through cursors write on other records whose numbers change all the time. In
+/// each round one process is killed in the middle.
 #[test]
 fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
     const CARDS: usize = 400;
@@ -73,14 +74,14 @@ fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
         let marks = round + 1;
         let expected = format!("{CARDS} cards, sum {}, {marks} marks, ", CARDS * (CARDS - 1) / 2);
         assert!(said.starts_with(&expected) && said.lines().count() == 1, "round {round}: {said}");
-        // The text file has what the list has: each mark with the number that was written last.
+        // The text file agrees with the list: each mark has the number that was written last.
         let text = std::fs::read_to_string(workshop.path().join("table/cards")).unwrap();
         let marked = text.lines().filter(|line| line.starts_with("mark") && line.ends_with(" 150")).count() as u64;
         assert_eq!((text.lines().count() as u64, marked), (CARDS as u64 + marks, marks), "round {round}");
     }
 }
 
-/// All of the programs with several processes, shorter, each process under valgrind on its day.
+/// All programs with several processes, shorter, with each process under valgrind on its day.
 #[test]
 fn valgrind_finds_nothing_in_processes_that_share_files() {
     let workshop = workshop();
@@ -96,7 +97,7 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
     assert_eq!(says(&many, &[&at("turns"), "turns", "2"]), "8\n");
     says(&many, &[&at("bank"), "open", "4"]);
     says(&records, &[&at("table"), "open", "30"]);
-    // Two of each at once.
+    // Two processes of each kind at once.
     let both = |program: &Path, one: &[&str], two: &[&str]| {
         let begun = [one, two].map(|arguments| {
             let mut command = command(program, arguments);
@@ -116,7 +117,8 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
 /// `DB_LOCK | DB_SHMEM`, as a number.
 const LOCK_AND_SHMEM: &str = "1610612736";
 
-/// What nvi asks of db(3): the text is opened only to be read, and the lines of a killed editor come from the file behind it.
+/// The calls that nvi makes: the text is opened for reading, and the lines of a killed editor come from the file of
+/// `bfname`.
 #[test]
 fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
     let workshop = workshop();
@@ -126,7 +128,7 @@ fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
     let mut lines: Vec<String> = (1..=1000).map(|number| format!("line {number}")).collect();
     let before = lines.join("\n") + "\n";
     std::fs::write(&text, &before).unwrap();
-    // An editor makes the file behind by mkstemp.
+    // An editor makes that file by mkstemp.
     std::fs::write(&kept, "").unwrap();
     let arguments = |what| [what, text.to_str().unwrap(), kept.to_str().unwrap()].map(str::to_owned);
     let mut editor = Command::new(&program).args(arguments("edit")).stdout(Stdio::piped()).spawn().unwrap();
@@ -180,7 +182,8 @@ fn o_trunc_leaves_what_it_cannot_or_may_not_make_anew() {
     }
 }
 
-/// A process that is killed while it makes a database anew leaves the one that was there, and the next finishes what it began.
+/// A process that is killed while it makes a database anew leaves the old one in place, and the next process finishes
+/// the work.
 #[test]
 fn a_database_that_is_made_anew_is_there_at_every_moment() {
     let workshop = workshop();
@@ -194,14 +197,14 @@ fn a_database_that_is_made_anew_is_there_at_every_moment() {
         assert_eq!(says(&program, &[directory, "make"]), "0 wrong\n");
         let killed = plainly(&program, &[directory, "anew"]).env("LIBTP_FAILPOINT", place).output().unwrap();
         if killed.status.success() {
-            // Built without failpoints.
+            // The library was built without failpoints.
             return;
         }
         assert_eq!(killed.status.signal(), Some(9), "{place}: {}", told(&killed));
         assert_eq!(says(&program, &[directory, "look"]), left, "{place}");
         assert_eq!(says(&program, &[directory, "anew"]), "0 wrong\n", "{place}");
         assert_eq!(says(&program, &[directory, "look"]), "the hash file\n", "{place}");
-        // It is made with its own settings (docs/formats: a file's header).
+        // The new database has its own page size (docs/formats: a file's header).
         let file = std::fs::read(home.path().join("stock.tp")).unwrap();
         assert_eq!(file[44..48], (64_u32 << 10).to_le_bytes(), "{place}");
     }
@@ -240,7 +243,7 @@ fn processes_take_turns_with_a_plain_file() {
     assert_eq!(says(&program, &[home.path().to_str().unwrap(), "turns", "50"]), "200\n");
 }
 
-/// Transactions of several processes over two files; one process after the other is killed in the middle.
+/// Transactions of several processes over two files. In each round one process is killed in the middle.
 #[test]
 fn processes_move_money_between_files_and_one_is_killed() {
     let workshop = workshop();

@@ -1,12 +1,14 @@
-//! A real program: Perl's module `DB_File`, which was written for db 1.85, from the source that Debian ships, built against our
-//! `db.h`. Its own test suite has to pass: trees with cursors, several values and comparisons in Perl, hash files with hash
-//! functions in Perl, text files as arrays, filters, threads.
+//! A real program: Perl's module `DB_File`, written for db 1.85, built from Debian's source against our `db.h`. Its own
+//! test suite has to pass: trees with cursors, several values and comparisons in Perl, hash files with hash functions
+//! in Perl, text files as arrays, filters, threads.
 //!
-//! The source is fetched with `apt-get`, from where this machine has its packages from, and kept. Where that cannot be had, this is
-//! skipped, loudly, in CI too: a mirror may have no sources. All else that is missing CI could have had, and it fails there.
+//! `apt-get` fetches the source from where this machine has its packages, and the source is kept. Without the source
+//! this test is skipped, loudly, in CI too: a mirror may have no sources. Anything else that is missing could be
+//! installed in CI, so there it is a failure.
 //!
-//! It is built as for an interface of db 1.85 under the name `db_185.h`. Built for `db.h`, two of its tests expect several values of
-//! one key in the order in which db 1.85 happened to have them, which its manual calls undefined; here it is that in which they came.
+//! It is built as for an interface of db 1.85 under the name `db_185.h`. Built for `db.h`, two of its tests expect
+//! several values of one key in the order of db 1.85, which its manual calls undefined; here the order is that of the
+//! puts.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -18,24 +20,25 @@ use std::process::{Command, Output};
 
 use c::{built, home, is_installed, told};
 
-/// How many tests the suite has at least.
+/// The least number of tests in the suite.
 const TESTS_LEAST: u32 = 500;
 
 fn skipped(what: &str) {
-    // Past the test's capture, or nobody would see it where the test passes.
+    // Bypasses the capture of test output, which would hide the message of a test that passes.
     let said = format!("\n!!! SKIPPED: DB_File was not tested: {what} !!!\n");
     let _ = std::io::stderr().write_all(said.as_bytes());
 }
 
-/// Why there is no source.
+/// The reason why there is no source.
 enum Missing {
     /// It could not be fetched: no network, or a mirror without sources.
     Unfetched(String),
-    /// It was fetched, and is not what it should be.
+    /// It was fetched, and is not the expected source.
     Broken(String),
 }
 
-/// `apt-get` or `apt-cache` with lists of its own in `folder`: of source packages, from where the machine has its binary ones.
+/// Returns `apt-get` or `apt-cache` with its own lists in `folder`: source packages, from where the machine has its
+/// binary ones.
 fn apt(tool: &str, folder: &Path) -> Command {
     let option = |name: &str, path: PathBuf| format!("{name}={}", path.display());
     let mut command = Command::new(tool);
@@ -47,7 +50,7 @@ fn apt(tool: &str, folder: &Path) -> Command {
     command
 }
 
-/// The machine's own list, for source packages.
+/// Writes the machine's own package list into `folder`, for source packages.
 fn write_sources(folder: &Path) {
     for made in ["sources", "lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(folder.join(made)).unwrap();
@@ -77,7 +80,7 @@ fn succeeded(output: &Output) -> Result<(), String> {
     }
 }
 
-/// The module's source, fetched into `folder` if it is not there.
+/// Returns the module's source, and fetches it into `folder` if it is not there.
 fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     let module = folder.join("DB_File");
     if module.join("Makefile.PL").exists() {
@@ -89,7 +92,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     let shown = run(apt("apt-cache", folder).args(["showsrc", "perl"]))?;
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
     let mut why = "the machine's package lists have no source of perl".to_owned();
-    // A mirror may lack the newest.
+    // A mirror may lack the newest version.
     for version in text.lines().filter_map(|line| line.strip_prefix("Version: ")) {
         let package = format!("perl={version}");
         let got = run(apt("apt-get", folder).args(["source", "--download-only", &package]))?;
@@ -107,7 +110,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
         tar.arg("-xf").arg(&archive).args(["--wildcards", "--strip-components=2", "*/cpan/DB_File"]);
         let apart = run(tar.current_dir(folder))?;
         succeeded(&apart).map_err(Missing::Broken)?;
-        // The rest is a hundred times as much.
+        // The rest of the source is a hundred times larger.
         for entry in fs::read_dir(folder).unwrap().flatten().filter(|entry| entry.path() != module) {
             let _ = fs::remove_dir_all(entry.path()).or_else(|_| fs::remove_file(entry.path()));
         }
@@ -116,7 +119,7 @@ fn fetched(folder: &Path) -> Result<PathBuf, Missing> {
     Err(Missing::Unfetched(why))
 }
 
-/// A copy of the module that is told where our header and library are.
+/// Makes a copy of the module that knows our header and library.
 fn prepared(source: &Path, workshop: &Path) -> PathBuf {
     let module = workshop.join("DB_File");
     let copied = Command::new("cp").args(["-r", "--no-preserve=mode"]).arg(source).arg(&module).status().unwrap();

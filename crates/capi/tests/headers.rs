@@ -1,4 +1,4 @@
-//! The headers by themselves, and that headers, library, examples and manual agree.
+//! The headers by themselves, and the agreement of headers, library, examples and manual.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -11,7 +11,7 @@ use c::{built, compiler, home, is_installed, WARNINGS};
 
 const HEADERS: [&str; 3] = ["libtp.h", "vista.h", "db.h"];
 
-/// What a program has of `libtp.h`: each struct, and a function of each kind that it gives to the library.
+/// Uses everything in `libtp.h`: each struct, and a function of each kind that the program gives to the library.
 const LIBTP: &str = r#"
 static void change(void *value, size_t size, void *argument) { (void)value; (void)size; (void)argument; }
 static int work(tp_txn *txn, void *argument) { (void)argument; return tp_abort(txn); }
@@ -49,13 +49,13 @@ int alone(void)
 }
 "#;
 
-/// Whether a name is that of a function of ours.
+/// Returns whether a name belongs to a function of ours.
 fn is_ours(name: &str) -> bool {
     name == "dbopen"
         || ["tp_", "vista_", "txn_", "db_", "buf_", "lock_", "log_"].iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// A header without its comments.
+/// Returns a header without its comments.
 fn declarations(header: &str) -> String {
     let text = fs::read_to_string(home().join("include").join(header)).unwrap();
     let mut parts = text.split("/*");
@@ -63,7 +63,7 @@ fn declarations(header: &str) -> String {
     parts.fold(first, |code, part| code + part.split_once("*/").unwrap().1)
 }
 
-/// The functions that a header declares.
+/// Returns the functions that a header declares.
 fn functions(header: &str) -> BTreeSet<String> {
     let is_letter = |letter: char| letter.is_ascii_lowercase() || letter == '_' || letter.is_ascii_digit();
     let mut found = BTreeSet::new();
@@ -127,7 +127,7 @@ fn every_function_is_called_by_an_example() {
     assert_eq!(missing, [""; 0], "no example calls them");
 }
 
-/// The pages, and the names that each has.
+/// Returns the manual pages with the names that each documents.
 fn pages() -> BTreeMap<String, Vec<String>> {
     let mut pages = BTreeMap::new();
     for entry in fs::read_dir(home().join("man")).unwrap() {

@@ -1,4 +1,5 @@
-//! Programs in C with `libtp.h`: the examples, what must not be done, threads and forks, as they are and under valgrind; and the guard, as it is.
+//! Programs in C with `libtp.h`: examples, misuse, threads and forks, each directly and under valgrind; and the guard,
+//! only directly.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use c::{by_turns, compiled, is_turn_of_valgrind, plainly, says, told, under_valgrind, workshop, Link, FOUND};
 
-/// A program, what it is told besides the environment's directory (with @ before a file's name: beside that), and what it prints, line by line. The first letters of a
-/// line are enough where it goes on with what is not the same each time.
+/// Each program, its arguments after the environment's directory (@ before a file name: beside that directory), and the
+/// lines that it prints. An expected line may be a prefix where the rest varies.
 const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
     (
         "examples/waits.c",
@@ -271,8 +272,8 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
 #[test]
 fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
     let halves = PROGRAMS.chunks(PROGRAMS.len().div_ceil(2));
-    // Each half in a thread of its own, because valgrind takes seconds for a program; and in a workshop of its own, because a
-    // program may be in both.
+    // Each half runs in a thread of its own, because valgrind takes seconds for a program, and in a workshop of its
+    // own, because a program may be in both halves.
     std::thread::scope(|scope| {
         halves.for_each(|half| {
             scope.spawn(|| {
@@ -309,7 +310,7 @@ fn does_what_it_is_told(
     }
 }
 
-/// Not under valgrind, which takes a minute each time that a guard is put over all addresses that a segment may grow into.
+/// Not under valgrind, which takes a minute for each guard over all addresses that a segment may grow into.
 #[test]
 fn a_store_that_no_transaction_has_declared_is_stopped_where_c_asked_for_the_guard() {
     let workshop = workshop();
@@ -339,7 +340,7 @@ fn an_environment_that_is_not_there_is_not_made_where_that_was_asked() {
     assert!(!nowhere.exists());
 }
 
-/// How a program is run.
+/// A way to run a program.
 type Run = fn(&Path, &[&str]) -> Command;
 
 #[test]
@@ -376,7 +377,7 @@ fn a_bank_in_c_keeps_its_money_through_deaths() {
     }
 }
 
-/// Two processes at work in one environment: one is killed, and the other, which shares its records, goes on to its end.
+/// Two processes work in one environment: one is killed, and the other, which shares its records, runs to its end.
 #[test]
 fn of_two_programs_in_c_one_is_killed_and_the_other_goes_on() {
     let workshop = workshop();

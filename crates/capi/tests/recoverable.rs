@@ -1,4 +1,4 @@
-//! A program in C with `vista.h`: compiled with every warning, run, and ended in the middle of a transaction.
+//! A program in C with `vista.h`: compiled with all warnings, run, and ended in the middle of a transaction.
 #![allow(clippy::unwrap_used)]
 
 mod c;
@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The library as C links it: beside this test, where cargo has built both.
+/// Returns the library as C links it, which cargo has built beside this test.
 fn library() -> PathBuf {
     let here = std::env::current_exe().unwrap();
     let built = |folder: &Path| folder.join("libtp.a");
@@ -31,7 +31,7 @@ fn compile_as(program: &str, to: &Path) {
         .arg(source.join("include"))
         .arg(source.join(program))
         .arg(library())
-        // Without what debuggers read: valgrind would read all of it at each start.
+        // Without debug information: valgrind would read all of it at each start.
         .args(["-Wl,--strip-debug", "-lpthread", "-ldl", "-lm", "-o"])
         .arg(to)
         .status();
@@ -88,7 +88,7 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
     }
 }
 
-/// Not under valgrind, as that of `records.rs`.
+/// Not under valgrind, like the guard test of `records.rs`.
 #[test]
 fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     let directory = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), "4 of 4, sum 10\n", "the wild store is not there");
 }
 
-/// As a user's tests run it: nothing is suppressed.
+/// Runs as in a user's tests: nothing is suppressed.
 #[test]
 fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
     if !c::is_installed("valgrind", "valgrind") {

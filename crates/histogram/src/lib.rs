@@ -1,4 +1,4 @@
-//! Latencies, counted in buckets that grow with the value: small, and right to 1.6 %.
+//! Counts latencies in buckets whose width grows with the value: little memory, an error of at most 1.6 %.
 //!
 //! Each power of two is cut into 32 buckets; a percentile is reported as the middle of its
 //! bucket. Values are nanoseconds; the maximum is kept exactly.
@@ -22,7 +22,7 @@ pub struct Histogram {
     max: u64,
 }
 
-/// What goes over a pipe: only buckets in use.
+/// The serialized form, sent over a pipe: only buckets in use.
 #[derive(Serialize, Deserialize)]
 struct Sparse {
     max: u64,
@@ -36,7 +36,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Makes an empty one.
+    /// Makes an empty histogram.
     pub fn new() -> Histogram {
         Histogram { counts: vec![0; BUCKETS], count: 0, max: 0 }
     }
@@ -49,7 +49,7 @@ impl Histogram {
         self.max = self.max.max(nanos);
     }
 
-    /// Adds what another client counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -58,17 +58,17 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many latencies were counted.
+    /// Returns the number of latencies counted.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The largest, in nanoseconds; 0 if there is none.
+    /// Returns the largest latency, in nanoseconds; 0 if there is none.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The latency that `permille` thousandths of the transactions do not exceed, in nanoseconds.
+    /// Returns the latency that `permille` thousandths of the transactions do not exceed, in nanoseconds.
     pub fn permille(&self, permille: u64) -> u64 {
         let wanted = u128::from(self.count) * u128::from(permille.min(1000));
         let mut seen: u128 = 0;
@@ -86,7 +86,7 @@ impl From<Sparse> for Histogram {
     fn from(sparse: Sparse) -> Histogram {
         let mut histogram = Histogram::new();
         for (index, count) in sparse.buckets {
-            // A bucket that does not exist is counted in the last: nothing from a pipe may panic.
+            // An index out of range counts in the last bucket: input from a pipe must not panic.
             histogram.counts[index.min(BUCKETS - 1)] += count;
             histogram.count += count;
         }
@@ -102,7 +102,8 @@ impl From<Histogram> for Sparse {
     }
 }
 
-/// The bucket of a value: the value itself below 32, then its five bits after the leading one.
+/// Returns the bucket of a value: the value itself below 32, else its power of two and the five bits after the
+/// leading one.
 #[inline]
 fn bucket(value: u64) -> usize {
     let index = if value < SUB {
@@ -114,7 +115,7 @@ fn bucket(value: u64) -> usize {
     usize::try_from(index).expect("there are fewer than 2,000 buckets")
 }
 
-/// The middle of a bucket.
+/// Returns the middle of a bucket.
 fn middle(index: usize) -> u64 {
     let index = index as u64;
     if index < SUB {

@@ -1,7 +1,7 @@
 //! Errors of the disk, sorted by what the caller can do about them.
 //!
-//! Every message names the operation, the file and, where there is one, the byte; says what was kept;
-//! and says what to do.  Nothing is printed here: the door passes the sentence on.
+//! Every message names the operation, the file and, where there is one, the byte. It states what data is safe and
+//! what to do. This crate prints nothing: `libtp` passes the message on.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{Directory, File, PlainFiles};
 /// The result of a call to the disk.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What was being done when it failed.  The simulated disk counts its calls by these.
+/// The operation that failed. The simulated disk counts its calls by operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// [`Directory::open`], [`Directory::subdirectory`].
@@ -81,24 +81,24 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Why a call to the disk failed, by what the caller can do about it.
+/// The reason why a call to the disk failed, by what the caller can do about it.
 ///
 /// `file` is the path as [`Directory::describe`] gives it, `offset` the byte where the call began (for
 /// [`Operation::SetLen`] and [`Operation::Allocate`] the length asked for).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The filesystem, or the user's quota, has no room.  Free some and go on; nothing synced is lost.
+    /// The filesystem, or the user's quota, is full. Free some space and go on; nothing synced is lost.
     #[error(
         "could not {operation} {file}{}: the filesystem or the quota is full ({}); nothing that was \
          synced is lost; free some space and try again",
         at(*offset), reason(*errno)
     )]
     Full {
-        /// What was being done.
+        /// The operation that failed.
         operation: Operation,
-        /// To which file.
+        /// The file's path.
         file: String,
-        /// At which byte, if it was at one.
+        /// The byte offset, if the operation has one.
         offset: Option<u64>,
         /// The system's error number.
         errno: i32,
@@ -109,56 +109,56 @@ pub enum Error {
          and write permission on the file and its directory"
     )]
     Denied {
-        /// What was being done.
+        /// The operation that failed.
         operation: Operation,
-        /// To which file.
+        /// The file's path.
         file: String,
     },
     /// There is no such file or directory.
     #[error("could not {operation} {file}: it does not exist; nothing was changed")]
     NotFound {
-        /// What was being done.
+        /// The operation that failed.
         operation: Operation,
-        /// To which file.
+        /// The file's path.
         file: String,
     },
-    /// The file should have been new and is there.
+    /// The caller asked for a new file, and the file exists.
     #[error("could not {operation} {file}: it exists already; it was left as it is")]
     Exists {
-        /// What was being done.
+        /// The operation that failed.
         operation: Operation,
-        /// To which file.
+        /// The file's path.
         file: String,
     },
-    /// The filesystem is mounted read-only, or the handle was opened so.
+    /// The filesystem is mounted read-only, or the handle is read-only.
     #[error(
         "could not {operation} {file}: it is open for reading only, or lies on a filesystem that is \
          mounted read-only; nothing was changed"
     )]
     ReadOnly {
-        /// What was being done.
+        /// The operation that failed.
         operation: Operation,
-        /// To which file.
+        /// The file's path.
         file: String,
     },
-    /// The name cannot be a file's, or belongs to something else.
+    /// The name is not a valid file name, or belongs to something of another kind.
     #[error("could not {operation} {file}: {what}; nothing was changed")]
     Unsuitable {
-        /// What was being done.
+        /// The operation that failed.
         operation: Operation,
-        /// To which file.
+        /// The file's path.
         file: String,
-        /// What is wrong with it, half a sentence.
+        /// The reason, as half a sentence.
         what: &'static str,
     },
-    /// The disk failed, or anything else the system has a number for.
+    /// The disk failed, or the system reported any other error number.
     #[error("could not {operation} {file}{}: {}", at(*offset), reason(*errno))]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         operation: Operation,
-        /// To which file.
+        /// The file's path.
         file: String,
-        /// At which byte, if it was at one.
+        /// The byte offset, if the operation has one.
         offset: Option<u64>,
         /// The system's error number.
         errno: i32,
@@ -166,7 +166,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Sorts a system's error number into the variant a caller can act on.
+    /// Turns a system's error number into the variant that a caller can act on.
     pub fn from_errno(operation: Operation, file: String, offset: Option<u64>, errno: i32) -> Error {
         match errno {
             libc::ENOSPC | libc::EDQUOT => Error::Full { operation, file, offset, errno },
@@ -182,7 +182,7 @@ impl Error {
         }
     }
 
-    /// Returns what was being done when it failed.
+    /// Returns the operation that failed.
     pub fn operation(&self) -> Operation {
         match self {
             Error::Full { operation, .. }
@@ -195,11 +195,11 @@ impl Error {
         }
     }
 
-    /// Returns whether the call failed for a limit or the rights of this process, or for a descriptor that the process has
-    /// closed: the call had no effect on the disk's promises, and may succeed in another process.
+    /// Returns whether the call failed because of a limit or the rights of this process, or because the process has
+    /// closed the descriptor. Such a call had no effect on the disk's promises, and may succeed in another process.
     ///
-    /// A failed sync is different: the kernel reports the failure of an earlier write with a number of its own choice, so only a
-    /// sync that did not begin counts.
+    /// A failed sync is different: the kernel may report the failure of an earlier write with any error number, so
+    /// only a sync that did not begin counts.
     pub fn is_limit_of_process(&self) -> bool {
         let (operation, errno) = match self {
             Error::Io { operation, errno, .. } => (operation, errno),
@@ -218,13 +218,13 @@ impl Error {
         }
     }
 
-    /// Returns whether a sync failed that had begun: the disk may lack what was to be synced, and a later sync does not write
-    /// it again.
+    /// Returns whether a sync failed after it had begun: the disk may lack the bytes, and a later sync does not write
+    /// them again.
     pub fn is_failed_sync(&self) -> bool {
         matches!(self.operation(), Operation::Sync | Operation::SyncDirectory) && !self.is_limit_of_process()
     }
 
-    /// Returns whether the file's descriptor is closed, which only the program can have done.
+    /// Returns whether the file's descriptor is closed; only the program can have closed it.
     pub fn is_closed_descriptor(&self) -> bool {
         matches!(self, Error::Io { errno: libc::EBADF, .. })
     }
@@ -256,7 +256,7 @@ fn reason(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }
 
-/// Checks that `name` can name a file in a directory, and only there.
+/// Checks that `name` is a plain name of a file in a directory.
 ///
 /// # Errors
 /// [`Error::Unsuitable`] when it is empty, longer than 255 bytes, `.`, `..`, or has a `/` or a zero

@@ -1,19 +1,20 @@
-//! A fork must not keep the locks of its parent (PROTOCOLS D9).
+//! Keeps the locks of a process from its forked children (PROTOCOLS D9).
 //!
-//! The locks of an open file description are shared by all copies of the descriptor, and a child of a fork has a copy of
-//! every one: the locks would outlive a killed parent for as long as the child runs. So each descriptor that may hold
-//! locks is entered here, and in the child, before `fork` returns there, it is replaced by one of nothing. It keeps its
-//! number, so that whatever closes it later closes what it thinks.
+//! All copies of a descriptor share the locks of the open file description, and a forked child has a copy of every
+//! descriptor: the locks would outlive a killed parent for as long as the child runs. So this module lists each
+//! descriptor that may hold locks. In the child, before `fork` returns there, a handler replaces each listed
+//! descriptor by an unused eventfd under the same number, so that a later close of that number closes the replacement
+//! and nothing else.
 //!
-//! A child made behind the C library's back (a raw `clone`) runs no such handler: it calls [`give_up_inherited`] as soon
-//! as it is known for what it is.
+//! A child made by a raw `clone`, past the C library, runs no such handler: it calls [`give_up_inherited`] as soon as
+//! the library recognizes it.
 //!
 //! Invariants
-//! 1. The list holds exactly the open descriptors that may hold locks, whenever `fork` looks at it: who changes it, or
-//!    closes one of them, holds the list, and `fork` waits until nobody does.
-//! 2. What the child does here takes no lock of the C library, allocates nothing and cannot panic.
+//! 1. The list holds exactly the open descriptors that may hold locks, whenever `fork` looks at it: a thread that
+//!    changes the list or closes a listed descriptor holds the list, and `fork` waits until no thread does.
+//! 2. The handler in the child takes no lock of the C library, allocates nothing and cannot panic.
 //!
-//! The `unsafe` is the calls that rustix does not have or that take a descriptor by its number.
+//! `unsafe` serves the calls that rustix does not have or that take a descriptor by its number.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -37,10 +38,10 @@ impl Block {
 }
 
 static LIST: Block = Block::new();
-/// Somebody has the list.
+/// Whether a thread holds the list.
 static HELD: AtomicBool = AtomicBool::new(false);
 
-/// The list, held: no fork happens. For a few instructions and a `close` only.
+/// Guard of the list: no fork happens while it lives. Held for a few instructions and a `close` only.
 #[derive(Debug)]
 pub(crate) struct Hold(());
 
@@ -77,15 +78,15 @@ impl Entry {
         }
     }
 
-    /// Takes it out again, if it is still there. The caller has the list until the descriptor is closed.
+    /// Removes the descriptor, if it is still in the list. The caller holds the list until the descriptor is closed.
     pub(crate) fn remove(&self, _hold: &Hold, descriptor: RawFd) {
-        // In a child the entry is free, or another's.
+        // In a child the entry may be free, or hold another descriptor.
         let _ = self.0.compare_exchange(descriptor, NONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// Has children of a fork not keep a descriptor that holds locks and is nobody's of this crate. It has to go before the
-/// descriptor is closed: else a child may give up what has its number since.
+/// Makes children of a fork give up a descriptor that holds locks and that no file of this crate owns. It must be
+/// dropped before the descriptor is closed: else a child may give up a newer descriptor of the same number.
 #[derive(Debug)]
 pub struct Uninherited {
     entry: Entry,
@@ -93,7 +94,7 @@ pub struct Uninherited {
 }
 
 impl Uninherited {
-    /// From now on a child does not keep it.
+    /// Enters `descriptor`: from now on, a child does not keep it.
     pub fn new(descriptor: BorrowedFd<'_>) -> Uninherited {
         let descriptor = descriptor.as_raw_fd();
         Uninherited { entry: Entry::new(descriptor), descriptor }
@@ -106,8 +107,8 @@ impl Drop for Uninherited {
     }
 }
 
-/// Replaces all descriptors that may hold locks by one of nothing. Only for the child of a fork or clone, for which the
-/// handles it inherited are of no more use; the parent keeps its locks. Doing it again changes nothing.
+/// Replaces all descriptors that may hold locks by an unused one. Only for the child of a fork or clone, which has no
+/// more use for the inherited handles; the parent keeps its locks. A second call changes nothing.
 pub fn give_up_inherited() {
     let mut nothing = NONE;
     let mut block = Some(&LIST);
@@ -123,15 +124,16 @@ pub fn give_up_inherited() {
     if nothing != NONE {
         close(nothing);
     }
-    // Whoever had the list when a raw clone was made is a thread of the parent and does not exist here.
+    // A thread of the parent that held the list at a raw clone does not exist in the child.
     give();
 }
 
-/// Puts a copy of `nothing` in the place of a descriptor. Returns `nothing`, made here if there was none.
+/// Makes `descriptor` a copy of the eventfd `nothing`. Returns that eventfd, made here if `nothing` is `NONE`.
 fn replace(descriptor: i32, nothing: i32) -> i32 {
     let nothing = if nothing == NONE { new_nothing() } else { nothing };
     if nothing == NONE {
-        // No descriptor left for it: first of all the lock must go, and this makes room.
+        // No descriptor is left for the eventfd. Closing this one gives up its lock, which matters most, and makes
+        // room.
         close(descriptor);
         let late = new_nothing();
         if late == descriptor {
@@ -150,15 +152,15 @@ fn new_nothing() -> i32 {
 }
 
 fn copy(from: i32, to: i32) {
-    // SAFETY: dup3(2) takes and returns integers only. `to` is a descriptor of the list: its owner is a file that was
-    // opened for its locks and inherited from the parent, and that is refused wherever it is used; it stays open, as its
-    // owner assumes.
+    // SAFETY: dup3(2) takes and returns integers only. `to` is a descriptor of the list. Its owner is a file that was
+    // opened for its locks and inherited from the parent; every use of that file is refused. The number stays open,
+    // as the owner assumes.
     let _ = unsafe { libc::dup3(from, to, libc::O_CLOEXEC) };
 }
 
 fn close(descriptor: i32) {
-    // SAFETY: close(2) of a descriptor made here, or of one of the list whose number `replace` takes again at once: this is
-    // the only thread of a new child.
+    // SAFETY: close(2) of a descriptor made here, or of a listed one whose number `replace` takes again at once: a
+    // new child has only this thread.
     let _ = unsafe { libc::close(descriptor) };
 }
 
@@ -168,9 +170,9 @@ fn install_handlers() {
         if rio::planted("io: the child of a fork keeps its parent's locks") {
             return;
         }
-        // SAFETY: the three functions live as long as the program, take nothing and return nothing. The child's only makes
-        // system calls and works on atomics, as pthread_atfork(3) demands of it. Without memory for them the call fails:
-        // then a child is known by its first call into the library, as one of a raw clone is.
+        // SAFETY: the three functions live as long as the program, take nothing and return nothing. The child's
+        // function only makes system calls and works on atomics, as pthread_atfork(3) demands. Without memory for
+        // them the call fails: the library then recognizes a child at its first call, like a child of a raw clone.
         let _ = unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) };
     });
 }
@@ -188,7 +190,7 @@ extern "C" fn after_in_child() {
 }
 
 fn take() {
-    // Acquire: pairs with the release in `give`; who has the list sees what the last one did with it.
+    // Acquire: pairs with the release in `give`; the holder sees the changes of the holder before.
     while HELD.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         std::thread::yield_now();
     }

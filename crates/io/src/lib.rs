@@ -1,20 +1,20 @@
-//! What libtp asks of a disk: a few small traits, their contract, and the POSIX disk that keeps it.
+//! The disk interface: a few small traits, their contract, and its POSIX implementation.
 //!
 //! The managers above (log, buffer, the environment) reach the disk only through [`File`] and
-//! [`Directory`]; they do not know whether a kernel or a simulated disk answers.  This room in turn
-//! knows no pages, no logs and no LSNs: it moves bytes between memory and named files, and says
-//! exactly when a byte or a name is safe from a power cut.
+//! [`Directory`]; they do not know whether a kernel or a simulated disk answers. This crate in turn knows no pages,
+//! no logs and no LSNs: it moves bytes between memory and named files, and states exactly when a byte or a name is
+//! safe from a power cut.
 //!
-//! Papers: LIBTP 3.2.1 and 3.2.2 assume `read`, `write` and `fsync`; what those promise is spelt out
-//! in [`contract`](crate::File), because eleven studied systems each assumed something else.
+//! Papers: LIBTP 3.2.1 and 3.2.2 assume `read`, `write` and `fsync`; [`contract`](crate::File) states the promises of
+//! those calls, because eleven studied systems each assumed something different.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `contract` | the two traits and what they promise |
-//! | `error` | what failed, by what a caller can do about it |
-//! | `fork` | how a child comes to have none of its parent's locks |
-//! | `plain` | what is asked of files that are not ours: those of other programs |
-//! | `posix` | Linux files, byte locks of the open file description, which filesystem this is |
+//! | `error` | errors, by what the caller can do about them |
+//! | `fork` | keeps the locks of a process from its forked children |
+//! | `plain` | the interface to files of other programs |
+//! | `posix` | Linux files, byte locks of the open file description, network filesystems |
 #![deny(unsafe_code)]
 
 mod contract;

@@ -1,9 +1,9 @@
-//! What is asked of plain files: those of other programs, anywhere on the machine, which transactions replace.
+//! The interface to plain files: those of other programs, anywhere on the machine, which transactions replace.
 //!
-//! A path is a text of names with `/` between them; one that begins with `/` begins at the root, any other in the directory
-//! that the door was had from.  No name of it is `.` or `..`, and none of the directories it goes through is a symbolic link:
-//! so one file has one path, as long as nobody mounts a directory twice, and nobody who may write to some directory leads us
-//! into another.  A symbolic link in the file's own place is never followed either.
+//! A path is names with `/` between them. A path that begins with `/` begins at the root, any other in the directory
+//! that returned the interface. No name in it is `.` or `..`, and no directory on it is a symbolic link: so one file
+//! has one path, unless a directory is mounted twice, and a user who may write to a directory cannot redirect a path
+//! through it. A symbolic link as the last name is never followed either.
 //!
 //! The rules of [`File`] and [`Directory`](crate::Directory) hold: unsynced is unpromised, a failed sync is final.
 
@@ -15,16 +15,17 @@ use crate::error::Result;
 #[cfg(doc)]
 use crate::Error;
 
-/// The door to plain files.
+/// The interface to plain files.
 pub trait PlainFiles: Send + Sync + fmt::Debug {
-    /// Returns what is at `path` now, none if nothing is.
+    /// Returns the status of the file, directory or other entry at `path`, `None` if there is no entry.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when the directory is missing, [`Error::Unsuitable`] when the path is none, or leads through a
-    /// symbolic link or a file; [`Error::Denied`], [`Error::Io`].
+    /// [`Error::NotFound`] when the directory is missing, [`Error::Unsuitable`] when the path is not valid, or leads
+    /// through a symbolic link or a file; [`Error::Denied`], [`Error::Io`].
     fn status(&self, path: &str) -> Result<Option<PlainStatus>>;
 
-    /// Returns a number by which `directory` is known again: another directory of that name, of another disk say, has another one.
+    /// Returns a number that identifies `directory`: another directory under that path, of another disk say, has
+    /// another number.
     ///
     /// # Errors
     /// As [`PlainFiles::status`].
@@ -33,29 +34,31 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// Opens the file at `path` for reading.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Unsuitable`] when it is no file; as [`PlainFiles::status`].
+    /// [`Error::NotFound`], [`Error::Unsuitable`] when it is not a file; as [`PlainFiles::status`].
     fn open(&self, path: &str) -> Result<Arc<dyn File>>;
 
-    /// Makes a file at `path`, where nothing is, and opens it for writing.  It has the mode, owner and group of `like`, none of
-    /// which is given away before it has all of them; without `like` those of any file that this process makes.
+    /// Makes a file at `path`, which must be free, and opens it for writing. The file has the mode, owner and group
+    /// of `like`; until it has all three, only its owner has access. Without `like` it has those of any file that
+    /// this process makes.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Denied`] also when the owner or the group cannot be given to it: nothing is left then;
-    /// [`Error::Full`], [`Error::ReadOnly`]; as [`PlainFiles::status`].
+    /// [`Error::Exists`]; [`Error::Denied`], also when the file cannot get the owner or the group: then the file is
+    /// removed; [`Error::Full`], [`Error::ReadOnly`]; as [`PlainFiles::status`].
     fn create(&self, path: &str, like: Option<&PlainStatus>) -> Result<Arc<dyn File>>;
 
-    /// Gives the file at `path` one more name, `other`, where nothing is.
+    /// Gives the file at `path` the additional name `other`, which must be free.
     ///
     /// # Errors
-    /// [`Error::Exists`]; [`Error::Unsuitable`] on another filesystem, or when it is a directory; [`Error::Denied`], also where the
-    /// filesystem has no files of two names; [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
+    /// [`Error::Exists`]; [`Error::Unsuitable`] on another filesystem, or when it is a directory; [`Error::Denied`],
+    /// also where the filesystem has no hard links; [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
     fn link(&self, path: &str, other: &str) -> Result<()>;
 
     /// Gives the file at `path` the name `name` in the same directory, replacing the file of that name, as
     /// [`Directory::rename`](crate::Directory::rename).  If both are the same file, nothing happens.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Unsuitable`], [`Error::Io`].
+    /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Full`], [`Error::Unsuitable`],
+    /// [`Error::Io`].
     fn rename(&self, path: &str, name: &str) -> Result<()>;
 
     /// Removes the file at `path`.
@@ -64,13 +67,13 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     /// [`Error::NotFound`], [`Error::Denied`], [`Error::ReadOnly`], [`Error::Unsuitable`], [`Error::Io`].
     fn remove(&self, path: &str) -> Result<()>;
 
-    /// Returns whether this process could replace or remove what is at `path`, as far as that can be known before it does.
+    /// Checks that this process may replace or remove the entry at `path`, as far as that can be known in advance.
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::ReadOnly`]; as [`PlainFiles::status`].
     fn check_removable(&self, path: &str) -> Result<()>;
 
-    /// Returns the names of all that is not a directory in `directory`; a name that is not UTF-8 is left out.
+    /// Returns the names of all entries of `directory` except directories; a name that is not UTF-8 is left out.
     ///
     /// # Errors
     /// As [`PlainFiles::status`].
@@ -83,7 +86,7 @@ pub trait PlainFiles: Send + Sync + fmt::Debug {
     fn sync(&self, directory: &str) -> Result<()>;
 }
 
-/// What kind of thing bears a name.
+/// Kind of a directory's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlainKind {
     /// A file.
@@ -96,18 +99,18 @@ pub enum PlainKind {
     Other,
 }
 
-/// What is at a path.
+/// Status of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlainStatus {
-    /// What kind of thing.
+    /// Its kind.
     pub kind: PlainKind,
     /// Its number on its filesystem.
     pub inode: u64,
     /// Its length.
     pub bytes: u64,
-    /// When its contents were changed last, nanoseconds since 1970.
+    /// Time of the last change of its contents, nanoseconds since 1970.
     pub modified_ns: u64,
-    /// The rights to it, twelve bits.
+    /// Its permissions, twelve bits.
     pub mode: u32,
     /// Its owner.
     pub owner: u32,
@@ -115,7 +118,7 @@ pub struct PlainStatus {
     pub group: u32,
 }
 
-/// A path's directory and its last name.
+/// Splits a path into its directory and its last name.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     match path.rfind('/') {
         Some(0) => ("/", &path[1..]),

@@ -1,9 +1,9 @@
 //! The disk of a Linux machine, through system calls.
 //!
-//! Files are opened by name below one open directory, so an environment that is renamed while it is
-//! open goes on.  Every descriptor is close-on-exec.  A file made here takes its permission from the
-//! directory (mode `rwxrwx---` gives `rw-rw----`) and its group, and its owner if root makes it, whatever the
-//! umask is: who may make files in an environment may use those the others made, and nobody else.
+//! Files are opened by name below one open directory, so an environment that is renamed while it is open goes on.
+//! Every descriptor is close-on-exec. A new file takes its permissions (mode `rwxrwx---` gives `rw-rw----`) and its
+//! group from the directory, and its owner, too, if root makes the file. The umask has no effect: exactly the users
+//! who may make files in an environment may use the files that other users made there.
 //!
 //! Byte locks are those of the *open file description* (`F_OFD_SETLK`): unlike a process's own locks
 //! they are not lost when some other descriptor of the file is closed, and two handles of one process
@@ -53,8 +53,8 @@ impl PosixDirectory {
         Ok(PosixDirectory { descriptor, path: path.to_path_buf() })
     }
 
-    /// Opens the directory at `path`, made if it is missing, with all that is missing above it.  Each
-    /// new directory's name is durable when this returns.
+    /// Opens the directory at `path`, and makes it and its parents if they are missing. Each new directory's name is
+    /// durable when this returns.
     ///
     /// # Errors
     /// As [`PosixDirectory::open`], and [`Error::Full`], [`Error::ReadOnly`].
@@ -93,7 +93,7 @@ impl PosixDirectory {
         retry_on_intr(|| rustix::fs::openat(&self.descriptor, name, flags, mode)).and_then(above_standard)
     }
 
-    /// Makes the file `name`; it must not be there.
+    /// Makes the file `name`, which must not exist.
     fn make(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         let directory = rustix::fs::fstat(&self.descriptor)?;
         let mode = Mode::from_raw_mode(rights(directory.st_mode));
@@ -102,28 +102,28 @@ impl PosixDirectory {
         Ok(made)
     }
 
-    /// Gives a new file to those who may use the directory: its group, and its owner if root has made it, with the
-    /// directory's rights.
+    /// Gives a new file to the users of the directory: sets the directory's group and rights, and its owner if root
+    /// made the file.
     fn give(made: &OwnedFd, directory: &rustix::fs::Stat) -> rustix::io::Result<()> {
         let own = rustix::fs::fstat(made)?;
         let mut mode = rights(directory.st_mode);
         if own.st_uid == 0 && directory.st_uid != 0 {
-            // A root that may not do this keeps it.
+            // If root is not allowed to do this, root stays the owner.
             let _ = rustix::fs::fchown(made, Some(Uid::from_raw(directory.st_uid)), None);
         }
         let group = Some(Gid::from_raw(directory.st_gid));
         if own.st_gid != directory.st_gid && rustix::fs::fchown(made, None, group).is_err() {
-            // The directory's group cannot have it, and ours has no right to it.
+            // The file cannot have the directory's group, so its own group gets no rights.
             mode &= !0o060;
         }
-        // Again, because the umask has cut the mode above.  Some filesystems have no modes to change.
+        // Set again, because the umask has cut the mode above. Some filesystems have no modes to change.
         match rustix::fs::fchmod(made, Mode::from_raw_mode(mode)) {
             Ok(()) | Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Opens the file `name`, made if it is missing.
+    /// Opens the file `name`, and makes it if it is missing.
     fn open_or_make(&self, name: &str) -> rustix::io::Result<OwnedFd> {
         loop {
             match self.open_flags(name, OFlags::RDWR, Mode::empty()) {
@@ -131,7 +131,7 @@ impl PosixDirectory {
                 answer => return answer,
             }
             match self.make(name) {
-                // Somebody made it between the two calls: it is there now.
+                // Another process made it between the two calls: open it.
                 Err(Errno::EXIST) => {}
                 answer => return answer,
             }
@@ -139,8 +139,8 @@ impl PosixDirectory {
     }
 }
 
-/// The rights to a file in a directory with those: who may not write may not read either, for a lock to read is enough to keep
-/// everybody waiting.
+/// Returns the rights to a file in a directory with the rights `directory`. A user who may not write may not read
+/// either, because a read lock is enough to make all others wait.
 fn rights(directory: u32) -> u32 {
     let writers = directory & 0o222;
     (writers | writers << 1) & directory & 0o666
@@ -152,7 +152,7 @@ impl Directory for PosixDirectory {
         let fail = |errno| self.error(Operation::Open, name, errno);
         let descriptor = match mode {
             OpenMode::Existing => self.open_flags(name, OFlags::RDWR, Mode::empty()),
-            // Not blocking: the name might be a pipe's, whose open would wait for a writer.
+            // Non-blocking: the open of a pipe would wait for a writer.
             OpenMode::ReadOnly => self.open_flags(name, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()),
             OpenMode::CreateNew => self.make(name),
             OpenMode::Create => self.open_or_make(name),
@@ -220,12 +220,12 @@ impl Directory for PosixDirectory {
         let fail = |errno| self.error(Operation::List, "", errno);
         for entry in rustix::fs::Dir::read_from(&self.descriptor).map_err(fail)? {
             let entry = entry.map_err(fail)?;
-            // A name that is not UTF-8 is nobody's of ours.
+            // A name that is not UTF-8 is not a file of the library.
             let Ok(name) = entry.file_name().to_str() else {
                 continue;
             };
             let kind = match entry.file_type() {
-                // Some filesystems do not say it in the listing.
+                // Some filesystems do not report the kind in the listing.
                 FileType::Unknown => {
                     match rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(status) => FileType::from_raw_mode(status.st_mode),
@@ -253,7 +253,7 @@ impl Directory for PosixDirectory {
     }
 
     fn sync(&self) -> Result<()> {
-        // Again after a signal, as with a file.
+        // Repeated after a signal, as for a file.
         retry_on_intr(|| rustix::fs::fsync(&self.descriptor))
             .map_err(|errno| self.error(Operation::SyncDirectory, "", errno))
     }
@@ -288,7 +288,7 @@ impl Directory for PosixDirectory {
     }
 }
 
-/// The same file with a descriptor that is no standard one.
+/// Returns the same file with a descriptor above the standard ones.
 fn above_standard(opened: OwnedFd) -> rustix::io::Result<OwnedFd> {
     rio::above_standard(opened).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
 }
@@ -303,11 +303,11 @@ pub struct PosixFile {
     descriptor: OwnedFd,
     path: PathBuf,
     is_writable: bool,
-    /// Present once a lock was asked for: children of a fork do not keep the descriptor.
+    /// Set once a lock was asked for: children of a fork then do not keep the descriptor.
     entry: OnceLock<Entry>,
-    /// Has the lock that no child has.
+    /// Holds the lock of [`File::lock_alone`], which no child has.
     alone: OnceLock<Anchor>,
-    /// The list of these is held until the descriptor, a field before this one, is closed.
+    /// Holds the list of these descriptors until the field `descriptor`, dropped before this one, is closed.
     closing: Option<Hold>,
 }
 
@@ -339,7 +339,7 @@ impl PosixFile {
         Err(Error::ReadOnly { operation, file: self.path.display().to_string() })
     }
 
-    /// Asks for a byte lock; `Err(EAGAIN)` or `Err(EACCES)` says that somebody else has it.
+    /// Asks for a byte lock; `Err(EAGAIN)` or `Err(EACCES)` means that another open file has it.
     fn set_lock(&self, kind: libc::c_int, byte: u64, wait: bool) -> rustix::io::Result<()> {
         let mut request = lock_request(kind, byte, 1)?;
         let command = if wait { libc::F_OFD_SETLKW } else { libc::F_OFD_SETLK };
@@ -368,17 +368,17 @@ fn lock_request(kind: libc::c_int, from: u64, bytes: u64) -> rustix::io::Result<
         l_whence: libc::c_short::try_from(libc::SEEK_SET).map_err(|_| Errno::INVAL)?,
         l_start: libc::off_t::try_from(from).map_err(|_| Errno::INVAL)?,
         l_len: libc::off_t::try_from(bytes).map_err(|_| Errno::INVAL)?,
-        // These locks belong to the open file, and the kernel insists on no process.
+        // The locks belong to the open file, so the kernel insists on zero here.
         l_pid: 0,
     })
 }
 
-/// Adds a count the system returned to a file offset.
+/// Adds a byte count to a file offset.
 fn advance(offset: u64, bytes: usize) -> u64 {
     offset + u64::try_from(bytes).expect("a slice's length fits in 64 bits")
 }
 
-/// The type of the filesystem in which a file or directory lies.
+/// Returns the type (magic number) of the filesystem in which a file or directory lies.
 fn filesystem_magic(descriptor: &OwnedFd) -> std::result::Result<u32, Errno> {
     let filesystem = retry_on_intr(|| rustix::fs::fstatfs(descriptor))?;
     // The type's width differs between architectures; all magic numbers fit in 32 bits.
@@ -406,7 +406,7 @@ impl File for PosixFile {
         while done < bytes.len() {
             let from = advance(offset, done);
             match rustix::io::pwrite(&self.descriptor, &bytes[done..], from) {
-                // A disk that takes nothing and says nothing would keep us here for ever.
+                // A disk that writes nothing and reports no error would make this loop endless.
                 Ok(0) => return Err(self.error(Operation::Write, Some(from), Errno::IO)),
                 Ok(written) => done += written,
                 Err(Errno::INTR) => {}
@@ -464,20 +464,20 @@ impl File for PosixFile {
     }
 
     fn notes_first_writes(&self) -> bool {
-        // Those of memory have nothing to note it in.
+        // Filesystems in memory keep no such record.
         const TMPFS_AND_RAMFS: [u32; 2] = [0x0102_1994, 0x8584_58f6];
         !filesystem_magic(&self.descriptor).is_ok_and(|magic| TMPFS_AND_RAMFS.contains(&magic))
     }
 
     fn sync(&self) -> Result<()> {
-        // Again after a signal: the kernel has marked no byte clean for a sync that a signal ended, and keeps the error of a
-        // failed write for the sync that reports it.
+        // Repeated after a signal: a sync that a signal ended has marked no byte clean, and the kernel keeps the
+        // error of a failed write for the sync that reports it.
         retry_on_intr(|| rustix::fs::fdatasync(&self.descriptor))
             .map_err(|errno| self.error(Operation::Sync, None, errno))
     }
 
     fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool> {
-        // Before there is a lock, so that no child has one.
+        // Entered before the lock exists, so that no child keeps the lock.
         self.entry.get_or_init(|| Entry::new(self.descriptor.as_raw_fd()));
         let kind = match mode {
             LockMode::Shared => libc::F_RDLCK,
@@ -506,7 +506,7 @@ impl File for PosixFile {
         let fail = |errno| self.error(Operation::Lock, Some(from), errno);
         let mut lowest = None;
         let mut end = from.saturating_add(bytes);
-        // The kernel names one lock in the way, not the lowest: ask again below it until none is left.
+        // The kernel names one conflicting lock, not the lowest: ask again below it until no lock is left.
         while end > from {
             let mut request = lock_request(libc::F_WRLCK, from, end - from).map_err(fail)?;
             retry_on_intr(|| self.fcntl(libc::F_OFD_GETLK, &mut request)).map_err(fail)?;
@@ -525,13 +525,13 @@ impl File for PosixFile {
     }
 }
 
-/// Which file or directory it is, whatever its name.
+/// Returns the identity of a file or directory.
 fn identity_of(descriptor: &OwnedFd) -> rustix::io::Result<Identity> {
     let status = rustix::fs::fstat(descriptor)?;
     Ok(Identity { device: status.st_dev, inode: status.st_ino, birth_ns: birth_ns(descriptor)? })
 }
 
-/// When a file or directory was made, in nanoseconds since 1970; 0 where nobody knows.
+/// Returns when a file or directory was made, in nanoseconds since 1970; 0 where the filesystem does not report it.
 fn birth_ns(descriptor: impl AsFd) -> std::result::Result<u64, Errno> {
     match rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
         Ok(answer) if answer.stx_mask & StatxFlags::BTIME.bits() != 0 => {
@@ -544,7 +544,7 @@ fn birth_ns(descriptor: impl AsFd) -> std::result::Result<u64, Errno> {
 }
 
 impl PosixFile {
-    /// Continues with plain writes what one vectored write of `first` and `second` did not take.
+    /// Writes the rest of `first` and `second` after one vectored write that took `written` bytes.
     fn write_rest(&self, first: &[u8], second: &[u8], offset: u64, written: usize) -> Result<()> {
         let in_first = written.min(first.len());
         self.write_at(&first[in_first..], advance(offset, in_first))?;
@@ -552,9 +552,10 @@ impl PosixFile {
         self.write_at(&second[in_second..], advance(offset, first.len() + in_second))
     }
 
-    /// Stands in for `fallocate` where there is none: appends zeros until the file is `bytes` long.
+    /// Replaces `fallocate` where the filesystem lacks it: appends zeros until the file is `bytes` long.
     ///
-    /// Appended, wherever the end is by then: another process may have made the file longer since it was looked at, and written there.
+    /// Each write appends at the file's end at that moment: another process may have extended the file, and written
+    /// there, since its length was read.
     fn write_zeros(&self, bytes: u64) -> Result<()> {
         static ZEROS: [u8; 65536] = [0; 65536];
         loop {

@@ -1,7 +1,7 @@
-//! The log's segment files, for who keeps old ones elsewhere: which nobody needs any more, copies of these, and giving them up.
+//! Archiving the log's segment files: listing the unneeded ones, copying them, and removing them.
 //!
-//! The library gives up by itself what nobody needs; what `keep_log` keeps beyond that is what there is to see here. After
-//! Berkeley DB's `db_archive`.
+//! The library itself reuses unneeded log; `keep_log` keeps more, and these calls show it. After Berkeley DB's
+//! `db_archive`.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{Env, Error, Result};
 
 /// Bytes copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// What a copy is called until it is whole.
+/// The name of a copy until it is whole.
 const UNFINISHED: &str = "log.copying";
 
 /// A segment file of the log.
@@ -25,12 +25,12 @@ pub struct LogFile {
     pub start: u64,
     /// The LSN behind its last byte.
     pub end: u64,
-    /// Whether a restart, a running transaction, a snapshot or a backup may need it, or it is still to be written.
+    /// Whether a restart, a running transaction, a snapshot or a backup may need it, or it is not fully written yet.
     pub is_needed: bool,
 }
 
 impl Env {
-    /// The files of the log, in order.
+    /// Returns the files of the log, in order.
     ///
     /// # Errors
     /// `Io`.
@@ -47,11 +47,11 @@ impl Env {
         })
     }
 
-    /// Copies the files of the log that nobody needs any more to the directory `to`, but for those that are there; returns
-    /// which. A copy has its name when it is whole and synced.
+    /// Copies the unneeded files of the log to the directory `to`, except those that are there already; returns the
+    /// copied ones. A copy gets its name when it is whole and synced.
     ///
     /// # Errors
-    /// `Full`, `Io`: those copied before are there.
+    /// `Full`, `Io`: the files copied before are there.
     pub fn archive_log(&self, to: impl AsRef<Path>) -> Result<Vec<LogFile>> {
         let to = PosixDirectory::create(to)?;
         let mut copied = Vec::new();
@@ -75,7 +75,7 @@ impl Env {
                     break;
                 }
             }
-            // The file is used again under another name when it is given up: then what was copied may be of two segments.
+            // A segment file is reused under another name when it is given up: the copy may then be of two segments.
             if !self.log_files()?.contains(&file) {
                 to.remove(UNFINISHED)?;
                 return Err(Error::Io(format!("{} was given up while it was copied; a larger `keep_log` keeps more of the log. What was copied before is there", file.name).into()));
@@ -88,8 +88,8 @@ impl Env {
         Ok(copied)
     }
 
-    /// Takes a checkpoint, and removes the files of the log that nobody needs, also what `keep_log` keeps: the next backup is a
-    /// full one then.
+    /// Takes a checkpoint, and removes the unneeded files of the log, also those kept by `keep_log`: the next backup
+    /// must be a full one then.
     ///
     /// # Errors
     /// As [`Env::checkpoint`].
@@ -97,8 +97,8 @@ impl Env {
         self.remove_log_below(u64::MAX)
     }
 
-    /// As [`Env::remove_old_log`], of the files that end below `end` or there: those that were copied, say. More may be needed by
-    /// nobody after the checkpoint, and stays.
+    /// As [`Env::remove_old_log`], for the files that end at or below `end`: those that were copied, for example. More
+    /// files may be unneeded after the checkpoint; they stay.
     ///
     /// # Errors
     /// As [`Env::checkpoint`].

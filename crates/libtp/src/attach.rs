@@ -2,14 +2,14 @@
 //!
 //! All of it happens at the door ([`crate::judge`]), one process at a time:
 //!
-//! * nobody attached, a region of this boot that passes its checks: everyone died; the region is **repaired** and used,
-//!   nothing is replayed;
-//! * nobody attached, no such region: **restart** from the log files; the good part of an old region's log goes to the
-//!   files first, also of one that survived a new start of the machine, or that another build made (`warm_start.rs`);
-//! * others attached: **join** their region, or an error if it cannot be seen; never a second one.
+//! * no process attached, a region of this boot that passes its checks: all processes died; the region is **repaired**
+//!   and used, nothing is replayed;
+//! * no process attached, no such region: **restart** from the log files. First the good part of an old region's log
+//!   goes to the files, also of a region that survived a reboot, or that another build made (`warm_start.rs`);
+//! * other processes attached: **join** their region, or fail if it cannot be seen; never make a second region.
 //!
-//! If we die here: the door opens with our death, and whatever we were at is begun again by the next; a region is
-//! attached by others only after it was declared ready.
+//! If we die here: the kernel opens the door, and the next process begins the work again. Other processes attach to a
+//! region only after it was declared ready.
 
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -33,34 +33,34 @@ use crate::{log_type, record_types, unfinished, Error, Result};
 
 pub use crate::platform::{Memory, Platform, SharedMemory};
 
-/// After so many restarts in a row that ended before their first checkpoint, restart takes one itself.
+/// After this number of restarts in a row that ended before their first checkpoint, restart takes a checkpoint itself.
 const RESTARTS_WITHOUT_CHECKPOINT: usize = 16;
 
 /// How an environment was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// It was made.
+    /// The environment was created.
     Created,
-    /// Others are at work in it.
+    /// Other processes were using the environment.
     Joined,
-    /// Everyone had died; their shared memory was repaired and nothing was replayed.
+    /// All processes had died; their shared memory was repaired and nothing was replayed.
     Repaired,
     /// The log was replayed.
     Restarted,
-    /// The machine was started again and its memory had survived that: the log's tail was taken from there, and the log
+    /// The machine rebooted and the shared memory survived: the log's tail was taken from that memory, and the log
     /// replayed.
     Survived,
-    /// It had been closed in good order.
+    /// The environment had been closed in good order.
     Clean,
 }
 
-/// What opening did.
+/// The outcome of opening an environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Opened {
-    /// How.
+    /// How the environment was opened.
     pub how: How,
-    /// How long it took, milliseconds.
+    /// The duration in milliseconds.
     pub millis: u64,
     /// Log bytes replayed.
     pub log_bytes: u64,
@@ -70,8 +70,8 @@ pub struct Opened {
     pub undone: u64,
     /// Torn pages mended from the double-write file.
     pub mended: u64,
-    /// Commits of durability Rio or Relaxed that were answered since the last sync may be lost: the memory they were in is gone, or
-    /// is damaged.
+    /// True if commits of durability Rio or Relaxed that were answered since the last sync may be lost, because their
+    /// memory is gone or damaged.
     pub lost: bool,
 }
 
@@ -82,49 +82,50 @@ pub(crate) struct Attached {
     pub(crate) opened: Opened,
 }
 
-/// Told how far a restart is.
+/// Called with a restart's progress.
 pub(crate) type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 
-/// Everything opening works with.
+/// The state of one opening.
 pub(crate) struct Opening<'o> {
     pub(crate) platform: &'o Platform,
     pub(crate) settings: &'o Settings,
     pub(crate) control_file: ControlFile,
     pub(crate) judge: &'o Arc<Judge>,
     pub(crate) keep: Option<Keep>,
-    /// Whether a missing environment is made.
+    /// Whether to create a missing environment.
     create: Create<'o>,
-    /// What we had of the region that we were attached to, if that was found broken: then there is no other that we could not
-    /// see.
+    /// The managers of the region that this handle leaves, if that region was found broken. Then there is no other
+    /// region that this process cannot see.
     pub(crate) left: Option<&'o Managers>,
     started: Instant,
-    /// How large a new region may become.
+    /// The size up to which a new region may grow.
     pub(crate) reserve: Cell<u64>,
-    /// Joining those at work has panicked once.
+    /// An attempt to join the attached processes has panicked once.
     has_panicked: Cell<bool>,
     /// Commits that were answered from memory may be lost.
     pub(crate) has_lost: Cell<bool>,
-    /// Why, until the restart that forgets them has begun.
+    /// The message about that loss, until the restart that drops the commits has begun.
     pub(crate) loss: Cell<Option<String>>,
 }
 
-/// How long to wait for those who are attached to make their memory anew, if it cannot be seen.
+/// How long to wait for attached processes to rebuild their memory, if it cannot be seen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long to wait between looks, there and for who still writes to a file.
+/// The pause between looks, there and while a session still writes to a file.
 pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 
-/// What an opening does where there is no environment.
+/// What opening does where no environment exists.
 #[derive(Clone, Copy)]
 pub(crate) enum Create<'o> {
-    /// It is refused.
+    /// Refuses.
     Never,
-    /// It makes one.
+    /// Creates one.
     IfMissing,
-    /// It makes one with the mark of one that is being filled, and says here that it has begun to (`filling.rs`).
+    /// Creates one with the mark of an environment that is being filled, and sets the flag once it has begun
+    /// (`filling.rs`).
     ToFill(&'o Cell<bool>),
 }
 
-/// Opens the environment. If there is none, makes one, where `create` allows that.
+/// Opens the environment. Creates a missing one if `create` allows.
 pub(crate) fn open(
     platform: &Platform,
     settings: &Settings,
@@ -135,7 +136,7 @@ pub(crate) fn open(
     open_as(platform, settings, keep, create, None, watch)
 }
 
-/// Opens once more for a handle that has left a broken region: attaches to the new one, or makes it.
+/// Opens again for a handle that left a broken region: attaches to the new region, or makes it.
 pub(crate) fn open_again(platform: &Platform, settings: &Settings, left: &Managers) -> Result<Attached> {
     open_as(platform, settings, None, Create::Never, Some(left), &mut |_, _, _| {})
 }
@@ -162,13 +163,13 @@ fn open_as(
             Some(through) => {
                 failpoint("attach: seated, door held");
                 if opening.has_lost.get() {
-                    // What it finds out is in the answer. If this fails, it is told once more.
+                    // The answer reports the loss. If this note fails, the next opening reports it again.
                     let noted = opening.note_told();
                     noted.unwrap_or_else(|error| tracing::warn!(%error, "what is lost will be told of again"));
                 }
                 break through;
             }
-            // Its other users may be about to make it.
+            // Other users may be about to make the region.
             None => drop(door),
         }
         std::thread::sleep(MOMENT);
@@ -178,26 +179,27 @@ fn open_as(
         platform.sweep_once();
     }
     if !settings.no_background {
-        // What panics here does so again at the first call, where it is answered.
+        // A panic here recurs at the first call, which reports it.
         let _ = catch_unwind(AssertUnwindSafe(|| warn_of_no_spares(managers.keep_spares())));
     }
     Ok(Attached { managers, judge, opened })
 }
 
-/// A process that cannot repair the dead when memory is full does without: perhaps it comes to make room.
+/// Warns if no spare sessions are kept: this process then cannot repair the dead while memory is full. Room may appear
+/// later.
 pub(crate) fn warn_of_no_spares(kept: libtp_txn::Result<()>) {
     if let Err(error) = kept {
         tracing::warn!(%error, "no sessions are kept for repairs: if memory stays full, this process may be unable to repair what the dead leave");
     }
 }
 
-/// Whether who has that seat is seen to have ended. Where the table of processes was hit nobody is.
+/// Returns whether the process with this seat is known to have ended. False if the table of processes is damaged.
 fn is_seen_ended(region: &Region, seat: u64) -> bool {
     catch_unwind(|| ProcessManager::has_ended(region, seat)).unwrap_or(false)
 }
 
-/// Opens the control file. If there is none, makes an empty one, which is no environment until `create` has filled it. An
-/// opening that is refused here has made no file.
+/// Opens the control file. Creates an empty file if it is missing; that is no environment until `create` has filled it.
+/// A refused opening creates no file.
 fn open_control(platform: &Platform, create: Create<'_>) -> Result<Arc<dyn File>> {
     let existing = || match platform.directory.open(CONTROL_NAME, OpenMode::Existing) {
         Err(libtp_io::Error::NotFound { .. }) => Ok(None),
@@ -217,7 +219,7 @@ fn open_control(platform: &Platform, create: Create<'_>) -> Result<Arc<dyn File>
 }
 
 impl<'o> Opening<'o> {
-    /// Beginning now, in the environment with that control file.
+    /// Starts an opening now, in the environment with this control file.
     pub(crate) fn new(
         platform: &'o Platform,
         settings: &'o Settings,
@@ -240,7 +242,7 @@ impl<'o> Opening<'o> {
         }
     }
 
-    /// None if those who are attached have no region now: to be asked again.
+    /// Opens through the held door. Returns `None` if the attached processes have no region now: try again.
     fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
         let others = door.others(|_| false)?;
         let created = !others && self.create_if_empty(file)?;
@@ -259,7 +261,7 @@ impl<'o> Opening<'o> {
             _ => others,
         };
         if control.lost && !others {
-            // Who found it died before anybody was told.
+            // The process that found the loss died before it reported the loss.
             self.has_lost.set(true);
         }
         if let Some(left) = self.left.filter(|left| self.is_last_life(&found, left, &control)) {
@@ -296,7 +298,7 @@ impl<'o> Opening<'o> {
                 }
                 let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
                 self.memory_is_gone(&control);
-                // Whoever was making it anew has died.
+                // The process that was rebuilding the memory has died.
                 let rebuilds = self.left.map_or(0, |left| left.processes.rebuild_count() + 1);
                 let restarted = self.restart(file, how, rebuilds, watch)?;
                 survived.forget(&restarted.0.region);
@@ -305,13 +307,13 @@ impl<'o> Opening<'o> {
         }
     }
 
-    /// Joins those who are at work in the region. None if it is to be tried again, or cannot be what they work in: then it is
-    /// found broken next time.
+    /// Joins the processes at work in the region. Returns `None` to try again, also after marking a region broken that
+    /// cannot be joined.
     fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
         libtp_log::check_same_files(region, &self.platform.log_directory)?;
         match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
             Ok(attached) => Ok(Some((attached?, self.opened(How::Joined)))),
-            // As with any panic of the library: once it may be a bug that is seldom met.
+            // As with any panic of the library: the first may be a rare bug.
             Err(_) if !self.has_panicked.replace(true) => Ok(None),
             Err(_) => {
                 tracing::error!(region = %region.path().display(), "the shared memory is broken: it cannot be joined");
@@ -321,11 +323,11 @@ impl<'o> Opening<'o> {
         }
     }
 
-    /// Fills the control file of a new environment; true if it was new.
+    /// Fills the control file of a new environment; returns true if it was new.
     fn create_if_empty(&self, file: &dyn File) -> Result<bool> {
         let mut front = [0; 8];
         let read = file.read_at(&mut front, 0)?;
-        // The first bytes are written last, so zeros mean that making it was not finished.
+        // The first bytes are written last: zeros mean an unfinished file.
         if read == front.len() && front != [0; 8] {
             return Ok(false);
         }
@@ -387,7 +389,7 @@ impl<'o> Opening<'o> {
         Error::Environment { environment: self.platform.path.clone(), what }
     }
 
-    /// Everyone died and their region is there.
+    /// Repairs the region that the dead processes left, or restarts from the log.
     fn repair_or_restart(
         &self,
         region: &Region,
@@ -395,13 +397,13 @@ impl<'o> Opening<'o> {
         file: &dyn File,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
-        // A panic says the same as an error: the region is not what it should be.
+        // A panic means the same as an error: the region is damaged.
         let repair = || catch_unwind(AssertUnwindSafe(|| self.repair(region, control)));
         match repair().unwrap_or_else(|_| Err("it does not stand a repair".into())) {
             Ok(repaired) => Ok(repaired),
             Err(why) => {
                 tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
-                // PROTOCOLS L6: first its log, then it is given up.
+                // PROTOCOLS L6: take the region's log first, then give the region up.
                 let rescue = || libtp_log::rescue_ring(region, &self.platform.log_directory, control);
                 self.take_log(region, control, true, rescue)?;
                 self.restart(file, How::Restarted, 0, watch)
@@ -409,10 +411,10 @@ impl<'o> Opening<'o> {
         }
     }
 
-    /// Puts the region in order (PROTOCOLS D4, L6).
+    /// Repairs the region (PROTOCOLS D4, L6).
     fn repair(&self, region: &Region, control: &Control) -> std::result::Result<(Arc<Managers>, Opened), String> {
         let text = |error: Error| error.to_string();
-        // First: whoever attaches goes by what is noted.
+        // First, because attaching uses the note.
         self.note_lasting(region).map_err(text)?;
         let managers = self.attach(region, control).map_err(text)?;
         if managers.log.is_poisoned() || managers.buffers.is_failed() {
@@ -422,7 +424,7 @@ impl<'o> Opening<'o> {
         failpoint("alone: sections rolled back");
         managers.log.repair_alone()?;
         managers.log.check_against_files(control).map_err(|error| error.to_string())?;
-        // The log may have been moved while nobody used it.
+        // The log may have moved while no process used it.
         libtp_log::note_files(region, &self.platform.log_directory).map_err(|error| error.to_string())?;
         failpoint("alone: log repaired");
         managers.buffers.repair_alone();
@@ -448,7 +450,7 @@ impl<'o> Opening<'o> {
         rebuilds: u64,
         watch: Watcher<'_>,
     ) -> Result<(Arc<Managers>, Opened)> {
-        // First what only looks: a file that cannot be used is refused before a byte of any file is changed.
+        // First the steps that only read: an unusable file is refused before any file is changed.
         let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
         let looked = match how {
             How::Created => None,
@@ -458,7 +460,7 @@ impl<'o> Opening<'o> {
         let directory = &self.platform.directory;
         let registry = Registry::new(Arc::clone(directory), environment);
         if !registry.is_there()? {
-            // An environment of an earlier build: its files make the register below, and must be fit for that.
+            // An environment of an earlier build: its files make the register below, and must be fit for it.
             libtp_record::find_files(directory.as_ref(), &environment)?;
         }
         let restarted = match looked {
@@ -495,14 +497,15 @@ impl<'o> Opening<'o> {
         let since_checkpoint =
             control.incarnations.list().iter().filter(|life| life.start > control.checkpoint).count();
         if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
-            // A restart reads the log from the last checkpoint on: without one each would read more.
+            // A restart reads the log from the last checkpoint on. Without a new one, each restart would read more.
             managers.checkpoint(&who)?;
         }
         managers.leave(who);
         managers.processes.set_rebuild_count(rebuilds);
         failpoint("restart: left, region not ready");
         self.set_ready(&region, lasting)?;
-        // Who closed it may have died before the memory was taken away, and others have worked in that since.
+        // The process that closed the environment may have died before it removed the memory, and others may have used
+        // that memory since.
         let has_work = done.redone != 0 || done.undone != 0;
         let how = if how == How::Clean && has_work { How::Restarted } else { how };
         let opened = Opened {
@@ -522,7 +525,7 @@ impl<'o> Opening<'o> {
         self.attach_managers(region, control, processes)
     }
 
-    /// The managers of a region, as one sees them who has that place in it, or none.
+    /// Returns the managers of a region, as seen by `processes`, which may have a seat in it or none.
     pub(crate) fn attach_managers(
         &self,
         region: &Region,
@@ -613,11 +616,11 @@ fn set<T>(field: &mut T, value: Option<T>) {
     }
 }
 
-/// Sixteen random bytes.
+/// Returns sixteen random bytes.
 pub(crate) fn random_id() -> [u8; 16] {
     let mut id = [0; 16];
     if !matches!(rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()), Ok(16)) {
-        // A kernel without it: time and process tell environments of one machine apart.
+        // Without the system call, time and process number tell the environments of one machine apart.
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
         id = (now ^ u128::from(std::process::id()) << 96).to_le_bytes();
     }

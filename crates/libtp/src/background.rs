@@ -1,11 +1,11 @@
 //! Background work: relaxed commits reach the disk, pages are cleaned, checkpoints taken, deadlocks searched.
 //!
-//! Three threads in each process that opened the environment. One flushes the log and does nothing else, because the others'
-//! work can take long (a checkpoint writes pages and waits for the disk) and the log cannot wait so long: its ring would
-//! fill, and then appenders would wait too. One repairs what a dead process leaves, at once. For each job one session of all
-//! processes has the role at a time, so any process may be the one that does it (DESIGN 7). Of the first two kinds one thread
-//! of all processes looks often, as long as there is something to do; the others look whether it still does (`Rounds`). So a
-//! process that does nothing costs next to nothing.
+//! Each process that opened the environment has three threads. One only flushes the log: the other threads' work can
+//! take long (a checkpoint writes pages and waits for the disk), and meanwhile the log's ring would fill, and appenders
+//! would wait. One repairs the sessions of dead processes at once. One does everything else. For each job one session
+//! of all processes has the role at a time, and any process may have it (DESIGN 7). For the log and the last kind of
+//! work, one thread of all processes looks often while there is work; the others check that it still does (`Rounds`).
+//! So an idle process costs next to nothing.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -28,19 +28,19 @@ use crate::visit::Visit;
 use crate::{Error, Result};
 
 thread_local! {
-    /// The id of a thread that was started here; of another thread nothing. A thread of the program is not asked for its id: the answer
-    /// takes memory that the program's main thread never gives back, and valgrind says so.
+    /// The id of a thread that was started here; `None` in other threads. A thread of the program is not asked for its
+    /// id: the answer takes memory that the main thread never frees, and valgrind reports that.
     static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
 }
 
-/// How often a thread looks that has something to do.
+/// The pause between two looks of a thread that has work.
 const TICK: Duration = Duration::from_millis(5);
-/// How often the one that writes the log looks that has nothing to do. With half of it again, after which another may do it,
-/// it is less than a relaxed commit may wait for the disk by default; where less is set, it is less.
+/// The pause between two looks of an idle log thread. With another half of it, after which another thread may take
+/// over, it is less than the default limit of relaxed commits; with a lower limit, the pause is shorter.
 const LOG_NAP: Duration = Duration::from_millis(50);
-/// How often the one that keeps house looks that has nothing to do.
+/// The pause between two looks of an idle thread for general work.
 const HOUSE_NAP: Duration = Duration::from_millis(100);
-/// How often the one that is told of deaths looks for those of which it is not.
+/// How often the repair thread, which the kernel tells of deaths, looks for deaths that it was not told of.
 const WATCH: Duration = Duration::from_millis(100);
 
 /// The running threads.
@@ -54,7 +54,7 @@ struct Stop {
     asked: AtomicBool,
     mutex: Mutex<()>,
     changed: Condvar,
-    /// Of the thread that sleeps in the kernel's arms.
+    /// Wakes the thread that sleeps in the kernel.
     waker: OnceLock<Waker>,
 }
 
@@ -73,11 +73,11 @@ impl Stop {
     }
 
     fn is_asked(&self) -> bool {
-        // Acquire: pairs with the release in `ask`; nothing else is handed over.
+        // Acquire: pairs with the release in `ask`; no other data is handed over.
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Whoever asks wakes this one too. One that was asked before finds out by itself.
+    /// Makes `ask` call this waker too. A request made before is noticed here.
     fn wake_by(&self, waker: Waker) {
         let _ = self.waker.set(waker.clone());
         if self.is_asked() {
@@ -85,7 +85,7 @@ impl Stop {
         }
     }
 
-    /// Sleeps until the next round; whether there is one.
+    /// Sleeps until the next round; returns whether there is one.
     fn sleep(&self, nap: Duration) -> bool {
         if self.is_asked() {
             return false;
@@ -98,19 +98,19 @@ impl Stop {
 }
 
 impl Background {
-    /// None yet.
+    /// Returns a value without threads.
     pub(crate) fn new(inner: &Arc<Inner>) -> Background {
         Background { stop: Arc::new(Stop::new()), env: Arc::downgrade(inner), threads: Vec::new() }
     }
 
-    /// Starts them. After an error some run.
+    /// Starts the threads. After an error some of them run.
     pub(crate) fn start(&mut self, inner: &Inner, managers: &Arc<Managers>) -> Result<()> {
         let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
         let limit = inner.settings.detached_timeout_millis.map(Duration::from_millis);
         self.spawn(managers, "libtp-log", flush_log)?;
         let env = Weak::clone(&self.env);
         let (reaped, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
-        // Without a session of its own: it takes one of those that are kept for repairs.
+        // Without a session of its own: it uses one of those kept for repairs.
         self.start_thread("libtp-reaper", move || bury_the_dead(&reaped, &stop, &env))?;
         #[cfg(test)]
         inner.refuse_thread()?;
@@ -135,7 +135,7 @@ impl Background {
                     work(&managers, &now, &stop);
                     managers.leave(now);
                 }));
-                // A session that a panic has ended is dead; another goes on with the work.
+                // The session is dead after a panic; another session continues the work.
                 who = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
             }
         };
@@ -152,7 +152,8 @@ impl Background {
         Ok(())
     }
 
-    /// As [`Background::stop`], without waiting: one of them may be the caller, or wait for it.
+    /// As [`Background::stop`], without waiting: the caller may be one of the threads, or a thread may wait for the
+    /// caller.
     pub(crate) fn abandon(self) {
         self.stop.ask();
     }
@@ -171,10 +172,10 @@ impl Background {
 /// One thread's turns at a kind of work that one process at a time does for all.
 struct Turns {
     rounds: Rounds,
-    /// How long it sleeps when it has nothing to do.
+    /// The pause when there is no work.
     nap: Duration,
     is_busy: bool,
-    /// Until then the rounds are left to others.
+    /// Until this time other processes have the rounds.
     aside: Option<Instant>,
 }
 
@@ -183,12 +184,13 @@ impl Turns {
         Turns { rounds: Rounds::new(work), nap, is_busy: true, aside: None }
     }
 
-    /// Sleeps until the next round, whoever's it is; whether there is one.
+    /// Sleeps until the next round, of whichever process; returns whether there is one.
     fn sleep(&self, stop: &Stop) -> bool {
         stop.sleep(if self.is_busy { TICK.min(self.nap) } else { self.nap })
     }
 
-    /// Whether the round is ours: it is anybody's if the last was half a nap ago, and ours if that was, too.
+    /// Returns whether this thread does the round: it becomes free for any thread half a nap after the last round, and
+    /// belongs to this thread if the last one did.
     fn begin(&mut self, managers: &Managers) -> bool {
         if self.aside.is_some_and(|until| Instant::now() < until) {
             return false;
@@ -197,8 +199,8 @@ impl Turns {
         self.rounds.begin(&managers.processes, self.nap / 2)
     }
 
-    /// Leaves the rounds to other processes for a while if this one could not do the work: a limit of one process must not
-    /// keep the work from being done.
+    /// Leaves the rounds to other processes for a while if this process could not do the work: a limit of one process
+    /// must not block it.
     fn give_way(&mut self, managers: &Managers, is_done: bool) {
         if !is_done {
             self.rounds.resign(&managers.processes);
@@ -207,7 +209,7 @@ impl Turns {
     }
 }
 
-/// Makes what is committed durable, and nothing that could keep it from that.
+/// Makes commits durable, and does nothing that could delay that.
 fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
     let mut quiet = Quiet::default();
     let mut turns = Turns::new(Work::Log, LOG_NAP.min(managers.log.relaxed_bound() / 2));
@@ -217,7 +219,7 @@ fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
         if !turns.rounds.leads() {
             continue;
         }
-        // Whoever led before has perhaps kept the oldest waiting as long as it may.
+        // The former leader may have let the oldest commit wait as long as allowed.
         let flushed = match led {
             true => managers.log.background_flush(who.session()).map(|_| ()),
             false => managers.log.force_all(who.session()).map(|_| ()),
@@ -228,26 +230,26 @@ fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
     turns.rounds.resign(&managers.processes);
 }
 
-/// Repairs what other processes leave when they die.
+/// Repairs the sessions of dead processes.
 fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     let mut watch = DeathWatch::new(&managers.processes);
     stop.wake_by(watch.waker());
     let mut quiet = Quiet::default();
-    // Since when there are dead of whom something is left.
+    // Set while dead sessions are not fully repaired: the time of the death.
     let mut mourning = None;
     while !stop.is_asked() {
         if managers.region.is_broken() {
-            // Relaxed commits must not wait in it until somebody calls.
+            // Relaxed commits must not wait in a broken region until a program calls.
             let begun = Visit::begin(env).map_or(Ok(()), |env| env.life().map(|_| ()));
             quiet.report("making the shared memory anew", begun);
             stop.sleep(TICK);
             continue;
         }
-        // This thread outlives what it meets in the region: it is the one that makes the next.
+        // This thread survives panics in the region, because it makes the next region.
         let looked = catch_unwind(AssertUnwindSafe(|| {
-            // A frame that was busy all the time, or another who is at it, is no reason to wait long.
+            // If a frame was busy, or another session was at the repair, look again soon.
             let died = watch.wait(if mourning.is_none() { WATCH } else { TICK });
-            // A thread of some process may have died alone: that one has said so.
+            // A thread of some process may have died alone; it has marked its session.
             let any = died || mourning.is_some() || managers.processes.has_marked_dead();
             if any && !managers.region.is_broken() && !managers.log.is_poisoned() {
                 let learned = *mourning.get_or_insert_with(Instant::now);
@@ -264,7 +266,7 @@ fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     }
 }
 
-/// A session to go on with, unless that is over.
+/// Returns a session to continue with, unless the thread must end.
 fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(dyn Any + Send)) -> Option<TxnSession> {
     if ended_by_panic(managers, env, payload) != Rung::Session || stop.is_asked() {
         return None;
@@ -277,7 +279,7 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
             None
         }
         Err(payload) => {
-            // Once is enough: nobody in this process would do its work any more.
+            // Once is enough: no thread of this process would do this work any more.
             if ended_by_panic(managers, env, payload.as_ref()) == Rung::Session {
                 managers.give_up("a background thread cannot join it anew");
             }
@@ -286,8 +288,8 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
     }
 }
 
-/// A thread of the library's own has panicked. The first time it is its session's death, the second time the region's. If the
-/// same happens in the next one, nothing more is made durable, and everyone is told.
+/// Handles a panic of a library thread. The first one kills its session, the second one the region. If the same panic
+/// recurs in the next region, the log is poisoned: nothing more is made durable, and every call reports it.
 fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> Rung {
     let rung = Visit::begin(env).map_or(Rung::Region, |env| env.newest().rung_of(managers, payload));
     if rung == Rung::Caller {
@@ -296,14 +298,14 @@ fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + S
     rung
 }
 
-/// Looks after the plain files of transactions whose processes died between their commit and its end. Not the reaper does it: it
-/// would wait for a lock of one whom only it can bury.
+/// Finishes plain files of transactions whose processes died between their commit and its end. The repair thread cannot
+/// do this: it might wait for a lock of a dead session that only it can repair.
 struct Bereaved<'e> {
     env: &'e Weak<Inner>,
-    /// So many sessions had been repaired when it was last looked. Whoever kept house before may have left without a look, so
-    /// everybody looks once.
+    /// The number of repaired sessions at the last look. `None` at first, so that each thread looks once: its
+    /// predecessor may have left without a look.
     repaired: Option<u64>,
-    /// When it was last tried to end what this process has left.
+    /// When this process last tried to delete its own leftover rows.
     tried: Instant,
 }
 
@@ -323,7 +325,8 @@ impl<'e> Bereaved<'e> {
         self.repaired = repaired;
     }
 
-    /// What this process could not end, because somebody read a row: it ends it later, whoever's turn it is.
+    /// Deletes rows that this process could not delete because another transaction was reading them; done in every
+    /// process, whichever has the rounds.
     fn end_own(&mut self) {
         if self.tried.elapsed() < LEFT_NAP {
             return;
@@ -335,10 +338,10 @@ impl<'e> Bereaved<'e> {
     }
 }
 
-/// So long it takes until rows of plain files that somebody read are deleted after all.
+/// The pause between attempts to delete such rows.
 const LEFT_NAP: Duration = Duration::from_secs(1);
 
-/// Everything else.
+/// Does all other work.
 fn keep_house(
     managers: &Managers,
     who: &TxnSession,
@@ -355,7 +358,7 @@ fn keep_house(
     let mut unclaimed = detached_limit.map(Unclaimed::new);
     let mut looked = Instant::now();
     while turns.sleep(stop) {
-        // Whoever's turn it is: another may have no such limit.
+        // In every process, whichever has the rounds: the others may have no such limit.
         if let Some(unclaimed) = unclaimed.as_mut().filter(|unclaimed| looked.elapsed() >= unclaimed.nap()) {
             looked = Instant::now();
             quiet.report("ending what was passed on", unclaimed.look(managers));
@@ -381,16 +384,17 @@ fn keep_house(
     turns.rounds.resign(&managers.processes);
 }
 
-/// One round of all background work, for who has no such threads.
+/// Does one round of all background work, for a program without background threads.
 pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, who: &TxnSession) -> Result<()> {
     managers.log.background_flush(who.session())?;
     clean(managers, who, env)
 }
 
-/// Who works in memory whose file was removed is alone with it, and if all such die, what only that memory has is lost. So all that is
-/// committed goes to the disk, and then the memory is made anew for all, under its name. Whether that is so.
+/// Leaves a region whose file was removed; returns whether that was so. A process in such a region is alone with it: if
+/// all such processes die, everything that only that memory has is lost. So all commits are written to disk, and then
+/// the memory is rebuilt for all, under its name.
 ///
-/// Not where the environment itself is removed: there is nothing to make it anew for.
+/// Does nothing where the environment itself was removed: then there is nothing to rebuild.
 fn leave_if_nameless(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
     if !managers.region.has_lost_name() || planted("libtp: memory without a name is worked in") {
         return Ok(false);
@@ -409,7 +413,7 @@ fn clean(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -> Result<()>
     if leave_if_nameless(managers, who, env)? {
         return Ok(());
     }
-    // On a full disk the work goes on: a checkpoint may give the log room.
+    // On a full disk the work goes on: a checkpoint may free log space.
     let prepared = managers.log.prepare_next_segment(who.session());
     let is_full = matches!(prepared, Err(libtp_log::Error::Full { .. }));
     if !is_full {
@@ -425,7 +429,7 @@ fn clean(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -> Result<()>
     Ok(())
 }
 
-/// Says an error once, not two hundred times a second.
+/// Reports an error once, not two hundred times a second.
 #[derive(Default)]
 struct Quiet {
     last: Option<String>,

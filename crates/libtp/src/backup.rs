@@ -1,25 +1,25 @@
-//! Backup: a copy of an environment, taken while it is at work, from which another is made (`restore.rs`).
+//! Backup: a copy of an environment, taken while it is in use, from which another can be made (`restore.rs`).
 //!
 //! Not in the paper; after Berkeley DB's hot backup and PostgreSQL's base backup (docs/design/0016-backup.md, PROTOCOLS
 //! L10). In this order:
 //!
-//! 1. The log is kept from a checkpoint on, which is taken now (`txn/kept_log`).
-//! 2. The files are copied, page by page, while others write them (`copy_file.rs`).
-//! 3. The log is forced, and copied from that checkpoint to its durable end: it has all that any copied page knows of.
-//! 4. The copied log is read back, record by record.
-//! 5. The manifest is written, and with that the backup is one.
+//! 1. Take a checkpoint; from it on, keep the log (`txn/kept_log`).
+//! 2. Copy the files, page by page, while other sessions write them (`copy_file.rs`).
+//! 3. Force the log, and copy it from that checkpoint to its durable end: it has every change that a copied page shows.
+//! 4. Read the copied log back, record by record.
+//! 5. Write the manifest, which completes the backup.
 //!
-//! Later the log since then is added: the manifest's end moves, the copied files stay.
+//! Later calls add the log since then: the manifest's end moves, the copied files stay.
 //!
 //! Invariants
-//! 1. A directory with a manifest has a whole backup that ends where the manifest says. What else is in it is of one that
-//!    was not finished, and means nothing.
-//! 2. The environment is not changed, but for checkpoints, and log that is kept meanwhile.
-//! 3. Who copies to a directory has a lock on the file `backup.unfinished`, who adds to a backup one on its manifest: nobody
-//!    takes what lies there for what somebody who died has left.
+//! 1. A directory with a manifest has a whole backup that ends where the manifest says. Other files in it belong to an
+//!    unfinished backup and do not count.
+//! 2. A backup changes nothing in the environment, except that it takes checkpoints and keeps log meanwhile.
+//! 3. A full backup holds a lock on the file `backup.unfinished`, an extension a lock on the manifest: no other process
+//!    takes the files there for those of a dead one.
 //!
-//! If we die here: the log is kept no longer, as soon as the session is repaired. A full backup has no manifest yet, and the
-//! next one to the same directory begins anew; what was added is added again.
+//! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next one to
+//! the same directory starts over; an extension is done again.
 
 pub(crate) mod copy_file;
 pub(crate) mod manifest;
@@ -47,41 +47,43 @@ use crate::{Env, Error, Result};
 use copy_file::{copy_header, FileCopy};
 use manifest::{Manifest, MANIFEST};
 
-/// Lies in a directory in which a full backup was begun and not finished.
+/// The file that marks a directory with an unfinished full backup.
 pub(crate) const UNFINISHED: &str = "backup.unfinished";
-/// Pages of a file that has just been made.
+/// The number of pages of a new file.
 const PAGES_NEW: u64 = 3;
-/// So much of what a backup ends with is compared with the log it is to be continued from.
+/// The number of bytes at a backup's end that are compared with the log that is to continue it.
 const WITNESS_BYTES: u64 = 4096;
 
-/// The byte that is locked lies far behind all that is read: on some network filesystems nobody else reads one that is.
+/// The locked byte, far behind all that is read: some network filesystems keep other processes from reading a locked
+/// byte.
 const LOCKED_BYTE: u64 = 1 << 40;
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct BackedUp {
-    /// The earliest state that can be had from it: all that was logged before this LSN.
+    /// The earliest state that can be restored: everything logged before this LSN.
     pub earliest: u64,
-    /// Where its log ends, and so the latest state that can be had.
+    /// The end of its log, and so the latest state that can be restored.
     pub end: u64,
     /// Database files that were copied.
     pub files: u64,
-    /// Bytes of these.
+    /// Total size of these files, in bytes.
     pub file_bytes: u64,
-    /// Bytes of log that were copied.
+    /// Size of the copied log, in bytes.
     pub log_bytes: u64,
-    /// Pages that were read again because somebody was writing them.
+    /// Pages that were read again because a session was writing them.
     pub reread: u64,
-    /// How long it took.
+    /// The duration in milliseconds.
     pub millis: u64,
 }
 
-/// Told what is done, how many bytes of it are, and how many there are.
+/// Called with the progress: the step, bytes done, bytes in all.
 pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 
 impl Env {
-    /// Copies the environment to the directory `to`, which is made, or empty, while everybody goes on. What is committed when
-    /// it begins is in it, and some of what is committed meanwhile. Segments of recoverable memory are not.
+    /// Copies the environment to the directory `to`, which is missing or empty, while other sessions go on. The copy
+    /// has all commits made before the backup begins, and some of those made meanwhile. It does not include
+    /// segments of recoverable memory.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -98,23 +100,23 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// `Backup` when the directory is not empty; `Corrupt` when a page or the log is damaged: the file and the page are named;
-    /// `Full`, `Io`. The environment is as it was, and what was copied is removed, if it can be.
+    /// `Backup` when the directory is not empty; `Corrupt` when a page or the log is damaged, naming the file and the
+    /// page; `Full`, `Io`. The environment is unchanged, and the copied files are removed, if possible.
     pub fn backup(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
         self.backup_on(&directory_at(to.as_ref())?, watch)
     }
 
-    /// Adds the log since the last backup to the directory `to`, which has one of this environment: then the state of any
-    /// moment up to now can be had from it. Takes as long as it takes to copy that log.
+    /// Adds the log since the last backup to the backup of this environment in the directory `to`: any state up to now
+    /// can then be restored from it. Takes as long as copying that log.
     ///
     /// # Errors
-    /// `Backup` when there is no backup of this environment, or the log since then is not kept any more (`keep_log` in the
-    /// settings says how much is); else as [`Env::backup`]. The backup is as it was.
+    /// `Backup` when there is no backup of this environment, or the log since then is no longer kept (see `keep_log` in
+    /// the settings); else as [`Env::backup`]. The backup is unchanged then.
     pub fn backup_more(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
         self.backup_more_on(&directory_at(to.as_ref())?, watch)
     }
 
-    /// As [`Env::backup`], to any directory: for simulation.
+    /// As [`Env::backup`], to any directory, for simulation.
     ///
     /// # Errors
     /// As [`Env::backup`].
@@ -124,13 +126,13 @@ impl Env {
         let _alone = begin_in(to.as_ref())?;
         let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
         if done.is_err() && !to.exists(MANIFEST).unwrap_or(true) {
-            // Room for others; what cannot be removed is removed by the next, which finds that it was not finished.
+            // Make room; the next backup removes what stays, and finds it unfinished.
             let _ = empty(to.as_ref());
         }
         done
     }
 
-    /// As [`Env::backup_more`], to any directory: for simulation.
+    /// As [`Env::backup_more`], to any directory, for simulation.
     ///
     /// # Errors
     /// As [`Env::backup_more`].
@@ -155,8 +157,8 @@ pub(crate) fn refused(directory: &dyn Directory, what: impl Into<String>) -> Err
     Error::Backup { backup, what: what.into() }
 }
 
-/// Locks the file that says how far a directory's backup has come, for whoever copies to it: nobody else does meanwhile. None
-/// if there is no such file. The lock falls with the handle, and with its process.
+/// Locks the file that marks a directory's backup, so that no other process copies there meanwhile. Returns `None` if
+/// the file is missing. The lock ends with the handle, and with its process.
 fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn File>>> {
     loop {
         let file = match to.open(name, mode) {
@@ -173,7 +175,7 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
                 "another backup is on its way there: what that has copied stays. Wait for its end",
             ));
         }
-        // Who had it before may have ended meanwhile, and put another file in its place, or none.
+        // The former holder may have ended meanwhile, and removed or replaced the file.
         match to.open(name, OpenMode::ReadOnly) {
             Ok(now) if now.identity()? == file.identity()? => return Ok(Some(file)),
             Ok(_) | Err(libtp_io::Error::NotFound { .. }) => {}
@@ -182,12 +184,12 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
     }
 }
 
-/// Makes sure that nothing is lost by a backup to this directory, and says that one is begun. Nobody else's is as long as what is
-/// returned is kept.
+/// Makes sure that a backup to this directory destroys nothing, and marks it as begun. No other backup to it can begin
+/// while the returned file is kept.
 fn begin_in(to: &dyn Directory) -> Result<Arc<dyn File>> {
     refuse_what_is_there(to)?;
     let alone = take_alone(to, UNFINISHED, OpenMode::Create)?.ok_or_else(|| refused(to, "it takes no files"))?;
-    // Once more: another may have ended its backup before we had the lock.
+    // Once more: another process may have finished its backup before the lock was granted.
     if let Err(refused) = refuse_what_is_there(to) {
         to.remove(UNFINISHED)?;
         return Err(refused);
@@ -215,7 +217,7 @@ fn refuse_what_is_there(to: &dyn Directory) -> Result<()> {
     }
 }
 
-/// Removes what an unfinished backup has left.
+/// Removes the files of an unfinished backup.
 fn empty(to: &dyn Directory) -> Result<()> {
     for name in to.list()?.iter().filter(|name| *name != UNFINISHED) {
         to.remove(name)?;
@@ -223,7 +225,7 @@ fn empty(to: &dyn Directory) -> Result<()> {
     Ok(to.remove(UNFINISHED)?)
 }
 
-/// What copies has a session of its own, in whose slot it is written down from where on the log is kept.
+/// A running backup. Its session's slot notes the LSN from which the log is kept.
 struct Copying<'e> {
     env: &'e Arc<Inner>,
     who: Option<Box<Seated>>,
@@ -244,7 +246,7 @@ impl<'e> Copying<'e> {
         }
     }
 
-    /// Nobody drops or renames a database until it is over.
+    /// Keeps other sessions from dropping or renaming a database until the backup ends.
     fn keep_names(&self) -> Result<()> {
         self.with(|managers, who| {
             let (files, wait) = (lock_names::files(), self.env.wait);
@@ -252,7 +254,8 @@ impl<'e> Copying<'e> {
         })
     }
 
-    /// Does something with the session. Memory that was given up meanwhile ends the backup: it is begun again by the caller.
+    /// Runs `work` with the session. If the region was given up meanwhile, the backup ends with `Rebuilt`; the caller
+    /// may start over.
     fn with<T>(&self, work: impl FnOnce(&Managers, &TxnSession) -> Result<T>) -> Result<T> {
         let Seated { life, session } = &**self.who.as_ref().expect("who copies has a session until it ends");
         let done = life.guarded_by(session, || work(&life.managers, session));
@@ -276,12 +279,12 @@ impl<'e> Copying<'e> {
         })
     }
 
-    /// The log's time: a commit that has a later one is behind all that is logged by now.
+    /// Returns the log's time: a commit with a later time is behind everything logged by now.
     fn time(&self) -> Result<u64> {
         self.with(|managers, _| Ok(managers.log.time()))
     }
 
-    /// Forces the log; where it is durable to.
+    /// Forces the log; returns its durable end.
     fn force(&self) -> Result<Lsn> {
         self.with(|managers, who| {
             if managers.log.tail() > managers.log.durable() {
@@ -310,7 +313,7 @@ impl<'e> Copying<'e> {
         let time = self.time()?;
         let end =
             if planted("libtp: a backup's log ends before its pages") { taken.lsn.plus(8) } else { self.force()? };
-        // What the control file says from here on is of a time when all was logged that the files have.
+        // From here on the control file is later than all log records of the copied pages.
         let mut control = self.control()?;
         for file in self.found(&control)? {
             let is_new = !files.iter().any(|known| known.info.id == file.info.id);
@@ -369,7 +372,7 @@ impl<'e> Copying<'e> {
         for file in self.found(&control)? {
             let name = file.info.file_name();
             if copies.contains(&file.info.id) {
-                // Renamed perhaps: then the log says so.
+                // It may be renamed; the log records that.
                 continue;
             }
             if manifest.files.iter().any(|known| known.name == name) {
@@ -408,19 +411,19 @@ impl<'e> Copying<'e> {
             .try_fold(0, |total, file| Ok(total + directory.open(&file.info.file_name(), OpenMode::ReadOnly)?.len()?))
     }
 
-    /// The page as everybody sees it, whoever died in writing it.
+    /// Reads the page through the cache, even if its writer died.
     fn read_cached(&self, id: PageId, page: &mut [u8]) -> Result<()> {
         self.with(|managers, who| {
             page.copy_from_slice(&managers.buffers.shared(who.session(), id, Rank::page(0))?);
             Ok(())
         })?;
-        // The frame's is of the page's last way to the disk.
+        // The frame's checksum dates from the page's last write.
         page[..4].fill(0);
         seal(page);
         Ok(())
     }
 
-    /// Copies the log `from .. to`, and reads what was copied.
+    /// Copies the log `from .. to`, and reads the copy.
     fn copy_log(
         &self,
         to: &Arc<dyn Directory>,
@@ -443,7 +446,8 @@ impl<'e> Copying<'e> {
         Ok(total)
     }
 
-    /// Whether the environment has the log that the backup ends with: it may have been restored from an older one since.
+    /// Checks that the environment's log contains the end of the backup's log: the environment may have been restored
+    /// from an older backup since.
     fn check_history(&self, to: &Arc<dyn Directory>, manifest: &Manifest, control: &Control) -> Result<()> {
         let end = Lsn::new(manifest.end);
         let environment = manifest.environment().unwrap_or_default();
@@ -483,14 +487,14 @@ impl Drop for Copying<'_> {
         let Some(who) = self.who.take() else { return };
         let Seated { life, session } = &*who;
         if life.check_process().is_err() {
-            // The parent's, whose it stays.
+            // The session belongs to the parent.
             std::mem::forget(who);
             return;
         }
         if session.session().is_dead() || life.managers.region.is_broken() {
             return;
         }
-        // What fails of it is the repair's.
+        // A failure here is left to the repair.
         let _ = life.guarded_by(session, || {
             life.managers.end_copy(session);
             life.managers.locks.unlock_all(session.session(), session.locker());
@@ -500,7 +504,7 @@ impl Drop for Copying<'_> {
     }
 }
 
-/// The copied files by the numbers of their databases.
+/// Returns the numbers of the databases whose files were copied.
 fn copied_numbers(to: &dyn Directory, manifest: &Manifest, environment: &[u8; 16]) -> Result<HashSet<FileId>> {
     let mut copies = HashSet::new();
     for file in &manifest.files {

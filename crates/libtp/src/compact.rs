@@ -1,7 +1,7 @@
-//! Compaction of a tree while others use it: [`Db::compact`].
+//! Compaction of a tree in use: [`Db::compact`].
 //!
 //! Not in the paper. Neighbouring leaves that hold little are merged (`record/btree/merge.rs`), some at a time, in no
-//! transaction; the pages that are won are used by whatever the database takes next.
+//! transaction; the database reuses the freed pages.
 
 use libtp_record::Access;
 
@@ -10,34 +10,34 @@ use crate::list::List;
 use crate::multi::Multi;
 use crate::{Error, Result};
 
-/// So many leaves are gone over under one lock: who wants the whole database waits no longer than that.
+/// The number of leaves visited under one lock, which limits the wait for a lock on the whole database.
 const LEAVES: u64 = 256;
 
-/// What a compaction came to.
+/// The result of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compaction {
-    /// Leaves that were gone over.
+    /// The number of leaves visited.
     pub leaves: u64,
-    /// Leaves that were merged into others, or held nothing: their pages are free, or will be in a moment.
+    /// Leaves that were merged into others, or were empty: their pages are free, or will be soon.
     pub merged: u64,
 }
 
 impl Db {
-    /// Merges neighbouring pages that hold little, so that those that stay are filled to `fill_percent` at most, 10 to 100; others
-    /// read and write meanwhile. What is won is used for what the database takes next: the file does not become shorter. What it
-    /// comes to stays, whenever it is broken off.
+    /// Merges neighbouring pages that hold little, so that the remaining ones are filled to `fill_percent` at most, 10
+    /// to 100. Other transactions read and write meanwhile. The database reuses the freed pages; the file does not
+    /// become shorter. An interrupted compaction keeps its result so far.
     ///
-    /// What was deleted is removed where no snapshot needs it and no running transaction may want it back: a second time it may
-    /// come to more.
+    /// Deleted records are removed where no snapshot needs them and no running transaction may restore them: a second
+    /// compaction may free more.
     ///
     /// # Errors
-    /// `Database` for a hash database, and a fill that cannot be; `LockTimeout` when somebody has locked the whole database;
-    /// `Full`, `Failed`, `Corrupt`, `Io`.
+    /// `Database` for a hash database, and for an invalid fill; `LockTimeout` when a transaction has locked the whole
+    /// database; `Full`, `Failed`, `Corrupt`, `Io`.
     pub fn compact(&self, fill_percent: u8) -> Result<Compaction> {
         self.compact_watched(fill_percent, &mut |_| {})
     }
 
-    /// As [`Db::compact`]; `watch` is told now and then what it has come to.
+    /// As [`Db::compact`]; calls `watch` now and then with the result so far.
     ///
     /// # Errors
     /// As [`Db::compact`].
@@ -81,7 +81,7 @@ impl Multi {
 }
 
 impl List {
-    /// As [`Db::compact`], for the tree that the list is made of: its records keep their numbers.
+    /// As [`Db::compact`], for the list's tree: its records keep their numbers.
     ///
     /// # Errors
     /// As [`Db::compact`].

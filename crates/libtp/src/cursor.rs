@@ -1,4 +1,4 @@
-//! Cursors: a place in a database that moves both ways.
+//! Cursors: places in a database that move both ways.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use libtp_record::{
 
 use crate::{Error, Result, Snapshot, Txn};
 
-/// A pair a cursor stands on.
+/// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// A place in a B-tree database. It holds no latch between steps, so others go on changing what it has not passed; what it
-/// has passed is locked for reading until its transaction ends. In a [`Snapshot`] nothing is locked, and it shows what that shows.
-/// In a hash file it has no order: from the first record, whichever that is, to the next and so on.
-/// A cursor of some of the keys ([`Db::range`](crate::Db::range)) goes and locks no further than these.
+/// A place in a B-tree database. It holds no latch between steps, so other sessions can change the records it has not
+/// passed. The records it has passed are locked for reading until its transaction ends. In a [`Snapshot`] it locks
+/// nothing and shows the snapshot's state. In a hash file it has no order and visits every record in turn. A cursor of
+/// some of the keys ([`Db::range`](crate::Db::range)) moves and locks within these keys only.
 ///
-/// A call that fails leaves the cursor where it stood, and so does one that finds nothing, but for two: [`Cursor::next`] that finds nothing
-/// stands behind all, and [`Cursor::prev`] before all. Where the record is removed that a cursor stands on, the cursor stands between
-/// the neighbours. So it is with every kind of cursor.
+/// A call that fails leaves the cursor in its place. So does a call that finds nothing, with two exceptions:
+/// [`Cursor::next`] then stands behind all records, and [`Cursor::prev`] before all. When the record under a cursor is
+/// removed, the cursor stands between the neighbours. This holds for every kind of cursor.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -56,7 +56,7 @@ fn no_order(name: &str) -> Error {
     Error::Database { name: name.into(), what: what.into() }
 }
 
-/// Does something with the place in a B-tree; a hash file refuses.
+/// Works with the place in a B-tree; fails for a hash file.
 macro_rules! in_order {
     ($place:expr, $at:ident => $work:expr) => {
         match $place {
@@ -68,7 +68,7 @@ macro_rules! in_order {
     };
 }
 
-/// Does the same with the place in a file of either kind.
+/// Works with the place in a B-tree or a hash file.
 macro_rules! at_any {
     ($place:expr, $at:ident => $work:expr) => {
         match $place {
@@ -80,7 +80,7 @@ macro_rules! at_any {
     };
 }
 
-/// Does the same with the place of either kind, guarded as its kind is.
+/// Works with the place in a transaction or a snapshot, guarded accordingly.
 macro_rules! at_either {
     ($kind:ident, $place:expr, $at:ident => $work:expr) => {
         match $place {
@@ -108,13 +108,13 @@ impl<'t> Cursor<'t> {
         Cursor { place, order: None }
     }
 
-    /// The same cursor, over keys in that order.
+    /// Returns the same cursor, over keys in that order.
     pub(crate) fn in_order(mut self, order: &Option<Arc<dyn Order>>) -> Cursor<'t> {
         self.order.clone_from(order);
         self
     }
 
-    /// A pair as the program knows it.
+    /// Returns a pair as the program knows it.
     fn found(&self, found: Result<Option<Pair>>) -> Result<Option<Pair>> {
         let Some(order) = &self.order else { return found };
         Ok(found?.map(|(encoded, value)| {
@@ -124,7 +124,7 @@ impl<'t> Cursor<'t> {
         }))
     }
 
-    /// The first pair.
+    /// Moves to the first pair.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
@@ -133,7 +133,7 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// The last pair.
+    /// Moves to the last pair.
     ///
     /// # Errors
     /// As [`Cursor::first`]; `Database` for a hash file, which has no order.
@@ -142,7 +142,7 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// The first pair whose key is `key` or greater.
+    /// Moves to the first pair whose key is `key` or greater.
     ///
     /// # Errors
     /// As [`Cursor::last`].
@@ -159,7 +159,7 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// The next pair; the first if the cursor stands nowhere.
+    /// Moves to the next pair; to the first if the cursor stands nowhere.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -168,11 +168,12 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// Shows `visit` the key and value of the next pair, as [`Cursor::next`] gives them, and of all behind it, until that breaks or
-    /// there is no further pair; none is copied for the caller, so this is the fastest way through many. What `visit` broke
-    /// with, if it did: then the cursor stands on the pair that it was shown last.
+    /// Calls `visit` with the next pair, as [`Cursor::next`] finds it, and with each further pair, until `visit` breaks
+    /// or the pairs end. Pairs are not copied for the caller, so this is the fastest way through many. Returns the
+    /// value that `visit` broke with; the cursor then stands on the last pair visited.
     ///
-    /// No latch is held while `visit` runs: it may wait, or use the library, the transaction and the database included.
+    /// No latch is held while `visit` runs: it may wait, and may use the library, including this transaction and
+    /// database.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -206,7 +207,8 @@ impl<'t> Cursor<'t> {
         };
         loop {
             let is_there = match &mut self.place {
-                // What a snapshot's cursor has copied already needs no guard, nor that it was all: it was right when it was copied.
+                // Pairs that a snapshot's cursor has copied need no guard, nor does their end: they were right when
+                // copied.
                 Place::Snapshot(at, snapshot) => match at.step() {
                     Some(is_there) => is_there,
                     None => snapshot.guarded(|| Ok(at.move_next()?))?,
@@ -226,13 +228,13 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// The first pair behind a key, whether that is there or not, in the order of this cursor: where one goes on that stood on the
-    /// key, in another transaction say. In a hash file, too.
+    /// Moves to the first pair behind a key in the order of this cursor, whether or not the key exists. With it a
+    /// cursor, of another transaction for example, continues after the key. Works in a hash file, too.
     ///
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        // Keys that are equal in the order are encoded alike.
+        // Keys that are equal in the order have equal encodings.
         let behind = self.encoded(key);
         let found = match &mut self.place {
             Place::HashLocking(at, txn) => txn.guarded(|| Ok(at.next_behind(&behind)?)),
@@ -243,7 +245,7 @@ impl<'t> Cursor<'t> {
         self.found(found)
     }
 
-    /// Stands where the cursor stood before in a tree.
+    /// Returns the tree's cursor to its former place.
     fn stand(&mut self, stands: &Stands) -> Result<()> {
         let stand = match stands {
             Stands::Nowhere => Stand::Nowhere,
@@ -266,7 +268,7 @@ impl<'t> Cursor<'t> {
         encoded
     }
 
-    /// The pair before; the last if the cursor stands nowhere.
+    /// Moves to the previous pair; to the last if the cursor stands nowhere.
     ///
     /// # Errors
     /// As [`Cursor::last`].
@@ -276,18 +278,18 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// Where a cursor over the entries of a tree stands, which may have to stay there when its tree's cursor has gone on.
+/// The place of a cursor over the entries of a tree. It may have to stay when the tree's cursor has moved.
 #[derive(Debug, Default)]
 pub(crate) enum Stands {
     #[default]
     Nowhere,
-    /// On that entry, or in the gap that the entry has left.
+    /// On this entry, or in the gap that the entry has left.
     On(Vec<u8>),
     BelowAll,
     AboveAll,
 }
 
-/// What such a cursor does where its call finds no entry.
+/// How such a cursor moves when its call finds no entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InVain {
     Stays,
@@ -296,7 +298,7 @@ pub(crate) enum InVain {
 }
 
 impl Stands {
-    /// The entry it stands on.
+    /// Returns the entry under the cursor.
     pub(crate) fn entry(&self) -> Option<&[u8]> {
         match self {
             Stands::On(entry) => Some(entry),
@@ -304,7 +306,8 @@ impl Stands {
         }
     }
 
-    /// The call of the tree's cursor has come to an entry, or to none: what it shows. Where that cannot be shown, all stands where it stood.
+    /// Takes the entry that the tree's cursor found, or none, and returns the value shown. If the value cannot be
+    /// shown, both cursors stay in their places.
     pub(crate) fn arrive<T>(
         &mut self,
         at: &mut Cursor<'_>,
@@ -329,7 +332,7 @@ impl Stands {
         }
     }
 
-    /// Stands where it stood before, the tree's cursor too.
+    /// Stays in place, and returns the tree's cursor there too.
     pub(crate) fn stay(&self, at: &mut Cursor<'_>) -> Result<()> {
         at.stand(self)
     }
@@ -353,7 +356,7 @@ impl<'t> RecnoCursor<'t> {
         RecnoCursor(NumberPlace::Snapshot(Box::new(at), snapshot))
     }
 
-    /// The first record and its number.
+    /// Moves to the first record; returns its number and bytes.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -361,7 +364,7 @@ impl<'t> RecnoCursor<'t> {
         at_either!(NumberPlace, &mut self.0, at => at.first())
     }
 
-    /// The last record.
+    /// Moves to the last record.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -369,7 +372,7 @@ impl<'t> RecnoCursor<'t> {
         at_either!(NumberPlace, &mut self.0, at => at.last())
     }
 
-    /// The first record whose number is `number` or greater.
+    /// Moves to the first record whose number is `number` or greater.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -377,7 +380,7 @@ impl<'t> RecnoCursor<'t> {
         at_either!(NumberPlace, &mut self.0, at => at.seek(number))
     }
 
-    /// The next record; the first if the cursor stands nowhere.
+    /// Moves to the next record; to the first if the cursor stands nowhere.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -385,7 +388,7 @@ impl<'t> RecnoCursor<'t> {
         at_either!(NumberPlace, &mut self.0, at => at.next())
     }
 
-    /// The record before; the last if the cursor stands nowhere.
+    /// Moves to the previous record; to the last if the cursor stands nowhere.
     ///
     /// # Errors
     /// As [`Cursor::first`].

@@ -20,17 +20,17 @@ use crate::panics::callers;
 use crate::settings::Granularity;
 use crate::{Error, Keys, List, Reader, Result, Txn};
 
-/// So long an opening waits for others that open or make the same database.
+/// The shortest limit on waiting for other sessions that open or make the same database.
 const NAME_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A database open in this process, shared by all handles to it.
 pub(crate) type OpenDatabase = libtp_record::Database;
 
-/// A database of keys and values of any size: a B-tree, which keeps the keys in order, or a hash file ([`Env::hash`](crate::Env::hash)),
-/// which finds a key in one step and has no order.
+/// A database of keys and values of any size: a B-tree, which keeps the keys in order, or a hash file
+/// ([`Env::hash`](crate::Env::hash)), which finds a key in one step and has no order.
 ///
-/// Every call works in a transaction of the same [`Env`](crate::Env) handle or a clone of it, and panics with one of
-/// another. The handle is cheap to clone and may be used by all threads.
+/// Every call works in a transaction of the same [`Env`](crate::Env) handle or a clone of it; it panics with a
+/// transaction of another handle. The handle is cheap to clone, and all threads may use it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -50,7 +50,7 @@ pub(crate) type OpenDatabase = libtp_record::Database;
 pub struct Db {
     env: Arc<Inner>,
     open: Arc<OpenDatabase>,
-    /// None for the order of the keys' bytes.
+    /// `None` for the order of the keys' bytes.
     order: Option<Arc<dyn Order>>,
 }
 
@@ -82,10 +82,10 @@ pub enum Database {
     Recno(Recno),
     /// A hash file.
     Hash(Db),
-    /// Records by number, which are renumbered.
+    /// Records by number, renumbered by insertions and deletions.
     List(List),
-    /// An index of another database ([`Db::index`](crate::Db::index)): under each index key the keys of the records that are found there. To be
-    /// looked at, not written to.
+    /// An index of another database ([`Db::index`](crate::Db::index)): under each index key, the keys of the records
+    /// found there. For reading only.
     Index(Multi),
 }
 
@@ -100,7 +100,7 @@ impl Db {
         Db::open_keyed(env, name, keying, Some(order))
     }
 
-    /// The name of an order, as it is to stand in the file of a database.
+    /// Returns the name of an order in the form that a database's file stores.
     pub(crate) fn name_of(database: &str, order: Option<&dyn Order>) -> Result<Option<OrderName>> {
         let Some(order) = order else { return Ok(None) };
         let called = OrderName::new(order.name()).ok_or_else(|| {
@@ -136,12 +136,12 @@ impl Db {
         Ok(Db { env: Arc::clone(env), open, order })
     }
 
-    /// A database by its keys as they stand in its file, whatever their order is to the program.
+    /// Returns a database by its keys as its file stores them, whatever order the program gives them.
     pub(crate) fn as_stored(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Db {
         Db { env: Arc::clone(env), open: Arc::clone(open), order: None }
     }
 
-    /// A key as it stands in the tree.
+    /// Returns a key as the tree stores it.
     #[inline]
     fn stored<'k>(&self, key: &'k [u8], room: &'k mut Vec<u8>) -> &'k [u8] {
         match &self.order {
@@ -153,7 +153,7 @@ impl Db {
         }
     }
 
-    /// A key as it stands in the tree, in memory of its own.
+    /// Returns a key as the tree stores it, owned.
     pub(crate) fn stored_key(&self, key: Vec<u8>) -> Vec<u8> {
         let Some(order) = &self.order else { return key };
         let mut encoded = Vec::new();
@@ -169,12 +169,12 @@ impl Db {
         keys.into_range(self.order.as_deref()).ok_or_else(|| not_side_by_side(self.name(), self.order.as_deref()))
     }
 
-    /// The name of the order of its keys, if that is another than that of their bytes.
+    /// Returns the name of the order of the keys, if that is not the order of their bytes.
     pub fn order_name(&self) -> Option<&str> {
         self.order.as_ref().map(|order| order.name())
     }
 
-    /// Whether it is a hash file, which has no order.
+    /// Returns whether this is a hash file, which has no order.
     pub fn is_hash(&self) -> bool {
         self.open.method() == Method::Hash
     }
@@ -196,7 +196,7 @@ impl Db {
         self.order.as_ref()
     }
 
-    /// A key as the program knows it.
+    /// Returns a stored key as the program knows it.
     pub(crate) fn known(&self, stored: &[u8]) -> Vec<u8> {
         let Some(order) = &self.order else { return stored.to_vec() };
         let mut key = Vec::new();
@@ -204,17 +204,18 @@ impl Db {
         key
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn name(&self) -> &str {
         self.open.name()
     }
 
-    /// The longest key it takes, in bytes: a quarter of a page.
+    /// Returns the length of the longest allowed key, in bytes: a quarter of a page.
     pub fn key_bytes_max(&self) -> usize {
         self.open.key_bytes_max()
     }
 
-    /// The value of a key, or none. In a transaction the key is locked for reading until that ends.
+    /// Returns the value of a key, or `None`. In a transaction the key stays locked for reading until the transaction
+    /// ends.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Length`, `Corrupt`, `Io`.
@@ -222,7 +223,7 @@ impl Db {
         reader.read(self, self.stored(key, &mut Vec::new()), <[u8]>::to_vec)
     }
 
-    /// Hands the value of a key to `read`, in memory that is lent for the call; none if there is no such key.
+    /// Calls `read` with the value of a key, in memory that is lent for the call. Returns `None` if the key is missing.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -230,7 +231,7 @@ impl Db {
         reader.read_copied(self, self.stored(key, &mut Vec::new()), read)
     }
 
-    /// As [`Db::get`], locked for writing at once: a later `put` of the same key cannot end in a deadlock over it.
+    /// As [`Db::get`], but locks the key for writing at once: a later `put` of the same key cannot deadlock over it.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -241,7 +242,7 @@ impl Db {
             .map_err(|error| self.about(error, key))
     }
 
-    /// Reads, changes and writes back a value of the same length; none if there is no such key.
+    /// Reads, changes and writes back a value of the same length. Returns `None` if the key is missing.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -260,10 +261,11 @@ impl Db {
         }
     }
 
-    /// Stores a value under a key, whatever was there.
+    /// Stores a value under a key, and replaces any earlier value.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`; `Length` when the key is too long; `Full` with nothing changed; `Failed`, `Corrupt`, `Io`.
+    /// `Deadlock`, `LockTimeout`; `Length` when the key is too long; `Full` with nothing changed; `Failed`, `Corrupt`,
+    /// `Io`.
     pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
@@ -273,10 +275,10 @@ impl Db {
         }
     }
 
-    /// Stores a value under a key that is not there yet.
+    /// Stores a value under a key that does not exist yet.
     ///
     /// # Errors
-    /// `Exists` when it is, with nothing changed; else as [`Db::put`].
+    /// `Exists` if the key exists, with nothing changed; else as [`Db::put`].
     pub fn put_new(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<()> {
         let mut room = Vec::new();
         let key = self.stored(key, &mut room);
@@ -291,8 +293,8 @@ impl Db {
         }
     }
 
-    /// Removes a key and its value; false if there was none. A page on which that leaves nothing is given back to the file when the
-    /// transaction has committed, as far as no snapshot needs it; commit returns after that.
+    /// Removes a key and its value; returns false if the key was missing. A page that this leaves empty is returned to
+    /// the file after the transaction has committed, unless a snapshot needs it; commit returns after that.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -305,8 +307,8 @@ impl Db {
         }
     }
 
-    /// A link to the record of a key: its address, to be kept in another record and followed with [`Db::get_at`]; none if there
-    /// is no such key. The key is locked for reading.
+    /// Returns a link to the record of a key: its address, which another record can store and [`Db::get_at`] follows.
+    /// Returns `None` if the key is missing. Locks the key for reading.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -335,40 +337,42 @@ impl Db {
         txn.guarded(|| Ok(self.access(txn).link_of(key)?))
     }
 
-    /// The key and value of the record that a link leads to, locked for reading, without a search. None if it is not there any
-    /// more: it was deleted, or went elsewhere when its page was split or it grew. Then its key tells which, and a new link can
-    /// be had. Another record is taken for it only where the hashes of their keys are equal, which happens once in 2^64 pairs, or to
-    /// who chooses keys so: the key that comes with it says whose it is.
+    /// Returns the key and value of the record that a link leads to, without a search, and locks the record for
+    /// reading. Returns `None` if the record is no longer there: it was deleted, or moved when its page was split or it
+    /// grew. Then search by its key and take a new link. Another record is mistaken for it only where the hashes of
+    /// their keys are equal, once in 2^64 pairs unless keys are chosen so; the returned key tells.
     ///
     /// # Errors
     /// As [`Db::get`].
     pub fn get_at(&self, txn: &Txn<'_>, link: Link) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let copied = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
         let found = txn.guarded(|| Ok(self.access(txn).get_linked(link, copied)?))?;
-        // The program's own function, when no page is latched any more.
+        // Decode by the program's own function now that no page is latched.
         Ok(found.map(|(stored, value)| (self.known(&stored), value)))
     }
 
-    /// A cursor over the keys in order. In a transaction what it passes is locked for reading, the gaps between included. That of
-    /// a hash file has no order, and goes one way: each record that is there all the time is met once.
+    /// Returns a cursor over the keys in order. In a transaction it locks the records it passes for reading, and the
+    /// gaps between them. The cursor of a hash file has no order and moves forward only; it meets each record that is
+    /// there all the time once.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> Cursor<'t> {
         reader.cursor(self, KeyRange::default()).in_order(&self.order)
     }
 
-    /// A cursor over some of the keys. In a transaction it locks these and the gaps between them, and no key beyond.
+    /// Returns a cursor over some of the keys. In a transaction it locks these keys and the gaps between them, and no
+    /// key beyond.
     ///
     /// # Errors
-    /// `Database` when keys that begin alike are asked for, and the database has an order of its own.
+    /// `Database` when `keys` is a prefix and the database has an order of its own.
     pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<Cursor<'t>> {
         Ok(reader.cursor(self, self.range_of(keys.into())?).in_order(&self.order))
     }
 
-    /// A cursor over the keys that begin with some bytes.
+    /// Returns a cursor over the keys that begin with the given bytes.
     ///
     /// # Errors
     /// As [`Db::range`].
     pub fn prefix<'t>(&'t self, reader: &'t impl Reader, beginning: &[u8]) -> Result<Cursor<'t>> {
-        // In the order of their bytes they are side by side, and nothing is to be copied first.
+        // In byte order these keys are adjacent, and nothing needs copying first.
         let range = match self.order.is_none() && !self.is_hash() {
             true => KeyRange::with_prefix(beginning),
             false => self.range_of(Keys::prefix(beginning))?,
@@ -376,7 +380,8 @@ impl Db {
         Ok(reader.cursor(self, range).in_order(&self.order))
     }
 
-    /// How many of these keys there are. In a transaction they are locked as a cursor locks them: the number stays until it ends.
+    /// Returns the number of these keys. In a transaction it locks them as a cursor does: the number stays until the
+    /// transaction ends.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -384,15 +389,16 @@ impl Db {
         reader.count(self, self.range_of(keys.into())?)
     }
 
-    /// Removes all of these keys; returns how many there were. Nobody else puts one there until the transaction ends.
+    /// Removes all of these keys; returns their number. No other transaction can insert such a key until this
+    /// transaction ends.
     ///
-    /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory a key. From a
-    /// hundred thousand locks on the transaction tries to lock the whole database instead, and then needs no more. Each
-    /// removal is logged with its value. When the transaction has committed, pages with nothing left are given back to the
-    /// file for what comes next, as far as no snapshot needs them; commit returns after that.
+    /// Each key is locked for writing, and the gap below it for reading: some hundred bytes of shared memory a key.
+    /// From a hundred thousand locks on, the transaction tries to lock the whole database instead, and then needs no
+    /// more. Each removal is logged with its value. After the commit, empty pages are returned to the file for reuse,
+    /// unless a snapshot needs them; commit returns after that.
     ///
     /// # Errors
-    /// As [`Db::put`]. Some of the keys may be gone by then: end the transaction, or go back to a savepoint.
+    /// As [`Db::put`]. Some of the keys may be removed by then: end the transaction, or go back to a savepoint.
     pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
         self.delete_raw_range(txn, self.range_of(keys.into())?)
     }
@@ -405,7 +411,7 @@ impl Db {
         }
     }
 
-    /// Changes records where no index is to be kept; none, with nothing done, where one is.
+    /// Changes records of a database without indices. Returns `None`, with nothing changed, if it has indices.
     #[inline]
     fn written<T>(
         &self,
@@ -418,7 +424,7 @@ impl Db {
         })
     }
 
-    /// An error of what was done with a key, as it stands in the tree: one of its lock says which key it was.
+    /// Adds the key, as the tree stores it, to an error about a lock on that key.
     pub(crate) fn about(&self, error: Error, stored: &[u8]) -> Error {
         match error.lock_wait() {
             None => error,
@@ -426,13 +432,13 @@ impl Db {
         }
     }
 
-    /// A cursor over keys as they stand in the tree.
+    /// Returns a cursor over keys as the tree stores them.
     pub(crate) fn raw_cursor<'t>(&'t self, reader: &'t impl Reader, range: KeyRange) -> Cursor<'t> {
         reader.cursor(self, range)
     }
 }
 
-/// Keys that begin alike are asked for, in an order in which they are here and there.
+/// Returns the error for a prefix in an order that does not keep keys with one prefix adjacent.
 pub(crate) fn not_side_by_side(name: &str, order: Option<&dyn Order>) -> Error {
     let order = order.map_or("", Order::name);
     let what = format!(
@@ -455,7 +461,7 @@ impl Recno {
         }
     }
 
-    /// A database that is one of records by number.
+    /// Wraps an open record-number database.
     pub(crate) fn as_stored(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Recno {
         Recno { env: Arc::clone(env), open: Arc::clone(open) }
     }
@@ -473,12 +479,12 @@ impl Recno {
         &self.open
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn name(&self) -> &str {
         self.open.name()
     }
 
-    /// Bytes of every record.
+    /// Returns the length of every record, in bytes.
     pub fn record_bytes(&self) -> u32 {
         match self.open.method() {
             Method::Recno { record_bytes } => record_bytes,
@@ -486,7 +492,7 @@ impl Recno {
         }
     }
 
-    /// The record with that number, or none.
+    /// Returns the record with that number, or `None`.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -494,15 +500,15 @@ impl Recno {
         reader.read_number(self, number, <[u8]>::to_vec)
     }
 
-    /// Stores a record under a number, whatever was there.
+    /// Stores a record under a number, and replaces any earlier record.
     ///
     /// # Errors
-    /// `Length` when it has another length; else as [`Db::put`].
+    /// `Length` when the record has another length; else as [`Db::put`].
     pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
         txn.guarded(|| Ok(self.access(txn).recno_put(number, record)?))
     }
 
-    /// Stores a record under the next free number and returns it. Numbers of aborted transactions stay empty.
+    /// Stores a record under the next free number and returns that number. Numbers of aborted transactions stay empty.
     ///
     /// # Errors
     /// As [`Recno::put`].
@@ -510,7 +516,7 @@ impl Recno {
         txn.guarded(|| Ok(self.access(txn).recno_append(record)?))
     }
 
-    /// Removes a record; false if there was none.
+    /// Removes a record; returns false if there was none.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -518,7 +524,7 @@ impl Recno {
         txn.guarded(|| Ok(self.access(txn).recno_delete(number)?))
     }
 
-    /// A cursor over the records in the order of their numbers.
+    /// Returns a cursor over the records in the order of their numbers.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> RecnoCursor<'t> {
         reader.number_cursor(self)
     }
@@ -533,7 +539,7 @@ pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a T
     Access::of_session(&txn.life().managers, txn.session(), open)
 }
 
-/// How long the environment's settings let a lock be waited for.
+/// Returns the lock manager's form of a lock timeout.
 pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
     match timeout {
         Some(Duration::ZERO) => Wait::No,
@@ -542,12 +548,12 @@ pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
     }
 }
 
-/// Opens a database, making it if `making` says how and it is missing.
+/// Opens a database. Creates a missing one if `making` gives its method and keying.
 pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)>) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
     let of = |name: &str| env.settings.database.get(name);
     let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
-    // Who has plain files in a transaction makes others in the midst of it.
+    // A transaction with plain files runs inner transactions on this database.
     let has_inner = name == crate::files::DATABASE;
     let settings = OpenSettings {
         create: making.map(|making| making.0),
@@ -576,7 +582,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
             let wish = own.and_then(|own| own.granularity).filter(|_| !has_inner);
             let granularity = agree_on_granularity(managers, &open, wish)?;
             let open = if has_inner { open.without_escalation() } else { open };
-            // Its pages may be larger than any before.
+            // The database's pages may be larger than any before.
             attach::warn_of_no_spares(managers.refill_spares());
             let is_dense = own.and_then(|own| own.dense).unwrap_or_default();
             let note = Arc::clone(lock(&env.index_notes).entry(open.id().raw()).or_default());
@@ -585,8 +591,8 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
         });
         let (incarnation, open) = opened.map_err(|error| error.of_name(name))?;
         let mut databases = env.databases();
-        // A life that begins takes along what is in the list, so it must not have begun since; nor may another process have
-        // begun it, which knows the files that it found then.
+        // A new life takes along the databases in the list. So no new life may have begun since, nor may another
+        // process have begun one that knows only the files it found then.
         let managers = &env.newest().managers;
         if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
             return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
@@ -594,8 +600,9 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
     }
 }
 
-/// How long an opening waits for the name. Who opens or makes the database has the name for a moment, whatever the wait for locks is. A
-/// transaction that drops or renames the database has it to its end, and may be this thread's own. Either may be stopped.
+/// Returns how long an opening waits for the database's name. A session that opens or makes the database holds the name
+/// briefly, whatever the lock timeout is. A transaction that drops or renames the database holds the name to its end,
+/// and may belong to this thread. Either may be stopped.
 fn wait_for_name(wait: Wait) -> Wait {
     match wait {
         _ if planted("libtp: a name is waited for as long as it takes") => Wait::Forever,
@@ -604,11 +611,11 @@ fn wait_for_name(wait: Wait) -> Wait {
     }
 }
 
-/// The database of that name that is open, unless it was dropped since, or has another name.
+/// Returns the open database of that name, unless it was dropped or renamed since.
 pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     let open = env.databases().get(name).cloned()?;
     let life = env.newest();
-    // In memory that is given up nothing is known of it: the next life says more.
+    // A given-up region tells nothing about the database; the next life does.
     let Ok(info) = life.guarded(|| Ok(life.managers.buffers.file_by_id(open.id()))) else { return Some(open) };
     if info.as_ref().is_some_and(|info| info.name == name) {
         return Some(open);
@@ -617,7 +624,7 @@ pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     if databases.get(name).is_some_and(|now| Arc::ptr_eq(now, &open)) {
         databases.remove(name);
         match info {
-            // Handles to it go on, and the next life takes it along. No database has such a name.
+            // Handles to it stay valid, and the next life takes it along. No database can have this name.
             Some(_) => _ = databases.insert(format!("/{}", open.id()), open),
             None => _ = lock(&env.index_notes).remove(&open.id().raw()),
         }
@@ -625,8 +632,8 @@ pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     None
 }
 
-/// What is locked in a database: who locks pages and who locks records would not see each other's locks, so the first to
-/// open it decides for all, as long as anybody is attached.
+/// Agrees with all attached processes on the unit of locking in a database. A page locker and a record locker would not
+/// see each other's locks, so the first to open the database decides for all, as long as any process is attached.
 fn agree_on_granularity(
     managers: &Managers,
     open: &OpenDatabase,
@@ -648,7 +655,7 @@ fn agree_on_granularity(
     Ok(if agreed == 2 { libtp_record::Granularity::Page } else { libtp_record::Granularity::Record })
 }
 
-/// A database that is open goes on in a new life of the shared memory, with the same granularity.
+/// Carries an open database into a new life of the shared memory, with the same granularity.
 pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
     let number = match open.granularity() {
         libtp_record::Granularity::Record => 1,
@@ -661,7 +668,7 @@ pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
         let admitted = buffers.admit(who.session(), open.id());
         life.managers.leave(who);
         match admitted {
-            // It was dropped: each use of the handle is told so.
+            // The database was dropped: each use of the handle reports that.
             Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Dropped { .. }) => return Ok(()),
             admitted => admitted?,
         }
@@ -689,13 +696,13 @@ impl Database {
     }
 }
 
-/// Verifies a database. Its pages are in the order of bytes, whatever order its keys are in.
+/// Verifies a database. Its pages are in byte order, whatever the order of its keys.
 pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
     let open = open(env, name, None)?;
     txn.guarded(|| Ok(libtp_record::verify(&access(env, &open, txn))?))
 }
 
-/// A tree as it is made, in the order in which its keys are, if the library itself has that.
+/// Opens a tree by the order that its file names, if the library itself has that order.
 fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Database> {
     let keying = *open(env, name, None)?.keying();
     let order = match &keying.order {
@@ -752,7 +759,7 @@ fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
     Error::Database { name: name.into(), what }
 }
 
-/// The names of the environment's databases, sorted.
+/// Returns the names of the environment's databases, sorted.
 pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
     env.check_process()?;
     let life = env.newest();

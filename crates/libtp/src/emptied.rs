@@ -1,6 +1,6 @@
-//! What a transaction has emptied, ranges of keys and single leaves: when it has committed, the pages are given back.
+//! The keys that a transaction has emptied, ranges and single leaves: after the commit, their pages are freed.
 //!
-//! A service, and never more than tried: who reads past such pages later does the same (`record/btree/unlink.rs`).
+//! This is best effort: a later reader that passes such pages frees them, too (`record/btree/unlink.rs`).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use libtp_txn::TxnSession;
 use crate::database::OpenDatabase;
 use crate::environment::Inner;
 
-/// More ranges than these are left to who passes them.
+/// The largest number of ranges noted; readers free the others.
 const RANGES_MAX: usize = 64;
 
-/// Which keys of which databases.
+/// The emptied ranges of keys, with their databases.
 #[derive(Default)]
 pub(crate) struct Emptied(RefCell<Vec<(Arc<OpenDatabase>, KeyRange)>>);
 
-/// The same when the transaction ends, with the keys behind whose deletion nothing was left on a leaf.
+/// The ranges when the transaction ends, with the keys whose deletion left an empty leaf.
 pub(crate) struct Cleared {
     ranges: Vec<(Arc<OpenDatabase>, KeyRange)>,
     leaves: Vec<(u32, Vec<u8>)>,
@@ -39,14 +39,14 @@ impl Emptied {
         }
     }
 
-    /// What was noted, for who ends the transaction.
+    /// Returns the notes when the transaction ends.
     pub(crate) fn take(&self, session: &TxnSession) -> Cleared {
         Cleared { ranges: self.0.take(), leaves: session.take_for_later() }
     }
 }
 
 impl Cleared {
-    /// Gives back the pages, in no transaction.
+    /// Frees the pages, in no transaction.
     #[inline]
     pub(crate) fn clear_away(self, env: &Arc<Inner>) {
         if !self.ranges.is_empty() || !self.leaves.is_empty() {
@@ -61,7 +61,7 @@ impl Cleared {
         }
         for (file, key) in self.leaves {
             let database = env.databases().values().find(|database| database.id().raw() == file).cloned();
-            // Not there if it was dropped meanwhile.
+            // Missing if the database was dropped meanwhile.
             if let Some(database) = database {
                 clear(env, &database, |access| access.clear_around(&key));
             }

@@ -1,7 +1,7 @@
 //! An environment: a directory that any number of processes open at once.
 //!
-//! The only place that sees all managers. It calls their doors top-down to create, attach and repair (DESIGN 3, 6), and
-//! keeps what is one process's own: the open databases, and what it has of the region (`life.rs`).
+//! Only this module knows all managers. It calls them top-down to create, attach and repair (DESIGN 3, 6), and keeps
+//! the state of this process: the open databases, and the attachment to the region (`life.rs`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -50,32 +50,33 @@ pub struct Env(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// What opening did.
     opened: Opened,
-    /// Tells us from a child that fork makes of us.
+    /// Tells this process from its forked child.
     pub(crate) mark: ForkMark,
-    /// The process that opened it.
+    /// The process that opened the environment.
     pub(crate) pid: u32,
-    /// What it has of the region.
+    /// This handle's attachment to the region.
     pub(crate) present: Present,
-    /// Held by who begins a new life; what has kept the last one who tried from it.
+    /// Held by the thread that begins a new life; contains the reason why the last attempt failed.
     pub(crate) renewing: Mutex<Option<Refused>>,
     pub(crate) databases: Mutex<HashMap<String, Arc<OpenDatabase>>>,
-    /// Whether each file has indices, as this process knows it: a file that was renamed may be open under two names.
+    /// Whether each file has indices, as far as this process knows. Keyed by file, because a renamed file may be open
+    /// under two names.
     pub(crate) index_notes: Mutex<HashMap<u32, Arc<AtomicBool>>>,
-    /// The indices that this process can keep.
+    /// The indices that this process can keep up to date.
     pub(crate) indices: KeptIndices,
     pub(crate) segments: OpenSegments,
-    /// What it knows of plain files.
+    /// This process's state of plain files.
     pub(crate) files: files::Home,
-    /// Transactions that were passed on by this handle and not yet taken over, as far as it knows.
+    /// Transactions that this handle passed on and that, as far as it knows, no session has taken over yet.
     pub(crate) passed_on: PassedOn,
     pub(crate) platform: Platform,
     pub(crate) settings: Settings,
-    /// Visits of the library's own threads.
+    /// Counts the visits of the library's own threads.
     pub(crate) visits: Visits,
     pub(crate) durability: Durability,
-    /// How long a lock is waited for.
+    /// The longest wait for a lock.
     pub(crate) wait: libtp_lock::Wait,
-    /// How many threads the machine is yet to refuse.
+    /// The number of threads that a test has the machine refuse.
     #[cfg(test)]
     pub(crate) threads_refused: std::sync::atomic::AtomicU32,
 }
@@ -90,53 +91,54 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Where the log's segment files lie.
+    /// Sets the directory of the log's segment files.
     #[must_use]
     pub fn log_directory(mut self, path: impl Into<PathBuf>) -> Builder {
         self.settings.log_directory = Some(path.into());
         self
     }
 
-    /// The memory the page cache may use.
+    /// Sets the memory that the page cache may use.
     #[must_use]
     pub fn memory(mut self, bytes: Bytes) -> Builder {
         self.settings.memory = Some(bytes);
         self
     }
 
-    /// When a commit is answered, unless the transaction says otherwise.
+    /// Sets when a commit returns, unless the transaction chooses otherwise.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Builder {
         self.settings.durability = Some(durability);
         self
     }
 
-    /// Where the shared memory lies: a directory that all processes see, `/dev/shm` by default. For [`Durability::Rio`] one on
-    /// memory that outlives the system.
+    /// Sets the directory of the shared memory, `/dev/shm` by default. All processes must see it. [`Durability::Rio`]
+    /// needs a directory on memory that outlives the system.
     #[must_use]
     pub fn region_directory(mut self, path: impl Into<PathBuf>) -> Builder {
         self.settings.region_directory = Some(path.into());
         self
     }
 
-    /// What the memory there survives, on the operator's word, where that is more than can be found out: better said in
-    /// `libtp.toml`, for all processes alike. The word is for the processor's cache, too: nothing is written back from it then, also
-    /// where that was found to be needed. So say it only where a start after a crash leaves the cache, or empties it into memory.
+    /// States, on the operator's word, that the memory of the region's directory survives more than the library can
+    /// detect. Better stated in `libtp.toml`, for all processes alike. The statement includes the processor's cache:
+    /// the library then never writes it back, even where it detected that it must. Use it only where the start after a
+    /// crash preserves the cache or empties it into memory.
     #[must_use]
     pub fn region_survives(mut self, what: Survives) -> Builder {
         self.settings.region_survives = Some(what);
         self
     }
 
-    /// Which frame gives way.
+    /// Sets how the page cache chooses the frame to replace.
     #[must_use]
     pub fn replacement(mut self, replacement: Replacement) -> Builder {
         self.settings.replacement = Some(replacement);
         self
     }
 
-    /// Nothing is locked and nothing is logged, for measurements of what protection costs (LIBTP 5.1.1, NOTP): by one thread, in a new
-    /// environment that is removed afterwards, for an abort takes nothing back, and after a crash its files are good for nothing.
+    /// Turns off locking and logging, to measure the cost of protection (LIBTP 5.1.1, NOTP). Use it with one thread, in
+    /// a new environment that is removed afterwards: an abort undoes nothing, and the files are useless after a crash.
     #[cfg(feature = "unprotected")]
     #[must_use]
     pub fn unprotected(mut self) -> Builder {
@@ -144,7 +146,7 @@ impl Builder {
         self
     }
 
-    /// Beside [`Builder::unprotected`]: pages go straight home, and no sync waits for them.
+    /// With [`Builder::unprotected`]: writes each page once, to its place, and waits for no sync.
     #[cfg(feature = "unprotected")]
     #[must_use]
     pub fn writing_once(mut self) -> Builder {
@@ -152,37 +154,38 @@ impl Builder {
         self
     }
 
-    /// What is locked in one database.
+    /// Sets the unit of locking in one database.
     #[must_use]
     pub fn granularity(mut self, database: &str, granularity: Granularity) -> Builder {
         self.settings.database.entry(database.into()).or_default().granularity = Some(granularity);
         self
     }
 
-    /// Whether full leaves of one B-tree share with their neighbours before they split. Keys that come in any order leave leaves 0.81 full
-    /// then, and not 0.69: a file that is 15 % smaller, for inserts that are a quarter slower. It is said for what this
-    /// environment puts, not of the file, and does nothing where pages are locked.
+    /// Sets whether full leaves of one B-tree share with their neighbours before they split. Keys that come in any
+    /// order then leave leaves 0.81 full instead of 0.69: the file is 15 % smaller, and inserts are a quarter slower.
+    /// This concerns the inserts of this environment handle, and the file does not record it. It has no effect where
+    /// pages are locked.
     #[must_use]
     pub fn dense(mut self, database: &str, is_dense: bool) -> Builder {
         self.settings.database.entry(database.into()).or_default().dense = Some(is_dense);
         self
     }
 
-    /// A buffer pool of its own for one database.
+    /// Gives one database a buffer pool of its own.
     #[must_use]
     pub fn own_pool(mut self, database: &str, bytes: Bytes) -> Builder {
         self.settings.database.entry(database.into()).or_default().own_pool = Some(bytes);
         self
     }
 
-    /// The page size of one database, when it is made here: 4 to 64 KiB.
+    /// Sets the page size of one database, used when this environment creates it: 4 to 64 KiB.
     #[must_use]
     pub fn page_size(mut self, database: &str, bytes: Bytes) -> Builder {
         self.settings.database.entry(database.into()).or_default().page_bytes = Some(bytes);
         self
     }
 
-    /// The longest a lock is waited for: for ever if nothing is said, and a year where more is said. A transaction may say otherwise
+    /// Sets the longest wait for a lock: without a limit by default, at most one year. A transaction may override it
     /// ([`Txn::set_lock_timeout`]).
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Builder {
@@ -191,29 +194,30 @@ impl Builder {
         self
     }
 
-    /// All settings at once; what was set before is kept where `settings` says nothing.
+    /// Applies all of `settings`; where `settings` leaves a value open, the earlier value stays.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Builder {
         self.settings = settings.over(self.settings);
         self
     }
 
-    /// Whether a missing environment is made (it is, by default).
+    /// Sets whether opening creates a missing environment (it does by default).
     #[must_use]
     pub fn create(mut self, create: bool) -> Builder {
         self.create = Some(create);
         self
     }
 
-    /// What is right where shared memory and log files disagree, which opening otherwise refuses to guess. Changes nothing
-    /// where they agree.
+    /// Sets which side is right when shared memory and log files disagree. Opening otherwise refuses to guess. It has
+    /// no effect when they agree.
     #[must_use]
     pub fn keep(mut self, keep: Keep) -> Builder {
         self.keep = Some(keep);
         self
     }
 
-    /// Registers a log-record type of the program: every process that changes or takes back something by it does so before opening.
+    /// Registers a log-record type of the program. Every process must register it before opening if it makes or undoes
+    /// changes of that type.
     #[must_use]
     pub fn log_type(mut self, log_type: LogType) -> Builder {
         self.log_types.push(log_type);
@@ -223,14 +227,15 @@ impl Builder {
     /// Opens the environment in `directory`.
     ///
     /// # Errors
-    /// `Environment` when it cannot be opened, with what to do; `Corrupt` when restart met damage; `Settings`; `Io`.
+    /// `Environment` when the environment cannot be opened, with the remedy; `Corrupt` when restart met damage;
+    /// `Settings`; `Io`.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Env> {
         let directory = directory.as_ref();
         let platform = self.platform(directory)?;
         self.open_on(platform, &mut |_, _, _| {})
     }
 
-    /// As [`Builder::open`], telling `watch` how far a restart is: what it does, bytes done, bytes in all.
+    /// As [`Builder::open`]; reports a restart's progress to `watch`: the step, bytes done, bytes in all.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -243,10 +248,10 @@ impl Builder {
         self.open_on(platform, watch)
     }
 
-    /// The machine's disk and memory, as builder and settings file say together where they are.
+    /// Returns the machine's disk and memory, at the places given by the builder and the settings file.
     pub(crate) fn platform(&self, directory: &Path) -> Result<Platform> {
         let create = self.creates();
-        // Settings are refused before a directory is made.
+        // Check the settings before making a directory.
         self.settings.check()?;
         let home = Platform::posix(directory, &Settings::default(), create)?;
         home.check_local()?;
@@ -255,7 +260,7 @@ impl Builder {
         Platform::posix(directory, &settings, create)
     }
 
-    /// Opens an environment on another disk and memory than the machine's: for simulation.
+    /// Opens an environment on the given disk and memory instead of the machine's, for simulation.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -265,7 +270,7 @@ impl Builder {
         self.open_and(create, platform, watch)
     }
 
-    /// Opens an environment, and does that where there is none.
+    /// Opens an environment; where none exists, does what `create` says.
     pub(crate) fn open_and(
         &self,
         create: Create<'_>,
@@ -284,15 +289,15 @@ impl Builder {
             first.check_lasting()?;
         }
         match first.start_background(&env.0) {
-            // The next to use the environment begins the next life, with threads of its own.
+            // `Rebuilt`: the next call begins the next life, which has threads of its own.
             Ok(()) | Err(Error::Rebuilt) => {
-                // Of those at work somebody has done it, or does it when one of them dies.
+                // In an environment already in use, another process has recovered the files, or does so when one dies.
                 if env.opened().how != attach::How::Joined {
                     files::recover(&env.0);
                 }
                 #[cfg(feature = "unprotected")]
                 if self.settings.is_unprotected {
-                    // Pages that no record was logged for name the first record of the log: so that there is one.
+                    // Unlogged pages carry the LSN of the log's first record, so that record must exist.
                     env.checkpoint()?;
                 }
                 Ok(env)
@@ -304,20 +309,20 @@ impl Builder {
         }
     }
 
-    /// Whether a missing environment is made.
+    /// Returns whether opening creates a missing environment.
     pub(crate) fn creates(&self) -> bool {
         self.create.unwrap_or(true)
     }
 
-    /// What was set here, and where nothing was, what the file says.
+    /// Returns the builder's settings, completed by those of the file.
     pub(crate) fn settings_over(&self, file: Settings) -> Settings {
         self.settings.clone().over(file)
     }
 }
 
 impl Env {
-    /// Opens the environment in `directory` with the settings of its `libtp.toml`, if there is one, and makes it if it
-    /// is missing.
+    /// Opens the environment in `directory` with the settings of its `libtp.toml`, if that file exists. Creates a
+    /// missing environment.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -325,7 +330,7 @@ impl Env {
         Builder::default().open(directory)
     }
 
-    /// Sets something before opening.
+    /// Returns a builder, to change settings before opening.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -353,7 +358,7 @@ impl Env {
         }))
     }
 
-    /// What opening did: nothing, a repair, or a restart from the log.
+    /// Returns what opening did: nothing, a repair, or a restart from the log.
     pub fn opened(&self) -> &Opened {
         &self.0.opened
     }
@@ -366,7 +371,7 @@ impl Env {
         Txn::begin(&self.0, self.0.durability)
     }
 
-    /// Begins a transaction with a durability of its own.
+    /// Begins a transaction with the given durability.
     ///
     /// # Errors
     /// As [`Env::begin`].
@@ -374,17 +379,17 @@ impl Env {
         Txn::begin(&self.0, durability)
     }
 
-    /// Runs `work` in a transaction and commits it; runs it again when it was chosen to end a deadlock. A lock that is not granted in
-    /// time ([`Error::LockTimeout`](crate::Error::LockTimeout)) ends it: [`Env::try_run`] runs it again after that, too, if it is asked to, and takes an error
-    /// type of the program's own.
+    /// Runs `work` in a transaction and commits it. Runs `work` again when the transaction was the victim of a
+    /// deadlock. A lock timeout ([`Error::LockTimeout`](crate::Error::LockTimeout)) ends the call; [`Env::try_run`] can
+    /// retry after that too, and allows an error type of the program's own.
     ///
     /// # Errors
-    /// What `work` returned, after the transaction was aborted; or the commit's error.
+    /// The error that `work` returned, after the transaction was aborted; or the commit's error.
     pub fn run<T>(&self, work: impl FnMut(&Txn<'_>) -> Result<T>) -> Result<T> {
         run(&self.0, self.0.durability, work)
     }
 
-    /// As [`Env::run`], with a durability of its own.
+    /// As [`Env::run`], with the given durability.
     ///
     /// # Errors
     /// As [`Env::run`].
@@ -392,15 +397,16 @@ impl Env {
         run(&self.0, durability, work)
     }
 
-    /// Opens a B-tree database and makes it if it is missing.
+    /// Opens a B-tree database; creates it if it is missing.
     ///
     /// # Errors
-    /// `Database` when the name belongs to another kind or cannot be a file's; `Full`, `Io`, `Corrupt`.
+    /// `Database` when the name belongs to a database of another kind or is no valid file name; `Full`, `Io`,
+    /// `Corrupt`.
     pub fn btree(&self, name: &str) -> Result<Db> {
         Db::open(&self.0, name, Method::Btree)
     }
 
-    /// Opens a hash database and makes it if it is missing: its keys have no order, and are found in one step.
+    /// Opens a hash database; creates it if it is missing. Its keys have no order, and are found in one step.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -417,7 +423,8 @@ impl Env {
         Db::open(&self.0, name, Method::Hash)
     }
 
-    /// Opens a list and makes it if it is missing: records of any length by number, where an insertion renumbers all that follow.
+    /// Opens a list; creates it if it is missing. A list has records of any length by number; an insertion renumbers
+    /// all records that follow.
     ///
     /// # Errors
     /// As [`Env::btree`].
@@ -425,8 +432,8 @@ impl Env {
         List::open(&self.0, name)
     }
 
-    /// Opens a B-tree database whose keys are in an order of their own, and makes it if it is missing. The order's name is
-    /// kept in its file.
+    /// Opens a B-tree database whose keys have an order other than that of their bytes; creates it if it is missing.
+    /// The file records the order's name.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -443,20 +450,21 @@ impl Env {
     /// ```
     ///
     /// # Errors
-    /// `Database` when the database has another order, with both names; else as [`Env::btree`].
+    /// `Database`, with both names, when the database has another order; else as [`Env::btree`].
     pub fn btree_ordered(&self, name: &str, order: impl Order + 'static) -> Result<Db> {
         Db::open_ordered(&self.0, name, Arc::new(order))
     }
 
-    /// Opens a B-tree database whose keys have several values each, sorted or as they came, and makes it if it is missing.
+    /// Opens a B-tree database whose keys have several values each, sorted or in the order of insertion; creates it if
+    /// it is missing.
     ///
     /// # Errors
-    /// `Database` when it was made otherwise; else as [`Env::btree`].
+    /// `Database` when it was created with other properties; else as [`Env::btree`].
     pub fn multi(&self, name: &str, duplicates: Duplicates) -> Result<Multi> {
         Multi::open(&self.0, name, duplicates, None)
     }
 
-    /// As [`Env::multi`], with keys in an order of their own.
+    /// As [`Env::multi`], with keys in the given order.
     ///
     /// # Errors
     /// As [`Env::multi`] and [`Env::btree_ordered`].
@@ -464,7 +472,7 @@ impl Env {
         Multi::open(&self.0, name, duplicates, Some(Arc::new(order)))
     }
 
-    /// Opens a record-number database of records of `record_bytes`, and makes it if it is missing.
+    /// Opens a record-number database of records of `record_bytes`; creates it if it is missing.
     ///
     /// # Errors
     /// As [`Env::btree`]; `Database` when its records have another length.
@@ -472,7 +480,7 @@ impl Env {
         Recno::open(&self.0, name, Some(record_bytes))
     }
 
-    /// Opens a database that is there, of whatever kind.
+    /// Opens an existing database of any kind.
     ///
     /// # Errors
     /// `NoDatabase` when it is missing; else as [`Env::btree`].
@@ -480,23 +488,24 @@ impl Env {
         Database::open(&self.0, name)
     }
 
-    /// Opens a segment of recoverable memory of the environment, whose flat part has `bytes` bytes, and makes it if it is
-    /// missing. It is a file in the environment's directory.
+    /// Opens a segment of recoverable memory of the environment, whose flat part has `bytes` bytes; creates it if it is
+    /// missing. The segment is a file in the environment's directory.
     ///
-    /// It keeps what such a file keeps ([`Segment::survives`]), whatever the durability of a transaction says, which is of the log
-    /// alone. On ordinary storage that is the death of every process. When the machine goes down while it is in use, the records
-    /// of `Sync` commits are there, and the segment is refused, never opened torn. Opening it logs a warning where commits of
-    /// the environment outlive more than it does. What has to outlive the machine lies in memory that does
-    /// ([`Env::segment_at`]), or in records; the crate `rvm` has memory with a log on an ordinary disk, which joins no transaction.
+    /// The segment survives what its file survives ([`Segment::survives`]), whatever the durability of a transaction:
+    /// durability concerns only the log. On ordinary storage the segment survives the death of every process. If the
+    /// machine goes down while the segment is in use, the records of `Sync` commits are kept, and opening the segment
+    /// is refused rather than returning it torn. Opening it logs a warning where the environment's commits outlive more
+    /// than the segment does. For data that must outlive the machine, use memory that does ([`Env::segment_at`]) or
+    /// records. The crate `rvm` offers memory with a log on an ordinary disk, but it joins no transaction.
     ///
     /// # Errors
-    /// `Memory` if it cannot be made or opened, is another environment's, or was in use when the machine went down and may be
-    /// torn, as the error says; `Segment`, `Full`, `Io`.
+    /// `Memory` if the segment cannot be created or opened, belongs to another environment, or was in use when the
+    /// machine went down and may be torn, as the error says; `Segment`, `Full`, `Io`.
     pub fn segment(&self, name: &str, bytes: u64) -> Result<Segment> {
         Segment::named(&self.0, name, &vista::Options::new(bytes))
     }
 
-    /// As [`Env::segment`], in the file at `path`, and as `options` say: memory that survives more lies elsewhere.
+    /// As [`Env::segment`], in the file at `path` and with `options`: for memory elsewhere that survives more.
     ///
     /// # Errors
     /// As [`Env::segment`].
@@ -504,40 +513,40 @@ impl Env {
         Segment::open(&self.0, path.as_ref(), options)
     }
 
-    /// One round of background work, for who opened with `no_background`.
+    /// Does one round of background work, for environments opened with `no_background`.
     ///
     /// # Errors
-    /// Something could not be written; it is tried again in the next round.
+    /// Something could not be written; the next round tries again.
     pub fn background_step(&self) -> Result<()> {
         crate::files::end_left(&self.0);
         let env = Arc::downgrade(&self.0);
         self.0.with_session(|managers, who| crate::background::step(&env, managers, who))
     }
 
-    /// Every lock held or waited for.
+    /// Returns every lock held or waited for.
     pub fn locks(&self) -> Result<Vec<libtp_lock::LockInfo>> {
         self.0.with_session(|managers, who| Ok(managers.locks.dump(who.session())))
     }
 
-    /// Looks at everything a database's pages say of each other. For a database at rest: changes made meanwhile can be
-    /// reported as faults.
+    /// Checks everything that a database's pages state about each other. The database must be at rest: changes made
+    /// meanwhile can be reported as faults.
     ///
-    /// Of a database that has indices also its list of them, and, where this process has the function of one ([`Db::index`](crate::Db::index)),
-    /// whether it leads to each record; of an index, whether each entry leads to a record, and with the function whether it belongs
-    /// there. Such findings name page 0.
+    /// In a database with indices, also checks its list of them and, where this process has an index's function
+    /// ([`Db::index`](crate::Db::index)), whether the index leads to each record. In an index, checks whether each
+    /// entry leads to a record and, with the function, whether the entry belongs there. Such findings name page 0.
     ///
     /// # Errors
-    /// `NoDatabase`; what keeps pages from being read at all, other than their damage, which is a finding.
+    /// `NoDatabase`; an error that keeps pages from being read at all. Damage of a page is a finding, not an error.
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = self.begin()?;
         let mut verified = crate::database::verify(&self.0, name, &txn)?;
-        // Beside memory that was given up the next life writes pages, and they look damaged from here.
+        // If this region was given up, the next life may have written pages that look damaged from here.
         if txn.life().managers.region.is_broken() {
             return Err(Error::Rebuilt);
         }
         txn.commit()?;
         let more = match crate::index::verify::disagreements(&self.0, name) {
-            // A damaged page, which may be told already.
+            // A damaged page, which may be among the findings already.
             Err(Error::Corrupt(_)) if !verified.findings.is_empty() => Vec::new(),
             Err(Error::Corrupt(what)) => vec![what],
             found => found?,
@@ -546,7 +555,7 @@ impl Env {
         Ok(verified)
     }
 
-    /// Every running transaction.
+    /// Returns every running transaction.
     pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
         if self.0.check_process().is_err() {
             return Vec::new();
@@ -558,8 +567,8 @@ impl Env {
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
     ///
     /// # Errors
-    /// `OutcomeUnknown` with its cause when it could not be made sure of: writing to disk failed, say. `Rebuilt` when the memory
-    /// was made anew before, and it is lost.
+    /// `OutcomeUnknown` with its cause when the commit could not be made durable, for example because a write to disk
+    /// failed. `Rebuilt` when the memory was made anew before, and the commit is lost.
     pub fn wait_durable(&self, commit: CommitLsn) -> Result<()> {
         self.0.check_process()?;
         let life = self.0.newest();
@@ -572,7 +581,7 @@ impl Env {
         self.0.outcome_of(commit.life, commit.committed.lsn)
     }
 
-    /// Takes a checkpoint now. False if another session is taking one.
+    /// Takes a checkpoint now. Returns false if another session is taking one.
     ///
     /// # Errors
     /// A page or the control file cannot be written; the previous checkpoint stays in force.
@@ -580,7 +589,7 @@ impl Env {
         self.0.with_session(|managers, who| Ok(managers.checkpoint(who)?.is_some()))
     }
 
-    /// Writes to disk what has been committed so far.
+    /// Writes everything committed so far to disk.
     ///
     /// # Errors
     /// `Failed` when writing to disk failed.
@@ -591,18 +600,19 @@ impl Env {
         })
     }
 
-    /// Removes the shared memory of environments whose directory is gone, as whoever makes an environment's memory does
-    /// too, where this one's lies, and a process that opens one for the first time there. Returns what was left because it may hold commits that are nowhere else.
+    /// Removes the shared memory of environments whose directory is gone. A process also does this, in the directory of
+    /// its region, when it makes an environment's memory, and when it first opens an environment there. Returns the
+    /// memory that was left because it may hold commits that exist nowhere else.
     pub fn sweep_memory(&self) -> Vec<LeftMemory> {
         self.0.platform.sweep()
     }
 
-    /// The directory, for messages.
+    /// Returns the directory, for messages.
     pub fn path(&self) -> &Path {
         &self.0.platform.path
     }
 
-    /// The names of its databases, sorted.
+    /// Returns the names of the environment's databases, sorted.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -610,12 +620,12 @@ impl Env {
         crate::database::names(&self.0)
     }
 
-    /// Drops a database whose file is missing: the decision that the file does not come back. What was committed there is given up,
-    /// and the name can be used again. The log that was kept for the file is set free after the next restart.
+    /// Drops a database whose file is missing: the caller decides that the file does not come back. Its committed
+    /// records are given up, and the name can be used again. The log kept for the file is freed after the next restart.
     ///
     /// # Errors
-    /// `NoDatabase` when no database has that name; `Database` when its file is there, or when it was used since the environment
-    /// was opened; `Io`, `Full`.
+    /// `NoDatabase` when no database has that name; `Database` when its file is there, or when it was used since the
+    /// environment was opened; `Io`, `Full`.
     pub fn drop_missing(&self, name: &str) -> Result<()> {
         self.0.check_process()?;
         let directory = self.0.platform.directory.as_ref();
@@ -628,14 +638,15 @@ impl Env {
         }
     }
 
-    /// What a kill leaves of this handle, for the simulation of processes: its sessions stay in shared memory as they are.
-    /// The files' handles must have been made useless before, or dropping the last clone of it would leave in good order.
+    /// Leaves this handle as a kill would, for the simulation of processes: its sessions stay in shared memory as they
+    /// are. The caller must disable the files' handles first; otherwise dropping the last clone closes the environment
+    /// in good order.
     #[doc(hidden)]
     pub fn die(&self) {
         self.0.die();
     }
 
-    /// The managers below: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
+    /// Returns the managers: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
     #[doc(hidden)]
     pub fn managers(&self) -> Arc<Managers> {
         Arc::clone(&self.0.newest().managers)
@@ -656,7 +667,7 @@ impl Inner {
 
 #[cfg(test)]
 impl Inner {
-    /// The error of a machine that has no more threads, as often as that was asked for.
+    /// Fails as a machine without free threads does, the number of times that the test asked for.
     pub(crate) fn refuse_thread(&self) -> Result<()> {
         use std::sync::atomic::Ordering::Relaxed;
         match self.threads_refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
@@ -666,14 +677,14 @@ impl Inner {
     }
 }
 
-/// The longest time that the drop of a handle waits for visits. A visit may wait for the disk.
+/// The longest time that dropping a handle waits for visits. A visit may wait for the disk.
 const VISIT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Drop for Env {
-    /// Waits for visits, so that the last handle closes the environment in the caller's thread. A visitor that has the
-    /// environment last closes it later, or never if the process ends before.
+    /// Waits for visits, so that the last handle closes the environment in the caller's thread. A visiting thread that
+    /// holds the environment last closes it later, or never if the process ends before.
     fn drop(&mut self) {
-        // The child of a fork has no such thread, and its copy of the count may never fall.
+        // A forked child has no visiting threads, and its copy of the count may never fall.
         if self.0.check_process().is_ok() {
             self.0.visits.wait_until_gone(VISIT_PATIENCE);
         }
@@ -692,7 +703,7 @@ impl Drop for Inner {
     }
 }
 
-/// A lock whose holder panicked guards a plain list, which is whole between any two statements.
+/// Locks a mutex, poisoned or not: these mutexes guard plain lists, which are whole between any two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,29 +13,31 @@ pub enum Error {
     /// Transactions waited for each other in a circle and this one was chosen to end. Abort it and run it again.
     #[error("deadlock: transactions waited for each other and this one was chosen to end; abort it and run it again")]
     Deadlock,
-    /// The shared memory was found damaged and was made anew from disk and log. This transaction was undone; run it again.
+    /// The shared memory was found damaged and was rebuilt from disk and log. This transaction was undone; run it
+    /// again.
     #[error("the shared memory was found damaged and was made anew from the log; what was acknowledged is kept, this transaction was undone: run it again")]
     Rebuilt,
-    /// The transaction was at its end, and whether it is kept is not known: its commit record was written, but could not be
-    /// made sure of. Look at the data before you run it again.
+    /// The commit record was written but could not be made durable, so whether the transaction is kept is unknown. Look
+    /// at the data before you run it again.
     #[error("the commit was written, and whether it is kept is not known, because afterwards this was met: {cause}. Look at the data before running the transaction again")]
     OutcomeUnknown {
-        /// What went wrong behind the commit record.
+        /// The error that followed the commit record.
         cause: String,
     },
-    /// The library itself panicked in this call: a bug in it, or damaged memory. The session died of it, as of a kill, and was
-    /// repaired: this transaction was undone, everybody else goes on. Run it again.
+    /// The library itself panicked in this call: a bug in it, or damaged memory. The session died, as if killed, and
+    /// was repaired: this transaction was undone, all others go on. Run it again.
     #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, nobody else is touched: run it again")]
     Panicked {
-        /// What the panic said.
+        /// The panic's message.
         what: String,
     },
-    /// A part of the transaction was to be taken back and could not be, or not wholly. It was not committed: all of it was undone.
+    /// A part of the transaction could not be undone, or not wholly. The transaction was not committed: all of it was
+    /// undone.
     #[error(
         "a part of this transaction could not be taken back ({cause}), so it was not committed: all of it was undone"
     )]
     HalfUndone {
-        /// What came in the way.
+        /// The error that prevented the undo.
         cause: String,
     },
     /// A transaction cannot be passed on, or taken over.
@@ -43,72 +45,75 @@ pub enum Error {
     NotPassed {
         /// Its number.
         txn: u64,
-        /// Why not, what became of it, and what to do.
+        /// The reason, what became of the transaction, and the remedy.
         what: String,
     },
-    /// A lock was not granted within the time set. The transaction goes on, without that lock. It is not run again by itself: who holds the
-    /// lock may be stopped.
+    /// A lock was not granted within the time set. The transaction goes on, without that lock.
+    /// [`Env::run`](crate::Env::run) does not retry it: the lock's holder may be stopped.
     #[error("{} was not to be had in mode {} {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.who())]
     LockTimeout(Box<LockWait>),
-    /// The program ended its waits for locks ([`cancel_waits`](crate::cancel_waits)) while this one was waited for.
+    /// The program cancelled its waits for locks ([`cancel_waits`](crate::cancel_waits)) while this call waited.
     #[error("the wait for {} in mode {} was cancelled by this program: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.who())]
     Cancelled(Box<LockWait>),
-    /// The lock is held by another transaction of this thread, or by one that waits for such a one: the thread cannot end that while it waits.
+    /// The lock is held by another transaction of this thread, or by one that waits for such a transaction: the thread
+    /// cannot end that transaction while it waits.
     #[error("{} is not to be had in mode {}: {}, and this thread itself keeps it from going on, by another transaction that it has open; nothing was changed by this call. End the other transaction first, or do both in one", .0.object, .0.mode, .0.who())]
     OwnThread(Box<LockWait>),
-    /// A snapshot needs what is not kept any more: it was held for longer, or more was written meanwhile, than the bounds allow.
+    /// A snapshot needs data that is no longer kept: the snapshot was held for longer, or more was written meanwhile,
+    /// than the bounds allow.
     #[error("{0}")]
     SnapshotTooOld(String),
     /// Something is full; nothing was changed.
     #[error("{what} is full: {source}")]
     Full {
-        /// What is full.
+        /// The thing that is full.
         what: &'static str,
         /// The underlying error, which names the file.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The log has records of a type of the program's that this program did not register, or registered as another: their
-    /// transaction cannot be taken back here.
+    /// The log has records of a type that this program did not register, or registered differently. Their transaction
+    /// cannot be undone here.
     #[error("{what}")]
     LogType {
         /// The type's code.
         code: u16,
         /// Its name.
         name: String,
-        /// The whole sentence.
+        /// The whole message.
         what: String,
     },
     /// A file, page or log record is damaged.
     #[error("damaged: {0}")]
     Corrupt(String),
-    /// A sync failed: what was acknowledged is safe, nothing more is acknowledged. Reading goes on; reopen to write.
+    /// A sync failed: earlier acknowledged commits are safe, no further ones are acknowledged. Reading goes on; reopen
+    /// to write.
     #[error("the environment takes no more changes because writing to disk failed: {0}. What was acknowledged before is kept; close every process that uses the environment and open it again")]
     Failed(String),
-    /// The key or value has a length the database does not take.
+    /// The database does not accept a key or value of this length.
     #[error("{what} of {bytes} bytes: this database takes {limit}")]
     Length {
         /// "a key" or "a record".
         what: &'static str,
-        /// What was given.
+        /// The given length.
         bytes: usize,
-        /// What is allowed, in words.
+        /// The allowed length, in words.
         limit: String,
     },
     /// `put_new` found the key.
     #[error("the key is there already; nothing was changed")]
     Exists,
-    /// Records were to be loaded into a database that has some, or had so many that their pages are still its own.
+    /// Records cannot be loaded: the database has records, or still has the pages of many former ones.
     #[error("database `{name}` is not empty, and records are loaded into an empty one; nothing was loaded. Load them into a new one, or put them")]
     NotEmpty {
         /// Its name.
         name: String,
     },
-    /// Records that were said to be sorted are not.
+    /// Records declared as sorted are not sorted.
     #[error("record {number} of those that were to be loaded into database `{name}` has a smaller key than the one before it; nothing was loaded. Load them as unsorted")]
     OutOfOrder {
         /// The database.
         name: String,
-        /// Which one, from 1 on; records with the key of the one before are not counted.
+        /// The record's number, from 1 on; records with the key of the one before are not counted.
         number: u64,
     },
     /// There is no such database.
@@ -119,28 +124,28 @@ pub enum Error {
         /// The environment's directory.
         environment: PathBuf,
     },
-    /// The database is of another kind than asked for, or its name cannot be a file's.
+    /// The database is of another kind than asked for, or its name is no valid file name.
     #[error("database `{name}`: {what}")]
     Database {
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The fault.
         what: String,
     },
-    /// The directory is no environment, or one that cannot be opened here.
+    /// The directory is no environment, or cannot be opened here.
     #[error("{environment} cannot be opened: {what}")]
     Environment {
         /// The directory.
         environment: PathBuf,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         what: String,
     },
-    /// [`Durability::Rio`](crate::Durability::Rio) was asked for, and the shared memory does not outlive the system.
+    /// [`Durability::Rio`](crate::Durability::Rio) was asked for, but the shared memory does not outlive the system.
     #[error("a commit of durability Rio is answered from memory, and the shared memory {region} survives {survives}, no more; nothing was changed. Set `region_directory` in libtp.toml to a directory on memory that outlives a crash of the system (a file system mounted with `dax`), or, if this memory does and it cannot be found out, `region_survives = \"system\"` (\"power\" if it outlives the loss of power), while no process has the environment open; or take sync or relaxed")]
     NotLasting {
         /// The file of the shared memory.
         region: PathBuf,
-        /// What it survives.
+        /// The event that it survives.
         survives: rio::Survives,
     },
     /// A segment of memory cannot be opened or joined.
@@ -148,7 +153,7 @@ pub enum Error {
     Segment {
         /// Its file.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         what: String,
     },
     /// A plain file cannot be read or changed in a transaction.
@@ -156,47 +161,47 @@ pub enum Error {
     File {
         /// Its path.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         what: String,
     },
-    /// The transaction is committed, records and files, and not all of its files could be put in their places yet.
+    /// The transaction is committed, records and files, but not all of its files could be put in their places yet.
     #[error("the transaction is committed, and not all of its plain files could be put in their places: {cause}. Transactions see them as committed all the same; opening the environment, or changing one of them in a transaction, tries again. Do not run it again")]
     FilesWaiting {
-        /// What came in the way.
+        /// The error that prevented it.
         cause: String,
     },
-    /// The database was made, and not dropped, and its file is not in its place. Nothing was made there; other databases can be
-    /// used.
+    /// The database was created and not dropped, but its file is not in its place. No file was created there; other
+    /// databases can be used.
     #[error("{what}")]
     Away {
         /// The database.
         name: String,
-        /// What is in its place, and what to do.
+        /// The state of the file's place, and the remedy.
         what: String,
     },
-    /// The database was dropped, and the handle to it is from before.
+    /// The database was dropped after this handle was opened.
     #[error("{what}")]
     Dropped {
-        /// Its name then.
+        /// Its name before the drop.
         name: String,
-        /// What to do.
+        /// The remedy.
         what: String,
     },
-    /// From recoverable memory.
+    /// An error of recoverable memory.
     #[error(transparent)]
     Memory(Box<vista::Error>),
-    /// A handle was used in a child that fork or clone made of the process that opened it.
+    /// A handle was used in a child that was forked or cloned from the process that opened it.
     #[error("{environment} was opened by process {pid}, and this is a child of that: handles do not go through a fork. Nothing was changed; open the environment again in this process")]
     Forked {
-        /// The directory; the file, of a segment of memory.
+        /// The directory; for a segment of memory, its file.
         environment: PathBuf,
-        /// The process that opened it, whose handle is as it was.
+        /// The process that opened it, whose handle is unaffected.
         pid: u32,
     },
     /// The settings cannot be read.
     #[error("the settings are wrong: {what}")]
     Settings {
-        /// What is wrong and where.
+        /// The fault and its place.
         what: String,
     },
     /// The function of an index refused a record ([`IndexKeys::refuse`](crate::IndexKeys::refuse)).
@@ -204,15 +209,15 @@ pub enum Error {
     Refused {
         /// The index's name.
         index: String,
-        /// Why, in the function's words.
+        /// The reason, in the function's words.
         what: String,
     },
-    /// A backup cannot be taken there, or nothing can be restored from it.
+    /// A backup cannot be taken there, or it cannot be restored from.
     #[error("the backup {backup}: {what}")]
     Backup {
         /// Its directory, or the file in it.
         backup: String,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         what: String,
     },
     /// Reading or writing failed.
@@ -221,9 +226,9 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same transaction, run again from its beginning, may succeed without anyone doing anything; or what was read
-    /// in a snapshot, read in another. A lock that was not granted in time is not such an error: the wait was as long as the program allows,
-    /// and the next one ends no sooner where the holder is stopped.
+    /// Returns whether the same transaction, run again from its beginning, may succeed without any other action; for a
+    /// snapshot, whether another snapshot may succeed. False for a lock timeout: the wait was as long as the program
+    /// allows, and the next one ends no sooner if the holder is stopped.
     pub fn is_retryable(&self) -> bool {
         let is_endless =
             matches!(self, Error::LockTimeout(_)) && planted("libtp: a transaction is run again after a lock timeout");
@@ -232,7 +237,8 @@ impl Error {
         is_retryable || is_endless
     }
 
-    /// What went wrong after a commit record was written says nothing of the transaction, whatever it says of itself.
+    /// Replaces an error met after a commit record was written: the error itself says nothing about the transaction's
+    /// outcome.
     pub(crate) fn behind_a_commit(self) -> Error {
         match self {
             known @ (Error::Forked { .. } | Error::OutcomeUnknown { .. }) => known,
@@ -363,7 +369,8 @@ sorted!(libtp_record::Error, error =>
 mod tests {
     use super::Error;
 
-    /// What surely left nothing behind may be run again; what may have been kept may not: it would be done twice.
+    /// A transaction that certainly left nothing behind may run again. One that may be kept may not: it would run
+    /// twice.
     #[test]
     fn a_transaction_is_run_again_only_if_nothing_of_it_is_kept() {
         for error in [Error::Deadlock, Error::Rebuilt] {

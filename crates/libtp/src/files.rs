@@ -1,12 +1,13 @@
-//! Plain files in a transaction: created, replaced, renamed and removed together with its records.
+//! Plain files in a transaction: created, replaced, renamed and removed together with records.
 //!
-//! Paper: LIBTP 1, whose first examples are the password file and source control. Ours is the way
-//! (docs/design/0020-plain-files.md): new contents are written beside the files at once; what is to become of each path is a row of a
-//! database of the environment, put by the transaction itself. So the commit record decides for both, and abort, savepoints and
-//! restart take the rows back as any others. After the commit the files are put in their places (`files/finish.rs`).
+//! Paper: LIBTP 1, whose first examples are the password file and source control. The method is the library's own
+//! (docs/design/0020-plain-files.md): new contents are written beside the files at once; the transaction puts its
+//! intention for each path as a row into a database of the environment. So the commit record decides for both, and
+//! abort, savepoints and restart undo these rows like any others. After the commit the files are put in their places
+//! (`files/finish.rs`).
 //!
-//! If we die here: before the commit is on disk nothing has changed but that temporary files are left, which are swept; after it
-//! whoever comes next goes on from the rows.
+//! If we die here: before the commit is on disk only temporary files are left, which are swept; after it, the next
+//! process goes on from the rows.
 
 mod finish;
 mod paths;
@@ -32,18 +33,19 @@ use paths::{beside, refused, split, Door, Owner};
 pub(crate) use row::DATABASE;
 use row::{Identity, New, Row};
 
-/// The rows of all intentions.
+/// Opens the database of intentions.
 fn rows(env: &Arc<Inner>) -> Result<Db> {
     Db::open(env, row::DATABASE, Method::Btree)
 }
 
-/// Puts what is committed in its place and removes what the dead have left, where there were ever such files. What fails is
-/// tried again when the environment is opened next, and told to whoever touches the file.
+/// Puts committed files in their places and removes what dead processes left, if the environment ever had such files.
+/// The next opening tries failed steps again; a transaction that touches the file gets the error.
 pub(crate) fn recover(env: &Arc<Inner>) {
     let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
         true => {
             let finished = finish::finish(env, &[], true);
-            // What waits, for weeks perhaps, keeps its temporary files; those of the dead go all the same.
+            // A waiting file keeps its temporary files, for weeks perhaps; those of dead processes are removed all the
+            // same.
             finish::sweep(env).and(finished)
         }
         false => Ok(()),
@@ -53,38 +55,38 @@ pub(crate) fn recover(env: &Arc<Inner>) {
     }
 }
 
-/// Ends what this handle has put in its place and not ended, because somebody read its row.
+/// Deletes the rows of finished files that this handle could not delete, because another transaction was reading them.
 pub(crate) fn end_left(env: &Arc<Inner>) {
     if env.files.is_left.swap(false, Ordering::Relaxed) {
         recover(env);
     }
 }
 
-/// What a transaction has to do with plain files.
+/// A transaction's work on plain files.
 #[derive(Default)]
 pub(crate) struct Files(RefCell<Option<Box<Work>>>);
 
 struct Work {
     door: Door,
     rows: Db,
-    /// What was at each path when the transaction first touched it.
+    /// The state of each path when the transaction first touched it.
     seen: BTreeMap<String, Option<Identity>>,
-    /// Mode, owner and group of those that it was to change, then.
+    /// Mode, owner and group, at that time, of the files to be changed.
     rights: BTreeMap<String, [u32; 3]>,
-    /// Files that it made, to be removed if it ends otherwise.
+    /// Files that the transaction made, removed if it does not commit.
     temporaries: Vec<String>,
     made: u64,
 }
 
-/// What is at a path, as the transaction sees it.
+/// The state of a path, as the transaction sees it.
 enum There {
-    /// What it has itself made of it.
+    /// The transaction's own intention.
     Own(Row),
-    /// What is on the disk.
+    /// The file on disk, if any.
     Disk(Option<PlainStatus>),
 }
 
-/// What a transaction is about to commit.
+/// The files of a transaction that is about to commit.
 pub(crate) struct Group {
     door: Door,
     rows: Vec<Intention>,
@@ -98,13 +100,14 @@ pub struct WaitingFile {
     pub path: PathBuf,
     /// The transaction.
     pub txn: u64,
-    /// It is to be removed, and not made or replaced.
+    /// Whether the file is to be removed, rather than created or replaced.
     pub is_removed: bool,
 }
 
 impl Env {
-    /// The plain files that committed transactions have changed and that are not known to be in their places: mostly none, for a
-    /// moment those that are just put there, and for long those whose directory is not there (a disk that is not mounted).
+    /// Returns the plain files that committed transactions have changed and that are not known to be in their places.
+    /// Usually there are none. A file being put in its place is listed for a moment, a file whose directory is missing
+    /// (a disk that is not mounted) for long.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -118,12 +121,12 @@ impl Env {
             .collect())
     }
 
-    /// Gives up what a committed transaction has made of a plain file that cannot be put in its place, because its directory
-    /// was removed for good. Returns whether there was anything to give up: what can be put in its place is not. A file that was to
-    /// be renamed there keeps its old name. If the directory comes back, what lies beside the path to take its place is removed.
+    /// Gives up a committed change of a plain file that cannot be put in its place, because its directory was removed
+    /// for good. Returns whether a change was given up; a change that can be put in its place is not. A file that was
+    /// to be renamed to this path keeps its old name. If the directory comes back, the temporary file in it is removed.
     ///
     /// # Errors
-    /// `LockTimeout` while a transaction is at the file; `Io`; `File` if that is no path.
+    /// `LockTimeout` while a transaction works on the file; `Io`; `File` if the path is invalid.
     pub fn forget_file(&self, path: impl AsRef<Path>) -> Result<bool> {
         let path = paths::written(&self.0, path.as_ref())?;
         if !self.0.platform.directory.exists(row::DATABASE_FILE)? {
@@ -134,13 +137,15 @@ impl Env {
 }
 
 impl Txn<'_> {
-    /// Makes a plain file when the transaction commits: outside of the environment, seen by every program, and by none before.
+    /// Creates a plain file when the transaction commits: outside of the environment, visible to every program after
+    /// the commit and to none before.
     ///
-    /// The contents are written beside it at once, and synced. A commit of a transaction with files is always answered when it is on
-    /// disk and the files are in their places. Each file is whole at every moment; a program that reads several while they are put
-    /// in their places may see some of the old and some of the new. [`Txn::read_file`] waits, and sees all or none.
+    /// The contents are written to a temporary file in the same directory at once, and synced. The commit of a
+    /// transaction with files always returns only when it is on disk and the files are in their places. Each file is
+    /// whole at every moment; another program that reads several files meanwhile may see some old and some new ones.
+    /// [`Txn::read_file`] waits, and sees all or none.
     ///
-    /// A path is made absolute by the process's working directory. It has no `..`, and goes through no symbolic link.
+    /// A relative path starts at the process's working directory. A path has no `..`, and contains no symbolic link.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -157,8 +162,8 @@ impl Txn<'_> {
     /// ```
     ///
     /// # Errors
-    /// `File` when something is there already, or none can be there; `Deadlock`, `LockTimeout` when another transaction is at it;
-    /// `Full`, `Io`; `Length` when the path is too long for a key. Nothing is changed then.
+    /// `File` when the path exists already, or cannot exist; `Deadlock`, `LockTimeout` when another transaction works
+    /// on it; `Full`, `Io`; `Length` when the path is too long for a key. Nothing is changed then.
     pub fn create_file(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
         self.with_files(path.as_ref(), |work, path| match work.touch(self, path)? {
             There::Own(Row { new: None, .. }) | There::Disk(None) => work.write(self, path, contents, None),
@@ -166,11 +171,11 @@ impl Txn<'_> {
         })
     }
 
-    /// Replaces the contents of a plain file when the transaction commits, as [`Txn::create_file`] does. The new file has the old
-    /// one's mode, owner and group; access lists, extended attributes and further names of the old one it has not.
+    /// Replaces the contents of a plain file when the transaction commits, as [`Txn::create_file`] does. The new file
+    /// keeps the old one's mode, owner and group, but not its access lists, extended attributes and further names.
     ///
     /// # Errors
-    /// `File` when it is not there; else as [`Txn::create_file`].
+    /// `File` when the file is missing; else as [`Txn::create_file`].
     pub fn replace_file(&self, path: impl AsRef<Path>, contents: &[u8]) -> Result<()> {
         self.with_files(path.as_ref(), |work, path| {
             let old = match work.touch(self, path)? {
@@ -185,11 +190,12 @@ impl Txn<'_> {
         })
     }
 
-    /// Gives a plain file another name when the transaction commits, replacing the file of that name, if there is one. Both lie in
-    /// one filesystem.
+    /// Renames a plain file when the transaction commits, and replaces a file that has the new name. Both names must be
+    /// on one filesystem.
     ///
     /// # Errors
-    /// `File` when it is not there; `Io` when the other name is on another filesystem; else as [`Txn::create_file`].
+    /// `File` when the file is missing; `Io` when the other name is on another filesystem; else as
+    /// [`Txn::create_file`].
     pub fn rename_file(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
         let to = paths::written(self.environment(), to.as_ref())?;
         self.with_files(from.as_ref(), |work, from| {
@@ -211,7 +217,7 @@ impl Txn<'_> {
     /// Removes a plain file when the transaction commits.
     ///
     /// # Errors
-    /// `File` when it is not there; else as [`Txn::create_file`].
+    /// `File` when the file is missing; else as [`Txn::create_file`].
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         self.with_files(path.as_ref(), |work, path| match work.touch(self, path)? {
             There::Own(Row { new: None, .. }) | There::Disk(None) => Err(missing(path)),
@@ -219,11 +225,12 @@ impl Txn<'_> {
         })
     }
 
-    /// The contents of a plain file as this transaction sees it, with what it has itself made of it; none if there is none. Of
-    /// another transaction's files it sees all or none. The path is locked for reading until the transaction ends.
+    /// Returns the contents of a plain file as this transaction sees it, with its own changes, or `None` if the file is
+    /// missing. Of another transaction's files it sees all or none. Locks the path for reading until the transaction
+    /// ends.
     ///
-    /// If the transaction goes on to change the file, and another program has changed it since it was read, the commit says so
-    /// and aborts.
+    /// If the transaction then changes the file, and another program has changed it since it was read, the commit
+    /// reports that and aborts.
     ///
     /// # Errors
     /// As [`Txn::create_file`].
@@ -231,7 +238,7 @@ impl Txn<'_> {
         self.with_files(path.as_ref(), |work, path| work.read(self, path))
     }
 
-    /// Works on a path. Whatever fails leaves the transaction's files as they were.
+    /// Works on a path. A failure leaves the transaction's files unchanged.
     fn with_files<T>(&self, path: &Path, work: impl FnOnce(&mut Work, &str) -> Result<T>) -> Result<T> {
         let env = self.environment();
         env.check_process()?;
@@ -261,7 +268,7 @@ impl Work {
         row.tag == self.door.tag && row.txn == txn.id()
     }
 
-    /// Locks a path for changing, and says what is there.
+    /// Locks a path for changing; returns its state.
     fn touch(&mut self, txn: &Txn<'_>, path: &str) -> Result<There> {
         let key = row::key(path);
         if let Some(value) = self.rows.get_for_update(txn, &key)? {
@@ -269,7 +276,7 @@ impl Work {
             if self.is_own(txn, &found) {
                 return Ok(There::Own(found));
             }
-            // Committed, and its transaction has perhaps not come to put it in its place.
+            // The row is committed, but its transaction may not have put the file in its place yet.
             finish::finish(txn.environment(), &[(path.to_owned(), found)], true)?;
         }
         let there = self.door.file_at(path)?;
@@ -294,7 +301,8 @@ impl Work {
                 Some(new) => self.contents(&beside(path, &new.temporary)),
                 None => Ok(None),
             },
-            // Committed, and perhaps not yet in its place: whoever puts it there does not wait for us.
+            // The row is committed, but the file may not be in its place yet: the session that puts it there does not
+            // wait for this transaction.
             Some(row) if row.tag == self.door.tag => {
                 self.door.check_directory(path, &row)?;
                 self.read_committed(path, row)
@@ -303,7 +311,7 @@ impl Work {
         }
     }
 
-    /// What a committed transaction has made of a path, whether it is in its place or not.
+    /// Returns the contents that a committed transaction gave a path, whether the file is in its place or not.
     fn read_committed(&mut self, path: &str, row: Row) -> Result<Option<Vec<u8>>> {
         match row.new {
             Some(new) => {
@@ -317,7 +325,7 @@ impl Work {
             }
             None => {
                 let there = self.door.file_at(path)?.as_ref().map(Identity::from);
-                // Without its witness it was removed, and put back by another program.
+                // Without its witness the file was removed, and another program put it back.
                 if there == row.old && self.door.has_witness(path, &row)? {
                     self.see(path, None);
                     return Ok(None);
@@ -328,13 +336,13 @@ impl Work {
     }
 
     fn read_disk(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
-        // Before it is read: what is changed meanwhile is changed since.
+        // Before reading, so that a change during the read counts as later.
         let there = self.door.file_at(path)?.as_ref().map(Identity::from);
         self.see(path, there);
         self.contents(path)
     }
 
-    /// What is in a file; none if there is none.
+    /// Returns the contents of a file, or `None` if it is missing.
     fn contents(&self, path: &str) -> Result<Option<Vec<u8>>> {
         let file = match self.door.plain.open(path) {
             Ok(file) => file,
@@ -368,7 +376,7 @@ impl Work {
                 }
             });
             if written.is_err() {
-                // At once, and not when the transaction ends: the disk may be full.
+                // At once, not at the transaction's end: the disk may be full.
                 finish::remove_temporary(door, temporary);
             }
             Ok(written?)
@@ -376,7 +384,7 @@ impl Work {
         self.put(txn, path, Some(new))
     }
 
-    /// Makes a file beside a path that is to take its place.
+    /// Makes the temporary file that is to replace the file at a path.
     fn make(&mut self, txn: &Txn<'_>, path: &str, make: impl Fn(&Door, &str) -> Result<()>) -> Result<New> {
         self.note_directory(txn, split(path).0)?;
         let owner = Owner { incarnation: txn.life().managers.log.incarnation(), txn: txn.id() };
@@ -396,7 +404,7 @@ impl Work {
         }
     }
 
-    /// Sees to it that temporary files in a directory are found if we die.
+    /// Notes a directory, so that temporary files in it are found after a death.
     fn note_directory(&self, txn: &Txn<'_>, directory: &str) -> Result<()> {
         let env = txn.environment();
         if lock(&env.files.noted).contains(directory) {
@@ -412,18 +420,19 @@ impl Work {
         Ok(())
     }
 
-    /// Notes that a path is to be of nothing. What is there gets another name, which goes when it is gone, on the disk: so nobody
-    /// removes it twice. Where that is refused (rights, a full disk, a filesystem without links) it is removed all the same.
+    /// Notes that a path is to be removed. The file gets another name, its witness, which is removed once the removal
+    /// is on disk: so no session removes the file twice. Without a witness (missing rights, a full disk, a filesystem
+    /// without links) the file is removed all the same.
     fn put_removal(&mut self, txn: &Txn<'_>, path: &str) -> Result<()> {
         if self.seen.get(path).copied().flatten().is_none() {
-            // What was made is removed again, or what is left of another's row.
+            // The transaction's own file is removed again, or the rest of another transaction's row.
             return self.rows.delete(txn, &row::key(path)).map(|_| ());
         }
         let witness = self.make(txn, path, |door, name| Ok(door.plain.link(path, name)?));
         self.put_row(txn, path, None, witness.ok().map(|made| made.temporary))
     }
 
-    /// Notes what is to be at a path.
+    /// Notes the file that is to be at a path.
     fn put(&self, txn: &Txn<'_>, path: &str, new: Option<New>) -> Result<()> {
         self.put_row(txn, path, new, None)
     }
@@ -435,7 +444,7 @@ impl Work {
         self.rows.put(txn, &row::key(path), &row.encode())
     }
 
-    /// What of it is to be kept, if all that has to be is as it was.
+    /// Returns the intentions to commit, after checking that the files on disk are unchanged.
     fn check(&self, txn: &Txn<'_>) -> Result<Vec<Intention>> {
         let (mut found, mut directories) = (Vec::new(), BTreeSet::new());
         for (path, seen) in &self.seen {
@@ -455,7 +464,7 @@ impl Work {
             }
             self.door.plain.check_removable(path)?;
             if let Some(new) = &row.new {
-                // The new file has those that the old one had.
+                // The new file has the old one's rights.
                 if self.rights.get(path).is_some_and(|seen| there.as_ref().map(rights) != Some(*seen)) {
                     return Err(refused(
                         path,
@@ -471,7 +480,7 @@ impl Work {
             if !self.door.has_witness(path, &row)? {
                 return Err(refused(path, GONE));
             }
-            // Also where only names go: a directory that cannot be synced is told before, and not after the commit.
+            // Also for directories with renames only: a directory that cannot be synced is reported before the commit.
             directories.insert(split(path).0.to_owned());
             found.push((path.clone(), row));
         }
@@ -487,7 +496,7 @@ fn rights(file: &PlainStatus) -> [u32; 3] {
     [file.mode, file.owner, file.group]
 }
 
-/// Why a transaction cannot be kept.
+/// The reason why the transaction cannot commit.
 const GONE: &str =
     "what was to take its place was removed by another program (its name begins with `.libtp-`); nothing was \
                     changed, and the transaction was aborted";
@@ -501,10 +510,10 @@ impl Files {
         self.0.borrow().is_none()
     }
 
-    /// Does what may fail before the transaction commits; none if it has nothing to do with files.
+    /// Does the steps that may fail before the commit; returns `None` for a transaction without files.
     ///
     /// # Errors
-    /// Why it cannot be kept.
+    /// The reason why the transaction cannot commit.
     pub(crate) fn prepare(&self, txn: &Txn<'_>) -> Result<Option<Group>> {
         let work = self.0.borrow();
         let Some(work) = &*work else { return Ok(None) };
@@ -515,7 +524,7 @@ impl Files {
         Ok(Some(Group { door: work.door.clone(), rows, needless }))
     }
 
-    /// The transaction is undone: nobody needs what it made.
+    /// Removes the transaction's files after an undo.
     pub(crate) fn discard(&self) {
         let Some(work) = self.0.take() else { return };
         for path in &work.temporaries {
@@ -525,7 +534,7 @@ impl Files {
 }
 
 impl Group {
-    /// As long as the disk does not have the commit no program may see its files.
+    /// Returns the durability to use: other programs must not see files before the disk has the commit.
     pub(crate) fn durability(&self, asked: Durability) -> Durability {
         match self.rows.is_empty() || planted(TOO_EARLY) {
             true => asked,
@@ -533,7 +542,7 @@ impl Group {
         }
     }
 
-    /// The transaction is committed: its files are put in their places.
+    /// Puts the files of the committed transaction in their places.
     ///
     /// # Errors
     /// `FilesWaiting`.

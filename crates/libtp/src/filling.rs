@@ -1,10 +1,11 @@
-//! A new environment that is filled before anybody else opens it: `tp load` makes one.
+//! A new environment that is filled before any other process opens it: `tp load` makes one.
 //!
-//! Paper: none. A load that was cut off must not leave an environment that is empty, or has half of a dump, and passes for a whole
-//! one. So the directory has a mark (`unfinished.rs`) before it has a control file, and loses it when all is durable. An opening
-//! that is not the load's own is refused as long as the mark is there.
+//! Paper: none. An interrupted load must not leave an environment that is empty or half filled, and passes for a whole
+//! one. So the directory gets a mark (`unfinished.rs`) before it gets a control file, and loses the mark when
+//! everything is durable. As long as the mark is there, every opening but the load's own is refused.
 //!
-//! If we die here: the mark stays, and the environment is refused. Only [`Filling::abandon`] removes files, the mark last.
+//! If we die here: the mark stays, and the environment is refused. Only [`Filling::abandon`] removes files, the mark
+//! last.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -20,27 +21,28 @@ use crate::platform::{Platform, REGION_NAME};
 use crate::unfinished;
 use crate::{Builder, Env, Result};
 
-/// An environment that is open to be filled. One that was there before is open as always; a new one is refused to everybody else
-/// until [`Filling::finish`], and for ever if this is dropped before.
+/// An environment that is open to be filled. An environment that existed before is open as usual. A new one is refused
+/// to other openings until [`Filling::finish`], and for ever if this is dropped before.
 pub struct Filling {
     env: Env,
-    /// What was there before, of an environment that was made.
+    /// For a new environment, the former contents of its directories.
     made: Option<Before>,
 }
 
-/// What a directory held before an environment was made in it.
+/// The contents of a directory before an environment was made in it.
 struct Before {
-    /// Names in the environment's directory and in the log's.
+    /// The names in the environment's directory and in the log's directory.
     names: BTreeSet<String>,
-    /// The directories that were made, the innermost first.
+    /// The directories that were made, innermost first.
     missing: Vec<PathBuf>,
 }
 
 impl Builder {
-    /// Opens the environment in `directory` to be filled, telling `watch` how far a restart is, as [`Builder::open_watched`] does.
+    /// Opens the environment in `directory` to be filled, and reports a restart's progress to `watch` as
+    /// [`Builder::open_watched`] does.
     ///
     /// # Errors
-    /// As [`Builder::open`]; `Environment`, too, when another load fills the environment, or was cut off.
+    /// As [`Builder::open`]; also `Environment` when another load fills the environment, or was interrupted.
     pub fn open_to_fill(
         &self,
         directory: impl AsRef<Path>,
@@ -53,7 +55,7 @@ impl Builder {
         self.fill(platform, missing, watch)
     }
 
-    /// As [`Builder::open_to_fill`], on any disk: for simulation.
+    /// As [`Builder::open_to_fill`], on any disk, for simulation.
     ///
     /// # Errors
     /// As [`Builder::open_to_fill`].
@@ -90,15 +92,15 @@ impl Builder {
 }
 
 impl Filling {
-    /// The environment.
+    /// Returns the environment.
     pub fn env(&self) -> &Env {
         &self.env
     }
 
-    /// All is in it: writes the log out, and lets everybody open it.
+    /// Ends the filling: flushes the log, and lets all processes open the environment.
     ///
     /// # Errors
-    /// `Io`; `Failed`: a new environment stays closed to everybody else.
+    /// `Io`; `Failed`: a new environment stays closed to other openings.
     pub fn finish(self) -> Result<()> {
         self.env.flush()?;
         if self.made.is_some() {
@@ -108,10 +110,11 @@ impl Filling {
         Ok(())
     }
 
-    /// Closes it, and removes all of an environment that was made; true if one was. Handles of its databases are to be dropped before.
+    /// Closes the environment, and removes a new one entirely; returns whether it was new. Drop the handles of its
+    /// databases first.
     ///
     /// # Errors
-    /// `Io`: what is left is no environment.
+    /// `Io`: the remains are no environment.
     pub fn abandon(self) -> Result<bool> {
         let platform = self.env.0.platform.clone();
         drop(self.env);
@@ -121,7 +124,7 @@ impl Filling {
     }
 }
 
-/// The names in both directories.
+/// Returns the names in both directories.
 fn names_of(platform: &Platform) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::from_iter(platform.directory.list()?);
     names.extend(platform.log_directory.list()?);
@@ -129,7 +132,7 @@ fn names_of(platform: &Platform) -> Result<BTreeSet<String>> {
 }
 
 impl Before {
-    /// Removes the library's files that were not there, and the mark last.
+    /// Removes the library's files that were not there before, and the mark last.
     fn restore(self, platform: &Platform) -> Result<()> {
         for directory in [&platform.log_directory, &platform.directory] {
             for name in directory.list()? {
@@ -142,23 +145,24 @@ impl Before {
         failpoint("load: nothing left but its mark");
         unfinished::end_filling(platform.directory.as_ref())?;
         for path in self.missing {
-            // A directory into which another program has put something meanwhile stays.
+            // A directory in which another program has made a file meanwhile stays.
             let _ = std::fs::remove_dir(path);
         }
         Ok(())
     }
 }
 
-/// Whether a file of that name is an environment's. Other programs may put files beside an environment's meanwhile.
+/// Returns whether a file of that name belongs to an environment. Other programs may make files beside an environment's
+/// meanwhile.
 fn is_ours(name: &str) -> bool {
     [CONTROL_NAME, REGISTRY_NAME, REGION_NAME, DOUBLE_WRITE_NAME, NAME_PREPARING].contains(&name)
         || segment_number(name).is_some()
-        // A database, a database that is being made, or records that are being sorted.
+        // A database, a database that is being made, or the file of a sort.
         || name.contains(".tp")
         || name.strip_prefix(REGISTRY_NAME).is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Removes a file that may be gone already: memory goes with the last process that leaves.
+/// Removes a file that may be gone already: the last process that leaves removes the region.
 fn remove(directory: &dyn Directory, name: &str) -> Result<()> {
     match directory.remove(name) {
         Err(libtp_io::Error::NotFound { .. }) => Ok(()),

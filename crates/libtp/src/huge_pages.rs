@@ -1,49 +1,51 @@
-//! The region's memory goes into huge pages, a part at a time, as long as that costs nobody anything.
+//! Moves the region's memory into huge pages, a part at a time, as long as that delays no other work.
 //!
-//! If we die here: what is in huge pages stays there, and others do the rest.
+//! If we die here: the huge pages made so far stay, and other processes do the rest.
 
 use std::time::{Duration, Instant};
 
 use libtp_txn::Managers;
 
-/// The kernel makes a huge page in a fraction of a millisecond; where one takes longer, it waits for work of its own on every
-/// processor, while it holds the lock of this process's address space: then whoever maps memory waits, too.
+/// The longest quick call. The kernel makes a huge page in a fraction of a millisecond. A longer call waits for the
+/// kernel's work on every processor while it holds the lock of this process's address space, so other threads that map
+/// memory wait, too.
 const QUICK: Duration = Duration::from_millis(2);
 const HUGE_BYTES: u64 = 2 << 20;
-/// After a call that took longer, the next has to wait this many times as long: a fifth of the time at most, and that as long
-/// as processors have time to spare.
+/// After a call that took longer, the next waits this many times as long: such calls take a fifth of the time at most,
+/// and only while processors have time to spare.
 const REST: u32 = 4;
-/// Nothing is asked for where work waited for a processor for more than this part of the last second or so. The
-/// kernel's own work waits there, too: a call of two seconds was seen, and one of eleven, in which nobody of the process could map memory.
+/// No call is made if work waited for a processor for more than this part of the last second or so. The kernel's own
+/// work waits there, too: calls of two and of eleven seconds were seen, during which no thread of the process could map
+/// memory.
 const WAITED_MAX: f64 = 0.4;
-/// Where the kernel says how much waited (PSI, Linux 4.20). Where it does not, nothing is asked for.
+/// Where the kernel reports how much work waited (PSI, Linux 4.20). Without it no call is made.
 const PRESSURE: &str = "/proc/pressure/cpu";
-/// How long what it said is taken for true.
+/// How long its report is taken to hold.
 const LOOK: Duration = Duration::from_secs(1);
-/// Where each page takes as long as this ...
+/// If each page takes as long as this ...
 const SLOW: Duration = Duration::from_millis(50);
-/// ... the next has to wait this many times as long.
+/// ... the next call waits this many times as long.
 const LONG_REST: u32 = 200;
 
-/// How far it is.
+/// The progress of the work.
 pub(crate) struct HugePages {
-    /// Where the next part begins, if there is to be one.
+    /// The beginning of the next part, if there is one.
     from: Option<u64>,
-    /// Not before.
+    /// The earliest time of the next call.
     again: Instant,
-    /// When it was last looked how long work has waited in all, and how long.
+    /// The time of the last look, and the total time that work had waited by then.
     looked: Option<(Instant, Option<Duration>)>,
     /// Whether processors had time to spare between the last two looks.
     is_calm: bool,
 }
 
 impl HugePages {
-    /// Whoever ends within a second does not ask at all.
+    /// Waits a moment first: a process that ends within a second makes no call.
     pub(crate) fn new() -> HugePages {
         HugePages { from: Some(0), again: Instant::now() + LOOK, looked: None, is_calm: false }
     }
 
-    /// Does one part, if it is time. Whether there may be more to do at once.
+    /// Moves one part, if it is time. Returns whether there may be more to do at once.
     pub(crate) fn step(&mut self, managers: &Managers) -> bool {
         let began = Instant::now();
         if began < self.again {
@@ -65,19 +67,19 @@ impl HugePages {
     }
 }
 
-/// Whether processors had time to spare between two looks; not if the kernel does not say it.
+/// Returns whether processors had time to spare between two looks; false if the kernel does not report it.
 fn is_calm(before: (Instant, Option<Duration>), now: (Instant, Option<Duration>)) -> bool {
     let (Some(waited_before), Some(waited)) = (before.1, now.1) else { return false };
     waited.saturating_sub(waited_before) <= (now.0 - before.0).mul_f64(WAITED_MAX)
 }
 
-/// How long work has waited for a processor since the machine was started, of what the kernel says.
+/// Returns how long work has waited for a processor since the machine started, from the kernel's report.
 fn waited(said: &str) -> Option<Duration> {
     let micros = said.lines().next()?.strip_prefix("some ")?.split_once("total=")?.1;
     micros.parse().ok().map(Duration::from_micros)
 }
 
-/// When the next may begin, after a call that has ended then, took so long and was about so many pages.
+/// Returns when the next call may begin, after a call that ended at `ended`, took `took` and moved `pages` pages.
 fn rest_after(ended: Instant, took: Duration, pages: u64) -> Instant {
     let each = took / u32::try_from(pages.max(1)).unwrap_or(1);
     match each {

@@ -1,15 +1,16 @@
 //! Secondary indices, kept by the library: [`Index`].
 //!
-//! Paper: LIBTP leaves them to the program (5.2). An index is a sorted set of pairs, what a function of the program makes of a
-//! record and the record's key, in a tree of its own; it changes in the transaction that changes the record. The database knows its
-//! indices (`record/indices.rs`): who has not given the function of one of them may read, and may not write.
+//! Paper: LIBTP leaves them to the program (5.2). An index is a sorted set of pairs, of an index key that a function of
+//! the program computes from a record, and the record's key. It has a tree of its own, and changes in the transaction
+//! that changes the record. The database lists its indices (`record/indices.rs`): a process without the function of one
+//! of them may read, but not write.
 //!
-//! | file | what |
+//! |file|contents|
 //! |---|---|
-//! | `making` | an index made, found again, dropped |
-//! | `keeping` | what a change of a record changes in the indices |
-//! | `reading` | records by what an index has of them |
-//! | `verify` | whether index and records agree |
+//! |`making`|making, reopening and dropping an index|
+//! |`keeping`|updating the indices when a record changes|
+//! |`reading`|finding records by index keys|
+//! |`verify`|checking that index and records agree|
 
 mod keeping;
 mod making;
@@ -29,10 +30,10 @@ use crate::{Error, Result};
 
 pub use reading::{IndexCursor, IndexEntry};
 
-/// What a program makes of the key and the value of a record.
+/// The program's function from the key and the value of a record to index keys.
 type Function = dyn Fn(&[u8], &[u8], &mut IndexKeys) + Send + Sync;
 
-/// The keys under which a record is found in an index: none, one or several. What is added twice counts once.
+/// The keys under which an index finds a record: none, one or several. A key added twice counts once.
 #[derive(Debug, Default)]
 pub struct IndexKeys {
     keys: BTreeSet<Vec<u8>>,
@@ -45,7 +46,8 @@ impl IndexKeys {
         self.keys.insert(key.as_ref().to_vec());
     }
 
-    /// Refuses the record: of it no keys can be made. What was to store it fails ([`Error::Refused`]) and changes nothing.
+    /// Refuses the record: it has no valid keys. The call that was to store the record fails ([`Error::Refused`]) and
+    /// changes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -66,11 +68,11 @@ impl IndexKeys {
     }
 }
 
-/// An index of a database: its records by something else than their keys.
+/// An index of a database, which finds its records by other keys than their own.
 ///
-/// The function that makes index keys of a record is the program's, and every process that writes to the database gives it, under the
-/// index's name, before it writes; else its writes are refused. It must make the same of the same record always: change its name when
-/// you change what it does.
+/// The program provides the function that computes a record's index keys. Every process that writes to the database
+/// provides the function, under the index's name, before it writes; otherwise its writes are refused. The function must
+/// return the same keys for the same record always: give a changed function another name.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -94,7 +96,7 @@ impl IndexKeys {
 /// ```
 #[derive(Clone)]
 pub struct Index {
-    /// The database whose index it is.
+    /// The indexed database.
     of: Db,
     /// The tree of its entries.
     tree: Db,
@@ -102,12 +104,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// The index's name.
+    /// Returns the index's name.
     pub fn name(&self) -> &str {
         self.tree.name()
     }
 
-    /// The database whose index it is.
+    /// Returns the indexed database.
     pub fn database(&self) -> &Db {
         &self.of
     }
@@ -116,16 +118,16 @@ impl Index {
 /// An index whose function this process has.
 pub(crate) struct Kept {
     tree: Arc<OpenDatabase>,
-    /// In which order the keys of its database are: the function is given them as the program knows them.
+    /// The order of the database's keys: the function gets the keys as the program knows them.
     order: Option<Arc<dyn Order>>,
     function: Box<Function>,
 }
 
 impl Kept {
-    /// The entries of a record, in the order in which they stand in the tree.
+    /// Returns the entries of a record, in the order of the tree.
     fn entries(&self, stored: &[u8], value: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
         let mut keys = IndexKeys::default();
-        // Outside of any guarded call: its panic goes up to the program with nothing to be told to anybody.
+        // Outside of any guarded call: a panic of the function goes straight to the program.
         match &self.order {
             None => (self.function)(stored, value, &mut keys),
             Some(order) => {
@@ -150,17 +152,17 @@ impl Kept {
     }
 }
 
-/// The indices whose functions this process has, by the files that they are in.
+/// The indices whose functions this process has, by their file numbers.
 #[derive(Default)]
 pub(crate) struct KeptIndices(Mutex<HashMap<u32, Arc<Kept>>>);
 
 impl KeptIndices {
-    /// Notes a function; returns the one that was known for that file.
+    /// Notes a function; returns the one noted before for that file.
     fn note(&self, kept: &Arc<Kept>) -> Option<Arc<Kept>> {
         lock(&self.0).insert(kept.tree.id().raw(), Arc::clone(kept))
     }
 
-    /// Takes back what [`KeptIndices::note`] did: there is no such index, or not by this function.
+    /// Undoes [`KeptIndices::note`]: the index does not exist, or not with this function.
     fn forget(&self, kept: &Arc<Kept>, before: Option<Arc<Kept>>) {
         let (mut all, file) = (lock(&self.0), kept.tree.id().raw());
         if all.get(&file).is_some_and(|now| Arc::ptr_eq(now, kept))

@@ -1,15 +1,18 @@
-//! One transaction over records and memory (PROTOCOLS F2): what a transaction has of the segments that it has joined.
+//! One transaction over records and memory (PROTOCOLS F2): a transaction's state of the segments that it has joined.
 //!
-//! Paper: a departure; Rio Vista, section 6, names message queues and distributed transactions as uses of free transactions.
-//! The segment's undo log is vista's. Its lock is the lock manager's: exclusive, held to the end. The commit record names the
-//! segments, and each is told before the lock falls; one that was not told, because its process died, finds the answer in the
-//! log's tables when the next transaction joins it, before that sees anything of it.
+//! Paper: a departure; Rio Vista, section 6, names message queues and distributed transactions as uses of free
+//! transactions. The segment has vista's undo log. Its lock belongs to the lock manager: exclusive, held to the end.
+//! The commit record names the segments. Each segment gets the outcome before its lock is released. If the process dies
+//! first, the next transaction that joins the segment finds the outcome in the log's tables before it reads the
+//! segment.
 //!
 //! Invariants
-//! 1. A segment names the transaction and the handle that work on it from before the first before-image until it was told.
-//! 2. Only that handle tells it, or, when the kernel says that the handle is gone, who has the segment's lock.
-//! 3. What a transaction leaves in doubt (its memory was found broken, or it panicked at its commit) it does not tell
-//!    anything: it gives the segment up, and the log is asked.
+//! 1. A segment names the transaction and the handle that work on it, from before the first before-image until it got
+//!    the outcome.
+//! 2. Only that handle gives it the outcome or, when the kernel says that the handle is gone, the holder of the
+//!    segment's lock.
+//! 3. A transaction in doubt (its memory was found broken, or it panicked at its commit) gives no outcome: it gives the
+//!    segment up, and the log is asked.
 
 mod going_back;
 
@@ -29,12 +32,12 @@ use crate::{Error, LockWait, Result, Txn};
 
 pub(crate) use going_back::{GoingBack, MemoryMark};
 
-/// So long it is waited for a transaction of a living process that is over and has not given a segment back, where a lock is
-/// waited for without end: it is the program that keeps it.
+/// The longest wait, where lock waits are unlimited, for a transaction of a living process that has ended and not given
+/// a segment back: the program delays it.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_micros(200);
 
-/// A segment in a transaction: what stores to it. It goes before the transaction ends.
+/// A segment in a transaction, through which the transaction stores. It is dropped before the transaction ends.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -63,7 +66,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Nothing that it gives ends the transaction by itself: nobody gets at vista's own.
+/// Nothing reachable through it can end the transaction: vista's own transaction is not exposed.
 /// ```compile_fail,E0308
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::open(dir.path())?;
@@ -82,13 +85,12 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// txn.join(&notes)?.end();
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+/// Forgetting it (`mem::forget`) does no harm: its stores belong to the transaction, whose end gives the segment back.
+/// But the transaction can no longer join the segment again, nor go back to a savepoint.
 ///
-/// One that is forgotten (`mem::forget`) is nobody's problem: what it stored is the transaction's, whose end gives the segment
-/// back. Only the transaction itself cannot have it once more, nor go back to a savepoint.
-///
-/// A part of a transaction is taken back in memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), where none of these lives when the
-/// savepoint is made, nor when it is gone back to: join anew afterwards, which is a look into a list, and declare anew what is to be
-/// stored to. Memory that was joined since stays joined, as it was then.
+/// Going back to a savepoint undoes memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), if no `Joined` was alive
+/// when the savepoint was made and none is alive now. Afterwards join again, which is a look into a list, and declare
+/// again the ranges to be stored to. Memory joined since stays joined, in its state at that time.
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let env = libtp::Env::open(dir.path())?;
@@ -109,22 +111,22 @@ impl Joined<'_> {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.
     ///
     /// # Errors
-    /// `Memory`: the segment has no such bytes, or there is no room for the old ones; `Forked`.
+    /// `Memory`: the segment has no such bytes, or there is no room for their old contents; `Forked`.
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         Ok(self.member_mut().set_range(at, bytes)?)
     }
 
-    /// The flat part of the segment as it is now, the transaction's own changes included.
+    /// Returns the flat part of the segment as it is now, including the transaction's own changes.
     pub fn bytes(&self) -> &[u8] {
         self.member().segment().bytes()
     }
 
-    /// The segment as it is now, for typed memory to look into.
+    /// Returns the segment as it is now, for reading typed memory.
     pub fn segment(&self) -> &vista::Segment {
         self.member().segment()
     }
 
-    /// `bytes` bytes from `at` on as they are now, of the flat part or of what was allocated.
+    /// Returns `bytes` bytes from `at` on as they are now, of the flat part or of allocated memory.
     ///
     /// # Errors
     /// `Memory`: the segment has no such bytes.
@@ -132,7 +134,8 @@ impl Joined<'_> {
         Ok(self.segment().get(at, bytes)?)
     }
 
-    /// Allocates `bytes` bytes from the segment's heap and returns where they begin, a multiple of 16. They are not cleared.
+    /// Allocates `bytes` bytes from the segment's heap and returns their offset, a multiple of 16. They are not
+    /// cleared.
     ///
     /// # Errors
     /// `Memory`: the segment had to grow and could not.
@@ -140,10 +143,10 @@ impl Joined<'_> {
         Ok(self.member_mut().malloc(bytes)?)
     }
 
-    /// Frees what was allocated at `at`, when the transaction commits.
+    /// Frees the allocation at `at` when the transaction commits.
     ///
     /// # Errors
-    /// `Memory`: nothing allocated begins there, or it was freed already, or there is no room for the old bytes.
+    /// `Memory`: no allocation begins there, or it was freed already, or there is no room for the old bytes.
     pub fn free(&mut self, at: u64) -> Result<()> {
         Ok(self.member_mut().free(at)?)
     }
@@ -181,27 +184,27 @@ impl vista::Stores for Joined<'_> {
     }
 }
 
-/// What a transaction has joined: the first, which leads to the next. None ever moves, so a [`Joined`] borrows from it.
+/// The joined segments, as a linked list. Its nodes never move, so a [`Joined`] can borrow from them.
 #[derive(Default)]
 pub(crate) struct Parts(OnceCell<Box<Part>>);
 
 struct Part {
     segment: Arc<OpenSegment>,
-    /// Borrowed while a [`Joined`] has it, and for ever if that was forgotten; the transaction's end does not ask. None once it was
-    /// given back.
+    /// Borrowed while a [`Joined`] has it, and for ever if that was forgotten; the transaction's end ignores the
+    /// borrow. `None` once it was given back.
     member: RefCell<Option<Box<Member>>>,
-    /// The segment says that the transaction works on it.
+    /// The segment names the transaction as working on it.
     has_begun: bool,
     next: OnceCell<Box<Part>>,
 }
 
 impl Parts {
-    /// Whether the transaction has joined no memory.
+    /// Returns whether the transaction has joined no memory.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.get().is_none()
     }
 
-    /// In the order in which they were joined.
+    /// Returns the parts in the order in which they were joined.
     fn all(&self) -> impl Iterator<Item = &Part> {
         std::iter::successors(self.0.get(), |part| part.next.get()).map(Box::as_ref)
     }
@@ -218,7 +221,8 @@ impl Parts {
         place.get_or_init(|| Box::new(part))
     }
 
-    /// All of them, in the order in which they were joined: nobody uses any, though somebody may have forgotten to let go.
+    /// Takes all parts, in the order in which they were joined. None is in use, though a `Joined` may have been
+    /// forgotten.
     fn take(&mut self) -> Vec<Part> {
         let mut all = Vec::new();
         let mut next = self.0.take();
@@ -248,11 +252,11 @@ impl Drop for Part {
 }
 
 impl Txn<'_> {
-    /// Joins a segment of memory, which is locked until the transaction ends: what is stored to it stands if and only if
-    /// the transaction commits.
+    /// Joins a segment of memory and locks it until the transaction ends: stores to it are kept if and only if the
+    /// transaction commits.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`; `Segment` if it cannot be joined, as the error says; `Memory`, `Full`.
+    /// `Deadlock`, `LockTimeout`; `Segment` if the segment cannot be joined, as the error says; `Memory`, `Full`.
     pub fn join(&self, segment: &Segment) -> Result<Joined<'_>> {
         self.guarded(|| {
             let refuse = |what: &str| Error::Segment { path: segment.path().to_path_buf(), what: what.into() };
@@ -293,7 +297,8 @@ impl Joining<'_> {
         let member = loop {
             match self.segment.take() {
                 Some(member) => break member,
-                // A thread of this process whose transaction is over, and that does not know it yet.
+                // A thread of this process has the segment; its transaction has ended, but the thread has not noticed
+                // yet.
                 None => self.wait(begun)?,
             }
         };
@@ -307,7 +312,7 @@ impl Joining<'_> {
     fn make_ready(&self, member: &mut Member, begun: Instant) -> Result<()> {
         let managers = &self.life.managers;
         while let (txn @ 1.., holder) = member.unfinished() {
-            // Asked again after the kernel was: who told the segment and left did both before.
+            // Read again after asking the kernel: a process that gave the outcome and left did both before.
             let is_theirs =
                 self.segment.is_there(holder)? && !planted("libtp: a segment is taken from who works on it");
             if member.unfinished() != (txn, holder) {
@@ -322,7 +327,7 @@ impl Joining<'_> {
         self.check_followed(member.followed())?;
         managers.close_outcomes(self.who.session(), self.segment.number);
         failpoint("join: nothing open, not begun");
-        // Not before: a commit that names the segment says that all before it were told.
+        // Not earlier: a commit that names the segment states that all earlier transactions gave their outcomes.
         self.who.note_segment(self.segment.number)?;
         failpoint("join: segment noted");
         member.begin(self.who.id().raw(), self.segment.holder)?;
@@ -330,7 +335,7 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Whoever keeps the segment lives, and is about to give it back.
+    /// Waits a moment for the living process that has the segment and is about to give it back.
     fn wait(&self, begun: Instant) -> Result<()> {
         let patience = match self.who.wait() {
             Wait::No => Duration::ZERO,
@@ -344,7 +349,7 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// The log must have what the segment has followed: else the two are of different times.
+    /// Checks that the log has the decision that the segment has followed: otherwise the two are of different times.
     fn check_followed(&self, followed: Decision) -> Result<()> {
         let log = &self.life.managers.log;
         let lsn = Lsn::new(followed.lsn);
@@ -376,7 +381,7 @@ impl Judge for Joining<'_> {
             return Ok(None);
         };
         failpoint("join: outcome known, not followed");
-        // It seldom comes to this, so nothing is saved: the segment follows nothing that could still be lost.
+        // Rare, so simply force the log: the segment must follow nothing that could still be lost.
         managers.log.force(self.who.session(), lsn)?;
         Ok(Some(Decision { incarnation: managers.log.incarnation(), lsn: lsn.raw() }))
     }
@@ -409,7 +414,7 @@ impl Parts {
         Ok(committed)
     }
 
-    /// Does what may fail; whether any of the memory outlives more than processes.
+    /// Does the steps that may fail; returns whether any of the memory survives more than the death of processes.
     fn prepare(&mut self) -> Result<bool> {
         let (mut is_lasting, mut next) = (false, self.0.get_mut());
         while let Some(part) = next {
@@ -420,16 +425,16 @@ impl Parts {
         Ok(is_lasting)
     }
 
-    /// Takes everything back that was stored.
+    /// Undoes all stores.
     pub(crate) fn abort(&mut self) {
         self.end(Member::abort);
     }
 
-    /// Leaves it to the log what becomes of what was stored.
+    /// Leaves the outcome of the stores to the log.
     #[inline]
     pub(crate) fn leave_to_judge(&mut self) {
         if !self.is_empty() {
-            // One after the other, not each by the one before it.
+            // In a loop, not recursively along the list.
             drop(self.take());
         }
     }
@@ -446,7 +451,7 @@ impl Parts {
 }
 
 impl OpenSegment {
-    /// Whether its memory outlives more than processes.
+    /// Returns whether its memory survives more than the death of processes.
     pub(crate) fn is_lasting(&self) -> bool {
         self.survives > Survives::Process
     }

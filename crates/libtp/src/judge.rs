@@ -1,12 +1,13 @@
-//! Who is attached: the control file, locked byte by byte, is the judge (PROTOCOLS F1, D9).
+//! Decides which processes are attached, by locks on bytes of the control file (PROTOCOLS F1, D9).
 //!
-//! One byte, the *door*, is held exclusively by whoever creates, attaches, restarts or detaches. Beyond it lie the
-//! *seats*: each open environment holds one, taken before its first session joins and named in every session's slot; the
-//! kernel drops it when its process is gone. Without the control file there is no environment, so deleting it cannot make
-//! a second one.
+//! One byte, the *door*, is held exclusively by the process that creates, attaches, restarts or detaches. Beyond it lie
+//! the *seats*: each open environment holds one, taken before its first session joins and named in every session's
+//! slot; the kernel releases it when the process ends. Without the control file there is no environment, so deleting it
+//! cannot make a second one.
 //!
-//! Whoever is at the door says who it is, by the byte of its number ([`Passer`]): it may be stopped there, and is then
-//! waited for no longer than that, and named. Nobody waits there for what a stopped process may hold.
+//! The process at the door identifies itself by locking the byte of its own number ([`Passer`]). If it is stopped
+//! there, waiters stop waiting and name it in their error. No process waits at the door for anything that a stopped
+//! process may hold.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,33 +20,33 @@ use rio::{failpoint, planted};
 
 use crate::{Error, Result};
 
-/// Far beyond anything the file holds.
+/// Byte of the door, far beyond the end of the file.
 const DOOR: u64 = 1 << 32;
-/// Where the seats begin.
+/// First byte of the seats.
 const SEATS: u64 = 1 << 33;
-/// There are as many seats as the process manager can name.
+/// The number of seats: as many as the process manager can name.
 const SEAT_COUNT: u64 = 1 << 36;
-/// No seat: a name of the process manager is below [`SEAT_COUNT`].
+/// No seat; every seat is below [`SEAT_COUNT`].
 const NONE: u64 = u64::MAX;
-/// Where the numbers of processes begin: who is at the door has locked its own.
+/// First byte of the process numbers: the process at the door locks its own.
 const PASSERS: u64 = 1 << 60;
 
-/// How long to wait between looks.
+/// The pause between looks.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// An open control file through which this environment handle is judged.
+/// An open control file whose locks show that this environment handle is attached.
 pub(crate) struct Judge {
     file: Arc<dyn File>,
     /// The environment's directory, for messages.
     path: PathBuf,
-    /// The seat that says that we are attached.
+    /// The seat of this handle.
     seat: AtomicU64,
 }
 
-/// The door, held. Dropping it lets the next one through.
+/// The held door. Dropping it releases the door.
 pub(crate) struct Door<'j> {
     judge: &'j Judge,
-    /// What we have said.
+    /// This process's number, locked at the door.
     own: Passer,
 }
 
@@ -54,7 +55,7 @@ impl Judge {
         Judge { file, path, seat: AtomicU64::new(NONE) }
     }
 
-    /// Gives the seat back: the memory it was taken for has been made anew, and we have another.
+    /// Gives the seat back: its region was replaced by a new one, in which this handle has another seat.
     pub(crate) fn leave_seat(&self) {
         let seat = self.seat.swap(NONE, Ordering::Relaxed);
         if seat != NONE {
@@ -62,10 +63,10 @@ impl Judge {
         }
     }
 
-    /// Waits until nobody else is at the door.
+    /// Waits until the door is free, and takes it.
     ///
     /// # Errors
-    /// `Environment` with who is, if it is stopped, or cannot be seen to run for long.
+    /// `Environment`, naming the process at the door, if that process is stopped or does not seem to run for long.
     pub(crate) fn door(&self) -> Result<Door<'_>> {
         if planted("libtp: the door is waited for without a look") {
             self.file.lock(DOOR, LockMode::Exclusive, true)?;
@@ -83,7 +84,8 @@ impl Judge {
         }
     }
 
-    /// As [`Judge::door`] for who can do without: none if somebody is there for longer than that.
+    /// As [`Judge::door`], for a caller that can do without the door: `None` if another process holds it for longer
+    /// than `patience`.
     pub(crate) fn door_within(&self, patience: Duration) -> Result<Option<Door<'_>>> {
         let begun = Instant::now();
         loop {
@@ -99,20 +101,20 @@ impl Judge {
         Ok(self.file.lock(DOOR, LockMode::Exclusive, false)?.then(|| self.come()))
     }
 
-    /// We are at the door, and say so. Who cannot is there without a name.
+    /// Marks this process as the one at the door. Without the mark it is there unnamed.
     fn come(&self) -> Door<'_> {
         let own = Passer::this();
         let _ = self.file.lock(PASSERS + own.raw(), LockMode::Exclusive, false);
         Door { judge: self, own }
     }
 
-    /// Who is at the door, if somebody else is and has said so.
+    /// Returns the process at the door, if it is another one that has marked itself.
     pub(crate) fn at_the_door(&self) -> Option<Passer> {
         let byte = self.file.locked_by_other(PASSERS, Passer::END).ok().flatten()?;
         Some(Passer::from_raw(byte - PASSERS))
     }
 
-    /// Who is at the door, in words.
+    /// Describes the process at the door in words.
     pub(crate) fn describe_at_the_door(&self) -> String {
         let unknown = || "another process, which does not say which it is,".into();
         self.at_the_door().map_or_else(unknown, Passer::describe)
@@ -127,8 +129,8 @@ impl Judge {
         Error::Environment { environment: self.path.clone(), what }
     }
 
-    /// Whether somebody else is attached. `ghost` says of a seat that whoever took it has died for certain: a child of it
-    /// that fork did not tell us of may still have the lock.
+    /// Returns whether another process is attached. `ghost` tells of a seat that its process has certainly died: a
+    /// child forked without the library's knowledge may still hold the lock.
     pub(crate) fn others(&self, mut ghost: impl FnMut(u64) -> bool) -> Result<bool> {
         let end = SEATS + SEAT_COUNT;
         let mut from = SEATS;
@@ -146,19 +148,19 @@ impl Seats for Judge {
     fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>> {
         let taken = self.file.lock(SEATS + seat, LockMode::Exclusive, false)?;
         if taken {
-            // Relaxed, here and below: the number alone is told, behind the door.
+            // Relaxed, here and below: only the number matters, and the door orders the accesses.
             self.seat.store(seat, Ordering::Relaxed);
         }
         Ok(taken)
     }
 
     fn give_back(&self, seat: u64) {
-        // The kernel drops it at the latest when the file is closed; there is nobody to tell.
+        // The kernel releases it at the latest when the file is closed; an error needs no report.
         let _ = self.file.unlock(SEATS + seat);
     }
 
     fn is_free(&self, seat: u64) -> bool {
-        // What the kernel does not say is no proof of a death.
+        // An unanswered query proves no death.
         matches!(self.file.locked_by_other(SEATS + seat, 1), Ok(None))
     }
 }
@@ -169,8 +171,8 @@ impl Door<'_> {
         self.judge.others(ghost)
     }
 
-    /// Gives the seat back: from now on one is not attached. Behind the door, because who comes through it next must not
-    /// take us for attached when we have taken the shared memory away.
+    /// Gives the seat back: this handle is no longer attached. It does so behind the door: the next process through it
+    /// must not take this handle for attached after the handle has removed the shared memory.
     pub(crate) fn rise(&self) -> Result<()> {
         failpoint("leave: about to rise");
         match self.judge.seat.swap(NONE, Ordering::Relaxed) {
@@ -182,7 +184,7 @@ impl Door<'_> {
 
 impl Drop for Door<'_> {
     fn drop(&mut self) {
-        // As with a seat.
+        // Errors need no report, as with a seat.
         let _ = self.judge.file.unlock(PASSERS + self.own.raw());
         let _ = self.judge.file.unlock(DOOR);
     }
@@ -202,7 +204,7 @@ mod tests {
         let mut parent = std::process::Command::new("true").spawn().unwrap();
         let number = Passer::this().raw() - u64::from(std::process::id()) + u64::from(parent.id());
         parent.wait().unwrap();
-        // As a copy of it has them, that it made behind the library's back.
+        // The state of a copy that the parent made without the library's knowledge.
         let (child, other) = (judge(), judge());
         assert!(child.file.lock(DOOR, LockMode::Exclusive, false).unwrap());
         assert!(child.file.lock(PASSERS + number, LockMode::Exclusive, false).unwrap());

@@ -1,11 +1,11 @@
 //! Memory that survived the files it belongs to: a backup was restored in their place (PROTOCOLS F1).
 //!
-//! The log files are then of an earlier time than the region, whose control file is another one, or says another incarnation.
-//! So the region is not the environment's any more, and it may still hold the only trace of what was committed since the
-//! backup. If the restored files have all that it has, it is forgotten. If not, the user decides, never we.
+//! The log files are then older than the region, which names another control file or another incarnation. So the region
+//! no longer belongs to the environment, but may hold the only trace of commits since the backup. If the restored files
+//! have everything that it has, it is removed. If not, the user decides, never the library.
 //!
-//! If we die here: nothing is decided until the restart that follows has raised the incarnation; then the files have what
-//! they are to have, and the next to open removes the region.
+//! If we die here: nothing is decided until the restart that follows has raised the incarnation; then the files are
+//! complete, and the next opening removes the region.
 
 use libtp_buffer::{BufferManager, FileInfo};
 use libtp_log::ControlFile;
@@ -16,30 +16,30 @@ use crate::rescue::read;
 use crate::warm_start::is_of_now;
 use crate::{Error, Result};
 
-/// Of memory whose reading panicked.
+/// The message about memory whose reading panicked.
 const UNREADABLE: &str = "What is in it is damaged and cannot be read; `tp recover --keep-files` goes by the files";
 
-/// Which of the two is right, where shared memory and log files disagree (PROTOCOLS F1).
+/// The side that is right when shared memory and log files disagree (PROTOCOLS F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// The files: shared memory is forgotten, or done without where it is not there, and with it what was committed and had not
-    /// reached the files.
+    /// The files: shared memory is removed, or not waited for if it is missing; commits that had not reached the files
+    /// are lost.
     Files,
-    /// The region: the log that it holds goes to the files, over what they have there, and is replayed.
+    /// The region: its log is written over that of the files, and is replayed.
     Region,
 }
 
-/// Regions that survived, and that may go when the environment was restarted from the files.
+/// Regions that survived, and that may be removed after the environment has restarted from the files.
 pub(crate) struct Survived {
     regions: Vec<Region>,
     /// Whether the log of one was put behind that of the files.
     pub(crate) is_kept: bool,
 }
 
-/// Looks for regions that survived the files of this environment, and does with what they know beyond them what `keep` says.
+/// Looks for regions that survived the files of this environment, and treats their additional log as `keep` says.
 ///
 /// # Errors
-/// `Environment`, with both LSNs and both commands, if the user is to decide; what reading or writing the log fails with.
+/// `Environment`, with both LSNs and both commands, if the user must decide; the errors of reading or writing the log.
 pub(crate) fn settle(
     platform: &Platform,
     identity: &Identity,
@@ -67,7 +67,7 @@ pub(crate) fn settle(
             ),
         }
         };
-        // Read anew: the log of the one before may have been put behind it.
+        // Read again: the log of the previous region may have been put behind that of the files.
         let control = file.read()?;
         let Some(in_files) = read(|| libtp_log::all_in_files(region, &platform.log_directory, &control)) else {
             match keep {
@@ -93,16 +93,16 @@ pub(crate) fn settle(
     Ok(Survived { regions, is_kept })
 }
 
-/// Puts the log of a region behind that of the files: what [`Keep::Region`] says. The restart that follows replays it.
+/// Puts the log of a region behind that of the files, as [`Keep::Region`] demands. The restart that follows replays it.
 ///
 /// # Errors
-/// `Environment`, with nothing changed, if the two do not meet, or if the log has changes to a file that is not there.
+/// `Environment`, with nothing changed, if the two logs do not meet, or if the log has changes to a missing file.
 pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFile) -> Result<()> {
     let refuse = |what: String| Error::Environment { environment: platform.path.clone(), what };
     let found = libtp_record::find_files(platform.directory.as_ref(), &file.read()?.environment_id)?;
     let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
-    // What is not written back of memory that survived a new start of the machine may be of any time, its table of files, too; and
-    // of another build's memory nothing is known but the log.
+    // In memory that survived a machine restart, data that were not written back may be of any time, including the
+    // table of files. In another build's memory only the log can be read.
     let nonsense = || refuse(format!("the shared memory {} was to be kept. {UNREADABLE}", region.path().display()));
     let files_in = || if is_of_now(region) { BufferManager::files_in(region) } else { Vec::new() };
     let known = read(files_in).ok_or_else(nonsense)?;
@@ -121,12 +121,13 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
 }
 
 impl Survived {
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
 
-    /// Removes them, but not one that is used: by processes that have the former files open, who do not know of these.
+    /// Removes the regions, except one in use: its processes have the former files open, and do not know the present
+    /// ones.
     pub(crate) fn forget(self, made: &Region) {
         for region in self.regions.iter().filter(|region| region.path() != made.path() && region.is_alone()) {
             if let Err(error) = rio::remove_region(region.path()) {

@@ -1,10 +1,10 @@
-//! From which key to which: what a bounded cursor, a count and a range delete are given.
+//! Sets of keys for bounded cursors, counts and range deletes.
 
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use libtp_record::{duplicates, KeyRange, Order, ShortKey};
 
-/// Some of the keys of a database. Made from the ranges of the language, `b"a"..b"c"` say, or of a beginning.
+/// Some of the keys of a database. Made from Rust's ranges, for example `b"a"..b"c"`, or from a prefix.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -31,7 +31,7 @@ enum Which {
     Prefix(ShortKey),
 }
 
-/// Where keys begin and end.
+/// The bounds of keys.
 type Bounds = (Bound<ShortKey>, Bound<ShortKey>);
 
 fn bytes(bound: &Bound<ShortKey>) -> Bound<&[u8]> {
@@ -39,17 +39,18 @@ fn bytes(bound: &Bound<ShortKey>) -> Bound<&[u8]> {
 }
 
 impl Keys {
-    /// The keys that begin with these bytes.
+    /// Returns the keys that begin with these bytes.
     pub fn prefix(beginning: impl AsRef<[u8]>) -> Keys {
         Keys(Which::Prefix(ShortKey::from_slice(beginning.as_ref())))
     }
 
-    /// The keys between two bounds.
+    /// Returns the keys between two bounds.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> Keys {
         Keys(Which::Between(low.map(ShortKey::from_slice), high.map(ShortKey::from_slice)))
     }
 
-    /// The same as they stand in a tree whose keys have several values each, and are in that order; none if they are not side by side there.
+    /// Returns the range in a tree whose keys have several values each, in that order; `None` if the keys are not
+    /// adjacent there.
     pub(crate) fn into_entries(self, order: Option<&dyn Order>) -> Option<KeyRange> {
         match self.0 {
             Which::Prefix(beginning) if order.is_none() => Some(duplicates::entries_beginning(&beginning)),
@@ -60,7 +61,7 @@ impl Keys {
         }
     }
 
-    /// The same as they stand in a tree whose keys are in that order; none if they are not side by side there.
+    /// Returns the range in a tree in that order; `None` if the keys are not adjacent there.
     pub(crate) fn into_range(self, order: Option<&dyn Order>) -> Option<KeyRange> {
         match self.0 {
             Which::Prefix(beginning) if order.is_none() => Some(KeyRange::with_prefix(&beginning)),
@@ -71,7 +72,7 @@ impl Keys {
         }
     }
 
-    /// Where the keys begin and end in that order; none if it has keys that begin alike in several places.
+    /// Returns the bounds of the keys in that order; `None` for a prefix whose keys are not adjacent in it.
     fn bounds(self, order: Option<&dyn Order>) -> Option<Bounds> {
         match (self.0, order) {
             (Which::Prefix(beginning), _) if !beginning.is_empty() => None,
@@ -89,7 +90,7 @@ impl Keys {
     }
 }
 
-/// The ranges of the language, of anything that is bytes.
+/// Converts Rust's ranges, of any type that is bytes.
 macro_rules! from_ranges {
     ($($range:ident),*) => {$(
         impl<K: AsRef<[u8]>> From<$range<K>> for Keys {

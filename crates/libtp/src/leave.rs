@@ -1,14 +1,15 @@
 //! Leaving an environment in good order.
 //!
-//! First the log is written and the sessions leave, which may have to wait for others; then, at the door, nothing waits but
-//! for the disk: who comes through it next finds either others at work and their shared memory, or neither. If somebody
-//! stands still at the door, one leaves past it: the memory stays then, as after a death, but nothing in it is left to be
-//! repaired.
+//! First the log is written and the sessions leave, which may have to wait for other sessions. Then, at the door, only
+//! the disk is waited for: the next process through the door finds either other processes with their shared memory, or
+//! neither. If a process stands still at the door, this one leaves without the door: the memory stays then, as after a
+//! death, but with nothing to repair.
 //!
-//! Leaving never hangs. If what it waits for is not given in a moment, because who has it is stopped, the sessions are left as
-//! by one who died; whoever comes to repair them does. What they had committed is in the memory, which stays with the other.
+//! Leaving never hangs. If a wait is not over in a moment, because the holder is stopped, the sessions are left like
+//! those of a dead process, and are repaired like those. Their commits are in the memory, which stays with the other
+//! process.
 //!
-//! If we die here: everyone died, and the next to open repairs or restarts.
+//! If we die here: the next opening repairs or restarts.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::Duration;
@@ -22,11 +23,11 @@ use crate::life::Sessions;
 use crate::platform::Platform;
 use crate::Result;
 
-/// So long somebody else at the door is waited for: far longer than others come and go in.
+/// How long to wait for another process at the door: far longer than a process usually stays there.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Leaves an environment in good order: what was committed is on disk; the last to leave takes a checkpoint, writes down
-/// that the log ends here, and takes the shared memory away.
+/// Leaves an environment in good order: commits are on disk. The last process to leave takes a checkpoint, records that
+/// the log ends here, and removes the shared memory.
 pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Sessions) -> Result<()> {
     if managers.processes.only_looks() {
         return Ok(());
@@ -44,7 +45,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
         return ended;
     };
     if managers.region.is_broken() {
-        // The next to use the environment makes its memory anew; our sessions mean nothing there.
+        // The next user of the environment rebuilds its memory, where these sessions do not count.
         return door.rise();
     }
     failpoint("leave: at the door");
@@ -58,13 +59,13 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     left
 }
 
-/// What was committed goes to the disk, and our sessions leave. Not at the door: whoever has a latch that this takes may be
-/// stopped. Then they are left as they are.
+/// Writes commits to disk, and ends the sessions. Not at the door, because the holder of a needed latch may be stopped;
+/// the sessions are then left as they are.
 fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
     if managers.region.is_broken() {
         return Ok(());
     }
-    // Anew: our own threads may have had to write much.
+    // Once more: the library's own threads may have written for long.
     managers.processes.begin_to_leave();
     let call = Call::begin();
     let ended = catch_unwind(AssertUnwindSafe(|| end_sessions(managers, sessions)));
@@ -79,9 +80,9 @@ fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
 }
 
 fn end_sessions(managers: &Managers, mut sessions: Sessions) -> Result<()> {
-    // Who has none has nothing to end.
+    // Without a session there is nothing to end.
     let Some(last) = sessions.pop() else { return Ok(()) };
-    // A dead one does nothing any more: others repair what it left.
+    // A dead session can do nothing; others repair it.
     let forced = if last.session.session().is_dead() { Ok(()) } else { force(managers, &last.session) };
     failpoint("leave: log durable");
     for session in sessions {
@@ -101,23 +102,23 @@ fn force(managers: &Managers, who: &TxnSession) -> Result<()> {
     Ok(())
 }
 
-/// The last one leaves nothing in memory. Nobody lives here whom it could have to wait for.
+/// Closes the environment if this is the last process. There is no other living process to wait for.
 fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
-    // A ghost counts: without the region nobody could tell it from others whose memory cannot be seen.
+    // A ghost counts: without the region it could not be told from a process whose memory cannot be seen.
     if door.others(|_| false)? || managers.log.is_poisoned() {
         return Ok(());
     }
     failpoint("leave: the last one");
     managers.processes.take_time();
-    // Whoever died beside us left work that nobody else may be there to do.
+    // Processes that died may have left work that no other process is there to do.
     if let Err(error) = managers.reap() {
-        // Its transactions are then unfinished, and the next to open ends them.
+        // The transactions of that session stay unfinished, and the next opening ends them.
         tracing::warn!(%error, "a dead session could not be repaired");
     }
     let who = managers.join()?;
     failpoint("leave: joined to leave");
     force(managers, &who)?;
-    // A transaction that another thread still holds, or one that could not be undone: the next open ends it.
+    // A transaction that another thread still holds, or that could not be undone: the next opening ends it.
     if !managers.transactions().is_empty() {
         managers.leave(who);
         return Ok(());

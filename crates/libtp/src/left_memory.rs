@@ -1,14 +1,13 @@
-//! Shared memory that environments left behind: removed when nobody can ever want it, and shown when somebody might.
+//! Shared memory that environments left behind: removed if it can never be needed, and shown if it might.
 //!
-//! A region outlives its processes so that the next of them finds what they had done. If the environment's directory was
-//! deleted, there is no next one, and the memory would be gone for everybody until the machine is started again. So a
-//! process looks at the regions in a place when it first opens an environment whose region lies there. `tp stat` looks each
-//! time.
+//! A region outlives its processes so that the next process finds their work. If the environment's directory was
+//! deleted, there is no next process, and the memory would be lost until the machine restarts. So a process looks at
+//! the regions in a place when it first opens an environment whose region lies there. `tp stat` looks each time.
 //!
-//! One is removed only if it is ours (by user) and nobody uses it, its environment is not where it was, and no commit that
-//! was answered is in it alone. The last is what makes a mistake harmless: an environment that was moved, or is mounted
-//! elsewhere, is then restarted from its log and has lost nothing. What may hold such commits is left, and shown with the
-//! command that removes it.
+//! A region is removed only if this user owns it, no process uses it, its environment is not in its former place, and
+//! no answered commit exists in it alone. The last condition makes a mistake harmless: an environment that was moved,
+//! or is mounted elsewhere, restarts from its log and has lost nothing. A region that may hold such commits stays, and
+//! is shown with the command that removes it.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
@@ -23,35 +22,35 @@ use serde::Serialize;
 
 use crate::record_types::layout_hash;
 
-/// How the names of regions begin where those of all environments lie.
+/// The prefix of the names of regions in a place shared by all environments.
 pub(crate) const PREFIX: &str = "libtp-";
 
-/// Shared memory that nobody uses, of an environment that is not where it was.
+/// Unused shared memory of an environment that is not in its former place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftMemory {
     /// Its file.
     pub file: String,
-    /// Where the environment's directory was when it was last opened.
+    /// The environment's directory when it was last opened.
     pub directory: String,
-    /// Bytes it takes.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Why it was not removed.
+    /// The reason why it was not removed.
     pub why: String,
-    /// What removes it.
+    /// The command that removes it.
     pub remove: String,
 }
 
-/// Where an environment is, as seen from its region.
+/// The place of an environment, as seen from its region.
 enum Place {
-    /// Where it was, or what was restored in its place: its next open decides.
+    /// In its former place, or an environment restored there: its next opening decides.
     There,
     /// Not there.
     Gone,
-    /// It cannot be told.
+    /// Unknown.
     Unknown,
 }
 
-/// Removes the regions in `home` that nobody can want, and returns those of environments that are gone which somebody might.
+/// Removes the regions in `home` that can never be needed; returns those of vanished environments that may be needed.
 pub(crate) fn sweep(home: &Path) -> Vec<LeftMemory> {
     let Ok(entries) = std::fs::read_dir(home) else { return Vec::new() };
     let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
@@ -60,9 +59,10 @@ pub(crate) fn sweep(home: &Path) -> Vec<LeftMemory> {
     ours.iter().filter_map(|name| look_at(&home.join(name))).collect()
 }
 
-/// Removes it, or returns why it is left, or leaves it to who uses it.
+/// Removes a region, or returns the reason to keep it. Returns `None` if it is removed, in use, or not known to be
+/// left.
 fn look_at(path: &Path) -> Option<LeftMemory> {
-    // What cannot be opened or is too short to be a region is nothing we know about.
+    // A file that cannot be opened, or is too short for a region, is left alone.
     let left = Unattended::take(path).ok()??;
     let header = left.region().header();
     let directory = header.directory()?;
@@ -93,8 +93,8 @@ fn look_at(path: &Path) -> Option<LeftMemory> {
     Some(LeftMemory { why, ..shown })
 }
 
-/// Whether a commit that was answered may be in this region alone. One that is not finished has none: whatever there was
-/// before it was written to the log files first.
+/// Returns whether an answered commit may exist in this region alone. An unfinished region has none: everything earlier
+/// was written to the log files first.
 fn may_hold_commits(region: &Region) -> bool {
     if region.header().ready.load() == 0 {
         return false;
@@ -107,7 +107,7 @@ fn may_hold_commits(region: &Region) -> bool {
 
 /// Looks whether the control file that the region was made for is in `directory`.
 fn place_of(header: &RegionHeader, directory: &Path) -> Place {
-    // Not waiting, not following: in that place there may be anything by now.
+    // Without waiting, without following links: any kind of file may be in that place by now.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
     let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(directory.join(CONTROL_NAME)) {

@@ -1,7 +1,8 @@
 //! libtp: transactions that any number of processes share.
 //!
-//! An [`Env`] is a directory. Any number of processes open it at once and change its databases in transactions ([`Txn`]):
-//! [`Db`], a B-tree or a hash file, and [`Recno`], records by number. They share one page cache, one lock table and one log in memory.
+//! An [`Env`] is a directory. Any number of processes open it at once and change its databases in transactions
+//! ([`Txn`]): [`Db`], a B-tree or a hash file, and [`Recno`], records by number. The processes share one page cache,
+//! one lock table and one log in memory.
 //! Nothing has to be sized or set.
 //!
 //! ```
@@ -17,18 +18,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A transaction sees and changes records as if it ran alone (strict two-phase locking, gaps between keys included). A
-//! commit is answered when it is on disk ([`Durability::Sync`]) or at once ([`Durability::Relaxed`]: it survives any
-//! process, and is on disk a tenth of a second later). Where the memory outlives a crash of the system, [`Durability::Rio`]
-//! answers at once and survives that. Transactions that wait for each other in a circle are found, and
-//! one gets [`Error::Deadlock`]; [`Env::run`] runs it again. A [`Snapshot`] reads what was committed at one moment, without a
-//! lock.
+//! A transaction sees and changes records as if it ran alone (strict two-phase locking, gaps between keys included).
+//! [`Durability`] says when a commit returns: when it is on disk ([`Durability::Sync`]); at once, surviving the death
+//! of any process and on disk a tenth of a second later ([`Durability::Relaxed`]); or at once, surviving a crash of the
+//! system too ([`Durability::Rio`], where the memory outlives such a crash). When transactions wait for each other in a
+//! circle, one of them gets [`Error::Deadlock`]; [`Env::run`] runs it again. A [`Snapshot`] reads the state that was
+//! committed at one moment, without locks.
 //!
-//! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the door: the managers
-//! of the paper's figure 1 are crates of their own.
+//! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the interface for
+//! applications: the managers of the paper's figure 1 are crates of their own.
 #![forbid(unsafe_code)]
 
-/// The example of the README is compiled with the documentation tests.
+/// Compiles the example of the README with the documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,23 +1,23 @@
-//! One life of the shared memory, as a handle knows it, and how the next begins (PROTOCOLS D13).
+//! One life of the shared memory, as a handle knows it, and the beginning of the next (PROTOCOLS D13).
 //!
-//! When the region does not stand a repair, it is declared broken. Everyone who waits in it leaves it by unwinding with
-//! [`Broken`], which stops here, at the door; everyone who calls next finds it broken here. Whoever comes first builds a new
-//! region from disk and log, as after a crash, once no living session writes to a file any more. The others attach to
-//! that. Transactions that had not committed end with [`Error::Rebuilt`], and are run again; handles stay as they are.
+//! A region that cannot be repaired is declared broken. Each thread that waits in it unwinds with [`Broken`], which is
+//! caught here, at the door; each later call finds the region broken here. The first caller builds a new region from
+//! disk and log, as after a crash, once no living session writes to a file any more. The others attach to that region.
+//! Transactions that had not committed end with [`Error::Rebuilt`] and are run again; handles stay valid.
 //!
 //! Invariants
 //! 1. A transaction lives in the life in which it began.
-//! 2. The handle holds the present life. One that has ended goes, with its mapping and its open files, when the last
-//!    transaction that began in it goes: each session holds the life it is of.
-//! 3. A commit that was answered is in the log that the next life begins with: the answer is given only by who did not see
-//!    the region broken *after* the commit record was published, and the tail is read after a barrier that comes after
-//!    the declaration.
+//! 2. The handle holds the present life. A life that has ended is freed, with its mapping and its open files, when the
+//!    last transaction that began in it ends: each session holds its life.
+//! 3. An answered commit is in the log that the next life begins with: a commit is answered only if the region was not
+//!    seen broken *after* the commit record was published, and the tail is read after a barrier that follows the
+//!    declaration.
 //!
-//! A panic of the library is the death of one session (PROTOCOLS D10), and no reason to give the region up; what is done when
-//! it comes again is in `panics.rs`.
+//! A panic of the library kills one session (PROTOCOLS D10) and does not break the region; `panics.rs` treats repeated
+//! panics.
 //!
-//! Departure from D13: it is not waited until every session is outside a call, only until none writes to a file, because
-//! nothing else that they do to the old region matters any more.
+//! Departure from D13: the rebuild waits only until no session writes to a file, not until every session is outside a
+//! call. No other access to the old region matters any more.
 
 use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -37,35 +37,35 @@ use crate::judge::Judge;
 use crate::panics::{self, Panics, Rung};
 use crate::{Error, Result};
 
-/// What a handle has of one region.
+/// A handle's attachment to one region.
 pub(crate) struct Life {
-    /// Counted from zero.
+    /// The life's number, counted from zero.
     number: u64,
     pub(crate) managers: Arc<Managers>,
     background: Mutex<Option<Background>>,
     judge: Arc<Judge>,
-    /// Tells us from a child that fork makes of us.
+    /// Tells this process from its forked child.
     mark: ForkMark,
     /// The environment's directory, for messages.
     path: PathBuf,
-    /// Of all lives of the handle.
+    /// Shared by all lives of the handle.
     panics: Arc<Panics>,
 }
 
-/// What kept a new life from beginning, and when.
+/// Why a new life did not begin, and when.
 pub(crate) struct Refused {
     at: Instant,
     what: String,
 }
 
-/// A session, and the life that it is of.
+/// A session, with the life to which it belongs.
 pub(crate) struct Seated {
-    // First, so that it goes first.
+    // First, so that it is dropped first.
     pub(crate) session: TxnSession,
     pub(crate) life: Arc<Life>,
 }
 
-/// Sessions that nobody uses. Boxed: a session is half a kilobyte, and moves into every transaction and out again.
+/// Idle sessions. Boxed: a session is half a kilobyte, and moves into every transaction and out again.
 #[allow(clippy::vec_box)]
 pub(crate) type Sessions = Vec<Box<Seated>>;
 
@@ -75,21 +75,21 @@ pub(crate) struct Present(Mutex<Now>);
 
 struct Now {
     life: Arc<Life>,
-    /// Sessions of it that nobody uses.
+    /// The life's idle sessions.
     idle: Sessions,
-    /// Where the log of each life ended, as the next one knows: what was published there later is in no log. The next to begin
-    /// need not have been a life of this handle.
+    /// Where the log of each life ended, as the next life knows; a record published later is in no log. The next life
+    /// need not have been one of this handle.
     ends: Vec<Option<LifeEnd>>,
 }
 
 impl Present {
-    /// The first life of a handle.
+    /// Returns the first life of a handle.
     pub(crate) fn first(attached: Attached, path: &Path) -> Present {
         let life = Life::new(0, attached, path, Arc::default());
         Present(Mutex::new(Now { life: Arc::new(life), idle: Vec::new(), ends: Vec::new() }))
     }
 
-    /// In the child of a fork: the threads are the parent's, and so are the sessions, and the seat. There is nothing here to
+    /// Forgets everything in the child of a fork: threads, sessions and seat are the parent's. There is nothing to
     /// stop, to wait for or to give back, and a thread of the parent may have held the lock.
     pub(crate) fn forget_inherited(&mut self) {
         let now = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +111,8 @@ impl Life {
         }
     }
 
-    /// Refuses the child of a fork: everything here is its parent's, and a thread it does not have may hold a lock.
+    /// Refuses the child of a fork: everything here belongs to its parent, and a thread that the child lacks may hold a
+    /// lock.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.mark.is_current() {
@@ -120,12 +121,12 @@ impl Life {
         Err(forked(&self.path, self.managers.processes.pid()))
     }
 
-    /// Who judges who is attached.
+    /// Returns the judge, which knows the attached processes.
     pub(crate) fn judge(&self) -> &Judge {
         &self.judge
     }
 
-    /// Which life of its handle it is.
+    /// Returns the number of this life among those of its handle.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
@@ -133,18 +134,18 @@ impl Life {
     #[cold]
     fn let_leave(&self, session: TxnSession) {
         if self.managers.region.is_broken() {
-            // It goes with its region.
+            // The session ends with its region.
             return;
         }
-        // What fails is the next call's to tell.
+        // The next call reports a failure.
         let _ = self.guarded(|| {
             self.managers.leave(session);
             Ok(())
         });
     }
 
-    /// Does something of this life with a session that it takes itself. What unwinds because the region is broken ends here, and
-    /// so does a panic of the library: with a session that died, so that the same can be tried again with another.
+    /// Runs `work`, which uses no session of the caller's. Catches the unwinding from a broken region. Catches a panic
+    /// of the library, too, which kills the session that `work` took; the caller can try again with another session.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.check_process()?;
@@ -157,8 +158,8 @@ impl Life {
         }
     }
 
-    /// As [`Life::guarded`], with the session of a transaction, which dies of a panic of the library: whatever else is asked of it
-    /// is refused.
+    /// As [`Life::guarded`], with the session of a transaction. A panic of the library kills that session, and further
+    /// calls with it are refused.
     #[inline]
     pub(crate) fn guarded_by<T>(&self, who: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.check_process()?;
@@ -179,9 +180,9 @@ impl Life {
         }
     }
 
-    /// Memory that was given up has no room, and grows no more; and beside it the next life writes pages that its log knows nothing of,
-    /// which look damaged from here. Nothing was changed, and the next life is another.
-    // A call would copy the result.
+    /// Turns `Full` and `Corrupt` in a given-up region into `Rebuilt`: such a region grows no more, and pages written
+    /// by the next life look damaged from here. Nothing was changed.
+    // Inlined: a call would copy the result.
     #[inline(always)]
     fn unless_given_up<T>(&self, done: Result<T>) -> Result<T> {
         match done {
@@ -220,18 +221,18 @@ impl Life {
         }
     }
 
-    /// What a panic inside the library comes to; if it is the region's end, that is done.
+    /// Returns the extent of a panic inside the library. Gives the region up if that is the extent.
     pub(crate) fn rung_of(&self, managers: &Managers, payload: &(dyn Any + Send)) -> Rung {
         // Any panic in a broken region is one of its consequences.
         if payload.is::<Broken>() || managers.region.is_broken() {
             return Rung::Region;
         }
         if managers.processes.only_looks() {
-            // It may have looked at what was about to change.
+            // A read-only process may have read memory that was about to change.
             return Rung::Session;
         }
         if payload.is::<Late>() {
-            // No panic: it leaves, and another keeps it from that.
+            // Not a panic: the process leaves, and another one delays it.
             return Rung::Session;
         }
         let text = panics::text_of(payload);
@@ -247,11 +248,11 @@ impl Life {
         rung
     }
 
-    /// Repairs what a panic of this thread leaves. Others would, in a moment; but who goes on need not wait for it.
+    /// Repairs what a panic of this thread left. Other processes would do so soon, but this one need not wait.
     fn bury_the_dead(&self) {
         let bury = || {
             if !self.managers.log.is_poisoned() {
-                // What fails now is tried again by others.
+                // Another process retries a repair that fails now.
                 let _ = self.managers.reap();
             }
         };
@@ -261,7 +262,8 @@ impl Life {
         }
     }
 
-    /// Starts its threads, if it is to have any. After an error some may run: they are to be stopped, or abandoned.
+    /// Starts the life's threads, if it shall have any. After an error some may run; the caller must stop or abandon
+    /// them.
     pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
         if env.settings.no_background {
             return Ok(());
@@ -272,7 +274,7 @@ impl Life {
         started
     }
 
-    /// The handle goes.
+    /// Ends the life because its handle is dropped.
     fn end(&self, env: &Inner, sessions: Sessions) -> Result<()> {
         self.managers.processes.begin_to_leave();
         self.stop_background();
@@ -283,9 +285,9 @@ impl Life {
         drop(call);
         match left {
             Ok(left) => left,
-            // In a destructor nothing goes on to the caller.
+            // A destructor must not unwind to the caller.
             Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {
-                // The next to use the environment makes its memory anew.
+                // The next user of the environment rebuilds its memory.
                 Rung::Region => Err(Error::Rebuilt),
                 Rung::Session | Rung::Caller => {
                     self.bury_the_dead();
@@ -301,7 +303,7 @@ impl Life {
         }
     }
 
-    /// As [`Life::stop_background`], without waiting: by who may be one of the threads, or keep one from its end.
+    /// As [`Life::stop_background`], without waiting: the caller may be one of the threads, or keep one from ending.
     fn abandon_background(&self) {
         if let Some(background) = lock(&self.background).take() {
             background.abandon();
@@ -310,8 +312,8 @@ impl Life {
 }
 
 impl Inner {
-    /// As [`Life::check_process`]: first of all, because a thread that a child does not have may hold the lock of what is
-    /// present.
+    /// As [`Life::check_process`]. Call it first: a thread that the child of a fork lacks may hold the lock of the
+    /// present life.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.mark.is_current() {
@@ -320,12 +322,12 @@ impl Inner {
         Err(forked(&self.platform.path, self.pid))
     }
 
-    /// The present life; it may have been found broken. Not for the child of a fork.
+    /// Returns the present life, which may be broken. Not for the child of a fork.
     pub(crate) fn newest(&self) -> Arc<Life> {
         Arc::clone(&lock(&self.present.0).life)
     }
 
-    /// The present life. If that is broken, the next.
+    /// Returns the present life, or the next one if the present life is broken.
     pub(crate) fn life(self: &Arc<Inner>) -> Result<Arc<Life>> {
         self.check_process()?;
         let life = self.newest();
@@ -335,14 +337,14 @@ impl Inner {
         Ok(life)
     }
 
-    /// A session of the present life, from the pool or a new one.
+    /// Returns a session of the present life, from the pool or new.
     ///
     /// # Errors
-    /// `Rebuilt`, `Panicked`: to be tried again.
+    /// `Rebuilt`, `Panicked`: try again.
     #[inline]
     pub(crate) fn take_session(self: &Arc<Inner>) -> Result<Box<Seated>> {
         self.check_process()?;
-        // The pool is free again before anyone joins, which may take long.
+        // The lock of the pool is released before the session joins, which may take long.
         let pooled = lock(&self.present.0).idle.pop();
         match pooled {
             Some(pooled) if !pooled.life.managers.region.is_broken() => {
@@ -361,7 +363,7 @@ impl Inner {
         Ok(Box::new(Seated { life, session }))
     }
 
-    /// Back into the pool, if it is of the present life; one that died stays with the repair.
+    /// Returns a session of the present life to the pool. Leaves a dead session to the repair.
     #[inline]
     pub(crate) fn give_session(&self, who: Box<Seated>) {
         if who.session.session().is_dead() || who.session.state() != libtp_txn::State::Idle {
@@ -381,7 +383,7 @@ impl Inner {
         lock(&self.present.0).idle.iter().for_each(|idle| idle.session.session().mark_dead());
     }
 
-    /// The handle goes.
+    /// Ends the environment because its last handle is dropped.
     pub(crate) fn end(&self) -> Result<()> {
         let (life, idle) = {
             let mut present = lock(&self.present.0);
@@ -391,7 +393,8 @@ impl Inner {
         life.end(self, idle)
     }
 
-    /// Waits until a commit of the present life is on disk, with a session of its own; with another if that dies of a panic.
+    /// Waits until a commit of the present life is on disk. Uses a session of its own, and another one if a panic kills
+    /// it.
     ///
     /// # Errors
     /// `Rebuilt` if that life ends before.
@@ -426,11 +429,11 @@ impl Inner {
         if broken.managers.processes.only_looks() {
             return Err(libtp_process::Error::OnlyLooks.into());
         }
-        // Of several threads each would else wait for all before it, and then as long as they.
+        // Otherwise each of several threads would wait for all before it, and then as long as they did.
         if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
             return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
         }
-        // Where that is limited, there would be none for the next.
+        // Where address space is limited, none would be left for the next region.
         broken.managers.region.give_up_growth();
         let life = loop {
             let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);
@@ -443,8 +446,8 @@ impl Inner {
                 Ok(()) => break life,
                 Err(error) => {
                     life.abandon_background();
-                    // A broken one is followed by the next. What is short now, memory for a thread say, may be there when the
-                    // threads of the broken life, or the next to call, try again.
+                    // A broken life is followed by the next. A shortage, of memory for a thread for example, may be
+                    // over when the threads of the broken life, or the next caller, try again.
                     if !matches!(error, Error::Rebuilt) {
                         return Err(error);
                     }
@@ -460,7 +463,7 @@ impl Inner {
             }
         }
         failpoint("rebuild: attached, old seat kept");
-        // Only now: until the region was made, nobody may take our sessions in the old one for dead.
+        // Not earlier: until the new region exists, no process may take this handle's sessions in the old one for dead.
         broken.judge.leave_seat();
         failpoint("rebuild: old seat given back");
         let life = Arc::new(life);
@@ -471,20 +474,20 @@ impl Inner {
             std::mem::take(&mut present.idle)
         };
         drop((databases, one));
-        // Only now: until then they are the ones who try again.
+        // Not earlier: until now these threads are the ones that try again.
         broken.abandon_background();
-        // What they say in broken memory is nobody's business, and what they meet there neither.
+        // Sessions dropped in broken memory have nothing to report.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
-        // Nor is what was passed on there, which would keep the broken memory mapped.
+        // The same holds for transactions passed on there; they would keep the broken memory mapped.
         let _ = catch_unwind(AssertUnwindSafe(|| self.passed_on.sweep()));
         Ok(life)
     }
 
-    /// Whether the commit record at `lsn`, of a transaction of life `number`, is kept, if that life has ended. None is kept in
-    /// any case: who has read nothing that was ever committed depends on nobody.
+    /// Returns `Ok` if the commit record at `lsn`, of a transaction of the ended life `number`, is kept. `Lsn::NONE` is
+    /// always kept: such a transaction read nothing that was ever committed, and depends on no other.
     ///
     /// # Errors
-    /// `Rebuilt` if it is not; `OutcomeUnknown`, also if there is no next life yet.
+    /// `Rebuilt` if it is not kept; `OutcomeUnknown` if that is unknown, also while there is no next life.
     pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
         if lsn == Lsn::NONE {
             return Ok(());
@@ -505,7 +508,7 @@ impl Inner {
         }
     }
 
-    /// Does something with a session of the present life.
+    /// Runs `work` with a session of the present life, and again after `Rebuilt` or `Panicked`.
     pub(crate) fn with_session<T>(
         self: &Arc<Inner>,
         mut work: impl FnMut(&Managers, &TxnSession) -> Result<T>,
@@ -534,7 +537,7 @@ fn forked(path: &Path, pid: u32) -> Error {
 }
 
 impl Seated {
-    /// It goes, as far as its life lets it.
+    /// Leaves its life, as far as the life allows.
     #[cold]
     fn let_leave(self: Box<Seated>) {
         let Seated { session, life } = *self;

@@ -1,7 +1,7 @@
 //! Lists: [`List`], records of any length by number, where an insertion renumbers all that follow.
 //!
-//! Paper: none; db(3)'s `DB_RECNO`. What it is made of is `record/list`; here it has its locks and its savepoint: a change of a list is
-//! several changes of entries, and where one of them fails, those before it are taken back.
+//! Paper: none; db(3)'s `DB_RECNO`. `record/list` implements the structure; this module adds locks and a savepoint: a
+//! change of a list is several changes of entries, and if one of them fails, the earlier ones are undone.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::environment::Inner;
 use crate::run::keep_first;
 use crate::{Reader, Result, Txn};
 
-/// A database of records of any length, numbered from 1 without gaps: who inserts a record, or removes one, changes the
-/// numbers of all that follow. What db(3) calls `DB_RECNO`.
+/// A database of records of any length, numbered from 1 without gaps: inserting or removing a record changes the
+/// numbers of all that follow. db(3) calls this `DB_RECNO`.
 ///
-/// Any number of transactions read a list, and replace records, at once. One that inserts or deletes has the list for
-/// itself until it ends: it waits for all others that have read it, and they for it. So insert with few reads before; where
-/// two have read and both go on to insert, one gets `Deadlock` ([`Env::run`](crate::Env::run) begins it again). A
-/// [`Snapshot`](crate::Snapshot) reads a list as it was, and waits for nobody. A step costs as much as the list is deep: a
-/// million records have four levels.
+/// Any number of transactions read a list, and replace records, at once. A transaction that inserts or deletes has the
+/// list to itself until it ends: it waits for all others that have read the list, and they wait for it. So read little
+/// before inserting: if two transactions have read and both go on to insert, one gets `Deadlock`
+/// ([`Env::run`](crate::Env::run) runs it again). A [`Snapshot`](crate::Snapshot) reads the list of its moment, and
+/// waits for no transaction. A step costs as much as the list is deep: a million records have four levels.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -49,22 +49,22 @@ impl List {
         Ok(List { tree: Db::open_keyed(env, name, LIST, None)? })
     }
 
-    /// The list whose entries stand in that tree.
+    /// Returns the list whose entries are in that tree.
     pub(crate) fn of_tree(tree: Db) -> List {
         List { tree }
     }
 
-    /// The tree that its entries stand in.
+    /// Returns the tree of its entries.
     pub(crate) fn tree(&self) -> &Db {
         &self.tree
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn name(&self) -> &str {
         self.tree.name()
     }
 
-    /// How many records there are. In a transaction the number stays until it ends.
+    /// Returns the number of records. In a transaction the number stays until the transaction ends.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
@@ -72,8 +72,8 @@ impl List {
         reader.list_count(self)
     }
 
-    /// The record of that number, from 1; none if there are not so many. In a transaction it is locked for reading, and keeps its
-    /// number, until that ends.
+    /// Returns the record with that number, from 1, or `None` if the list is shorter. In a transaction the record is
+    /// locked for reading, and keeps its number, until the transaction ends.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -81,7 +81,7 @@ impl List {
         reader.list_get(self, number)
     }
 
-    /// As [`List::get`], locked for writing at once: a later `put` under the same number cannot end in a deadlock over it.
+    /// As [`List::get`], but locks for writing at once: a later `put` under the same number cannot deadlock over it.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -89,12 +89,12 @@ impl List {
         txn.guarded(|| Ok(self.tree.access(txn).list_get_for_update(number, <[u8]>::to_vec)?))
     }
 
-    /// Stores a record under a number, in the place of the one that has it. Behind the last, records without bytes take the numbers
-    /// between, up to a million of them.
+    /// Replaces the record with that number. For a number behind the last, empty records fill the numbers between, up
+    /// to a million of them.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`; `Full`, with nothing changed; `Io` for the number 0 and those far behind the last; `Failed`,
-    /// `Corrupt`.
+    /// `Deadlock`, `LockTimeout`; `Full`, with nothing changed; `Io` for the number 0 and for numbers too far behind
+    /// the last; `Failed`, `Corrupt`.
     pub fn put(&self, txn: &Txn<'_>, number: u64, record: &[u8]) -> Result<()> {
         self.whole(txn, || Ok(self.tree.access(txn).list_put(number, record)?))
     }
@@ -107,8 +107,8 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_append(record)?))
     }
 
-    /// Makes a record the one of that number: the one that had it, and all behind it, get the next higher (`R_IBEFORE`). Returns the
-    /// number. Behind the last it is as [`List::put`].
+    /// Inserts a record with that number: the record that had it, and all behind it, move up by one (`R_IBEFORE`).
+    /// Returns the number. Behind the last record it works as [`List::put`].
     ///
     /// # Errors
     /// As [`List::put`].
@@ -116,7 +116,8 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_insert(number, record)?))
     }
 
-    /// Inserts a record behind the one of that number (`R_IAFTER`), or before all with number 0. Returns its number, the next higher.
+    /// Inserts a record behind the one with that number (`R_IAFTER`), or before all with number 0. Returns its number,
+    /// one higher.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -124,7 +125,7 @@ impl List {
         self.insert_before(txn, number.saturating_add(1), record)
     }
 
-    /// Removes a record: all behind it get the next lower number. False if there are not so many.
+    /// Removes a record: all behind it move down by one. Returns false if the list is shorter.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -132,8 +133,8 @@ impl List {
         self.whole(txn, || Ok(self.tree.access(txn).list_delete(number)?))
     }
 
-    /// Has the list for this transaction alone, until it ends: nobody else reads or changes it. For who reads first and then inserts
-    /// or deletes, as another may do at the same time, each waiting for the other.
+    /// Locks the list for this transaction alone until the transaction ends: no other transaction reads or changes it.
+    /// For a transaction that first reads and then inserts or deletes: two of them at once would wait for each other.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Io`.
@@ -141,12 +142,12 @@ impl List {
         txn.guarded(|| Ok(self.tree.access(txn).list_lock()?))
     }
 
-    /// A cursor over the records in the order of their numbers.
+    /// Returns a cursor over the records in the order of their numbers.
     pub fn cursor<'t, R: Reader>(&'t self, reader: &'t R) -> ListCursor<'t, R> {
         ListCursor { list: self, reader, standing: Standing::Nowhere, stretch: Stretch::default(), stamp: 0 }
     }
 
-    /// What the list remembers of its file of text; nobody else reads or changes the list from now on.
+    /// Returns the list's notes about its text file. No other transaction reads or changes the list from now on.
     pub(crate) fn text_note(&self, txn: &Txn<'_>) -> Result<Option<TextNotes>> {
         txn.guarded(|| Ok(self.tree.access(txn).list_text_note()?))
     }
@@ -155,7 +156,7 @@ impl List {
         txn.guarded(|| Ok(self.tree.access(txn).list_set_text_note(notes)?))
     }
 
-    /// Makes a change of several entries: wholly, or not at all.
+    /// Makes a change of several entries, wholly or not at all.
     fn whole<T>(&self, txn: &Txn<'_>, change: impl FnOnce() -> Result<T>) -> Result<T> {
         let before = txn.session().last_lsn();
         let savepoint = txn.savepoint_of_records();
@@ -169,21 +170,21 @@ impl List {
     }
 }
 
-/// Where a cursor stands.
+/// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
     BelowAll,
     AboveAll,
     On(u64),
-    /// Between this number and the one before: the record it stood on is gone.
+    /// Between this number and the one before: the record under the cursor was removed.
     Before(u64),
 }
 
 /// A place among the records of a list.
 ///
-/// As in db(3) it stands on a number: where records are inserted or removed before it, and not through it, another record
-/// has that number afterwards. What is changed through the cursor it allows for, and stays on its record.
+/// As in db(3), the cursor stands on a number: after an insertion or removal before it that did not use this cursor,
+/// another record has that number. Changes made through the cursor adjust its number, so it stays on its record.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -207,12 +208,13 @@ pub struct ListCursor<'t, R: Reader> {
     list: &'t List,
     reader: &'t R,
     standing: Standing,
-    /// What was seen of the list around the cursor, while nothing changes.
+    /// The part of the list around the cursor, valid while nothing changes.
     stretch: Stretch,
     stamp: u64,
 }
 
-/// Which record a cursor stood on, for a later cursor: it is found again there, whoever has changed its number meanwhile.
+/// A remembered record under a cursor. A later cursor finds the record again, whichever transaction has changed its
+/// number meanwhile.
 #[derive(Clone, Debug)]
 pub struct ListPlace(Seen);
 
@@ -221,7 +223,7 @@ type Found = Option<(u64, Vec<u8>)>;
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<R: Reader> ListCursor<'_, R> {
-    /// The number it stands on.
+    /// Returns the number under the cursor.
     pub fn number(&self) -> Option<u64> {
         match self.standing {
             Standing::On(number) => Some(number),
@@ -229,7 +231,7 @@ impl<R: Reader> ListCursor<'_, R> {
         }
     }
 
-    /// Looks at what stands around a number, if that is not known.
+    /// Reads the part of the list around a number, unless it is known.
     fn see(&mut self, number: u64) -> Result<()> {
         let stamp = self.reader.stamp();
         if stamp != self.stamp || self.stretch.id_of(number).is_none() {
@@ -239,21 +241,21 @@ impl<R: Reader> ListCursor<'_, R> {
         Ok(())
     }
 
-    /// Reads the record of a number.
+    /// Returns the record with a number.
     fn read(&mut self, number: u64) -> Result<Found> {
         self.see(number)?;
         let Some(id) = self.stretch.id_of(number) else { return Ok(None) };
         Ok(Some((number, self.reader.list_record(self.list, id)?)))
     }
 
-    /// Goes to the record of a number; without one the cursor stands at `miss`, or stays.
+    /// Goes to the record with a number. If it is missing, the cursor goes to `miss`, or stays.
     fn go(&mut self, number: u64, miss: Option<Standing>) -> Result<Found> {
         let found = self.read(number)?;
         self.standing = if found.is_some() { Standing::On(number) } else { miss.unwrap_or(self.standing) };
         Ok(found)
     }
 
-    /// The first record and its number.
+    /// Moves to the first record; returns its number and bytes.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -261,7 +263,7 @@ impl<R: Reader> ListCursor<'_, R> {
         self.go(1, None)
     }
 
-    /// The last record.
+    /// Moves to the last record.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -270,7 +272,7 @@ impl<R: Reader> ListCursor<'_, R> {
         self.go(count, None)
     }
 
-    /// The record of that number, from 1; none if there are not so many.
+    /// Moves to the record with that number, from 1; returns `None` if the list is shorter.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -278,7 +280,7 @@ impl<R: Reader> ListCursor<'_, R> {
         self.go(number.max(1), None)
     }
 
-    /// The next record; the first, if the cursor stands nowhere yet.
+    /// Moves to the next record; to the first if the cursor stands nowhere yet.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -291,7 +293,7 @@ impl<R: Reader> ListCursor<'_, R> {
         }
     }
 
-    /// The record before; the last, if the cursor stands nowhere yet.
+    /// Moves to the previous record; to the last if the cursor stands nowhere yet.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -302,7 +304,7 @@ impl<R: Reader> ListCursor<'_, R> {
                 self.go(count, Some(Standing::BelowAll))
             }
             Standing::On(number) | Standing::Before(number) => {
-                // There may be fewer by now.
+                // The list may be shorter by now.
                 let number = (number - 1).min(self.list.count(self.reader)?);
                 self.go(number, Some(Standing::BelowAll))
             }
@@ -312,7 +314,7 @@ impl<R: Reader> ListCursor<'_, R> {
 }
 
 impl ListCursor<'_, Txn<'_>> {
-    /// The place where it stands, for [`ListCursor::go_to`]; none if it stands on no record.
+    /// Returns the cursor's place, for [`ListCursor::go_to`]; `None` if it stands on no record.
     ///
     /// # Errors
     /// As [`List::count`].
@@ -321,15 +323,16 @@ impl ListCursor<'_, Txn<'_>> {
         self.see(number)?;
         let mut stretch = self.stretch.clone();
         if stretch.first == number && number > 1 {
-            // With the one before it, behind which it is if it goes.
+            // Include the previous record, which marks the place if the record is removed.
             let before = self.reader.list_stretch(self.list, number - 1)?.unwrap_or_default();
             stretch = Stretch { first: before.first, ids: [before.ids, stretch.ids].concat() };
         }
         Ok(stretch.id_of(number).is_some().then_some(ListPlace(Seen { number, stretch })))
     }
 
-    /// Goes where the record of a place is now: whether it is still there. If it is gone, the cursor stands between those that were
-    /// beside it. Costs a descent, and where records were inserted or removed before it, one more for each hundred of them.
+    /// Goes to the present place of a remembered record; returns whether the record still exists. If not, the cursor
+    /// stands between its former neighbours. Costs one descent, and one more for each hundred records inserted or
+    /// removed before it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -365,7 +368,7 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(matches!(now, Now::At(_)))
     }
 
-    /// Replaces the record it stands on (`R_CURSOR`). False if it stands on none.
+    /// Replaces the record under the cursor (`R_CURSOR`). Returns false if there is none.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -387,8 +390,8 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(())
     }
 
-    /// Inserts a record before the one it stands on, and stays on that, whose number is the next higher now. The new one's number;
-    /// none, and nothing is inserted, if the cursor stands at no place.
+    /// Inserts a record before the one under the cursor, and stays on that one, whose number is now one higher. Returns
+    /// the new record's number; `None`, with nothing inserted, if the cursor has no place.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -403,8 +406,8 @@ impl ListCursor<'_, Txn<'_>> {
         Ok(Some(number))
     }
 
-    /// Inserts a record behind the one it stands on, and stays. The new one's number; none, and nothing is inserted, if the cursor
-    /// stands at no place.
+    /// Inserts a record behind the one under the cursor, and stays. Returns the new record's number; `None`, with
+    /// nothing inserted, if the cursor has no place.
     ///
     /// # Errors
     /// As [`List::put`].
@@ -417,7 +420,8 @@ impl ListCursor<'_, Txn<'_>> {
         self.list.insert_before(self.reader, number, record).map(Some)
     }
 
-    /// Removes the record it stands on; the cursor stays there, between its neighbours. False if it stands on none.
+    /// Removes the record under the cursor; the cursor then stands between its neighbours. Returns false if there is
+    /// none.
     ///
     /// # Errors
     /// As [`List::put`].

@@ -1,7 +1,7 @@
-//! Many records at once, into a database that is empty: [`Load`], [`Db::load`], [`Multi::load`].
+//! Bulk load of an empty database: [`Load`], [`Db::load`], [`Multi::load`].
 //!
-//! Not in the paper. Sorted records make the tree from its leaves up, a page with each log record (`record/btree/load.rs`);
-//! others are sorted first (`sort.rs`). docs/design/0014-bulk-load.md.
+//! Not in the paper. Sorted records make the tree from its leaves up, a page with each log record
+//! (`record/btree/load.rs`); unsorted records are sorted first (`sort.rs`). docs/design/0014-bulk-load.md.
 
 use libtp_lock::Mode;
 use libtp_record::duplicates;
@@ -14,12 +14,12 @@ use crate::settings::Bytes;
 use crate::sort::{Merge, Sorter};
 use crate::{Durability, Error, Pair, Result, Txn};
 
-/// How often somebody who watches is told.
+/// The number of records between two progress reports.
 const TELL_EVERY: u64 = 1024;
-/// So often the lock on the whole database is tried when others are in the way.
+/// The number of attempts to lock the whole database when other transactions hold locks.
 const TRIES: u32 = 100;
 
-/// How records are loaded.
+/// The options of a load.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -40,26 +40,26 @@ pub struct Load {
 }
 
 impl Load {
-    /// Records that come in the order of their keys, as the database has them. One that does not is refused, and all of them.
+    /// For records in the order of the database's keys. A record out of order makes the load fail.
     pub fn sorted() -> Load {
         Load { is_sorted: true, fill_percent: 100, memory: Bytes(64 << 20) }
     }
 
-    /// Records that come in any order: they are sorted first, in a file of the environment's directory if they are more than
-    /// memory is to hold ([`Load::memory`]).
+    /// For records in any order: they are sorted first, in a file of the environment's directory if they exceed the
+    /// memory limit ([`Load::memory`]).
     pub fn unsorted() -> Load {
         Load { is_sorted: false, ..Load::sorted() }
     }
 
-    /// How full the pages are to be, in percent, 10 to 100; 100 if nothing is said. A full page is split by the next key that
-    /// comes to it: who will insert between what is loaded leaves room.
+    /// Sets how full the pages become, in percent, 10 to 100; 100 by default. The next key inserted into a full page
+    /// splits it: leave room if keys will be inserted between the loaded ones.
     #[must_use]
     pub fn fill_percent(mut self, percent: u8) -> Load {
         self.fill_percent = percent;
         self
     }
 
-    /// How much memory sorting takes, about; 64 MiB if nothing is said.
+    /// Sets about how much memory sorting uses; 64 MiB by default.
     #[must_use]
     pub fn memory(mut self, bytes: Bytes) -> Load {
         self.memory = bytes;
@@ -67,22 +67,22 @@ impl Load {
     }
 }
 
-/// Who is told how far a load is: what is done, how many records of it, and of how many, 0 if nobody knows.
+/// Called with a load's progress: the step, the number of records done, and their total, 0 if unknown.
 pub type LoadWatch<'w> = dyn FnMut(&'static str, u64, u64) + 'w;
 
 impl Db {
-    /// Loads records into this database, which is empty; returns how many keys it has then. Of records with equal keys
-    /// the last counts. For very many records: they cost about what the disk costs that is written with them.
+    /// Loads records into this empty database; returns the number of its keys afterwards. Of records with equal keys
+    /// the last counts. For very many records: they cost about as much as writing them to the disk.
     ///
-    /// It is a transaction of its own, which locks the whole database: all of the records are there when it returns, on disk,
-    /// or none of them. Until it returns nobody else uses the database, but for snapshots, which see it empty. The log keeps
-    /// all that is loaded until it ends; a load that is broken off leaves the file as long as it made it, and its pages free.
+    /// It is a transaction of its own, which locks the whole database: when it returns, all of the records are on disk,
+    /// or none. Until then no other transaction uses the database; snapshots see it empty. The log keeps all loaded
+    /// records until the load ends. An interrupted load leaves the file at its length, with its pages free.
     ///
     /// # Errors
-    /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and a fill that cannot be;
-    /// `LockTimeout`; `Length`, `Full`, `Failed`, `Corrupt`, `Io`. Nothing was loaded then, unless the log can take everything
-    /// but the commit at the end: then the records stay, and loading again says `NotEmpty`. `OutcomeUnknown` as
-    /// [`Txn::commit`](crate::Txn::commit).
+    /// `NotEmpty`; `OutOfOrder`; `Database` for a hash database, which is loaded by [`Db::put`], and for an invalid
+    /// fill; `LockTimeout`; `Length`, `Full`, `Failed`, `Corrupt`, `Io`. Nothing was loaded then, unless the log can
+    /// take everything but the commit at the end: then the records stay, and loading again returns `NotEmpty`.
+    /// `OutcomeUnknown` as [`Txn::commit`](crate::Txn::commit).
     pub fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         how: &Load,
@@ -92,10 +92,11 @@ impl Db {
         self.try_load(how, pairs, &mut |_, _, _| {})
     }
 
-    /// As [`Db::load`], of records that may fail to come: then nothing is loaded. `watch` is told how far it is.
+    /// As [`Db::load`], with records that may be errors: an error ends the load, with nothing loaded. Reports progress
+    /// to `watch`.
     ///
     /// # Errors
-    /// As [`Db::load`], and the first of the records that is one.
+    /// As [`Db::load`], and the first error among the records.
     pub fn try_load<E: From<Error>>(
         &self,
         how: &Load,
@@ -107,9 +108,9 @@ impl Db {
 }
 
 impl Multi {
-    /// Loads pairs into this database, which is empty; returns how many it has then. Otherwise as [`Db::load`]; in a list the
-    /// values of a key stand in the order in which they come. Sorted are pairs whose keys are, and in a sorted set the values of each
-    /// key.
+    /// Loads pairs into this empty database; returns the number of its pairs afterwards. Otherwise as [`Db::load`]. In
+    /// a list the values of a key keep the order in which they come. Pairs are sorted if their keys are, and in a
+    /// sorted set also the values of each key.
     ///
     /// # Errors
     /// As [`Db::load`].
@@ -136,8 +137,8 @@ impl Multi {
         load(self.tree(), how, pairs, |number, pair| self.entry_to_load(number, pair), watch)
     }
 
-    /// The entry of a pair. Numbers are places in the log, and each pair will take more than one byte of it: those that come later are
-    /// higher.
+    /// Returns the entry of a pair. Its number is a place in the log. Each pair takes more than one byte of log, so
+    /// later pairs have higher numbers.
     fn entry_to_load(&self, number: u64, (key, value): Pair) -> Result<Pair> {
         let key = self.ordered(&key);
         let entry = match self.duplicates() {
@@ -149,7 +150,7 @@ impl Multi {
     }
 }
 
-/// A transaction that has locked the whole database.
+/// Begins a transaction that has locked the whole database.
 fn begin(tree: &Db) -> Result<Txn<'_>> {
     let mut tries = 0;
     loop {

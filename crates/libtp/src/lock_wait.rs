@@ -1,6 +1,6 @@
-//! What a call that did not get a lock says of it: which object, for how long, and who is in the way.
+//! Details of a failed wait for a lock: the object, the length of the wait, and the transactions in the way.
 //!
-//! Invariant: nothing here is done before a call has failed.
+//! Invariant: nothing here runs before a call has failed.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,30 +18,30 @@ use crate::Error;
 /// A lock that a call did not get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWait {
-    /// What the lock manager calls the object.
+    /// The lock manager's name of the object.
     pub name: LockName,
-    /// In which mode it was wanted.
+    /// The requested mode.
     pub mode: Mode,
-    /// How long it was waited for; none if the wait did not end by its time.
+    /// The length of the wait; `None` if the wait did not end by its time limit.
     pub limit: Option<Duration>,
     /// The object in words: ``the record "apples" of database `stock` ``.
     pub object: String,
-    /// Who was in the way when the call had failed; empty if nobody was any more.
+    /// The transactions in the way after the call had failed; empty if none was any more.
     pub in_the_way: Vec<InTheWay>,
 }
 
-/// A transaction that holds a lock, or waits for one before others.
+/// A transaction that holds a lock, or waits for one ahead of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InTheWay {
-    /// Its number; none if it ended meanwhile.
+    /// Its number; `None` if it ended meanwhile.
     pub txn: Option<u64>,
-    /// Its process, as that process's own pid namespace calls it; zero is not known.
+    /// The number of its process in that process's own pid namespace; zero if unknown.
     pub pid: u32,
-    /// Whether that runs.
+    /// Whether that process runs.
     pub life: Life,
 }
 
-/// More than so many are not named in a sentence.
+/// The largest number of transactions named in a message.
 const NAMED: usize = 3;
 
 impl LockWait {
@@ -50,7 +50,7 @@ impl LockWait {
         Box::new(LockWait { name, mode, limit, object, in_the_way })
     }
 
-    /// Who was in the way, as a part of a sentence.
+    /// Returns the transactions in the way, as a part of a sentence.
     pub(crate) fn who(&self) -> String {
         let mut named: Vec<String> = self.in_the_way.iter().take(NAMED).map(ToString::to_string).collect();
         let more = self.in_the_way.len().saturating_sub(NAMED);
@@ -64,7 +64,7 @@ impl LockWait {
         }
     }
 
-    /// How long it was waited for, as a part of a sentence.
+    /// Returns the length of the wait, as a part of a sentence.
     pub(crate) fn within(&self) -> String {
         match self.limit {
             None => "at once".into(),
@@ -88,7 +88,7 @@ impl fmt::Display for InTheWay {
 }
 
 impl Error {
-    /// The lock that was not got, if that is what failed.
+    /// Returns the lock that was not granted, if that is the error.
     pub fn lock_wait(&self) -> Option<&LockWait> {
         match self {
             Error::LockTimeout(wait) | Error::Cancelled(wait) | Error::OwnThread(wait) => Some(wait),
@@ -103,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Says in an error of a lock which database it was, and who is in the way.
+    /// Adds the database and the transactions in the way to an error of a lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn with_who(mut self, env: &Inner, life: &RegionLife, who: &TxnSession) -> Error {
@@ -111,13 +111,13 @@ impl Error {
             let name = wait.name;
             wait.object = words(env, name);
             let look = || Ok(in_the_way(&life.managers, who, name, wait.mode));
-            // What fails of it says no more of the first error.
+            // A failure here adds nothing to the first error.
             wait.in_the_way = life.guarded(look).unwrap_or_default();
         }
         self
     }
 
-    /// Says of which key the record is, if the lock is that of the key as it stands in the tree.
+    /// Adds the record's key, if the lock is that of this key as the tree stores it.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_key(mut self, stored: &[u8], known: &[u8]) -> Error {
@@ -129,7 +129,7 @@ impl Error {
         self
     }
 
-    /// Says which name it is that was waited for.
+    /// Adds the database's name, if the wait was for the lock of a name.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_name(mut self, name: &str) -> Error {
@@ -139,7 +139,7 @@ impl Error {
         self
     }
 
-    /// Says of which key the record is, of a database where each value of a key is a record.
+    /// Adds the key, for a database where each value of a key is a record.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_values(mut self, key: &[u8]) -> Error {
@@ -151,7 +151,7 @@ impl Error {
     }
 }
 
-/// What a lock's name stands for. A database that is not open has no name here.
+/// Returns a lock's name in words. A database that is not open is shown by its number.
 fn words(env: &Inner, name: LockName) -> String {
     let open = lock(&env.databases).iter().find_map(|(known, database)| {
         let is_by_number = matches!(database.method(), Method::Recno { .. });

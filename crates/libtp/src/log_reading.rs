@@ -1,7 +1,7 @@
-//! Reading the log: one record, all of them forwards, or those of a transaction backwards.
+//! Reading the log: one record, all records forward, or those of a transaction backward.
 //!
-//! Paper: LIBTP 3.2.1, *log_read*, *log_roll* and *log_unroll*. The library's own restart and abort use those of `crates/log`; these are for
-//! programs, which look and change nothing.
+//! Paper: LIBTP 3.2.1, *log_read*, *log_roll* and *log_unroll*. The library's own restart and abort use those of
+//! `crates/log`; these are for programs, and change nothing.
 
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::{Managers, RecordTable};
@@ -18,25 +18,25 @@ pub struct LogRecord {
     pub kind: String,
     /// Its type's code.
     pub code: u16,
-    /// The transaction, zero for none.
+    /// The transaction's number, zero for none.
     pub txn: u64,
-    /// The transaction's record before.
+    /// The LSN of the transaction's previous record.
     pub prev: u64,
-    /// Whether it undoes another.
+    /// Whether the record is a CLR.
     pub compensation: bool,
-    /// What it says.
+    /// The record's contents in words.
     pub text: String,
-    /// Its bytes, as docs/formats/log.md has them for its type.
+    /// The bytes of its body, in the form that docs/formats/log.md gives for its type.
     #[serde(skip)]
     pub body: Vec<u8>,
 }
 
 impl crate::Env {
-    /// Reads one record: the paper's *log_read*. None if it is not in the log any more, or not yet.
+    /// Reads one record: the paper's *log_read*. Returns `None` if the log no longer has it, or not yet.
     ///
     /// # Errors
-    /// `Corrupt` where no record begins at that number, or a damaged one; `Io`; `Rebuilt` or `Panicked` if the shared memory is
-    /// damaged.
+    /// `Corrupt` where no record, or a damaged one, begins at that LSN; `Io`; `Rebuilt` or `Panicked` if the shared
+    /// memory is damaged.
     pub fn log_record(&self, lsn: u64) -> Result<Option<LogRecord>> {
         self.0.check_process()?;
         let life = self.0.newest();
@@ -47,11 +47,12 @@ impl crate::Env {
         })
     }
 
-    /// Hands every record of the log from `from` on (zero: the oldest kept) to `each`, until it says false: the paper's *log_roll*.
+    /// Calls `each` with every record of the log from `from` on (zero: the oldest kept), until it returns false: the
+    /// paper's *log_roll*.
     ///
     /// # Errors
-    /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged: what follows was not handed
-    /// over.
+    /// `Corrupt` at a damaged record, `Io`; `Rebuilt` or `Panicked` if the shared memory is damaged. The records behind
+    /// were not visited.
     pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
         self.0.check_process()?;
         let life = self.0.newest();
@@ -62,7 +63,7 @@ impl crate::Env {
             let record = roll.next_record().transpose()?;
             Ok(record.map(|record| shown(&managers.types, &record)))
         };
-        // The caller's function is called outside: its panics are its own.
+        // The caller's function is called outside, so that its panics stay its own.
         while let Some(record) = life.guarded(&mut next)? {
             if !each(record) {
                 break;
@@ -71,9 +72,9 @@ impl crate::Env {
         Ok(())
     }
 
-    /// Hands the record at `last` to `each`, then the one that its transaction had logged before, and so on back to its first, until
-    /// `each` says false: the paper's *log_unroll*, "following backward transaction pointers". It ends, too, where the log is not kept any
-    /// more.
+    /// Calls `each` with the record at `last`, then with the transaction's previous record, and so on back to its
+    /// first, until `each` returns false: the paper's *log_unroll*, "following backward transaction pointers". Also
+    /// ends where the log is no longer kept.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -100,7 +101,7 @@ impl crate::Env {
         let mut next = last;
         while next != 0 {
             let Some(record) = self.log_record(next)? else { break };
-            // A link that leads forwards is damage, and would be followed for ever.
+            // A link forward is damage, and would be followed for ever.
             if record.prev >= next {
                 return Err(Error::Corrupt(format!(
                     "the log record at {next} names one behind it as that before: {}",
@@ -116,7 +117,7 @@ impl crate::Env {
     }
 }
 
-/// What is behind the log's end, or not kept any more, is no failure.
+/// Returns `None` for a record behind the log's end or no longer kept.
 fn missing(error: libtp_log::Error) -> Result<Option<LogRecord>> {
     match error {
         libtp_log::Error::TooOld { .. } | libtp_log::Error::PastEnd { .. } => Ok(None),
@@ -162,7 +163,7 @@ mod tests {
         let tree = env.btree("tree").unwrap();
         let put = || env.run(|txn| tree.put(txn, b"key", b"value")).unwrap();
         put();
-        // Of what was answered last nothing is on the disk, and nobody is at work.
+        // The last answered commits are not on disk, and no session is at work.
         let snapshot = env.snapshot().unwrap();
         put();
         assert!(env.checkpoint().unwrap());

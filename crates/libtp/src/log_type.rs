@@ -1,4 +1,4 @@
-//! Log-record types of the program: a code and a name, with the functions that make a change of a page and take it back.
+//! Log-record types of the program: a code and a name, with the functions that make and undo a change of a page.
 //!
 //! Paper: LIBTP 3.2.1 and 4.4, step 6: "provide undo/redo code for each type of log record defined".
 
@@ -13,9 +13,9 @@ use crate::{Error, Result};
 
 /// A log-record type of the program, for [`Builder::log_type`](crate::Builder::log_type).
 ///
-/// Its functions work on a copy of a page's bytes, with no latch held, and may be called more than once for one change: for a page
-/// that changed meanwhile, or by another process that takes a dead one's transaction back. They depend on nothing but what they
-/// are given, and call nothing of this library. What they refuse is not done.
+/// Its functions work on a copy of a page's bytes, with no latch held. They may be called more than once for one
+/// change: for a page that changed meanwhile, or by another process that undoes a dead one's transaction. They must
+/// depend only on their arguments, and call nothing of this library. A refused change is not made.
 ///
 /// ```
 /// // A page that begins with a counter: additions of several transactions go side by side, and each takes back its own.
@@ -57,9 +57,9 @@ impl fmt::Debug for LogType {
 }
 
 impl LogType {
-    /// A type with a code from 1 on, which is never used for anything else in the environments of this program, a name of 1 to 64
-    /// bytes, which stands in each of its records, and the function that makes the change: given the page's bytes and the
-    /// argument. Taken back, the bytes that were there before come back.
+    /// Returns a type with a code from 1 on, which the program's environments must never use for anything else, a name
+    /// of 1 to 64 bytes, which is stored in each of its records, and the function that makes the change, given the
+    /// page's bytes and the argument. By default, undo restores the former bytes.
     pub fn new(
         code: u16,
         name: impl Into<String>,
@@ -68,10 +68,10 @@ impl LogType {
         LogType(ApplicationType { code, name: name.into(), redo: Arc::new(redo), undo: None })
     }
 
-    /// The function that takes the change back, from whatever the page is by then: other transactions may have changed it, too,
-    /// by types with an undo. It may refuse nothing that any order of the changes of others can leave: a change that cannot be taken
-    /// back keeps its locks, and after a crash the environment does not open until it can. So a counter that others add to, too, must
-    /// not refuse to be full.
+    /// Sets the function that undoes the change, whatever the page's state by then: other transactions may have changed
+    /// it, too, by types with an undo. It must not refuse any state that the others' changes can leave in any order: a
+    /// transaction that cannot be undone keeps its locks, and after a crash the environment does not open until the
+    /// undo succeeds. For example, a counter to which others add must not refuse an overflow.
     #[must_use]
     pub fn undo(
         mut self,
@@ -81,18 +81,18 @@ impl LogType {
         self
     }
 
-    /// The code.
+    /// Returns the code.
     pub fn code(&self) -> u16 {
         self.0.code
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 }
 
-/// Refuses types that cannot be told from each other, or cannot be named.
+/// Refuses types with equal codes, or with an invalid code or name.
 pub(crate) fn check(types: &[LogType]) -> Result<()> {
     let mut known: BTreeMap<u16, &str> = BTreeMap::new();
     for LogType(one) in types {
@@ -110,7 +110,7 @@ pub(crate) fn check(types: &[LogType]) -> Result<()> {
     Ok(())
 }
 
-/// As the transaction manager knows them.
+/// Returns the types as the transaction manager knows them.
 pub(crate) fn applications(types: &[LogType]) -> Applications {
     Applications::new(types.iter().map(|LogType(one)| one.clone()), signature)
 }

@@ -1,9 +1,10 @@
-//! Looking at an environment without a place in it: for tools that say who keeps whom waiting.
+//! Looking at an environment without attaching to it: for tools that show which session keeps which waiting.
 //!
-//! Who looks takes neither the door, nor a seat, nor a slot, nor a latch, and changes nothing, so it waits for nobody, and
-//! nobody knows of it. What it sees may be of a moment ago; memory that is made anew meanwhile it sees as it was.
+//! The observer takes neither the door, nor a seat, nor a slot, nor a latch, and changes nothing. So it never waits,
+//! and other processes cannot notice it. Its view may be a moment old; memory that is rebuilt meanwhile it sees in the
+//! old state.
 //!
-//! If we die here: nobody notices.
+//! If we die here: no other process notices.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
@@ -23,13 +24,13 @@ use crate::settings::Settings;
 use crate::{Env, Result};
 
 impl Builder {
-    /// Opens the environment in `directory` to look at what those do who are at work in it: [`Env::sessions`],
-    /// [`Env::transactions`], [`Env::stats`], [`Env::at_the_door`]. It waits for nobody, so it answers also while a stopped
-    /// process keeps all others waiting; every other call is refused. None if nobody has it open, or their shared memory
-    /// cannot be seen at this moment.
+    /// Opens the environment in `directory` to watch the processes at work in it: [`Env::sessions`],
+    /// [`Env::transactions`], [`Env::stats`], [`Env::at_the_door`]. This never waits, so it returns even while a
+    /// stopped process keeps all others waiting; every other call is refused. Returns `None` if no process has the
+    /// environment open, or the shared memory cannot be seen at this moment.
     ///
     /// # Errors
-    /// `Environment` when there is none; `Settings`; `Corrupt`; `Io`.
+    /// `Environment` when there is no environment; `Settings`; `Corrupt`; `Io`.
     pub fn look(&self, directory: impl AsRef<Path>) -> Result<Option<Env>> {
         let mut existing = self.clone().create(false);
         existing = existing.settings(Settings { no_background: true, ..Settings::default() });
@@ -53,7 +54,7 @@ fn attached(platform: &Platform, settings: &Settings) -> Result<Option<Attached>
     let control = opening.control_file.read()?;
     let identity = opening.identity(file.as_ref(), &control)?;
     let (Found::Good(region) | Found::Broken(region)) = platform.find_region(&identity)? else { return Ok(None) };
-    // What is broken may be so in any way.
+    // A broken region may fail in any way.
     let looked = catch_unwind(AssertUnwindSafe(|| opening.look(&region, &control)));
     let Ok(Ok(managers)) = looked else { return Ok(None) };
     let opened = opening.opened(How::Joined);
@@ -61,7 +62,7 @@ fn attached(platform: &Platform, settings: &Settings) -> Result<Option<Attached>
 }
 
 impl Opening<'_> {
-    /// The managers of a region, as one sees them who has no place in it.
+    /// Returns the managers of a region, for an observer that has no seat in it.
     pub(crate) fn look(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
         let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
         let processes = ProcessManager::look(region, &libtp_process::Settings::default(), seats)?;

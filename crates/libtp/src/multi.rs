@@ -1,7 +1,7 @@
 //! Databases whose keys have several values: [`Multi`].
 //!
-//! Paper: none; db(3)'s `R_DUP`. Each value of a key is an entry of a tree (`record/duplicates.rs`), so what locks, logs and undoes
-//! is that of any tree: values of one key are locked one by one.
+//! Paper: none; db(3)'s `R_DUP`. Each value of a key is an entry of a tree (`record/duplicates.rs`) and is locked,
+//! logged and undone as any entry: values of one key are locked one by one.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::environment::Inner;
 use crate::keys::Keys;
 use crate::{Error, Reader, Result, Txn};
 
-/// A B-tree database whose keys have several values each: a sorted set of them, or a list in the order in which they came.
+/// A B-tree database whose keys have several values each: a sorted set, or a list in the order of insertion.
 ///
-/// In a sorted set a value stands in the tree with its key, so both together are as long as a key may be ([`Multi::pair_bytes_max`]).
-/// In a list values have any size.
+/// In a sorted set the tree stores a value with its key, so both together are limited to the length of a key
+/// ([`Multi::pair_bytes_max`]). In a list values have any size.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -38,11 +38,11 @@ use crate::{Error, Reader, Result, Txn};
 /// ```
 #[derive(Clone)]
 pub struct Multi {
-    /// The tree of the entries, whose order is that of their bytes.
+    /// The tree of the entries, in byte order.
     tree: Db,
     kind: Duplicates,
     order: Option<Arc<dyn Order>>,
-    /// The entries of an index, which change with its records and not otherwise.
+    /// True for an index, which changes only with its records.
     is_index: bool,
 }
 
@@ -57,7 +57,7 @@ impl Multi {
         Ok(Multi { tree: Db::open_keyed(env, name, keying, None)?, kind, order, is_index: false })
     }
 
-    /// The entries of an index.
+    /// Wraps the entries of an index.
     pub(crate) fn of_index(tree: Db) -> Multi {
         Multi { tree, kind: Duplicates::Sorted, order: None, is_index: true }
     }
@@ -71,22 +71,23 @@ impl Multi {
         Err(Error::Database { name: self.name().into(), what })
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn name(&self) -> &str {
         self.tree.name()
     }
 
-    /// The name of the order of its keys, if that is another than that of their bytes.
+    /// Returns the name of the order of the keys, if that is not the order of their bytes.
     pub fn order_name(&self) -> Option<&str> {
         self.order.as_ref().map(|order| order.name())
     }
 
-    /// In which order the values of a key stand.
+    /// Returns the order of a key's values.
     pub fn duplicates(&self) -> Duplicates {
         self.kind
     }
 
-    /// How long a key may be, with its value if values are sorted: bytes. A zero byte in the key counts twice.
+    /// Returns the length limit of a key, with its value if values are sorted, in bytes. A zero byte in the key counts
+    /// twice.
     pub fn pair_bytes_max(&self) -> usize {
         let own = if self.kind == Duplicates::Sorted { 0 } else { NUMBER_BYTES };
         self.tree.key_bytes_max() - duplicates::beginning(&[]).len() - own
@@ -103,7 +104,7 @@ impl Multi {
         encoded
     }
 
-    /// A pair as the program knows it, of an entry.
+    /// Returns the pair of an entry, as the program knows it.
     fn pair(&self, entry: Pair) -> Result<Pair> {
         let no_entry = || {
             Error::Corrupt(format!(
@@ -120,7 +121,7 @@ impl Multi {
         Ok((decoded, value))
     }
 
-    /// Refuses an entry that is too long, in words about what the program gave.
+    /// Refuses an entry that is too long, with an error in terms of what the program gave.
     pub(crate) fn check(&self, entry: &[u8]) -> Result<()> {
         let beyond = entry.len().saturating_sub(self.tree.key_bytes_max());
         if beyond == 0 {
@@ -134,10 +135,11 @@ impl Multi {
         Err(Error::Length { what, bytes: limit + beyond, limit: format!("up to {limit} bytes {limit_of}") })
     }
 
-    /// Adds a value to those of a key: at its place in the order, or as the last. False if the set has it already.
+    /// Adds a value to a key: at its place in the order, or as the last. Returns false if a sorted set has it already.
     ///
-    /// Where values stand as they came, a transaction that has added a value to a key keeps a lock on the key's order until the transaction
-    /// ends: another transaction that adds a value to the same key waits. So the order of the values is that of the commits.
+    /// With values in the order of insertion, a transaction that has added a value to a key keeps a lock on the key's
+    /// order until the transaction ends: another transaction that adds a value to the same key waits. So the values are
+    /// in the order of the commits.
     ///
     /// # Errors
     /// As [`Db::put`]; `Length` when key, or key and value, are too long ([`Multi::pair_bytes_max`]).
@@ -145,7 +147,8 @@ impl Multi {
         Ok(self.put_placed(txn, key, value)?.is_some())
     }
 
-    /// As [`Multi::put`]; returns where the pair stands ([`MultiCursor::place`]), none if the set has it already.
+    /// As [`Multi::put`]; returns the pair's place ([`MultiCursor::place`]), or `None` if the set has the value
+    /// already.
     ///
     /// # Errors
     /// As [`Multi::put`].
@@ -165,7 +168,7 @@ impl Multi {
         self.check(&duplicates::numbered_entry(&key, 0))?;
         txn.guarded(|| {
             let access = self.tree.access(txn);
-            // PROTOCOLS K3: the number is chosen under a lock that the transaction keeps.
+            // PROTOCOLS K3: the transaction keeps the lock under which it chooses the number.
             if !planted("libtp: the order of a key's values is not locked") {
                 access.lock_order_of(&duplicates::beginning(&key))?;
             }
@@ -183,7 +186,7 @@ impl Multi {
         })
     }
 
-    /// The first value of a key, or none.
+    /// Returns the first value of a key, or `None`.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -193,7 +196,7 @@ impl Multi {
         entry.map(|entry| Ok(self.pair(entry)?.1)).transpose()
     }
 
-    /// All values of a key.
+    /// Returns all values of a key.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -206,7 +209,7 @@ impl Multi {
         Ok(values)
     }
 
-    /// How many values a key has. In a transaction the number stays until it ends.
+    /// Returns the number of a key's values. In a transaction the number stays until the transaction ends.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -214,7 +217,7 @@ impl Multi {
         reader.count(&self.tree, self.entries_of(key))
     }
 
-    /// Removes a key with all its values, or none of them; returns how many there were.
+    /// Removes a key with all its values, or none of them; returns the number of values.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -225,7 +228,7 @@ impl Multi {
         removed.map_err(|error| error.of_values(key))
     }
 
-    /// Removes one value of a key: the first that is equal. False if there is none.
+    /// Removes one value of a key: the first that is equal. Returns false if there is none.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -244,7 +247,7 @@ impl Multi {
         Ok(false)
     }
 
-    /// How many pairs these keys have. In a transaction the number stays until it ends.
+    /// Returns the number of pairs of these keys. In a transaction the number stays until the transaction ends.
     ///
     /// # Errors
     /// As [`Multi::range`].
@@ -252,7 +255,8 @@ impl Multi {
         reader.count(&self.tree, self.entries(keys.into())?)
     }
 
-    /// Removes all of these keys with all their values; returns how many pairs there were. It locks as [`Db::delete_range`] does.
+    /// Removes all of these keys with all their values; returns the number of pairs. Locks as [`Db::delete_range`]
+    /// does.
     ///
     /// # Errors
     /// As [`Db::delete_range`], and as [`Multi::range`].
@@ -270,21 +274,22 @@ impl Multi {
         duplicates::entries_of(&self.ordered(key))
     }
 
-    /// A cursor over all pairs: the keys in order, and the values of each. It locks as [`Db::cursor`] does.
+    /// Returns a cursor over all pairs: the keys in order, and the values of each. It locks as [`Db::cursor`] does.
     pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> MultiCursor<'t> {
         MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), stands: Stands::Nowhere }
     }
 
-    /// A cursor over the pairs of some of the keys. In a transaction it locks these and the gaps between them, and no key beyond.
+    /// Returns a cursor over the pairs of some of the keys. In a transaction it locks these and the gaps between them,
+    /// and no key beyond.
     ///
     /// # Errors
-    /// `Database` when keys that begin alike are asked for, and the database has an order of its own.
+    /// `Database` when `keys` is a prefix and the database has an order of its own.
     pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<MultiCursor<'t>> {
         let at = self.tree.raw_cursor(reader, self.entries(keys.into())?);
         Ok(MultiCursor { multi: self, at, stands: Stands::Nowhere })
     }
 
-    /// A cursor over the pairs whose keys begin with some bytes.
+    /// Returns a cursor over the pairs whose keys begin with the given bytes.
     ///
     /// # Errors
     /// As [`Multi::range`].
@@ -292,8 +297,8 @@ impl Multi {
         self.range(reader, Keys::prefix(beginning))
     }
 
-    /// Removes the pair a cursor stands on; the cursor stays there, between its neighbours. False if it is gone, or the cursor
-    /// stands nowhere.
+    /// Removes the pair under a cursor; the cursor then stands between its neighbours. Returns false if the pair is
+    /// gone, or the cursor stands nowhere.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -303,8 +308,9 @@ impl Multi {
         txn.guarded(|| Ok(self.tree.access(txn).delete(entry)?))
     }
 
-    /// Replaces the value a cursor stands on. In a list the new one has its place; in a sorted set it goes to the place that is
-    /// its own, and the cursor stays. False if the pair is gone, or the cursor stands nowhere; nothing is changed then.
+    /// Replaces the value under a cursor. In a list the new value takes the old one's place; in a sorted set it goes to
+    /// its own place, and the cursor stays. Returns false, with nothing changed, if the pair is gone or the cursor
+    /// stands nowhere.
     ///
     /// # Errors
     /// As [`Multi::put`].
@@ -332,7 +338,7 @@ impl Multi {
     }
 }
 
-/// A place among the pairs of a database with several values a key.
+/// A place among the pairs of a database whose keys have several values.
 pub struct MultiCursor<'t> {
     multi: &'t Multi,
     at: Cursor<'t>,
@@ -346,17 +352,18 @@ impl MultiCursor<'_> {
         self.stands.arrive(&mut self.at, found, in_vain, |entry| multi.pair(entry.clone()))
     }
 
-    /// The key it stands on, as the tree has it.
+    /// Returns the key under the cursor, as the tree stores it.
     fn key(&self) -> Option<Vec<u8>> {
         Some(duplicates::read(self.stands.entry()?)?.0)
     }
 
-    /// Which of all pairs it stands on: bytes for [`MultiCursor::go_to`], of this database alone. None if it stands nowhere.
+    /// Returns the place of the pair under the cursor: bytes for [`MultiCursor::go_to`], valid in this database only.
+    /// `None` if the cursor stands nowhere.
     pub fn place(&self) -> Option<&[u8]> {
         self.stands.entry()
     }
 
-    /// Goes to the pair of which another cursor has said that it is at `place`, or to the first behind if that has gone
+    /// Goes to the pair at `place`, as returned by another cursor, or to the first pair behind if that pair is gone
     /// ([`MultiCursor::place`] tells which).
     ///
     /// # Errors
@@ -366,7 +373,7 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The first value of the first key.
+    /// Moves to the first value of the first key.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -375,7 +382,7 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The last value of the last key.
+    /// Moves to the last value of the last key.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -384,7 +391,7 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The first value of the first key that is `key` or greater.
+    /// Moves to the first value of the first key that is `key` or greater.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -393,7 +400,8 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The next pair, of this key or the next; the first if the cursor stands nowhere. Without one the cursor stands behind all.
+    /// Moves to the next pair, of this key or the next; to the first if the cursor stands nowhere. If there is none,
+    /// the cursor stands behind all.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -402,7 +410,8 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::GoesAboveAll)
     }
 
-    /// The pair before; the last if the cursor stands nowhere. Without one the cursor stands before all.
+    /// Moves to the previous pair; to the last if the cursor stands nowhere. If there is none, the cursor stands before
+    /// all.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -411,7 +420,8 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::GoesBelowAll)
     }
 
-    /// The next value of the same key; none if there is no further value, and the cursor stays, also where the pair that it stood on is gone.
+    /// Moves to the next value of the same key. If there is none, returns `None` and the cursor stays, even if the pair
+    /// under it was removed.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -421,7 +431,8 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The first value of the next key; the first of all if the cursor stands nowhere. Without one the cursor stays.
+    /// Moves to the first value of the next key; to the first of all if the cursor stands nowhere. If there is none,
+    /// the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -431,7 +442,8 @@ impl MultiCursor<'_> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The last value of the key before; the last of all if the cursor stands nowhere. Without one the cursor stays.
+    /// Moves to the last value of the previous key; to the last of all if the cursor stands nowhere. If there is none,
+    /// the cursor stays.
     ///
     /// # Errors
     /// As [`Cursor::first`].

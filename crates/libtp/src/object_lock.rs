@@ -1,4 +1,4 @@
-//! Locks on objects that the program names: the primitive lock calls of LIBTP 3.2.3.
+//! Locks on objects named by the program: the primitive lock calls of LIBTP 3.2.3.
 
 use libtp_lock::{LockName, Mode};
 use libtp_record::key_hash::key_hash;
@@ -11,9 +11,9 @@ fn object(name: &[u8]) -> LockName {
 }
 
 impl Txn<'_> {
-    /// Locks an object that the program names, until the transaction ends: the paper's `lock`. What the name stands for is the
-    /// program's to know; all that use the environment mean the same by it. Held already, it is traded for the weakest mode
-    /// that covers both (`lock_upgrade`). Two names may, very seldom, share a lock.
+    /// Locks an object that the program names, until the transaction ends: the paper's `lock`. The program defines the
+    /// meaning of the name, the same for all users of the environment. A lock already held is traded for the weakest
+    /// mode that covers both (`lock_upgrade`). Two names may, very rarely, share a lock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -39,7 +39,7 @@ impl Txn<'_> {
     /// Trades the lock of such an object for a weaker one: the paper's `lock_downgrade`.
     ///
     /// # Errors
-    /// `Io` with a sentence when it is not held, or not in a mode that covers that.
+    /// `Io` with a message when the lock is not held, or not in a mode that covers `mode`.
     pub fn lock_downgrade(&self, name: &[u8], mode: Mode) -> Result<()> {
         self.guarded(|| {
             let (locks, session) = (&self.life().managers.locks, self.session());
@@ -47,12 +47,12 @@ impl Txn<'_> {
         })
     }
 
-    /// Gives the lock of such an object back before the transaction ends: the paper's `unlock`. Its shrinking phase has begun
-    /// then: what the object guards and the transaction changed others see before it commits. All others are given back at its
-    /// end, the paper's `lock_unlock_all`.
+    /// Releases the lock of such an object before the transaction ends: the paper's `unlock`. Two-phase locking is then
+    /// broken: other transactions can see changes of what the object guards before this one commits. The transaction's
+    /// end releases all other locks, the paper's `lock_unlock_all`.
     ///
     /// # Errors
-    /// `Io` with a sentence when it is not held.
+    /// `Io` with a message when it is not held.
     pub fn unlock(&self, name: &[u8]) -> Result<()> {
         self.guarded(|| {
             let (locks, session) = (&self.life().managers.locks, self.session());
@@ -60,8 +60,8 @@ impl Txn<'_> {
         })
     }
 
-    /// Gives back the locks of all objects that the program names, before the transaction ends, and says how many there were. Those of
-    /// records and pages stay: what was changed there may have to be taken back.
+    /// Releases the locks of all objects that the program named, before the transaction ends, and returns their number.
+    /// Locks of records and pages stay: their changes may have to be undone.
     ///
     /// # Errors
     /// `Rebuilt`.

@@ -1,4 +1,4 @@
-//! Files of pages whose bytes are the program's: the primitive lock, log and buffer calls of LIBTP 4.4.
+//! Files of pages with the program's bytes: the primitive lock, log and buffer calls of LIBTP 4.4.
 
 use std::sync::Arc;
 
@@ -10,15 +10,16 @@ use crate::database::{access, open, wrong_kind, OpenDatabase};
 use crate::environment::Inner;
 use crate::{Env, Error, Result, Txn};
 
-/// Pages by number, from 0, whose bytes are the program's own: what an access method is made of. The paper's six steps are in
-/// `examples/protected.rs`.
+/// Pages by number, from 0, with the program's own bytes, from which a program builds access methods. The paper's six
+/// steps are in `examples/protected.rs`.
 ///
-/// A page is locked ([`PageFile::lock`]), copied ([`PageFile::get`]), changed as the program likes, and stored
-/// ([`PageFile::put`]), which logs what has changed before it changes the page. What a transaction stored is undone with it, by
-/// whoever is there if its process dies. Changes that several transactions make on one page at a time have a type of their own
-/// ([`LogType`](crate::LogType), [`PageFile::apply`]).
+/// A program locks a page ([`PageFile::lock`]), copies it ([`PageFile::get`]), changes the copy, and stores it
+/// ([`PageFile::put`]), which logs the changed bytes before it changes the page. The stores of a transaction are undone
+/// with it, by another process if its own dies. Changes that several transactions make on one page at a time have a
+/// type of their own ([`LogType`](crate::LogType), [`PageFile::apply`]).
 ///
-/// A page that is locked first cannot change under its copy. Where it was not, and did, `put` refuses.
+/// A page that is locked before it is copied cannot change meanwhile. If an unlocked page has changed since, `put`
+/// refuses.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -45,8 +46,8 @@ pub struct PageFile {
 }
 
 impl Env {
-    /// Opens a file of pages, and makes it if it is missing: the paper's `buf_open`. How large a page is, is said with
-    /// [`Builder::page_size`](crate::Builder::page_size) when the file is made.
+    /// Opens a file of pages; creates it if it is missing: the paper's `buf_open`.
+    /// [`Builder::page_size`](crate::Builder::page_size) sets the page size of a new file.
     ///
     /// # Errors
     /// As [`Env::btree`].
@@ -70,17 +71,17 @@ impl PageFile {
         })
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub fn name(&self) -> &str {
         self.open.name()
     }
 
-    /// The bytes of a page that are the program's: 32 less than the page has.
+    /// Returns the number of bytes of a page that the program can use: 32 less than the page size.
     pub fn page_bytes(&self) -> usize {
         self.open.page_bytes() - libtp_record::paged::change::BEGIN
     }
 
-    /// How many pages have been stored. One that was added by a transaction that aborted is counted, and is zeros.
+    /// Returns the number of stored pages. A page added by an aborted transaction is counted, and is zeros.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -96,8 +97,8 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).page_lock(page, lock)?))
     }
 
-    /// Locks all pages until the transaction ends, also those that nobody has stored yet: who reads the file whole reads it as it was at
-    /// one moment.
+    /// Locks all pages until the transaction ends, also those not stored yet: a transaction that reads the whole file
+    /// then reads one state of it.
     ///
     /// # Errors
     /// As [`PageFile::lock`].
@@ -109,16 +110,16 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).lock_database(mode)?))
     }
 
-    /// Gives the lock of a page that was only read back before the transaction ends: the paper's `unlock`. What was read may
-    /// change then, while the transaction goes on.
+    /// Releases the read lock of a page before the transaction ends: the paper's `unlock`. The page may change then,
+    /// while the transaction goes on.
     ///
     /// # Errors
-    /// `Database` when it was locked for more than reading, or not at all.
+    /// `Database` when the page was locked for more than reading, or not at all.
     pub fn unlock(&self, txn: &Txn<'_>, page: u32) -> Result<()> {
         txn.guarded(|| Ok(self.access(txn).page_unlock(page)?))
     }
 
-    /// A copy of a page: the paper's `buf_get`. Zeros, if there is none of that number yet.
+    /// Returns a copy of a page: the paper's `buf_get`. A page that does not exist yet is zeros.
     ///
     /// # Errors
     /// `Corrupt`, `Io`, `Full`.
@@ -126,32 +127,33 @@ impl PageFile {
         txn.guarded(|| Ok(self.access(txn).page_copy(page)?))
     }
 
-    /// Stores a page: logs what was changed in the copy since, and changes the page. Returns the log sequence number; zero where
-    /// nothing was changed. Taken back, the bytes that were there before come back.
+    /// Stores a page: logs the bytes that were changed in the copy, and changes the page. Returns the log sequence
+    /// number; zero if no byte was changed. Undo restores the former bytes.
     ///
     /// # Errors
-    /// `Database` when the transaction does not hold the page's lock for writing, when the page is not what it was when it was
-    /// copied, or when it would leave out pages before it; `Full`, `Failed`. Nothing was changed.
+    /// `Database` when the transaction does not hold the page's lock for writing, when the page has changed since it
+    /// was copied, or when the store would leave a gap before the page; `Full`, `Failed`. Nothing was changed.
     pub fn put(&self, txn: &Txn<'_>, page: &PageCopy) -> Result<u64> {
         txn.guarded(|| Ok(self.access(txn).page_put(page, None, &[])?.raw()))
     }
 
-    /// As [`PageFile::put`], in a log record of a type of the program's, with an argument of up to 64 KiB for who reads the log. It is
-    /// the bytes that are taken back, also where the type has an undo.
+    /// As [`PageFile::put`], in a log record of a type of the program's, with an argument of up to 64 KiB for readers
+    /// of the log. Undo restores the bytes, even if the type has an undo function.
     ///
     /// # Errors
-    /// As [`PageFile::put`]; `Settings` when no such type was registered.
+    /// As [`PageFile::put`]; `Settings` when the type was not registered.
     pub fn put_logged(&self, txn: &Txn<'_>, page: &PageCopy, code: u16, argument: &[u8]) -> Result<u64> {
         let known = self.known(txn, code)?;
         txn.guarded(|| Ok(self.access(txn).page_put(page, Some(known), argument)?.raw()))
     }
 
-    /// Changes a page by the function of a registered log-record type, and logs that: the paper's *log* with the change it
-    /// describes. A type that has an undo needs no lock before: several transactions make such changes of one page at once, and
-    /// whoever reads or stores the page waits until they have ended. Without an undo the page is locked for writing.
+    /// Changes a page by the function of a registered log-record type, and logs that: the paper's *log* with the change
+    /// it describes. A type with an undo needs no lock first: several transactions make such changes on one page at
+    /// once, and a transaction that reads or stores the page waits until they have ended. Without an undo, the page is
+    /// locked for writing.
     ///
     /// # Errors
-    /// `Database` with what the function said when it refuses; `Settings` when no such type was registered; `Deadlock`,
+    /// `Database` with the function's message when it refuses; `Settings` when the type was not registered; `Deadlock`,
     /// `LockTimeout`, `Full`, `Failed`. Nothing was changed.
     pub fn apply(&self, txn: &Txn<'_>, page: u32, code: u16, argument: &[u8]) -> Result<u64> {
         let known = self.known(txn, code)?;

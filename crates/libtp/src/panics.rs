@@ -1,15 +1,17 @@
-//! What a panic of the library comes to (PROTOCOLS D10): first the death of one session, then of the region, then the caller's.
+//! The effect of a panic of the library (PROTOCOLS D10): first the death of one session, then of the region, then it
+//! reaches the caller.
 //!
-//! | the same panic | what follows |
+//! |the same panic|effect|
 //! |---|---|
-//! | for the first time in a life | the session is dead and repaired; the call answers with [`Error::Panicked`], everybody else goes on |
-//! | again in the same life | the region is taken to be nonsense: it is made anew (PROTOCOLS D13) |
-//! | again in the next life | it was not the region: the panic goes on to the caller |
+//! |for the first time in a life|the session is dead and repaired; the call returns [`Error::Panicked`], all other
+//! sessions go on|
+//! |again in the same life|the region is taken to be damaged: it is rebuilt (PROTOCOLS D13)|
+//! |again in the next life|the region was not the cause: the panic goes on to the caller|
 //!
-//! Panics are the same if their texts are, but for the numbers in them: the place in the code is known only to the process's
-//! panic hook, which is the program's and not a library's.
+//! Panics are the same if their texts are, apart from numbers: only the process's panic hook knows the place in the
+//! code, and that hook belongs to the program, not to a library.
 //!
-//! A panic of a function that the caller gave to the library is the caller's, whatever the region is like.
+//! A panic of a function that the caller gave to the library is the caller's, whatever the state of the region.
 //!
 //! [`Error::Panicked`]: crate::Error::Panicked
 
@@ -22,17 +24,17 @@ use rio::planted;
 
 use crate::environment::lock;
 
-/// So many panics of one life, each at another place, are no bugs of the library any more.
+/// This number of panics in one life, each at another place, means a damaged region rather than bugs.
 const PLACES: usize = 16;
 
-/// What a panic comes to.
+/// The effect of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rung {
-    /// The death of the session that met it.
+    /// The session that met it is dead.
     Session,
-    /// The end of the region.
+    /// The region is given up.
     Region,
-    /// The caller's to know.
+    /// The panic goes on to the caller.
     Caller,
 }
 
@@ -45,12 +47,12 @@ struct Seen {
     /// The life that `places` is about.
     life: u64,
     places: HashSet<String>,
-    /// What ended a life, and which.
+    /// The panic that ended a life, and that life's number.
     fatal: Option<(u64, String)>,
 }
 
 impl Panics {
-    /// Takes note of a panic in that life, and says what it comes to.
+    /// Notes a panic in a life; returns its effect.
     pub(crate) fn climb(&self, life: u64, text: &str) -> Rung {
         let place = place_of(text);
         let mut seen = lock(&self.0);
@@ -75,7 +77,7 @@ fn place_of(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }
 
-/// What a panic says.
+/// Returns a panic's message.
 pub(crate) fn text_of(payload: &(dyn Any + Send)) -> String {
     match payload.downcast_ref::<String>() {
         Some(text) => text.clone(),
@@ -84,11 +86,11 @@ pub(crate) fn text_of(payload: &(dyn Any + Send)) -> String {
 }
 
 thread_local! {
-    /// The panic that is under way began in a function of the caller's.
+    /// Whether the present panic began in a function of the caller's.
     static IS_CALLERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls a function of the caller's inside the library: its panic is not ours.
+/// Calls a function of the caller's inside the library: its panic is not the library's.
 #[inline]
 pub(crate) fn callers<T>(work: impl FnOnce() -> T) -> T {
     struct Unwinds;
@@ -104,12 +106,12 @@ pub(crate) fn callers<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Whether the panic that was caught just now is a caller's.
+/// Returns whether the panic that was caught just now is the caller's.
 pub(crate) fn is_callers() -> bool {
     IS_CALLERS.get()
 }
 
-/// As [`is_callers`], and forgets it.
+/// As [`is_callers`], and clears the note.
 pub(crate) fn take_callers() -> bool {
     IS_CALLERS.take()
 }

@@ -1,7 +1,7 @@
-//! Passing a running transaction on: to another thread, or another process of the same environment.
+//! Passing on a running transaction: to another thread, or to another process of the same environment.
 //!
-//! Whoever passes it on keeps a session for it until it is taken over. If that process dies or leaves before, the transaction is
-//! undone, as any that a process leaves behind.
+//! The process that passes it on keeps a session for it until it is taken over. If that process dies or leaves before,
+//! the transaction is undone, as any transaction that a process leaves behind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,17 +14,17 @@ use crate::environment::lock;
 use crate::life::{Life, Seated, Sessions};
 use crate::{Durability, Env, Error, Result, Txn};
 
-/// Names a running transaction that was passed on with [`Txn::detach`], for [`Env::attach`]. As text it is one word, to be sent
-/// to another process, and good for one that takes it over.
+/// Names a running transaction that was passed on with [`Txn::detach`], for [`Env::attach`]. Its text is one word,
+/// which can be sent to another process; the transaction can be taken over once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detached {
-    /// Of the environment, and of this life of its memory.
+    /// The environment, and this life of its memory.
     region: String,
     offer: Offer,
 }
 
 impl Detached {
-    /// The transaction's number.
+    /// Returns the transaction's number.
     pub fn txn(&self) -> u64 {
         self.offer.txn.raw()
     }
@@ -56,12 +56,12 @@ impl FromStr for Detached {
     }
 }
 
-/// Sessions whose transactions were passed on, as far as this handle knows.
+/// Sessions whose transactions were passed on and, as far as this handle knows, not yet taken over.
 #[derive(Default)]
 pub(crate) struct PassedOn(Mutex<Sessions>);
 
 impl PassedOn {
-    /// Gives up the sessions whose transactions are others' by now, or whose memory is no more.
+    /// Releases the sessions whose transactions were taken over, or whose region is broken.
     pub(crate) fn sweep(&self) {
         let is_over = |who: &Seated| who.life.managers.region.is_broken() || who.life.managers.is_taken(&who.session);
         let mut list = lock(&self.0);
@@ -71,17 +71,18 @@ impl PassedOn {
         over.into_iter().for_each(|who| let_go(*who));
     }
 
-    /// In the child of a fork: the sessions are the parent's.
+    /// Forgets everything in the child of a fork: the sessions are the parent's.
     pub(crate) fn forget_inherited(&mut self) {
         let list = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         list.drain(..).for_each(std::mem::forget);
     }
 
-    /// The handle goes: what nobody has taken over is undone, by whoever looks after the dead.
+    /// Ends the list because the handle is dropped: the repair of the dead undoes the transactions that were not taken
+    /// over.
     pub(crate) fn end(&self) {
         self.sweep();
         for who in std::mem::take(&mut *lock(&self.0)) {
-            // It may have been taken since.
+            // It may have been taken over since.
             who.session.session().mark_dead();
         }
     }
@@ -90,27 +91,28 @@ impl PassedOn {
 fn let_go(who: Seated) {
     let Seated { session, life } = who;
     if life.managers.region.is_broken() {
-        // It goes with its region.
+        // The session ends with its region.
         return;
     }
-    // What fails is the next call's to tell.
+    // The next call reports a failure.
     let _ = life.guarded(|| {
         life.managers.leave_taken(session);
         Ok(())
     });
 }
 
-/// The name by which processes know that they are in the same memory: of its file, and of the log's life.
+/// Returns the name by which processes recognise the same memory: its file's name, and the log's incarnation.
 fn region_name(managers: &Managers) -> String {
     let name = managers.region.path().file_name().unwrap_or_default().to_string_lossy();
     format!("{name}-{}", managers.log.incarnation())
 }
 
 impl Txn<'_> {
-    /// Passes the transaction on: whoever has the answer, a thread or another process of the environment, goes on with it by
-    /// [`Env::attach`]. With its locks, and all it did; savepoints are forgotten, and it is committed
-    /// as the other's environment does, unless [`Txn::set_durability`] says how there. If this process dies, or leaves the environment,
-    /// before it is taken over, it is undone.
+    /// Passes the transaction on: the thread or process of the environment that gets the returned value continues the
+    /// transaction with [`Env::attach`], with its locks and all its changes. Savepoints are forgotten. The transaction
+    /// commits with the durability of the other's environment handle, unless [`Txn::set_durability`] is called there.
+    /// If this process dies, or leaves the environment, before the transaction is taken over, the transaction is
+    /// undone.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -127,7 +129,8 @@ impl Txn<'_> {
     /// ```
     ///
     /// # Errors
-    /// `NotPassed` if it has joined memory, read or changed plain files, or drops or renames databases; `HalfUndone`; `Rebuilt`. It was undone then.
+    /// `NotPassed` if it has joined memory, read or changed plain files, or drops or renames databases; `HalfUndone`;
+    /// `Rebuilt`. The transaction was undone then.
     pub fn detach(self) -> Result<Detached> {
         self.life().check_process()?;
         self.savepoints().refuse_half_undone()?;
@@ -156,21 +159,22 @@ impl Txn<'_> {
 }
 
 impl Env {
-    /// Goes on with a transaction that was passed on.
+    /// Continues a transaction that was passed on.
     ///
     /// # Errors
-    /// `NotPassed` if it is not to be had any more: another has taken it over, it was undone because the process that passed it on
-    /// died, left, or lost its memory, or it is of another environment. `Full` if there is no room for a session: it can be tried again.
+    /// `NotPassed` if it is no longer available: another session has taken it over, it was undone because the process
+    /// that passed it on died, left, or lost its memory, or it belongs to another environment. `Full` if there is no
+    /// room for a session: try again.
     pub fn attach(&self, detached: &Detached) -> Result<Txn<'_>> {
         self.attach_with(detached, self.0.durability)
     }
 
-    /// Ends a transaction that was passed on and that nobody has taken over, for who knows that nobody will: what it did is undone, its
-    /// locks are given back, and its word is good for nothing any more.
+    /// Ends a transaction that was passed on and not taken over, if the program knows that it never will be: undoes its
+    /// changes, releases its locks, and invalidates its word.
     ///
     /// # Errors
-    /// `NotPassed` if no transaction of that number waits to be taken over: one at work is its program's to end. `Full` as
-    /// [`Env::attach`].
+    /// `NotPassed` if no transaction of that number waits to be taken over: a running one must be ended by its program.
+    /// `Full` as [`Env::attach`].
     pub fn abort_detached(&self, txn: u64) -> Result<()> {
         let life = self.0.life()?;
         let aborted = life.guarded(|| {
@@ -207,7 +211,7 @@ impl Env {
 }
 
 impl Life {
-    /// Whether a transaction of it is kept for who takes it over, for tests.
+    /// Returns the number of transactions that wait to be taken over, for tests.
     #[cfg(test)]
     pub(crate) fn offers(&self) -> usize {
         self.managers.transactions().iter().filter(|txn| txn.is_offered).count()
@@ -277,7 +281,7 @@ mod tests {
         assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
         assert!(matches!(env.abort_detached(number), Err(Error::NotPassed { .. })));
         drop(other);
-        // By whoever keeps house and has such a limit.
+        // The background work of a handle with such a limit ends it.
         let settings = Settings { detached_timeout_millis: Some(100), ..Settings::default() };
         let _limiting = Env::builder().settings(settings).open(dir.path()).unwrap();
         let kept = env.begin().unwrap();
@@ -288,7 +292,7 @@ mod tests {
         // Waits for its lock.
         assert_eq!(apples(&env, &stock), b"1");
         assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
-        // Of what is at work no time is taken.
+        // The limit does not apply to a running transaction.
         kept.commit().unwrap();
         assert_eq!(env.run(|txn| stock.get(txn, b"pears")).unwrap().as_deref(), Some(&b"7"[..]));
         assert!(env.sessions().len() < 14, "{} sessions", env.sessions().len());
@@ -307,7 +311,7 @@ mod tests {
         let refused = other.attach(&detached).err().unwrap().to_string();
         assert!(refused.contains("was undone because the process that passed it on has died or left"), "{refused}");
         drop((theirs, other));
-        // And alone.
+        // The same with no other process.
         let env = Env::open(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let txn = env.begin().unwrap();
@@ -377,7 +381,7 @@ mod tests {
             let refused = text.parse::<super::Detached>().err().unwrap().to_string();
             assert!(refused.contains(&format!("{text:?} names none")), "{refused}");
         }
-        // A number that nobody has, and a transaction that nobody passed on.
+        // A number that no transaction has, and a transaction that was not passed on.
         let txn = env.begin().unwrap();
         let detached = {
             let other = env.begin().unwrap().detach().unwrap();

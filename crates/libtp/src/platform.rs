@@ -1,4 +1,4 @@
-//! What an environment stands on: directories for its files, and a home for its shared memory.
+//! The basis of an environment: directories for its files, and a home for its shared memory.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -16,16 +16,16 @@ use crate::log_type::LogType;
 use crate::settings::{self, Settings, SETTINGS_NAME};
 use crate::{unfinished, Error, Result};
 
-/// Where shared memory lies if nobody says otherwise.
+/// The default directory of shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// A filesystem with less room than this is not used for shared memory (a container's 64 MiB would soon be full).
 const ROOM_MIN: u64 = 96 << 20;
 /// The region's name in the environment's own directory.
 pub(crate) const REGION_NAME: &str = "region";
-/// Address space reserved for a region: as much as it may ever become.
+/// Address space reserved for a region: the limit of its growth.
 const RESERVE_BYTES: u64 = 1 << 38;
 
-/// Where this process has looked for memory that was left, as it joined or repaired an environment.
+/// The directories in which this process has already swept memory that was left.
 static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// The directories and the memory of an environment.
@@ -37,13 +37,13 @@ pub struct Platform {
     pub directory: Arc<dyn Directory>,
     /// The log's segment files.
     pub log_directory: Arc<dyn Directory>,
-    /// Where the region lies.
+    /// The place of the region.
     pub memory: Memory,
     /// The log-record types of the program.
     pub log_types: Arc<[LogType]>,
 }
 
-/// Where the region lies.
+/// The place of the region.
 #[derive(Clone)]
 pub enum Memory {
     /// In a file of one of these directories; the last is the environment's own.
@@ -57,44 +57,44 @@ pub enum Memory {
 pub struct SharedMemory(Arc<Mutex<Option<Region>>>, Lasting);
 
 impl SharedMemory {
-    /// Nothing in it yet.
+    /// Returns empty memory.
     pub fn new() -> SharedMemory {
         SharedMemory::default()
     }
 
-    /// Memory that survives so much.
+    /// Returns empty memory that survives `lasting`.
     pub fn lasting(lasting: Lasting) -> SharedMemory {
         SharedMemory(Arc::default(), lasting)
     }
 
-    /// The machine is started again, and keeps what is in it.
+    /// Simulates a restart of the machine that preserves the memory.
     pub fn warm_start(&self) {
         if let Some(region) = &*lock(&self.0) {
             region.pretend_earlier_start();
         }
     }
 
-    /// Has that in it: as it was before the machine came to it.
+    /// Puts in a region, as if it had been there before.
     pub fn put(&self, region: Region) {
         *lock(&self.0) = Some(region);
     }
 
-    /// What is in it.
+    /// Returns the region.
     pub fn region(&self) -> Option<Region> {
         lock(&self.0).clone()
     }
 
-    /// Forgets what is in it.
+    /// Forgets the region.
     pub fn lose(&self) {
         *lock(&self.0) = None;
     }
 }
 
 impl Platform {
-    /// The machine's disk and memory.
+    /// Returns the machine's disk and memory.
     ///
     /// # Errors
-    /// `Environment` when the directory cannot be used, with what to do.
+    /// `Environment` when the directory cannot be used, with the remedy.
     pub(crate) fn posix(path: &Path, settings: &Settings, create: bool) -> Result<Platform> {
         let refuse = |what: String| Error::Environment { environment: path.to_path_buf(), what };
         let directory = if create { PosixDirectory::create(path) } else { PosixDirectory::open(path) };
@@ -109,8 +109,8 @@ impl Platform {
             None => Arc::clone(&directory),
             Some(log) => {
                 let log = if log.is_absolute() { log.clone() } else { path.join(log) };
-                // The log of an environment that is there lies in a directory that is there: what is not there now may be on
-                // a disk that is not mounted.
+                // The log directory of an existing environment must exist: a missing one may be on a disk that is not
+                // mounted.
                 let is_new = !unfinished::has_control(directory.as_ref()).map_err(|error| refuse(error.to_string()))?;
                 let found = if is_new { PosixDirectory::create(&log) } else { PosixDirectory::open(&log) };
                 Arc::new(found.map_err(|error| refuse(format!("its log directory: {error}")))?) as Arc<dyn Directory>
@@ -141,7 +141,7 @@ impl Platform {
         Ok(())
     }
 
-    /// What `libtp.toml` says, or nothing.
+    /// Reads `libtp.toml`; returns the defaults if it is missing.
     pub(crate) fn settings_file(&self) -> Result<Settings> {
         let Some(text) = settings::file_bytes(&*self.directory)? else { return Ok(Settings::default()) };
         let text = String::from_utf8(text).map_err(|_| Error::Settings {
@@ -151,14 +151,14 @@ impl Platform {
         parsed.map_err(|error| Error::Settings { what: format!("{}: {error}", self.directory.describe(SETTINGS_NAME)) })
     }
 
-    /// The region, if there is one; or why there is one that cannot be used.
+    /// Looks for the region; if there is one that cannot be used, returns the reason.
     ///
     /// # Errors
-    /// There is one, and just now it cannot be opened: it may hold what is nowhere else.
+    /// A region exists but cannot be opened just now: it may hold commits that exist nowhere else.
     pub(crate) fn find_region(&self, identity: &Identity) -> Result<Found> {
         let found = match &self.memory {
             Memory::Shared(shared) => match &*lock(&shared.0) {
-                // Simulated processes map it at addresses of their own, as real ones do.
+                // Simulated processes map it at different addresses, as real ones do.
                 Some(region) => match region.attach_again(identity) {
                     Ok(region) => Found::Good(region),
                     Err(rio::Error::Broken { .. }) => Found::Broken(region.map_again()?),
@@ -196,8 +196,8 @@ impl Platform {
         Ok(found)
     }
 
-    /// Makes a new region in the first home that has room, that may have `reserve` bytes at most; what was there of this
-    /// environment is removed.
+    /// Makes a new region of at most `reserve` bytes in the first home that has room. Removes an earlier region of this
+    /// environment.
     pub(crate) fn make_region(&self, identity: &Identity, reserve: u64) -> Result<Region> {
         match &self.memory {
             Memory::Shared(shared) => {
@@ -211,7 +211,7 @@ impl Platform {
                 for home in homes {
                     let own = *home == self.path;
                     let path = home.join(self.region_name(home, identity));
-                    // What another user has put there keeps us from that place only.
+                    // Another user's file there blocks only that place.
                     if let Err(error) = self.remove(&path) {
                         refused = Some(error);
                         continue;
@@ -233,8 +233,8 @@ impl Platform {
         }
     }
 
-    /// Bytes of pages that fit into a region, with all else that it has: half of the address space that it may have, and of the room where
-    /// its file lies.
+    /// Returns the number of page bytes that fit into a region beside everything else: half of the address space it may
+    /// have, and of the room where its file lies.
     pub(crate) fn memory_for_pages(&self, region: &Region) -> u64 {
         let room = match (&self.memory, region.path().parent()) {
             (Memory::Files(_), Some(home)) if !planted("libtp: the room for shared memory is not looked at") => {
@@ -245,8 +245,8 @@ impl Platform {
         region.reserved().min(room) / 2
     }
 
-    /// What the memory of a region survives, as far as can be found out, or as it is declared. What is declared is said of the
-    /// first home: a region that had no room there lies on other memory.
+    /// Returns what the memory of a region survives, as detected or as declared. The declaration holds for the first
+    /// home only: a region that found no room there lies on other memory.
     pub(crate) fn lasting(&self, region: &Region, declared: Option<Survives>) -> Lasting {
         match &self.memory {
             Memory::Shared(shared) => shared.1,
@@ -258,13 +258,13 @@ impl Platform {
         }
     }
 
-    /// Where a new region would be made, and what it would survive there. None if that has to be tried.
+    /// Returns the place of a new region, and what the region would survive there. `None` if only an attempt can tell.
     pub(crate) fn lasting_of_new(&self, identity: &Identity, declared: Option<Survives>) -> Option<(PathBuf, Lasting)> {
         let homes = match &self.memory {
             Memory::Shared(shared) => return Some((self.path.clone(), shared.1)),
             Memory::Files(homes) => homes,
         };
-        // What is there of this environment is removed first, and its room is had again.
+        // An existing region of this environment is removed first, which frees its room.
         let can_be_had = |home: &&PathBuf| {
             **home == self.path || has_room(home) || home.join(self.region_name(home, identity)).exists()
         };
@@ -275,7 +275,7 @@ impl Platform {
         Some((home.join(self.region_name(home, identity)), Lasting::of(&file.into(), declared)))
     }
 
-    /// Where a region of this environment is looked for first, for people.
+    /// Returns the first place where a region of this environment is looked for, for people.
     pub(crate) fn first_place(&self, identity: &Identity) -> PathBuf {
         match &self.memory {
             Memory::Files(homes) if !homes.is_empty() => homes[0].join(self.region_name(&homes[0], identity)),
@@ -283,11 +283,11 @@ impl Platform {
         }
     }
 
-    /// Sees to it that no other home has a region of this environment that could be taken for the one just made.
+    /// Makes sure that no other home has a region of this environment that could be taken for the new one.
     fn only_region(&self, homes: &[PathBuf], identity: &Identity, made: &Region) {
         for path in homes.iter().map(|home| home.join(self.region_name(home, identity))) {
             if path != made.path() {
-                // One that is another user's is of an older incarnation, or no region.
+                // Another user's file is no region, or a region of an older incarnation.
                 if let Err(error) = self.remove(&path) {
                     tracing::warn!(%error, "an old file stays where shared memory could be");
                 }
@@ -295,22 +295,23 @@ impl Platform {
         }
     }
 
-    /// Notes in the region where the directory is now: by this it is known when it is gone ([`sweep`]). At the door.
+    /// Notes in the region where the directory is now; [`sweep`] uses this to see that the directory is gone. Called at
+    /// the door.
     pub(crate) fn note_directory(&self, region: &Region) {
         if let Ok(path) = std::fs::canonicalize(&self.path) {
             region.header().set_directory(&path);
         }
     }
 
-    /// Removes regions that environments left which are gone; returns those that hold what may be nowhere else.
+    /// Removes regions whose environments are gone; returns those that may hold commits that exist nowhere else.
     pub(crate) fn sweep(&self) -> Vec<LeftMemory> {
         self.others_homes().flat_map(|home| sweep(home)).collect()
     }
 
-    /// The same in the homes that this process has not looked at yet: each region there costs a dozen system calls.
+    /// Sweeps the homes that this process has not swept yet: each region there costs a dozen system calls.
     pub(crate) fn sweep_once(&self) {
         for home in self.others_homes() {
-            // Not waited for: in the child of a fork who holds it may not be there. Then another opening does it.
+            // Does not wait: in a forked child the holder may not exist. Another opening sweeps then.
             let is_first = SWEPT.try_lock().is_ok_and(|mut swept| swept.insert(home.clone()));
             if is_first {
                 drop(sweep(home));
@@ -318,7 +319,8 @@ impl Platform {
         }
     }
 
-    /// Where regions of other environments lie, too. What lies in an environment's own directory is gone with it.
+    /// Returns the homes with regions of other environments, too. A region in an environment's own directory is deleted
+    /// with it.
     fn others_homes(&self) -> impl Iterator<Item = &PathBuf> {
         let homes = match &self.memory {
             Memory::Shared(_) => &[][..],
@@ -327,9 +329,9 @@ impl Platform {
         homes.iter().filter(|home| **home != self.path)
     }
 
-    /// The regions of this environment that were made for files which are not here any more: for another control file in
-    /// the same directory, or for another incarnation than this one has.
-    /// And where there are such of which another build alone can read the log.
+    /// Returns the regions of this environment whose files are no longer here: made for another control file in the
+    /// same directory, or for another incarnation than the present one. Also returns the paths of such regions whose
+    /// log only another build can read.
     pub(crate) fn survived(&self, identity: &Identity) -> Result<(Vec<Region>, Vec<PathBuf>)> {
         let Memory::Files(homes) = &self.memory else { return Ok((Vec::new(), Vec::new())) };
         let access = self.access()?;
@@ -353,8 +355,8 @@ impl Platform {
                 let attached = match Region::attach_any(&path, identity.layout, RESERVE_BYTES, &access) {
                     Ok(region) => Some(region),
                     Err(error) if may_pass(&error) => return Err(error.into()),
-                    // A copy, one of before the machine was started, one that was never finished: never trusted, and so
-                    // nothing is in it.
+                    // A copy, a region from before the machine started, or an unfinished one: never trusted, and so it
+                    // holds nothing.
                     Err(error) => {
                         let looked = || Region::attach_any_left(&path, RESERVE_BYTES, &access);
                         match left(looked(), identity, &error)? {
@@ -373,8 +375,8 @@ impl Platform {
         Ok((found, unreadable))
     }
 
-    /// Removes the region's file: nobody is attached, and what it held is in the files. One that another of the directory's
-    /// users made may not be ours to remove: it stays, with nothing in it to repair, for the next to open.
+    /// Removes the region's file: no process is attached, and its contents are in the files. If another user made the
+    /// file, this process may lack the right to remove it; then it stays, with nothing to repair, for the next opening.
     pub(crate) fn remove_region(&self, region: &Region) -> Result<()> {
         match &self.memory {
             Memory::Shared(shared) => {
@@ -398,7 +400,8 @@ impl Platform {
         }
     }
 
-    /// A copy of an environment has its number, but another control file: it gets a region of its own (PROTOCOLS F1).
+    /// Returns the name of the region. A copy of an environment has its id, but another control file: it gets a region
+    /// of its own (PROTOCOLS F1).
     fn region_name(&self, home: &Path, identity: &Identity) -> String {
         if home == self.path {
             return REGION_NAME.into();
@@ -406,7 +409,7 @@ impl Platform {
         format!("{}{:x}", name_of_any(identity), identity.control_inode)
     }
 
-    /// Who may read and write the directory may read and write its shared memory.
+    /// Returns the rights for the shared memory: the same as for the directory.
     fn access(&self) -> Result<Access> {
         Access::of_directory(&self.path).map_err(|error| {
             let what = format!("the directory cannot be asked who may use it: {error}");
@@ -415,24 +418,24 @@ impl Platform {
     }
 }
 
-/// The files of a directory whose names begin with `prefix`.
+/// Returns the files of a directory whose names begin with `prefix`.
 fn beginning_with(directory: &Path, prefix: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().filter_map(std::result::Result::ok);
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
     ours.map(|entry| entry.path()).collect()
 }
 
-/// How the name of a region of this environment begins, whatever control file it was made for.
+/// Returns the prefix of the names of this environment's regions, whatever control file they were made for.
 fn name_of_any(identity: &Identity) -> String {
     let [high, low] = identity.environment;
     format!("{PREFIX}{high:016x}{low:016x}-")
 }
 
-/// How large a region may become that takes the place of `broken`, or of none: no larger than that, because among those who
-/// work in it may be one that can map no more.
+/// Returns the limit of a region that replaces `broken`, or of a first one. Not above that of `broken`: some process at
+/// work there may be unable to map more.
 pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
     let reserve = broken.map_or(RESERVE_BYTES, |broken| broken.header().reserve.get());
-    // Halved as often as the one who made it had to: anything else is what a wild store has left.
+    // Its maker halves the limit as often as necessary: any other value comes from a wild store.
     if reserve.is_power_of_two() && !planted("libtp: memory made anew is as large as its maker can map it") {
         reserve.min(RESERVE_BYTES)
     } else {
@@ -440,26 +443,27 @@ pub(crate) fn reserve_after(broken: Option<&Region>) -> u64 {
     }
 }
 
-/// What was found where the region should be.
+/// The result of looking for the region.
 pub(crate) enum Found {
-    /// Nothing.
+    /// No file.
     None,
     /// A region of this environment, build and boot.
     Good(Region),
-    /// One that was, and was found broken.
+    /// Such a region, but broken.
     Broken(Region),
-    /// One of an earlier start of the machine, whose memory survived that, or of another build: its log can be taken from it; why no more than that.
+    /// A region of an earlier start of the machine whose memory survived, or of another build: its log can be taken.
+    /// With the reason why it is not good.
     Left(Region, String),
-    /// One of another build, made since the machine was started, whose log we cannot read; why.
+    /// A region of another build, made since the machine started, whose log this build cannot read; with the reason.
     Unreadable(String),
-    /// Something else; why.
+    /// Anything else; with the reason.
     Unusable(String),
 }
 
-/// What a second look found at a region that cannot be attached because of `error`.
+/// Returns the result of a second look at a region that cannot be attached because of `error`.
 ///
 /// # Errors
-/// Just now it cannot be looked at.
+/// The region cannot be looked at just now.
 fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) -> rio::Result<Found> {
     let unusable = Ok(Found::Unusable(error.to_string()));
     let region = match looked {
@@ -483,11 +487,11 @@ fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) ->
     }
 }
 
-/// Whether it is for want of something of ours, not of the region's, that it cannot be opened: descriptors, memory, rights.
+/// Returns whether opening failed for a reason outside the region: descriptors, memory, rights.
 fn may_pass(error: &rio::Error) -> bool {
     let source = match error {
         rio::Error::System { source, .. } => source,
-        // What it holds may be good: only its mode has to be put right, or our limits.
+        // Its contents may be good: only its mode, or this process's limits, must be corrected.
         rio::Error::TooWide { .. } | rio::Error::Narrow { .. } => return true,
         _ => return false,
     };
@@ -501,7 +505,7 @@ fn has_room(home: &Path) -> bool {
     free_bytes(home).is_some_and(|free| free >= ROOM_MIN)
 }
 
-/// Bytes that are free where a directory lies.
+/// Returns the number of free bytes where a directory lies.
 fn free_bytes(home: &Path) -> Option<u64> {
     rustix::fs::statvfs(home).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

@@ -1,10 +1,11 @@
-//! Making the shared memory anew under those who work in it (PROTOCOLS D13): at the door, by whoever comes first.
+//! Rebuilds the shared memory while processes are attached (PROTOCOLS D13): at the door, by the first process through
+//! it.
 //!
-//! It is waited until nobody who lives writes to a file any more; the good part of the old region's log goes to the files;
-//! then all is as after a crash, beginning with the log. Who writes may be stopped: it is named to whoever waits, and the
-//! next to come through the door tries again.
+//! It waits until no living session writes to a file; puts the good part of the old region's log into the files; and
+//! then restarts as after a crash. If a writing process is stopped, the waiting callers get an error that names it, and
+//! the next process through the door tries again.
 //!
-//! If we die here: the next to come through the door does it again. What the log's files have got already they have.
+//! If we die here: the next process through the door starts over. Log already written to the files stays there.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
@@ -20,27 +21,27 @@ use crate::attach::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
 use crate::platform::{reserve_after, Found};
 use crate::{Error, Result};
 
-/// How long to wait for a living session that a broken region says writes to a file, if its process is seen to run: a wild
-/// store may have hit what says so.
+/// How long to wait for a living session that the broken region reports as writing to a file, if its process runs: a
+/// wild store may have hit that note.
 ///
-/// At each look of all that time none of its threads may be in a system call that no signal ends. Who sits in a sync all the same, in
-/// a file system of another process say, looks before its next write whether the memory is anybody's.
+/// At each look during this time, no thread of the process may be in a system call that no signal ends. A thread that
+/// is in a sync all the same, in a file system of another process for example, checks the region before its next write.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked at.
+/// The pause between two looks.
 const GLANCE: Duration = Duration::from_millis(50);
-/// How long to wait for one that is stopped, and for one that cannot be seen to run, until those are told who wait for us.
+/// How long to wait for a stopped process, or for one that cannot be seen to run, before waiting callers get an error.
 const STOPPED_PATIENCE: Duration = Duration::from_secs(5);
 const UNSEEN_PATIENCE: Duration = Duration::from_secs(30);
 
 impl Opening<'_> {
-    /// Whether nobody finds any more what we have left, and still have mapped, and nothing has become of it since: its log was
-    /// not all on disk.
+    /// Returns whether the region that this process left, and still has mapped, can no longer be found by others and
+    /// has not been replaced since: its log was not all on disk.
     pub(crate) fn is_last_life(&self, found: &Found, left: &Managers, control: &Control) -> bool {
         matches!(found, Found::None | Found::Unusable(_) | Found::Unreadable(_)) && left.log.is_of_life(control)
     }
 
-    /// The region was found broken (PROTOCOLS D13). Others may still be in it: nobody may write to a file any more when the
-    /// new one is made.
+    /// Replaces a broken region (PROTOCOLS D13). Other processes may still use it: none may write to a file any more
+    /// when the new one is made.
     pub(crate) fn rebuild(
         &self,
         broken: &Region,
@@ -55,7 +56,7 @@ impl Opening<'_> {
         failpoint("rebuild: nobody writes, ring not rescued");
         tracing::warn!(region = %broken.path().display(), "the shared memory is broken and is made anew from the log");
         let directory = &self.platform.log_directory;
-        // Read anew: who was writing may have taken a checkpoint.
+        // Read again: a writer may have taken a checkpoint.
         let control = &self.control_file.read()?;
         let rescue = || match self.left.filter(|left| left.log.is_of_life(control)) {
             Some(left) => left.log.rescue(directory, control),
@@ -69,17 +70,17 @@ impl Opening<'_> {
         self.restart(file, How::Restarted, rebuilds + 1, watch)
     }
 
-    /// Waits until no living session is about to write to a file. Returns how often the environment was made anew before;
-    /// none where the region does not even show that. It takes no place in it: there may be none.
+    /// Waits until no living session is about to write to a file. Returns how often the environment was rebuilt before;
+    /// `None` if the region does not even show that. Takes no seat in the region: it may have none free.
     ///
     /// # Errors
-    /// `Environment` with who is stopped while it writes, or cannot be seen to run.
+    /// `Environment`, naming a process that is stopped while it writes, or cannot be seen to run.
     fn wait_for_writers(&self, broken: &Region, control: &Control) -> Result<Option<u64>> {
         let look = AssertUnwindSafe(|| {
             let takes_a_place = planted("libtp: who makes memory anew takes a place in the old");
             let managers =
                 if takes_a_place { self.attach(broken, control) } else { self.look(broken, control) }.ok()?;
-            // Whoever had not seen the region broken before this has done what it was about to do.
+            // A session that had not seen the region broken before this has finished its write.
             managers.processes.declare_broken();
             let (mut said, begun) = (false, Instant::now());
             let (mut not_seen, mut looked) = (begun, begun);
@@ -116,7 +117,7 @@ impl Opening<'_> {
         });
         let looked = catch_unwind(look).unwrap_or(None);
         if looked.is_none() {
-            // Its tables do not even say who works in it. Whoever is at a write has that long to end it; nobody begins another.
+            // The tables do not even name the sessions. A running write has this long to end; none begins any more.
             std::thread::sleep(PATIENCE);
         }
         looked.transpose()

@@ -1,10 +1,11 @@
-//! Shared memory is given up: what is good of its log goes to the log files first, and it is said what does not (PROTOCOLS L6,
-//! L9, D13). The restart that follows finds it there.
+//! Giving up shared memory: the good part of its log goes to the log files first, and the losses are reported
+//! (PROTOCOLS L6, L9, D13). The restart that follows finds the log in the files.
 //!
-//! What is read of such memory is checked before it is used. A panic all the same says that nothing of it can be trusted, and
-//! ends here: whoever opens an environment is told that something is lost, or what the user may decide.
+//! Data read from such memory are checked before use. A panic all the same means that none of them can be trusted. It
+//! is caught here: the caller of the opening gets a report of the loss, or of the decision that the user
+//! must make.
 //!
-//! If we die here: the next to open does it again. What the log's files have got already they have.
+//! If we die here: the next opening starts over. Log already written to the files stays there.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -16,25 +17,26 @@ use crate::attach::Opening;
 use crate::keep::{self, Keep};
 use crate::Result;
 
-/// What was taken of the log.
+/// The rescued part of the log.
 pub(crate) struct Taken {
-    /// None if there is nothing that could be trusted.
+    /// `None` if nothing could be trusted.
     rescued: Option<Rescued>,
-    /// The last commit, as another manager's words tell it: the log's own may be what was hit. None if that is not known.
+    /// The last commit, as another manager recorded it, because the log's own words may be damaged. `None` if unknown.
     committed: Option<Lsn>,
 }
 
-/// Reads memory that is given up. None says that it panicked.
+/// Reads memory that is given up. Returns `None` after a panic.
 pub(crate) fn read<T>(reads: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(reads)).ok()
 }
 
 impl Opening<'_> {
-    /// Has `rescue` put the log of a region to the files, and tells what `Rio` commits are lost with the rest. None where files and
-    /// region disagree and the user has decided between them. `is_of_now` says that also what is not the log's is as it was last.
+    /// Makes `rescue` write a region's log to the files, and notes which `Rio` commits are lost with the rest. Returns
+    /// `None` if files and region disagree and the user has decided between them. `is_of_now` states that the data of
+    /// the other managers are up to date, too.
     ///
     /// # Errors
-    /// `Environment` where the user is to decide; what the files fail with: the region is as it was.
+    /// `Environment` if the user must decide; errors of the files: the region is unchanged then.
     pub(crate) fn take_log(
         &self,
         region: &Region,
@@ -44,13 +46,13 @@ impl Opening<'_> {
     ) -> Result<Option<Taken>> {
         let keep = self.keep.filter(|_| !planted("libtp: what to keep of broken memory is not asked"));
         let rescued = match (read(rescue).unwrap_or(Ok(None)), keep) {
-            // PROTOCOLS F1: a backup was restored under it, and the user has decided.
+            // PROTOCOLS F1: a backup was restored while the region existed, and the user has decided.
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
                 self.memory_is_forgotten(control);
                 return Ok(None);
             }
             (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
-                // Nor is it known of what time the data files are: everything else comes from the log.
+                // The age of the data files is unknown, too: everything else comes from the log.
                 keep::put_behind(region, self.platform, &self.control_file)?;
                 return Ok(None);
             }
@@ -66,7 +68,7 @@ impl Opening<'_> {
 }
 
 impl Taken {
-    /// Whether it is all that was answered. Where the log's words do not say where it ended, the last commit does.
+    /// Returns whether all answered commits were taken. If the log does not show its end, the last commit decides.
     fn is_whole(&self) -> bool {
         self.rescued.is_some_and(|rescued| match rescued.tail {
             Some(tail) => rescued.to >= tail,
@@ -74,7 +76,7 @@ impl Taken {
         })
     }
 
-    /// Says what could not be kept of broken memory, if anything.
+    /// Reports what could not be kept of broken memory, if anything.
     pub(crate) fn tell(&self) {
         let Some(rescued) = self.rescued else {
             tracing::error!("the broken memory holds no log that could be trusted: what was not yet on disk is lost");

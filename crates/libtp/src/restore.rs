@@ -1,16 +1,17 @@
-//! Restore: an environment is made of a backup, as it was at a place in the log.
+//! Restore: makes an environment from a backup, in its state at a place in the log.
 //!
-//! The copied files, each page of another moment, and the log up to that place are put where a new environment is to be; then
-//! it is opened, and that is restart as after a crash: redo of all the log there is, and undo of what had not committed.
-//! Nothing is known of a place before the last page was copied, so no earlier one can be asked for.
+//! The copied files, each page from another moment, and the log up to that place are put in the new environment's
+//! directory. Opening it restarts as after a crash: redo of the whole log, and undo of the transactions that had not
+//! committed. States before the last page was copied cannot be restored.
 //!
-//! What is made is a *new* environment: it has a number of its own, in the control file, in page 0 of each file and in the
-//! segments of the log. So shared memory of the one that was backed up, or that lay here, is never taken for its own (F1), its
-//! log goes on without regard to what the other's did, and segments of memory that belong to the other are refused.
+//! The result is a *new* environment: it has an id of its own, in the control file, in page 0 of each file and in the
+//! segments of the log. So shared memory of the environment that was backed up, or that lay here before, is never taken
+//! for its own (F1), its log continues independently of the other's, and segments of memory that belong to the other
+//! are refused.
 //!
 //! If we die here: the control file is empty until everything else is there and durable, and the directory has the mark
-//! of a restore that was begun, or a log. So what is left is no environment, and opening it says so (`unfinished.rs`);
-//! restoring begins in an empty directory.
+//! of an unfinished restore, or a log. The remains are no environment, and opening them reports that (`unfinished.rs`);
+//! a new restore needs an empty directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,72 +32,73 @@ use crate::settings::{self, Settings, SETTINGS_NAME};
 use crate::unfinished::{self, RESTORING};
 use crate::{Builder, Env, Error, Opened, Result};
 
-/// What the settings of a backup are called where they are not put in force.
+/// The name of the backup's settings file where the settings do not take effect.
 const SETTINGS_ASIDE: &str = "libtp.toml.backup";
 
-/// Which state is restored.
+/// The state to restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// The latest there is.
+    /// The latest state.
     End,
-    /// That behind the log record at this LSN: a transaction whose commit record it is, or stands before it, is there.
+    /// The state behind the log record at this LSN: it has the transactions whose commit records are at this LSN or
+    /// before.
     Lsn(u64),
-    /// That of a time. What had been answered as on disk by then is there, and nothing that was logged later: the log says at
-    /// each flush when that was. Times in the log never go back: while the wall clock is behind them they stand still
-    /// ([`Restored::clock_behind`]).
+    /// The state at a time: it has every commit that had been answered as on disk by then, and no record logged later.
+    /// The log records the time of each flush. Times in the log never go back: while the wall clock is behind them they
+    /// stand still ([`Restored::clock_behind`]).
     Time(SystemTime),
 }
 
-/// A backup, to be looked at or restored from.
+/// A backup, for checking or restoring.
 pub struct Backup {
     directory: Arc<dyn Directory>,
     manifest: Manifest,
 }
 
-/// What a look at a backup found, which is whole.
+/// The result of checking an intact backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Checked {
-    /// The earliest state that can be had: all that was logged before this LSN.
+    /// The earliest state that can be restored: everything logged before this LSN.
     pub earliest: u64,
-    /// The latest.
+    /// The latest state that can be restored.
     pub end: u64,
     /// Database files.
     pub files: u64,
-    /// Bytes of these.
+    /// Total size of these files, in bytes.
     pub file_bytes: u64,
-    /// Bytes of log.
+    /// Size of the log, in bytes.
     pub log_bytes: u64,
 }
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// All that was logged before this LSN, and was committed, is there; the environment's log goes on from here.
+    /// The environment has everything that was logged before this LSN and committed; its log continues from here.
     pub end: u64,
     /// Database files.
     pub files: u64,
-    /// Bytes of these.
+    /// Total size of these files, in bytes.
     pub file_bytes: u64,
-    /// Bytes of log that were replayed.
+    /// Replayed log, in bytes.
     pub log_bytes: u64,
-    /// Transactions that had not committed and were undone.
+    /// Uncommitted transactions that were undone.
     pub undone: u64,
-    /// Flushes in the backup's log that were made while the wall clock was behind the log's last time: somebody had set the clock
-    /// back, or it had been wrong before. Their times stand still, and states of meanwhile are found by their LSNs.
+    /// The number of flushes in the backup's log made while the wall clock was behind the log's last time: the clock
+    /// had been set back, or was wrong before. Their times stand still; restore states of that period by LSN.
     pub clock_behind: u64,
     /// The LSN of the first of these flushes, or zero.
     pub clock_behind_from: u64,
-    /// The time of the first flush that was left out, in microseconds since 1970, if the state of a time was asked for; or zero. Where
-    /// this time is far from the time that was asked for, the wall clock may have been ahead.
+    /// If the state of a time was asked for, the time of the first flush that was left out, in microseconds since 1970,
+    /// or zero. If it is far from the time asked for, the wall clock may have been ahead.
     pub left_out_time: u64,
-    /// Whether the settings of the backup name directories, and so were laid aside, as `libtp.toml.backup`: what they name is the
-    /// other environment's.
+    /// Whether the backup's settings were laid aside as `libtp.toml.backup`, because they name directories, which
+    /// belong to the other environment.
     pub settings_aside: bool,
-    /// How long it took.
+    /// The duration in milliseconds.
     pub millis: u64,
 }
 
-/// Where the log ends that is replayed, and what the log's times say.
+/// The end of the replayed log, and findings about the log's times.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     end: Lsn,
@@ -113,10 +115,10 @@ impl Cut {
 }
 
 impl Backup {
-    /// Opens the backup in that directory and reads what it says of itself.
+    /// Opens the backup in that directory and reads its manifest.
     ///
     /// # Errors
-    /// `Backup` if there is none, it was not finished, or it is damaged; `Io`.
+    /// `Backup` if there is no backup, or it is unfinished or damaged; `Io`.
     pub fn open(directory: impl AsRef<Path>) -> Result<Backup> {
         Backup::open_on(Arc::new(PosixDirectory::open(directory)?))
     }
@@ -134,25 +136,25 @@ impl Backup {
         Ok(Backup { directory, manifest })
     }
 
-    /// The earliest state that can be had: all that was logged before this LSN.
+    /// Returns the earliest state that can be restored: everything logged before this LSN.
     pub fn earliest(&self) -> u64 {
         self.manifest.copied
     }
 
-    /// The latest time whose state can be had.
+    /// Returns the latest time whose state can be restored.
     pub fn latest_time(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(self.manifest.time)
     }
 
-    /// Where the backup's log ends.
+    /// Returns the LSN at which the backup's log ends.
     pub fn end(&self) -> u64 {
         self.manifest.end
     }
 
-    /// Reads all of it, and checks every page and every log record.
+    /// Reads the whole backup, and checks every page and every log record.
     ///
     /// # Errors
-    /// `Corrupt`, `Backup` with the first thing that is wrong; `Io`.
+    /// `Corrupt`, `Backup` with the first fault; `Io`.
     pub fn check(&self, watch: Watcher<'_>) -> Result<Checked> {
         let mut done = 0;
         let total = self.file_bytes();
@@ -174,20 +176,20 @@ impl Backup {
         })
     }
 
-    /// Makes an environment of it in `directory`, which is made, or has nothing but a `libtp.toml`, whose settings are then the
-    /// new environment's.
+    /// Makes an environment from the backup in `directory`. A missing directory is created; an existing one may contain
+    /// only a `libtp.toml`, which then holds the new environment's settings.
     ///
     /// # Errors
-    /// `Backup` when that state cannot be had from it; `Corrupt` when it is damaged, with the file and the place;
-    /// `Environment` when the directory is not empty; `Full`, `Io`. What is left then is no environment: remove it. But `LogType`
-    /// when the log has records of the program's types: then all of the environment is there, and the program that registers
-    /// them opens it, which replays the log.
+    /// `Backup` when the backup does not contain that state; `Corrupt` when it is damaged, with the file and the place;
+    /// `Environment` when the directory is not empty; `Full`, `Io`. The remains are no environment then: remove them.
+    /// `LogType` when the log has records of the program's types: the environment is complete then, and a program that
+    /// registers the types opens it, which replays the log.
     pub fn restore(&self, directory: impl AsRef<Path>, until: Until, watch: Watcher<'_>) -> Result<Restored> {
         self.restore_with(&Env::builder(), directory, until, watch)
     }
 
-    /// As [`Backup::restore`], opening what was made as `builder` says: with its log-record types ([`Builder::log_type`]) and its
-    /// settings.
+    /// As [`Backup::restore`], and opens the result as `builder` says, with its log-record types
+    /// ([`Builder::log_type`]) and its settings.
     ///
     /// # Errors
     /// As [`Backup::restore`].
@@ -202,7 +204,7 @@ impl Backup {
         self.make(builder, platform, until, watch)
     }
 
-    /// As [`Backup::restore`], on another disk and memory than the machine's: for simulation.
+    /// As [`Backup::restore`], on another disk and memory than the machine's, for simulation.
     ///
     /// # Errors
     /// As [`Backup::restore`].
@@ -222,7 +224,7 @@ impl Backup {
         let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
         let (settings_aside, cut) = self.lay_out(&quiet, &platform, until, watch)?;
         let env = quiet.open_on(platform, watch).map_err(for_the_program)?;
-        // From here on it is an environment like any other.
+        // From here on the result is an ordinary environment.
         env.checkpoint()?;
         let opened: &Opened = env.opened();
         Ok(Restored {
@@ -243,7 +245,7 @@ impl Backup {
         self.manifest.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The backup's log as far as `end`.
+    /// Returns the backup's log up to `end`.
     fn log(&self, end: Lsn) -> Result<LogFiles> {
         let environment = self.manifest.environment().unwrap_or_default();
         let control =
@@ -255,10 +257,11 @@ impl Backup {
         refused(self.directory.as_ref(), what)
     }
 
-    /// Puts everything in its place but for the log's replay. Whether settings were laid aside, and where the log ends.
+    /// Puts everything in its place, without replaying the log. Returns whether the settings were laid aside, and the
+    /// end of the log.
     fn lay_out(&self, builder: &Builder, platform: &Platform, until: Until, watch: Watcher<'_>) -> Result<(bool, Cut)> {
         platform.check_local()?;
-        // Before any file is made: a restore that is refused changes nothing.
+        // First, because a refused restore changes nothing.
         check_empty(platform)?;
         let settings = self.settings_for(builder, platform)?;
         let cut = self.end_of(until)?;
@@ -274,7 +277,7 @@ impl Backup {
         let file = platform.directory.open(CONTROL_NAME, OpenMode::Create)?;
         failpoint("restore: control file empty");
         let judge = Judge::new(Arc::clone(&file), platform.path.clone());
-        // Nobody makes an environment here meanwhile (F1).
+        // No process creates an environment here meanwhile (F1).
         let _door = judge.door()?;
         if let Err(refused) = check_empty(platform) {
             if is_first {
@@ -298,7 +301,7 @@ impl Backup {
         Ok((settings.is_some_and(|settings| settings.is_aside), cut))
     }
 
-    /// Where the log ends that is replayed.
+    /// Returns the end of the log to replay.
     fn end_of(&self, until: Until) -> Result<Cut> {
         let (earliest, last) = (Lsn::new(self.manifest.copied), Lsn::new(self.manifest.end));
         let cut = self.cut(until, last)?;
@@ -309,7 +312,7 @@ impl Backup {
         Ok(cut)
     }
 
-    /// The place behind the last record that belongs to that state, and what the log's times say.
+    /// Returns the place behind the last record of that state, and the findings about the log's times.
     fn cut(&self, until: Until, last: Lsn) -> Result<Cut> {
         let until_micros = match until {
             Until::Time(time) => time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros(),
@@ -331,9 +334,10 @@ impl Backup {
         }
         let files = self.log(last)?;
         let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
-        // Behind the last mark of before that time: it stands behind what its flush made durable.
+        // For a time: the end is behind the last time mark before that time. A mark stands behind the records that its
+        // flush made durable.
         let mut cut = Cut::at(last);
-        // The time of the record before; zero at the first record with a time.
+        // The time of the record before, zero at the first record with a time.
         let mut before = 0_u64;
         let mut in_time = Lsn::NONE;
         while let Some(record) = roll.next_record() {
@@ -384,7 +388,8 @@ impl Backup {
         Ok(())
     }
 
-    /// Hands over a copied file in pieces of whole pages, after having looked at each page; and at the whole, at its end.
+    /// Passes a copied file to `take` in runs of whole pages, after checking each page. Checks the whole file at its
+    /// end.
     fn each_page_run(&self, copied: &CopiedFile, take: &mut dyn FnMut(&mut [u8], usize) -> Result<()>) -> Result<()> {
         let damaged = |what: String| Error::Corrupt(format!("{}: {what}", self.directory.describe(&copied.name)));
         let file = self.directory.open(&copied.name, OpenMode::ReadOnly)?;
@@ -429,7 +434,7 @@ impl Backup {
         Ok(files.make_segments(&source, begin, end, &mut |done| watch("log", done.min(total), total))?)
     }
 
-    /// The backup's settings, if there are none here. Those that will be in force are checked.
+    /// Returns the backup's settings, if the directory has none. Checks the settings that will take effect.
     fn settings_for(&self, builder: &Builder, platform: &Platform) -> Result<Option<TheirSettings>> {
         if platform.directory.exists(SETTINGS_NAME)? {
             builder.settings_over(platform.settings_file()?).check()?;
@@ -470,7 +475,7 @@ impl TheirSettings {
     }
 }
 
-/// Whose pages a file has, and how long they are, by its first.
+/// Returns the database number and the page size of a file, from its first bytes.
 fn shape_of(front: &[u8]) -> Option<(FileId, usize)> {
     let page_bytes = u32::from_le_bytes(front.get(44..48)?.try_into().ok()?);
     let id = FileId::new(PageHeader::of(front).file_id.get());
@@ -478,7 +483,8 @@ fn shape_of(front: &[u8]) -> Option<(FileId, usize)> {
     is_whole.then_some((id, page_bytes as usize))
 }
 
-/// What was restored lacks nothing but a program that has the type, which the error has to say: other failures leave nothing of use.
+/// Adds to a `LogType` error that the restored environment is complete and needs only a program with that type. After
+/// other errors the remains are useless.
 fn for_the_program(error: Error) -> Error {
     match error {
         Error::LogType { code, name, what } => {
@@ -489,7 +495,7 @@ fn for_the_program(error: Error) -> Error {
     }
 }
 
-/// A new environment comes where nothing is.
+/// Refuses a directory that is not empty.
 fn check_empty(platform: &Platform) -> Result<()> {
     let refuse = |what: String| Err(Error::Environment { environment: platform.path.clone(), what });
     if unfinished::has_control(platform.directory.as_ref())? {

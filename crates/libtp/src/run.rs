@@ -1,7 +1,8 @@
 //! Running a transaction until it commits.
 //!
-//! A transaction that was chosen to end a deadlock, or that was undone because of what happened to others, is run again. One whose wait
-//! for a lock was as long as the program allows is not: who holds the lock may never give it back, a stopped process, say.
+//! A transaction that was the victim of a deadlock, or was undone because of events outside it, is run again. A
+//! transaction whose wait for a lock reached the program's limit is not: the holder, a stopped process for example, may
+//! never release the lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use crate::database::wait_of;
 use crate::environment::Inner;
 use crate::{Durability, Env, Error, Result, Txn};
 
-/// How often a transaction is tried before the error goes to the caller.
+/// The number of attempts before the error goes to the caller.
 const TRIES: u32 = 1000;
 
-/// How [`Env::try_run`] runs a transaction.
+/// The options of [`Env::try_run`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -48,26 +49,26 @@ pub struct Run {
 }
 
 impl Run {
-    /// As the environment's settings say.
+    /// Returns options that follow the environment's settings.
     pub fn new() -> Run {
         Run::default()
     }
 
-    /// When the commit is answered.
+    /// Sets when the commit returns.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Run {
         self.durability = Some(durability);
         self
     }
 
-    /// The longest that each of its locks is waited for.
+    /// Sets the longest wait for each of its locks.
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Run {
         self.lock_timeout = Some(longest);
         self
     }
 
-    /// Runs the transaction again also when it did not get a lock in time.
+    /// Also runs the transaction again after a lock timeout.
     #[must_use]
     pub fn again_after_timeout(mut self) -> Run {
         self.is_again_after_timeout = true;
@@ -79,12 +80,12 @@ impl Run {
     }
 }
 
-/// What a transaction has met that says whether to run it again.
+/// The last failure of a transaction's calls, which decides whether to run it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Met {
     #[default]
     Nothing,
-    /// An error after which it is run again.
+    /// An error after which it runs again.
     Retryable,
     /// A lock that was not granted in time.
     Timeout,
@@ -101,12 +102,12 @@ impl Met {
 }
 
 impl Env {
-    /// As [`Env::run`], where `work` has an error type of its own. The transaction is run again when the last of its calls that failed
-    /// did so because of a deadlock or of what happened to others, whatever `work` has made of that error. Any other error of `work` ends
-    /// it.
+    /// As [`Env::run`], where `work` has an error type of its own. The transaction runs again if its last failed call
+    /// failed because of a deadlock or of events outside the transaction, whatever `work` has made of that error. After
+    /// any other error of `work` it ends.
     ///
     /// # Errors
-    /// What `work` returned, after the transaction was aborted; or the commit's error.
+    /// The error that `work` returned, after the transaction was aborted; or the commit's error.
     pub fn try_run<T, E: From<Error>>(
         &self,
         how: &Run,
@@ -126,7 +127,7 @@ pub(crate) fn run<T>(env: &Arc<Inner>, durability: Durability, work: impl FnMut(
     run_until(env, &Run::new().durability(durability), work, |error: &Error, _| error.is_retryable())
 }
 
-/// Runs `work` in transactions until one commits. `is_again` says of an error of `work` whether the transaction is run again.
+/// Runs `work` in transactions until one commits. `is_again` decides after an error of `work` whether to run again.
 fn run_until<T, E: From<Error>>(
     env: &Arc<Inner>,
     how: &Run,
@@ -147,19 +148,19 @@ fn run_until<T, E: From<Error>>(
     result.expect("the work was run")
 }
 
-/// How a run of the caller's work ended.
+/// The outcome of one run of the caller's work.
 enum Ended {
-    /// It is to be committed.
+    /// The transaction is to be committed.
     Well,
-    /// It failed, and may be run again.
+    /// The work failed; the transaction may run again.
     Failed { is_again: bool },
 }
 
-/// The part of [`run_until`] that is compiled once, whatever the work is. It returns when a transaction has committed or the work's last
-/// error stands.
+/// The part of [`run_until`] that is compiled once for all kinds of work. Returns when a transaction has committed, or
+/// when the work's last error is final.
 ///
 /// # Errors
-/// The library's own, which counts more than the result of the work.
+/// The library's own errors, which take precedence over the result of the work.
 fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> Ended) -> Result<()> {
     let cancels = libtp_process::cancels();
     let mut tries = 0;
@@ -178,9 +179,9 @@ fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> End
                 }
             },
             Ended::Failed { is_again } => match txn.abort() {
-                // What running it again would mend counts less than that it could not be undone.
+                // A failed undo takes precedence over a retryable error.
                 Err(undone) if is_again => (Err(undone), false),
-                // The caller's error counts more than one of the abort, which the next open repeats.
+                // The caller's error takes precedence over an error of the abort, which the next opening repeats.
                 _ => (Ok(()), is_again),
             },
         };
@@ -188,12 +189,12 @@ fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> End
         if !again || tries >= TRIES {
             return stands;
         }
-        // Give whoever we collided with a chance, longer with each try.
+        // Let the conflicting transaction go on; wait longer with each attempt.
         std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
     }
 }
 
-/// The first error, unless it is one that running again may mend and the second is not.
+/// Returns the first error, unless it is retryable and the undo failed: then the error of the undo.
 pub(crate) fn keep_first(first: Error, undone: Result<()>) -> Error {
     match undone {
         Ok(()) => first,

@@ -1,4 +1,4 @@
-//! Salvage: what can be read of a damaged database file goes to a new database.
+//! Salvage: copies the readable records of a damaged database file to a new database.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::HashMap;
@@ -19,22 +19,22 @@ use crate::database::{access, open};
 use crate::sort::Sorter;
 use crate::{Env, Error, Result};
 
-/// Records are put into the new database so many at a time, or so many bytes of them.
+/// The number of records, and of their bytes, that one transaction puts into the new database.
 const BATCH_RECORDS: usize = 500;
 const BATCH_BYTES: usize = 1 << 20;
-/// Memory for sorting what is numbered anew.
+/// Memory for sorting records that get new numbers.
 const SORT_BYTES: u64 = 64 << 20;
 
-/// What was salvaged of a file.
+/// The result of a salvage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salvaged {
     /// Records that were read and are in the new database.
     pub records: u64,
-    /// What was lost: pages, values whose pages are among them, and of a list the order of records, as page 0.
+    /// The losses: pages, values with lost pages and, for a list, the order of records, as page 0.
     pub lost: Vec<Finding>,
 }
 
-/// How much, for reports.
+/// The numbers of a salvage, for reports.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SalvagedCount {
     /// Records that were read.
@@ -44,17 +44,18 @@ pub struct SalvagedCount {
 }
 
 impl Env {
-    /// Reads every page of the database file at `file`, of this or another environment, and puts each record that can be
-    /// read into a new database `name` of the same kind. The file is only read, and nobody else may be at work in it; its
-    /// environment's log is not looked at: what had not been written back is not in it, and what was not committed may be.
+    /// Reads every page of the database file at `file`, of this or another environment, and puts each readable record
+    /// into a new database `name` of the same kind. The file is only read, and must not be in use. The log of its
+    /// environment is ignored: changes that had not been written back are missing, and uncommitted changes may be
+    /// included.
     ///
-    /// The records of a list ([`Env::list`]) are numbered anew, in their order. Where what says the order is lost with its pages, records
-    /// stand behind the one that was stored before them.
+    /// The records of a list ([`Env::list`]) get new numbers, in their order. Where the pages with the order are lost,
+    /// records stand behind the one that was stored before them.
     ///
     /// # Errors
-    /// `Database` if there is a database `name` already, or the file is no database file at all, or one of the
-    /// program's pages ([`Env::pages`]), which has no records, or an index, which is made anew of its database; `Full`, `Io`. What was
-    /// salvaged until then is in the new database.
+    /// `Database` if a database `name` exists already, or the file is no database file, or holds the program's pages
+    /// ([`Env::pages`]), which have no records, or is an index, which is made again from its database; `Full`, `Io`.
+    /// The records salvaged until then are in the new database.
     pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: Watcher<'_>) -> Result<Salvaged> {
         let file = file.as_ref();
         let refused = |what: &str| Error::Database { name: name.to_string(), what: what.to_string() };
@@ -92,26 +93,26 @@ impl Env {
 }
 
 impl Salvaged {
-    /// How much, for reports.
+    /// Returns the numbers, for reports.
     pub fn count(&self) -> SalvagedCount {
         SalvagedCount { records: self.records, lost: self.lost.len() }
     }
 }
 
-/// Where salvaged records go.
+/// The destination of salvaged records.
 struct Into<'e> {
     env: &'e Env,
     open: Arc<libtp_record::Database>,
     waiting: Vec<SalvagedRecord>,
     waiting_bytes: usize,
     records: u64,
-    /// The LSN of the newest record of each key, by the key's hash: a file may have a key twice whose pages were written back
-    /// at different times.
+    /// The LSN of the newest record of each key, by the key's hash: a file whose pages were written back at different
+    /// times may have a key twice.
     seen: HashMap<u64, Lsn>,
-    /// Of a list, what says in which order its records are.
+    /// For a list, the remains of the order of its records.
     remains: Option<Remains>,
-    /// Values that stand as they came have numbers that are places in another log, and those that will come later must have
-    /// higher ones: they wait until all are there, and are numbered anew in their order.
+    /// Values in the order of insertion have numbers that are places in another log, and later values of the new
+    /// database must have higher ones. So these values wait until all are read, and get new numbers in their order.
     numbered: Option<Sorter<'e>>,
 }
 
@@ -138,7 +139,7 @@ impl Into<'_> {
                             remains.head(value);
                             return Ok(());
                         }
-                        // The new list is that of no file of text.
+                        // The new list has no text file.
                         Some(Entry::Text) | None => return Ok(()),
                     }
                 }
@@ -164,7 +165,7 @@ impl Into<'_> {
         Ok(())
     }
 
-    /// Puts the records of a list in their order, and says what was lost of it.
+    /// Puts the records of a list in their order; returns the loss, if any.
     fn put_in_order(&self) -> Result<Option<Finding>> {
         let Some(remains) = &self.remains else { return Ok(None) };
         let order = remains.order();
@@ -184,7 +185,7 @@ impl Into<'_> {
         let mut next = merge.next()?;
         while let Some((key, value)) = next {
             next = merge.next()?;
-            // Of one that was found twice the last counts.
+            // Of a record found twice the last counts.
             if next.as_ref().is_none_or(|(later, _)| *later != key) {
                 self.wait(SalvagedRecord::Pair { key, value, lsn: Lsn::NONE })?;
             }
@@ -196,7 +197,7 @@ impl Into<'_> {
         let is_numbered = self.open.keying().duplicates == Duplicates::AsTheyCame
             && !planted("libtp: salvaged values keep their numbers");
         self.env.run(|txn| {
-            // Each takes more than one byte of the log: the next batch's are higher.
+            // Each record takes more than one byte of log, so the next batch's numbers are higher.
             let first = txn.life().managers.log.tail().raw();
             for (number, record) in (first..).zip(&self.waiting) {
                 txn.guarded(|| {

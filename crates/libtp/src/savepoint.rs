@@ -1,7 +1,8 @@
-//! Savepoints, and transactions in transactions.
+//! Savepoints, and nested transactions.
 //!
-//! Paper: LIBTP, section 6 ("nested transactions", as future work). A nested transaction is a part of the one around it: its locks
-//! are that one's from the start, what it keeps is kept if that one commits, and its abort undoes just it.
+//! Paper: LIBTP, section 6 ("nested transactions", as future work). A nested transaction is a part of the enclosing
+//! one: its locks belong to that one from the start, its changes are kept if that one commits, and its abort undoes
+//! only itself.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,13 +13,13 @@ use crate::joined::{GoingBack, MemoryMark};
 use crate::run::keep_first;
 use crate::{Error, Result, Txn};
 
-/// What a transaction knows of its savepoints.
+/// A transaction's record of its savepoints.
 #[derive(Default)]
 pub(crate) struct Savepoints {
-    /// Those that can be gone back to, oldest first, by number.
+    /// The numbers of the live savepoints, oldest first.
     live: RefCell<Vec<u64>>,
     made: Cell<u64>,
-    /// Why a part could not be taken back: then nothing of the transaction may be kept.
+    /// Why a part could not be undone, if so: then the transaction must not commit.
     half_undone: RefCell<Option<String>>,
 }
 
@@ -30,7 +31,7 @@ impl Savepoints {
         number
     }
 
-    /// Ends a savepoint, and all that were made after it. False if it is over: one before it has ended.
+    /// Ends a savepoint and all later ones. Returns false if it ended before, with an earlier savepoint.
     fn end(&self, number: u64) -> bool {
         let mut live = self.live.borrow_mut();
         let Some(place) = live.iter().rposition(|&one| one == number) else { return false };
@@ -38,7 +39,7 @@ impl Savepoints {
         true
     }
 
-    /// Refuses what was half taken back: it may not be committed.
+    /// Refuses to commit a transaction with a half undone part.
     pub(crate) fn refuse_half_undone(&self) -> Result<()> {
         match self.half_undone.borrow_mut().take() {
             Some(cause) => Err(Error::HalfUndone { cause }),
@@ -47,8 +48,8 @@ impl Savepoints {
     }
 }
 
-/// A place in a transaction that it can go back to. Dropped without [`Savepoint::keep`] it is gone back to, as a transaction that
-/// is dropped is aborted.
+/// A place in a transaction that it can go back to. Dropping it without [`Savepoint::keep`] goes back to it, as
+/// dropping a transaction aborts it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -68,19 +69,20 @@ pub struct Savepoint<'t, 'e> {
     txn: &'t Txn<'e>,
     number: u64,
     mark: Mark,
-    /// None where memory takes no part.
+    /// `None` if memory takes no part.
     memory: Option<MemoryMark>,
-    /// What was decided of databases by then.
+    /// The decisions about databases made before it.
     decided: Decided,
 }
 
 impl<'e> Txn<'e> {
-    /// Notes how far the transaction is, in records and joined memory, to go back to that.
+    /// Marks the transaction's present state, of records and joined memory, to go back to.
     pub fn savepoint(&self) -> Savepoint<'_, 'e> {
         self.savepoint_with(Some(self.parts().mark()))
     }
 
-    /// As [`Txn::savepoint`], where nothing is stored to memory before it is gone back to: the program may be at work there.
+    /// As [`Txn::savepoint`], for records only: the caller stores nothing to memory before going back, and the program
+    /// may be using the memory.
     pub(crate) fn savepoint_of_records(&self) -> Savepoint<'_, 'e> {
         self.savepoint_with(None)
     }
@@ -90,10 +92,12 @@ impl<'e> Txn<'e> {
         Savepoint { txn: self, number, mark, memory, decided: self.decided().clone() }
     }
 
-    /// Does `work` as a transaction in this one: if it returns an error, or panics, what it did is taken back, and this transaction
-    /// goes on or not, as the caller decides. If it succeeds, it is kept when this one commits, and not before.
+    /// Runs `work` as a nested transaction: if `work` returns an error or panics, its changes are undone, and the
+    /// caller decides whether this transaction goes on. If `work` succeeds, its changes are kept when this transaction
+    /// commits, and not before.
     ///
-    /// The locks that it took stay until this transaction ends. So after `Deadlock` run all of it again, not the part.
+    /// Locks that `work` took stay until this transaction ends. So after `Deadlock` run the whole transaction again,
+    /// not the part.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -118,14 +122,14 @@ impl<'e> Txn<'e> {
     /// ```
     ///
     /// # Errors
-    /// What `work` returns, or, where that is one that running again may mend, why it could not be taken back.
+    /// The error of `work`; where that error is retryable and the undo failed, the error of the undo.
     pub fn nested<T>(&self, work: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
         self.savepoint().around(|| work(self))
     }
 }
 
 impl Savepoint<'_, '_> {
-    /// Keeps what `work` did, or takes it back if that returns an error.
+    /// Keeps the changes of `work`, or undoes them if it returns an error.
     pub(crate) fn around<T>(self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         match work() {
             Ok(value) => {
@@ -136,21 +140,21 @@ impl Savepoint<'_, '_> {
         }
     }
 
-    /// Keeps what was done since: it is the transaction's. Savepoints made after this one end, too.
+    /// Keeps the changes made since, as part of the transaction. Ends later savepoints, too.
     pub fn keep(self) {
         self.txn.savepoints().end(self.number);
     }
 
-    /// Takes back what the transaction did since, newest first; the transaction goes on with all its locks. Savepoints made after this
-    /// one end, too. Nothing happens if one made before it has ended.
+    /// Undoes the transaction's changes made since, newest first; the transaction goes on with all its locks. Ends
+    /// later savepoints, too. Does nothing if an earlier savepoint has ended.
     ///
-    /// Memory that it has joined goes back, too, and what was joined since to how it was then. What is to be stored to is declared
-    /// again, whenever it was declared before.
+    /// Joined memory goes back, too; memory joined since returns to its state at that time. Ranges to be stored to must
+    /// be declared again, even if they were declared before.
     ///
     /// # Errors
-    /// `Segment` if a [`Joined`](crate::Joined) of the transaction lives, or one did when the savepoint was made: nothing was taken
-    /// back. `Corrupt` or `Failed` when a page or the log cannot be read. The transaction cannot be committed then: its commit aborts
-    /// it and returns `HalfUndone`.
+    /// `Segment` if a [`Joined`](crate::Joined) of the transaction is alive, or one was when the savepoint was made:
+    /// nothing was undone. `Corrupt` or `Failed` when a page or the log cannot be read. The transaction cannot commit
+    /// then: its commit aborts it and returns `HalfUndone`.
     pub fn roll_back(self) -> Result<()> {
         self.go_back()
     }
@@ -177,7 +181,7 @@ impl Savepoint<'_, '_> {
 
 impl Drop for Savepoint<'_, '_> {
     fn drop(&mut self) {
-        // What was kept or gone back to has ended. An error is told by the commit, which then refuses.
+        // Does nothing after `keep` or `roll_back`. The commit reports an error, and refuses.
         let _ = self.go_back();
     }
 }
@@ -204,7 +208,7 @@ mod tests {
         assert_eq!(tree.get(&txn, b"kept").unwrap(), None);
         assert_eq!(cells.get(&txn, first).unwrap().as_deref(), Some(&[1; 8][..]));
         assert_eq!(tree.get(&txn, b"outer").unwrap().map(|value| value.len()), Some(9000));
-        // Dropped: gone back to.
+        // Dropping goes back.
         drop(outer);
         assert_eq!(tree.get(&txn, b"outer").unwrap(), None);
         let late = txn.savepoint();
@@ -273,7 +277,7 @@ mod tests {
             tree.put(&txn, &round.to_le_bytes(), &[1; 1000]).unwrap();
             part.roll_back().unwrap();
         }
-        // As much as before the first: what an abort would take is counted down again.
+        // As much as before the first: undone changes no longer count.
         let room = |txn: &crate::Txn<'_>| format!("{:?}", txn.session().mark());
         assert!(room(&txn).ends_with("undo_bytes: 0 }"), "{}", room(&txn));
         txn.abort().unwrap();

@@ -1,11 +1,11 @@
 //! Segments of recoverable memory that belong to an environment, as a program holds them.
 //!
-//! A segment is vista's, a file of its own; its header says whose it is. One handle of a process has it mapped, and lends it
-//! to one transaction at a time: the one that has its lock (`joined.rs`).
+//! A segment is a file of vista; its header names its environment. One handle of a process has it mapped, and lends it
+//! to one transaction at a time, the holder of its lock (`joined.rs`).
 //!
-//! A handle has a byte of the segment's file locked for as long as it lives. Its number stands in the segment while a
-//! transaction works there, so anyone can ask the kernel whether who began that is still there, whatever has become of the
-//! environment's shared memory meanwhile.
+//! A handle keeps a byte of the segment's file locked as long as it lives. The segment holds the handle's number while
+//! a transaction works there. So every process can ask the kernel whether the handle still exists, whatever has become
+//! of the environment's shared memory.
 
 use std::hash::BuildHasher;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ use vista::{Holder, Member, Membership, Survives};
 use crate::environment::{lock, Inner};
 use crate::{Durability, Error, Result};
 
-/// What a segment's file is called in the environment's directory, behind its name.
+/// The suffix of the names of segment files in the environment's directory.
 const ENDING: &str = ".vista";
-/// The bytes that handles lock lie from here on, far beyond anything a file holds.
+/// The first of the bytes that handles lock, far beyond the end of any file.
 const HANDLES: u64 = 1 << 62;
-/// So many there are.
+/// The number of these bytes.
 const HANDLE_COUNT: u64 = 1 << 31;
 
-/// A segment of recoverable memory that belongs to an environment. Cloning it is cheap; all clones are one handle, which any
-/// thread may use.
+/// A segment of recoverable memory that belongs to an environment. Cloning it is cheap; all clones are one handle,
+/// which any thread may use.
 ///
-/// A transaction [joins](crate::Txn::join) it, and stores to it directly. Its commit record then decides for records and
-/// memory together.
+/// A transaction [joins](crate::Txn::join) it, and stores to it directly. Its commit record then decides for records
+/// and memory together.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -53,21 +53,21 @@ const HANDLE_COUNT: u64 = 1 << 31;
 #[derive(Clone)]
 pub struct Segment(pub(crate) Arc<OpenSegment>);
 
-/// What all clones share.
+/// The state shared by all clones.
 pub(crate) struct OpenSegment {
     pub(crate) env: Arc<Inner>,
-    /// Children of a fork do not keep the lock of the member below. Goes before that.
+    /// Keeps a forked child from keeping the lock of the member below. Dropped before the member.
     _lock: Option<Uninherited>,
-    /// None while a transaction has it.
+    /// `None` while a transaction has it.
     member: Mutex<Option<Box<Member>>>,
     pub(crate) number: u32,
     pub(crate) path: PathBuf,
     pub(crate) survives: Survives,
     /// The handle's own number, and that of this process.
     pub(crate) holder: Holder,
-    /// The row of the table of unresolved transactions that is the segment's, as far as is known here.
+    /// The segment's row in the table of unresolved transactions, as far as this process knows.
     row: AtomicU32,
-    /// The segment's file once more, with the handle's byte locked.
+    /// A second handle to the segment's file, with the handle's byte locked.
     file: Arc<dyn File>,
 }
 
@@ -124,12 +124,12 @@ impl Segment {
         Ok(Segment(open))
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// What the memory survives.
+    /// Returns what the memory survives.
     pub fn survives(&self) -> Survives {
         self.0.survives
     }
@@ -142,7 +142,7 @@ impl std::fmt::Debug for Segment {
 }
 
 impl OpenSegment {
-    /// Says that the environment's commits outlive more than what they store here: nobody else says it before it is too late.
+    /// Warns if the environment's commits outlive more than their stores here: no later call reports that in time.
     fn warn_of_less_than_is_promised(&self) {
         if self.env.durability == Durability::Relaxed || self.is_lasting() {
             return;
@@ -155,7 +155,7 @@ impl OpenSegment {
         );
     }
 
-    /// Takes what this process has of it; none while a transaction has it.
+    /// Takes the member of this process; `None` while a transaction has it.
     pub(crate) fn take(&self) -> Option<Box<Member>> {
         lock(&self.member).take()
     }
@@ -164,9 +164,9 @@ impl OpenSegment {
         *lock(&self.member) = Some(member);
     }
 
-    /// Sees to it that the segment can be named as one that may not know of a commit.
+    /// Makes sure that the table of unresolved transactions has a row for this segment.
     pub(crate) fn keep_row(&self, managers: &Managers, session: &Session) -> Result<()> {
-        // Relaxed: it is looked at before it is believed.
+        // Relaxed: the row is checked before use.
         let known = self.row.load(Ordering::Relaxed);
         let row = managers.keep_row(session, self.number, known)?;
         if row != known {
@@ -175,7 +175,7 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// Whether the handle is another's, who is still there.
+    /// Returns whether the handle is another one that still exists.
     pub(crate) fn is_there(&self, holder: Holder) -> Result<bool> {
         if holder.handle == 0 || holder.handle == self.holder.handle {
             return Ok(false);
@@ -183,7 +183,7 @@ impl OpenSegment {
         if self.file.locked_by_other(HANDLES + holder.handle % HANDLE_COUNT, 1)?.is_none() {
             return Ok(false);
         }
-        // A child of it that the C library knows nothing of may have the lock still (PROTOCOLS D9).
+        // A child forked without the C library's knowledge may still have the lock (PROTOCOLS D9).
         Ok(!Passer::from_raw(holder.process).has_ended() || planted("libtp: a ghost is at work in a segment"))
     }
 }
@@ -197,7 +197,7 @@ fn environment_id(env: &Arc<Inner>) -> Result<[u8; 16]> {
     Ok(id)
 }
 
-/// Locks a byte of the segment's file that nobody else has; which.
+/// Locks a free byte of the segment's file; returns its number, and the file.
 fn say_so(path: &Path) -> Result<(u64, Arc<dyn File>)> {
     static DRAWN: AtomicU64 = AtomicU64::new(0);
     let directory = PosixDirectory::open(path.parent().unwrap_or(Path::new(".")))?;
@@ -205,7 +205,7 @@ fn say_so(path: &Path) -> Result<(u64, Arc<dyn File>)> {
     let file = directory.open(&name, OpenMode::Existing)?;
     let state = std::hash::RandomState::new();
     loop {
-        // Relaxed: a number of its own, whatever the order.
+        // Relaxed: each caller gets a different number, in any order.
         let drawn = state.hash_one((std::process::id(), DRAWN.fetch_add(1, Ordering::Relaxed)));
         let handle = drawn % HANDLE_COUNT;
         if handle != 0 && file.lock(HANDLES + handle, LockMode::Exclusive, false)? {

@@ -1,7 +1,8 @@
-//! Settings of an environment. None is needed.
+//! Settings of an environment. All are optional.
 //!
-//! They come from the builder ([`crate::Builder`]), over what the file `libtp.toml` in the environment's directory says,
-//! over the defaults. Sizes are in bytes and may be written `"64MiB"` in the file; times carry their unit in the name.
+//! They come from the builder ([`crate::Builder`]), then from the file `libtp.toml` in the environment's directory,
+//! then from the defaults. Sizes are in bytes; the file may write them as `"64MiB"`. Times carry their unit in the
+//! name.
 
 pub(crate) mod bounds;
 
@@ -20,7 +21,7 @@ pub const SETTINGS_NAME: &str = "libtp.toml";
 /// The largest settings file. A larger one is refused.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The bytes of the settings file in `directory`, if there is one.
+/// Returns the bytes of the settings file in `directory`, if it exists.
 ///
 /// # Errors
 /// `Settings` if the file is larger than 1 MiB; `Io` if it cannot be read.
@@ -40,7 +41,7 @@ pub(crate) fn file_bytes(directory: &dyn Directory) -> Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// Which frame gives way when a page needs one (LIBTP 3.2.2).
+/// The policy by which the page cache chooses the frame to replace (LIBTP 3.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replacement {
@@ -51,27 +52,27 @@ pub enum Replacement {
     Lru,
 }
 
-/// Who is aborted when transactions wait for each other in a circle.
+/// The choice of the transaction to abort in a deadlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Victim {
-    /// The one that began last.
+    /// The transaction that began last.
     #[default]
     Youngest,
-    /// The one with the fewest locks.
+    /// The transaction with the fewest locks.
     FewestLocks,
-    /// The one that has logged least.
+    /// The transaction that has logged least.
     FewestLogBytes,
 }
 
-/// What is locked (LIBTP 3.2.3, 6).
+/// The unit of locking (LIBTP 3.2.3, 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Granularity {
     /// Records, and the gaps between them.
     #[default]
     Record,
-    /// Leaf pages, held to the end of the transaction: the paper's.
+    /// Leaf pages, held to the end of the transaction, as in the paper.
     Page,
 }
 
@@ -79,18 +80,18 @@ pub enum Granularity {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseSettings {
-    /// Bytes of a page, 4 to 64 KiB, when the database is made here.
+    /// The page size in bytes, 4 to 64 KiB, used when this environment creates the database.
     pub page_bytes: Option<Bytes>,
-    /// What is locked.
+    /// The unit of locking.
     pub granularity: Option<Granularity>,
     /// Whether full leaves share with their neighbours before they split: see [`crate::Builder::dense`].
     pub dense: Option<bool>,
-    /// A buffer pool of its own with so many bytes.
+    /// The size of the database's own buffer pool.
     pub own_pool: Option<Bytes>,
 }
 
 impl DatabaseSettings {
-    /// These settings, with what they leave unset taken from `under`.
+    /// Returns these settings; values that they leave unset come from `under`.
     fn over(self, under: DatabaseSettings) -> DatabaseSettings {
         DatabaseSettings {
             page_bytes: self.page_bytes.or(under.page_bytes),
@@ -105,16 +106,16 @@ impl DatabaseSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where the log's segment files lie; the environment's directory if unset.
+    /// The directory of the log's segment files; the environment's directory if unset.
     pub log_directory: Option<PathBuf>,
     /// The memory the page cache may use; a quarter of the machine's if unset.
     pub memory: Option<Bytes>,
-    /// When a commit is answered, unless the transaction says otherwise.
+    /// When a commit returns, unless the transaction chooses otherwise.
     #[serde(deserialize_with = "durability")]
     pub durability: Option<Durability>,
     /// Replacement policy of the page cache.
     pub replacement: Option<Replacement>,
-    /// How old a relaxed commit may become before it is on disk (default 100 ms).
+    /// The longest time until a relaxed commit is on disk (default 100 ms).
     pub relaxed_millis: Option<u64>,
     /// The paper's group threshold (default 0: never wait on purpose).
     pub group_threshold: Option<u32>,
@@ -122,48 +123,50 @@ pub struct Settings {
     pub wait_threshold_percent: Option<u32>,
     /// The paper's logdelay threshold.
     pub log_delay: Option<Bytes>,
-    /// Bytes of the log's first segment, when the environment is made here.
+    /// Bytes of the log's first segment, used when this environment is created.
     pub log_segment_first: Option<Bytes>,
-    /// Bytes of the log's largest segment, when the environment is made here.
+    /// Bytes of the log's largest segment, used when this environment is created.
     pub log_segment_max: Option<Bytes>,
-    /// A checkpoint is taken after so much log.
+    /// The amount of log after which a checkpoint is taken.
     pub checkpoint_log: Option<Bytes>,
-    /// So much log is kept for snapshots, and what was deleted within it (default 4 GiB).
+    /// The amount of log kept for snapshots, with the records deleted within it (default 4 GiB).
     pub snapshot_log: Option<Bytes>,
-    /// So long it is kept for one snapshot (default an hour).
+    /// The longest time that log is kept for one snapshot (default one hour).
     pub snapshot_age_millis: Option<u64>,
-    /// So much log is kept whether anybody needs it or not, so that backups can be added to (default none).
+    /// The amount of log that is always kept, so that backups can be extended (default none).
     pub keep_log: Option<Bytes>,
-    /// Threads that repeat history at a restart; by the length of the log and the processors there are if unset.
+    /// The number of redo threads at a restart; chosen by the log's length and the number of processors if unset.
     pub recovery_threads: Option<u32>,
-    /// The longest a lock is waited for; for ever if unset.
+    /// The longest wait for a lock; unlimited if unset.
     pub lock_timeout_millis: Option<u64>,
-    /// Search for deadlocks with this period, as in the paper, instead of when a wait lasts.
+    /// The period of the search for deadlocks, as in the paper; if unset, a long wait starts the search.
     pub deadlock_period_millis: Option<u64>,
-    /// How long a transaction that was passed on ([`Txn::detach`](crate::Txn::detach)) waits to be taken over before this process ends
-    /// it, whoever passed it on; for ever if unset.
+    /// How long a transaction that was passed on ([`Txn::detach`](crate::Txn::detach)), by any process, waits for a
+    /// session to take it over before this process ends it; unlimited if unset.
     pub detached_timeout_millis: Option<u64>,
-    /// Who is aborted.
+    /// The choice of the victim.
     pub victim: Option<Victim>,
-    /// So many transactions run at a time where they sleep for each other's locks, 64 at most; as many as there are processors
-    /// if unset.
+    /// The number of transactions that run at a time where transactions sleep for each other's locks, 64 at most; the
+    /// number of processors if unset.
     pub lanes: Option<u32>,
-    /// Where the shared memory lies: a directory; `/dev/shm` if unset.
+    /// The directory of the shared memory; `/dev/shm` if unset.
     pub region_directory: Option<PathBuf>,
-    /// What the memory there survives, on the operator's word, where that is more than can be found out: `system` where it
-    /// outlives a crash of the operating system, `power` where a battery stands behind the machine. Where that is more than was found,
-    /// it is said of the processor's cache, too: nothing is written back from it, also where that was found to be needed.
+    /// States, on the operator's word, that the memory there survives more than the library can detect: `system` if it
+    /// outlives a crash of the operating system, `power` if a battery backs the machine. A value above the detected one
+    /// includes the processor's cache: the library then never writes it back, even where it detected that it must.
     #[serde(deserialize_with = "survives")]
     pub region_survives: Option<Survives>,
-    /// Core dumps of this process have the shared memory, too: as large as it is, with what the records say.
+    /// Includes the shared memory in core dumps of this process: as large as the memory is, with the contents of the
+    /// records.
     pub dump_memory: bool,
-    /// No thread of ours runs in this process; someone calls `Env::background_step`, or another process does the work.
+    /// Runs no library thread in this process: the program calls `Env::background_step`, or another process does the
+    /// work.
     pub no_background: bool,
-    /// Nothing is locked and nothing is logged (LIBTP 5.1.1, NOTP): for measurements of what protection costs. No file can say it.
+    /// Turns off locking and logging (LIBTP 5.1.1, NOTP), to measure the cost of protection. No file can set this.
     #[cfg(feature = "unprotected")]
     #[serde(skip)]
     pub is_unprotected: bool,
-    /// Pages go straight home and no sync waits for them: for the same measurements.
+    /// Writes each page once, to its place, and waits for no sync: for the same measurements.
     #[cfg(feature = "unprotected")]
     #[serde(skip)]
     pub writes_once: bool,
@@ -175,13 +178,13 @@ impl Settings {
     /// Reads the text of a settings file.
     ///
     /// # Errors
-    /// `Settings`, with the line and what is wrong with it.
+    /// `Settings`, with the line and the fault.
     pub fn parse(text: &str) -> Result<Settings> {
         let parse =
             |text: &str| toml::from_str(text).map_err(|error: toml::de::Error| (error.span(), error.to_string()));
         parse(text).map_err(|(place, what)| match place {
             Some(_) => Error::Settings { what },
-            // What is nested too deep is said of no place: the first line after which the same is said.
+            // An error of too deep nesting has no position: find the first line after which the same error occurs.
             None => {
                 let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).chain([text.len()]).collect();
                 let is_before = |end: &usize| parse(&text[..*end]).err().is_none_or(|(_, other)| other != what);
@@ -191,7 +194,7 @@ impl Settings {
         })
     }
 
-    /// These settings, with what they leave unset taken from `under`.
+    /// Returns these settings; values that they leave unset come from `under`.
     #[must_use]
     pub fn over(self, under: Settings) -> Settings {
         let mut database = under.database;
@@ -232,12 +235,12 @@ impl Settings {
         }
     }
 
-    /// The bytes the page cache may use.
+    /// Returns the number of bytes that the page cache may use.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.map_or_else(|| rio::memory_bytes() / 4, |bytes| bytes.0)
     }
 
-    /// The longest wait for a lock.
+    /// Returns the longest wait for a lock.
     pub fn lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout_millis.map(Duration::from_millis)
     }
@@ -267,12 +270,12 @@ fn survives<'de, D: serde::Deserializer<'de>>(input: D) -> std::result::Result<O
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// So many mebibytes.
+    /// Returns `count` mebibytes.
     pub const fn mib(count: u64) -> Bytes {
         Bytes(count << 20)
     }
 
-    /// So many kibibytes.
+    /// Returns `count` kibibytes.
     pub const fn kib(count: u64) -> Bytes {
         Bytes(count << 10)
     }

@@ -1,8 +1,8 @@
-//! A snapshot, as a program holds it: a read-only transaction that takes no locks, waits for nobody but the disk and is never
-//! chosen to end.
+//! Snapshots, as a program holds them: read-only transactions that take no locks, wait only for the disk and are never
+//! victims.
 //!
-//! Paper: none (DESIGN 7; PROTOCOLS S1 to S4). A snapshot has a session of its own, in whose slot is noted what is kept for
-//! it; when the process dies that is given back with the session.
+//! Paper: none (DESIGN 7; PROTOCOLS S1 to S4). A snapshot has a session of its own, whose slot notes the log kept for
+//! the snapshot. When the process dies, repairing the session releases it.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -20,14 +20,16 @@ use crate::life::{Life, Seated};
 use crate::panics::callers;
 use crate::{Durability, Env, Error, List, Result, Txn};
 
-/// What everybody had committed at one moment. It is read without a lock: nobody waits for it, and it for nobody.
+/// The state that was committed at one moment. It is read without locks: no transaction waits for it, and it waits for
+/// none.
 ///
-/// It shows every commit that anybody could have read when it began, of this process and others: what a thread has seen, or was told by
-/// who saw it, it sees. What losing the machine could take back it does not tell: a read that has met a commit which is neither on disk nor
-/// was answered before it was ([`Durability`](crate::Durability)) waits for the disk, unless the environment's commits are `Relaxed`. What was changed since is
-/// read as it was, out of the log. That is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in
-/// `libtp.toml`); beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is made anew
-/// ([`Error::Rebuilt`]), the snapshot is over; another can be begun at once.
+/// It shows every commit, of this process and others, that could have been read when it began: everything that a thread
+/// has seen, or has learnt from a thread that saw it. It returns nothing that losing the machine could take back: a
+/// read that met a commit which is not on disk, and was not answered before it was ([`Durability`](crate::Durability)),
+/// waits for the disk, unless the environment's commits are `Relaxed`. Later changes are taken back with the help of
+/// the log. The log is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in `libtp.toml`);
+/// beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is rebuilt ([`Error::Rebuilt`]), the
+/// snapshot ends; another can begin at once.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -47,22 +49,23 @@ pub struct Snapshot<'e> {
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
 
-/// A snapshot that some process holds, for people and tools.
+/// A snapshot held by some process, for people and tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldSnapshot {
     /// The session that holds it.
     pub session: SessionId,
-    /// Its process, as that process's own pid namespace calls it; zero is not known.
+    /// The number of its process in that process's own pid namespace; zero if unknown.
     pub pid: u32,
-    /// Since when.
+    /// The time when it began.
     pub since: SystemTime,
-    /// It shows what was committed below this place of the log; none while it is being taken.
+    /// The snapshot shows the commits below this LSN; `None` while it is being taken.
     pub lsn: Option<u64>,
-    /// It needs the log from here on.
+    /// The snapshot needs the log from this LSN on.
     pub needs_from: u64,
-    /// How much log that is by now.
+    /// The amount of that log by now.
     pub log_bytes: u64,
-    /// Whether that is kept for it: if not it is too old, or needs too much, and the next that needs the room takes it.
+    /// Whether that log is kept for the snapshot. If not, the snapshot is too old or needs too much, and the log may be
+    /// freed when its room is needed.
     pub is_kept: bool,
 }
 
@@ -87,18 +90,18 @@ impl<'e> Snapshot<'e> {
         }
     }
 
-    /// It shows what was committed below this place of the log.
+    /// Returns the LSN below which commits are shown.
     pub fn lsn(&self) -> u64 {
         self.shown.view().lsn().raw()
     }
 
-    /// Log records that were read for it so far.
+    /// Returns the number of log records read for it so far.
     pub fn log_reads(&self) -> u64 {
         self.shown.log_reads()
     }
 
-    /// Waits until all that it shows is on disk: for who tells others what it has read. Where every commit waits for the disk the reads have
-    /// waited for what they have shown.
+    /// Waits until everything that the snapshot shows is on disk: for a program that passes on its results. Where
+    /// every commit waits for the disk, the reads have already waited for what they returned.
     ///
     /// # Errors
     /// `Failed` when writing to disk failed.
@@ -121,8 +124,8 @@ impl<'e> Snapshot<'e> {
         Ok(())
     }
 
-    /// Does something in it. What losing the machine could take back is on disk before it is told. Memory that was given up shows nothing
-    /// any more that can be relied on.
+    /// Runs `work` in the snapshot. Data that losing the machine could take back is on disk before this returns. A
+    /// given-up region shows nothing reliable, so `Rebuilt` replaces its results.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Seated { life, session } = self.seated();
         let done = life.guarded_by(session, work);
@@ -151,14 +154,14 @@ impl Drop for Snapshot<'_> {
         let Some(who) = self.who.take() else { return };
         let Seated { life, session } = &*who;
         if life.check_process().is_err() {
-            // The parent's, whose it stays.
+            // The session belongs to the parent.
             std::mem::forget(who);
             return;
         }
         if session.session().is_dead() || life.managers.region.is_broken() {
             return;
         }
-        // What fails of it is the repair's.
+        // A failure here is left to the repair.
         let _ = life.guarded_by(session, || {
             life.managers.end_snapshot(session);
             Ok(())
@@ -168,7 +171,7 @@ impl Drop for Snapshot<'_> {
 }
 
 impl Env {
-    /// Begins a snapshot of what is committed now: to read much, or for long, without keeping anybody from writing.
+    /// Begins a snapshot of the committed state, to read much, or for long, without blocking writers.
     ///
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
@@ -176,7 +179,7 @@ impl Env {
         Snapshot::begin(&self.0)
     }
 
-    /// Every snapshot of every process, and what is kept for it.
+    /// Returns every snapshot of every process, with the log kept for it.
     pub fn snapshots(&self) -> Vec<HeldSnapshot> {
         if self.0.check_process().is_err() {
             return Vec::new();
@@ -185,7 +188,7 @@ impl Env {
         let held = life.guarded(|| {
             let managers = &life.managers;
             let (sessions, held) = (managers.processes.sessions(), managers.snapshots());
-            // Behind the snapshots: none of them needs what is not there yet.
+            // Read after the snapshots: none of them needs log beyond this tail.
             let tail = managers.log.tail();
             let some = |lsn: libtp_log::Lsn| Some(lsn.raw()).filter(|&lsn| lsn != 0);
             let show = |held: libtp_txn::SnapshotInfo| HeldSnapshot {
@@ -210,7 +213,8 @@ mod sealed {
     impl<R: Sealed> Sealed for &R {}
 }
 
-/// What a database can be read in: a [`Txn`], which locks what it reads, or a [`Snapshot`], which does not.
+/// A place from which a database can be read: a [`Txn`], which locks the records it reads, or a [`Snapshot`], which does
+/// not.
 pub trait Reader: sealed::Sealed {
     #[doc(hidden)]
     fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
@@ -234,7 +238,7 @@ pub trait Reader: sealed::Sealed {
     fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>>;
     #[doc(hidden)]
     fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>>;
-    /// What is other as soon as what it reads may be other: for whoever remembers what was read.
+    /// Returns a number that changes before any read result can change: it guards remembered results.
     #[doc(hidden)]
     fn stamp(&self) -> u64;
 }
@@ -289,7 +293,7 @@ impl Reader for Txn<'_> {
     }
 
     fn stamp(&self) -> u64 {
-        // Of others' changes nothing is seen before it ends: they wait.
+        // Before this transaction ends it sees no changes of others: they wait.
         self.session().last_lsn().raw()
     }
 }

@@ -1,10 +1,11 @@
-//! Sorting more records than memory holds: sorted runs in one file of the environment's directory, which are merged.
+//! Sorts more records than memory holds: writes sorted runs to one file of the environment's directory, and merges
+//! them.
 //!
-//! The file's name is taken away as soon as it is open, so nobody who dies leaves it behind but in that moment; then it is
-//! empty, and the next who sorts for the same database takes it over. A run that begins where the one before ended makes it longer:
-//! what comes sorted is one run, however long.
+//! The file is unlinked as soon as it is open. A process that dies before that leaves an empty file, which the next
+//! sort for the same database takes over. A run that begins where the one before ended extends that run, so sorted
+//! input makes one run of any length.
 //!
-//! Of records with equal keys the one that came last comes out last.
+//! Of records with equal keys, the last one in comes out last.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,9 +18,9 @@ use crate::{Error, Pair, Result};
 
 /// In front of each record of a run: the lengths of key and value.
 const HEAD_BYTES: usize = 8;
-/// What is written at once.
+/// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
-/// A run is read by pieces of these sizes, the more runs the smaller.
+/// Bytes of one read of a run: the more runs, the fewer.
 const READ_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=1 << 20;
 
 /// A record that waits in memory.
@@ -51,7 +52,7 @@ pub(crate) struct Sorter<'d> {
 }
 
 impl<'d> Sorter<'d> {
-    /// Sorts for a database of that name, with about so many bytes of memory.
+    /// Returns a sorter for a database of that name, which uses about `memory` bytes.
     pub(crate) fn new(directory: &'d dyn Directory, database: &str, memory: u64) -> Sorter<'d> {
         Sorter {
             directory,
@@ -68,7 +69,7 @@ impl<'d> Sorter<'d> {
     /// Takes a record.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's errors.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let more = key.len() + value.len();
         let used = self.bytes.len() + self.waiting.len() * size_of::<Waiting>();
@@ -135,10 +136,10 @@ impl<'d> Sorter<'d> {
         Ok(())
     }
 
-    /// All has come: it is to be had in order.
+    /// Ends the input; returns the records in order.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's errors.
     pub(crate) fn finish(mut self) -> Result<Merge> {
         if self.runs.is_empty() {
             self.sort();
@@ -167,7 +168,7 @@ impl<'d> Sorter<'d> {
     }
 }
 
-/// Of equal keys that of the later run comes later.
+/// Returns a run's place among equal keys: a later run comes later.
 fn order_of(index: usize) -> usize {
     if planted("libtp: of equal keys in several runs any counts") {
         usize::MAX - index
@@ -191,17 +192,17 @@ type Head = Reverse<(Vec<u8>, usize, Vec<u8>)>;
 
 /// Records in the order of their keys.
 pub(crate) enum Merge {
-    /// All were in memory.
+    /// All records are in memory.
     Memory { bytes: Vec<u8>, waiting: std::vec::IntoIter<Waiting> },
-    /// The first record of each run that has any left, and where the others are.
+    /// The first record of each run that has records left, and the readers of the others.
     Runs { readers: Vec<RunReader>, heads: BinaryHeap<Head> },
 }
 
 impl Merge {
-    /// The next record, none after the last.
+    /// Returns the next record, `None` after the last.
     ///
     /// # Errors
-    /// The disk's.
+    /// The disk's errors.
     pub(crate) fn next(&mut self) -> Result<Option<Pair>> {
         match self {
             Merge::Memory { bytes, waiting } => Ok(waiting.next().map(|record| {
@@ -210,7 +211,7 @@ impl Merge {
             })),
             Merge::Runs { readers, heads } => {
                 let Some(Reverse((key, order, value))) = heads.pop() else { return Ok(None) };
-                // Its own inverse.
+                // `order_of` is its own inverse.
                 let index = order_of(order);
                 if let Some((key, value)) = readers[index].next()? {
                     heads.push(Reverse((key, order, value)));
@@ -225,7 +226,7 @@ impl Merge {
 pub(crate) struct RunReader {
     file: Arc<dyn File>,
     name: String,
-    /// What is not in the buffer yet.
+    /// The part of the run that is not in the buffer yet.
     run: Run,
     read_bytes: usize,
     buffer: Vec<u8>,
@@ -233,7 +234,7 @@ pub(crate) struct RunReader {
 }
 
 impl RunReader {
-    /// Has so many bytes in the buffer.
+    /// Makes sure that the buffer holds `bytes` bytes.
     fn fill(&mut self, bytes: usize) -> Result<()> {
         if self.buffer.len() - self.at >= bytes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What an environment does and holds, for people and tools.
+//! The activity and the contents of an environment, for people and tools.
 
 use libtp_txn::Managers;
 use serde::Serialize;
@@ -13,21 +13,21 @@ use crate::{Durability, Error, Result};
 pub struct Stats {
     /// The environment's directory.
     pub directory: String,
-    /// Where its shared memory lies.
+    /// The file of its shared memory.
     pub region: String,
     /// Bytes of the region handed out.
     pub region_used: u64,
     /// Bytes of the region that have memory behind them.
     pub region_allocated: u64,
-    /// What the region survives.
+    /// What the region's memory survives.
     pub survives: &'static str,
-    /// When a commit is answered, unless a transaction says otherwise, by this handle.
+    /// This handle's default durability.
     pub durability: &'static str,
     /// The log's end.
     pub log_tail: u64,
-    /// The log is on disk up to here.
+    /// The log is on disk up to this LSN.
     pub log_durable: u64,
-    /// The oldest log kept.
+    /// The LSN of the oldest kept log.
     pub log_oldest: u64,
     /// Log bytes written since the region was made.
     pub log_bytes_written: u64,
@@ -35,32 +35,32 @@ pub struct Stats {
     pub log_syncs: u64,
     /// The log's incarnation.
     pub log_incarnation: u64,
-    /// Whether a sync failed: no more changes are taken.
+    /// Whether a sync failed; the environment then takes no more changes.
     pub failed: bool,
     /// The last checkpoint's log sequence number, zero if there was none since the region was made.
     pub checkpoint: u64,
-    /// Log after which the next checkpoint is due.
+    /// The amount of log after which the next checkpoint is due.
     pub checkpoint_log: u64,
-    /// Checkpoints since then.
+    /// Checkpoints since the region was made.
     pub checkpoints: u64,
     /// Running transactions.
     pub transactions: usize,
     /// Sessions.
     pub sessions: usize,
-    /// Dead sessions that were repaired while others worked, since the region was made.
+    /// Dead sessions that were repaired while other sessions worked, since the region was made.
     pub repairs: u64,
-    /// Times the region was made anew under those who worked in it.
+    /// How often the region was rebuilt while processes used it.
     pub rebuilds: u64,
-    /// How long repairs took, from when a living process learned of a death until nothing of the dead session was left:
-    /// half of them no longer than this, milliseconds.
+    /// The median duration of repairs, from the moment when a living process learned of a death until the dead session
+    /// was fully repaired, in milliseconds.
     pub repair_p50_ms: f64,
-    /// 99 of 100 no longer than this.
+    /// The 99th percentile of these durations.
     pub repair_p99_ms: f64,
-    /// The longest.
+    /// The longest of these durations.
     pub repair_max_ms: f64,
-    /// The part of it for which others may have waited with latches held: 99 of 100 no longer than this.
+    /// The 99th percentile of the part of a repair during which other sessions may have waited for latches.
     pub latches_p99_ms: f64,
-    /// The longest.
+    /// The longest of these parts.
     pub latches_max_ms: f64,
     /// Dirty pages in memory.
     pub pages_dirty: usize,
@@ -73,9 +73,9 @@ pub struct Stats {
 /// One buffer pool.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pool {
-    /// What it may hold.
+    /// The memory that it may use.
     pub budget: u64,
-    /// Frames it has.
+    /// The number of its frames.
     pub frames: u64,
     /// Pages not found in memory.
     pub misses: u64,
@@ -83,7 +83,7 @@ pub struct Pool {
     pub reads: u64,
     /// Pages written.
     pub writes: u64,
-    /// Pages that made room for others.
+    /// Pages that were replaced by others.
     pub evictions: u64,
 }
 
@@ -99,10 +99,10 @@ pub struct DatabaseInfo {
 }
 
 impl crate::Env {
-    /// What the environment does and holds.
+    /// Returns the activity and the contents of the environment.
     ///
     /// # Errors
-    /// The region's file cannot be asked.
+    /// The region's file cannot be queried.
     pub fn stats(&self) -> Result<Stats> {
         self.0.check_process()?;
         let life = self.0.newest();

@@ -1,7 +1,7 @@
-//! A database as its file has it, for tools that copy it whole and have no function of the program's: [`Stored`].
+//! A database as its file stores it, for tools that copy it whole without any function of the program: [`Stored`].
 //!
-//! What a program has of its own is the order of a tree's keys, and what the bytes of a page say. Neither is needed to copy them:
-//! the tree holds encoded keys, whose order is that of their bytes (docs/design/0011-order-of-keys.md).
+//! Only the program knows the order of a tree's keys, and the meaning of a page's bytes. Copying needs neither: the
+//! tree holds encoded keys, whose order is that of their bytes (docs/design/0011-order-of-keys.md).
 
 use libtp_record::order::{self, AsStored};
 use libtp_record::{Duplicates, Method};
@@ -9,20 +9,20 @@ use libtp_record::{Duplicates, Method};
 use crate::database::open;
 use crate::{Database, Env, PageFile, Result};
 
-/// A database as its file has it.
+/// A database as its file stores it.
 #[derive(Clone)]
 pub enum Stored {
-    /// Records that are to a tool what they are to the program.
+    /// Records that a tool sees as the program does.
     Records(Database),
-    /// A tree in an order that the library has not: its keys are the bytes that the order's `encode` made, and are to be such bytes
-    /// where records are put ([`AsStored`]). The database says the order's name.
+    /// A tree in an order that the library does not know: its keys are the bytes that the order's `encode` made, and
+    /// keys to be put must be such bytes ([`AsStored`]). The database tells the order's name.
     Encoded(Database),
     /// A file of pages.
     Pages(PageFile),
 }
 
 impl Env {
-    /// Opens a database that is there as its file has it, of whatever kind and in whatever order.
+    /// Opens an existing database as its file stores it, of any kind and in any order.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -1,15 +1,15 @@
 //! A file of text behind a list: [`TextFile`].
 //!
-//! Paper: none; db(3)'s recno, which keeps the lines of a file of text (recno(3): `bval`, `reclen`, `R_SNAPSHOT`). The file is read
-//! whole at opening, and written back whole, into another one that takes its name when it is on disk: so it is always one state of
-//! the list or another, whatever dies meanwhile.
+//! Paper: none; db(3)'s recno, which keeps the lines of a text file (recno(3): `bval`, `reclen`, `R_SNAPSHOT`). Opening
+//! reads the whole file. Writing back writes a whole new file and renames it when it is on disk: so the file always has
+//! one committed state of the list, whatever dies meanwhile.
 //!
-//! The list remembers what the file was like when both were last the same. So it is known who has changed since: the list, whose
-//! changes were committed and not written back; or the file, by a program that knows nothing of lists; or both, and then nobody can say what is
-//! right, and opening is refused.
+//! The list notes the state of the file when both were last equal. This shows which has changed since: the list, with
+//! committed changes that were not written back; or the file, by another program; or both. If both have changed,
+//! neither is known to be right, and opening is refused.
 //!
-//! If we die here: before the new file has its name, the old one stays, and what is left of the new one is removed by the next;
-//! after it, the file is what the list is, and the next who opens it finds both the same.
+//! If we die here: before the rename the old file stays, and the next writer removes the rest of the new one. After the
+//! rename, the file equals the list, and the next opening finds that.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -21,19 +21,19 @@ use rio::failpoint;
 
 use crate::{Env, Error, List, Reader, Result, Txn};
 
-/// What the name of a file that is being written has behind the one that it is to have.
+/// The suffix of the name of a file that is being written.
 const NEW: &str = ".tp-new-";
 
-/// How records stand in a file of text.
+/// The form of records in a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextForm {
-    /// Each ends with this byte (`bval`), mostly a line's end. Behind the last it may be missing.
+    /// Each record ends with this byte (`bval`), usually a newline. It may be missing after the last record.
     Delimited(u8),
-    /// Each has so many bytes (`reclen`), shorter ones filled up with that byte (`bval`).
+    /// Each record has `bytes` bytes (`reclen`); shorter ones are filled up with `pad` (`bval`).
     Fixed {
-        /// Bytes of each.
+        /// The length of a record.
         bytes: usize,
-        /// What fills them up.
+        /// The byte that fills it up.
         pad: u8,
     },
 }
@@ -45,7 +45,7 @@ impl Default for TextForm {
 }
 
 impl TextForm {
-    /// The records of a text.
+    /// Returns the records of a text.
     pub fn records(self, text: &[u8]) -> Vec<Vec<u8>> {
         match self {
             TextForm::Delimited(end) => {
@@ -66,7 +66,7 @@ impl TextForm {
         }
     }
 
-    /// The text of a record, with what ends or fills it; what is wrong with it, if it cannot stand in such a file.
+    /// Appends a record to a text, with its end or filling. The error says why the record does not fit this form.
     fn put(self, record: &[u8], text: &mut Vec<u8>) -> std::result::Result<(), String> {
         match self {
             TextForm::Delimited(end) if record.contains(&end) => {
@@ -88,7 +88,7 @@ impl TextForm {
     }
 }
 
-/// A file of text whose records a list has, to be written back.
+/// A text file whose records are in a list, to be written back.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -111,14 +111,15 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Reads the file into the list (`R_SNAPSHOT`), if they are not the same already; a missing file is one without records.
+    /// Reads the file into the list (`R_SNAPSHOT`), unless they are equal already. A missing file counts as empty.
     ///
-    /// A list whose changes were committed and not written back, by this or another process, stays as it is: it is what the file
-    /// is to be.
+    /// A list with committed changes that were not written back, by this or another process, stays as it is: the next
+    /// sync writes it.
     ///
     /// # Errors
-    /// `Database` when the list and the file have both been changed since they were the same, or the list has records and was never
-    /// read from a file, or a record cannot stand in such a file: nothing is changed then; `Io`, and as [`List::put`].
+    /// `Database` when both the list and the file have changed since they were equal, or the list has records and was
+    /// never read from a file, or a record does not fit the file's form: nothing is changed then; `Io`; else as
+    /// [`List::put`].
     pub fn open(env: &Env, list: &List, path: impl AsRef<Path>, form: TextForm) -> Result<TextFile> {
         let path = path.as_ref().to_path_buf();
         let this = TextFile { env: env.clone(), list: list.clone(), path, form, takes_any_bytes: false };
@@ -129,15 +130,16 @@ impl TextFile {
         Ok(this)
     }
 
-    /// Lets the list have records that cannot stand in the file, as long as the file has no records: [`TextFile::sync`] leaves the file
-    /// empty then.
+    /// Allows records in the list that do not fit the file's form, as long as the file is empty: [`TextFile::sync`]
+    /// then leaves the file empty.
     #[must_use]
     pub fn take_any_bytes(mut self) -> TextFile {
         self.takes_any_bytes = true;
         self
     }
 
-    /// Refuses a record that cannot stand in the file, unless the file has no records and [`TextFile::take_any_bytes`] was called.
+    /// Refuses a record that does not fit the file's form, unless the file is empty and [`TextFile::take_any_bytes`]
+    /// was called.
     ///
     /// # Errors
     /// `Database`; as [`List::get`].
@@ -149,7 +151,7 @@ impl TextFile {
         Err(self.refused(&format!("the record cannot stand in it: {what}; nothing was changed")))
     }
 
-    /// The records of the file; none if there is no file.
+    /// Returns the records of the file; `None` if the file is missing.
     fn read(&self) -> Result<Option<Vec<Vec<u8>>>> {
         match fs::read(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -158,13 +160,13 @@ impl TextFile {
     }
 
     fn read_into(&self, txn: &Txn<'_>) -> Result<()> {
-        // First, so that nobody writes the file back between the look at it and that at the list.
+        // First, so that no transaction writes the file back between the look at the file and that at the list.
         let notes = self.list.text_note(txn)?;
         let records = self.read()?.unwrap_or_default();
         let in_file = self.note_of(records.iter().map(|record| Ok(record.clone())))?;
         match notes {
             Some(notes) if notes.last == in_file => return Ok(()),
-            // Whoever wrote it died before that was noted.
+            // The writer of the file died before it noted that.
             Some(notes) if notes.next == in_file => return self.list.set_text_note(txn, TextNotes::both(in_file)),
             _ => {}
         }
@@ -187,12 +189,12 @@ impl TextFile {
         self.list.set_text_note(txn, TextNotes::both(in_file))
     }
 
-    /// Writes the file if the list was changed since it was read or last written; whether it did. What is written is what is
-    /// committed at this moment, however the list is changed meanwhile.
+    /// Writes the file if the list has changed since it was read or last written; returns whether it did. Writes the
+    /// state committed at this moment, even if the list changes meanwhile.
     ///
     /// # Errors
-    /// `Database` when a record cannot stand in such a file, with its number, or another program has changed the file meanwhile;
-    /// `Io`, with the file as it was.
+    /// `Database`, with the record's number, when a record does not fit the file's form, or another program has changed
+    /// the file meanwhile; `Io`, with the file unchanged.
     pub fn sync(&self) -> Result<bool> {
         loop {
             let Some(text) = self.note_next()? else { return Ok(false) };
@@ -202,8 +204,8 @@ impl TextFile {
         }
     }
 
-    /// Notes what is to be written, before it is: whoever finds it in the file knows then that it was no other program. The text, if
-    /// there is anything to write.
+    /// Notes the text before it is written: a session that finds this text in the file then knows that no other program
+    /// wrote it. Returns the text if there is anything to write.
     fn note_next(&self) -> Result<Option<Vec<u8>>> {
         self.env.run(|txn| {
             let Some(notes) = self.list.text_note(txn)? else { return Err(self.refused("it was never read")) };
@@ -212,8 +214,8 @@ impl TextFile {
                 text => text?,
             };
             let next = TextNote::of(&text);
-            // Somebody wrote what was noted, and died before it was noted that he had: this is what the file has, and must not be
-            // forgotten for what it is to have now.
+            // A session wrote the noted text and died before it noted that. The file has this text, so the note of it
+            // must be kept.
             let is_next_there = notes.next != notes.last && self.in_file()? == Some(notes.next);
             let last = if is_next_there { notes.next } else { notes.last };
             if notes != (TextNotes { last, next }) {
@@ -223,13 +225,13 @@ impl TextFile {
         })
     }
 
-    /// What the file is like now, if there is one.
+    /// Returns the note of the file as it is now, if it exists.
     fn in_file(&self) -> Result<Option<TextNote>> {
         self.read()?.map(|records| self.note_of(records.into_iter().map(Ok))).transpose()
     }
 
-    /// Writes the file, if this text is what was noted last, and says whether it was not so already. The list may be another by now:
-    /// waiting for one that nobody changes could take for ever.
+    /// Writes the file if this text is the one noted last; returns whether the file was different. The list may have
+    /// changed since: waiting for an unchanging list could take for ever.
     fn write_noted(&self, txn: &Txn<'_>, text: &[u8]) -> Result<Option<bool>> {
         let note = TextNote::of(text);
         let Some(notes) = self.list.text_note(txn)?.filter(|notes| notes.next == note) else { return Ok(None) };
@@ -242,7 +244,8 @@ impl TextFile {
         }
         let is_to_be_written = in_file != Some(note);
         if is_to_be_written {
-            // Or a power cut leaves a file of what the list never was, as if another program had written it.
+            // Otherwise a power cut could leave a file with a state that the list never had, as if another program had
+            // written it.
             self.env.flush()?;
             txn.guarded(|| self.replace(txn, text))?;
         }
@@ -250,7 +253,7 @@ impl TextFile {
         Ok(Some(is_to_be_written))
     }
 
-    /// The list as a text.
+    /// Returns the list as a text.
     fn text(&self, txn: &Txn<'_>) -> Result<Vec<u8>> {
         let (mut cursor, mut text) = (self.list.cursor(txn), Vec::new());
         while let Some((number, record)) = cursor.next()? {
@@ -261,25 +264,25 @@ impl TextFile {
         Ok(text)
     }
 
-    /// As [`TextFile::sync`], for the last time.
+    /// As [`TextFile::sync`], and closes the file.
     ///
     /// # Errors
-    /// As there. What was not written then is committed in the list, and is written the next time.
+    /// As [`TextFile::sync`]. Unwritten changes are committed in the list, and the next sync writes them.
     pub fn close(self) -> Result<()> {
         self.sync().map(|_| ())
     }
 
-    /// The records of the list.
+    /// Returns the records of the list.
     fn records<'t>(&'t self, reader: &'t impl Reader) -> impl Iterator<Item = Result<Vec<u8>>> + 't {
         let mut cursor = self.list.cursor(reader);
         std::iter::from_fn(move || cursor.next().map(|found| found.map(|(_, record)| record)).transpose())
     }
 
-    /// What is remembered of a file with these records.
+    /// Returns the note of a file with these records.
     fn note_of(&self, records: impl Iterator<Item = Result<Vec<u8>>>) -> Result<TextNote> {
         let mut text = Vec::new();
         for record in records {
-            // One that could not stand in it makes another text all the same.
+            // A record that does not fit must make a different text all the same.
             let record = record?;
             if self.form.put(&record, &mut text).is_err() {
                 text.extend_from_slice(&record);
@@ -289,8 +292,8 @@ impl TextFile {
         Ok(TextNote::of(&text))
     }
 
-    /// Puts a file with this text in the place of the one that is there. Nobody else who has the list locked is at it: what lies
-    /// there of others is of those who died, or whose memory was made anew as they stood still, and these find their file gone.
+    /// Replaces the file by one with this text. The list's lock keeps other writers away. Temporary files found here
+    /// belong to dead sessions, or to sessions stopped when the memory was rebuilt, which find their file gone.
     fn replace(&self, txn: &Txn<'_>, text: &[u8]) -> Result<()> {
         let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut prefix = self.path.file_name().unwrap_or_default().to_os_string();
@@ -313,7 +316,7 @@ impl TextFile {
                 file.sync_all()
             })();
             if filled.is_err() {
-                // What cannot be removed is removed by the next.
+                // The next writer removes a file that cannot be removed here.
                 let _ = fs::remove_file(&new);
             }
             filled?;
@@ -339,13 +342,14 @@ impl TextFile {
     }
 }
 
-/// Whether the file has no records, and no writer is about to give it any.
+/// Returns whether the file is empty and no writer is about to fill it.
 fn is_of_no_records(notes: TextNotes) -> bool {
     notes == TextNotes::both(TextNote::of(b""))
 }
 
-/// Gives the new file to whom the old one belongs, who could not read it otherwise; who may have it then. Where we may not do that,
-/// the old one stays; but one of our own whose group we are not in is written all the same, and its group loses it.
+/// Gives the new file the old one's owner, whose access would end otherwise; returns the permissions to set. If
+/// that is not allowed, the old file stays. A file of this user in a group that the user is not in is written all the
+/// same, and its group loses access.
 fn keep_owner(new: &File, old: &fs::Metadata) -> std::io::Result<fs::Permissions> {
     let (made, mut permissions) = (new.metadata()?, old.permissions());
     if (made.uid(), made.gid()) == (old.uid(), old.gid()) {
@@ -400,28 +404,28 @@ mod tests {
         std::fs::write(&path, "one\ntwo").unwrap();
         let text = open().unwrap();
         assert_eq!(line(2).as_deref(), Some("two"));
-        // Nothing was changed: not even the last line's end.
+        // Nothing has changed, not even the missing end of the last line.
         assert!(!text.sync().unwrap());
         assert_eq!(read(), "one\ntwo");
         env.run(|txn| list.delete(txn, 1)).unwrap();
         drop(text);
-        // Committed, and not written back: that is done now.
+        // Committed, not written back: the sync does that now.
         let text = open().unwrap();
         assert_eq!(line(1).as_deref(), Some("two"));
         assert!(text.sync().unwrap());
         assert_eq!(read(), "two\n");
-        // Another program writes it.
+        // Another program writes the file.
         std::fs::write(&path, "three\nfour\n").unwrap();
         drop(text);
         let text = open().unwrap();
         assert_eq!((line(1).as_deref(), line(3)), (Some("three"), None));
-        // Both do.
+        // Both change.
         env.run(|txn| list.append(txn, b"five")).unwrap();
         std::fs::write(&path, "six\n").unwrap();
         assert!(matches!(open(), Err(Error::Database { .. })));
         assert_eq!((line(3).as_deref(), read().as_str()), (Some("five"), "six\n"));
         assert!(matches!(text.sync(), Err(Error::Database { .. })));
-        // What somebody has written by hand to be as the list is.
+        // The file is written by hand to equal the list.
         std::fs::write(&path, "three\nfour\nfive\n").unwrap();
         assert!(!text.sync().unwrap());
         env.run(|txn| list.append(txn, b"two\nlines")).unwrap();
@@ -483,7 +487,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
     }
 
-    /// Writes what the list is, and dies before that is noted.
+    /// Writes the list to the file, and dies before that is noted.
     fn die_when_written(text: &TextFile) {
         let noted = text.note_next().unwrap().unwrap();
         text.env.run(|txn| text.replace(txn, &noted)).unwrap();
@@ -503,7 +507,7 @@ mod tests {
         env.run(|txn| list.append(txn, b"three")).unwrap();
         assert!(text.sync().unwrap());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\nthree\n");
-        // Back to what the file was: there is nothing to write, and it is no other's work.
+        // Back to the former text of the file: nothing to write, and no other program's work.
         env.run(|txn| list.append(txn, b"four")).unwrap();
         die_when_written(&text);
         assert!(!text.sync().unwrap());
@@ -522,7 +526,7 @@ mod tests {
         env.run(|txn| list.append(txn, b"one")).unwrap();
         let noted = text.note_next().unwrap().unwrap();
         env.run(|txn| list.append(txn, b"two")).unwrap();
-        // Of one who died as it wrote.
+        // A writer died in the middle.
         std::fs::write(dir.path().join("text.tp-new-1-1"), "half").unwrap();
         assert_eq!(env.run(|txn| text.write_noted(txn, &noted)).unwrap(), Some(true));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n");
@@ -542,7 +546,7 @@ mod tests {
         let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
         env.run(|txn| list.append(txn, b"one")).unwrap();
         assert!(text.sync().unwrap());
-        // What a power cut would leave: the files, without the memory.
+        // The state after a power cut: the files, without the memory.
         let copy = dir.path().join("copy");
         std::fs::create_dir(&copy).unwrap();
         for file in std::fs::read_dir(dir.path().join("env")).unwrap().map(|file| file.unwrap()) {

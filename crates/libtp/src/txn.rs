@@ -1,4 +1,4 @@
-//! A transaction, as a program holds it.
+//! Transactions, as a program holds them.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -22,7 +22,7 @@ use crate::run::Met;
 use crate::savepoint::Savepoints;
 use crate::{Durability, Error, Result};
 
-/// A running transaction. Dropped without `commit` it is aborted.
+/// A running transaction. Dropping it without `commit` aborts it.
 ///
 /// It may be moved to another thread; one thread at a time works in it.
 ///
@@ -43,7 +43,7 @@ use crate::{Durability, Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Several threads work in one transaction by turns: behind a mutex, since each change of it is on top of the one before.
+/// Several threads work in one transaction by turns: behind a mutex, since each change builds on the one before.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -70,7 +70,7 @@ pub struct Txn<'e> {
     files: Files,
     decided: Decided,
     _open: OpenHere,
-    /// What its last call that failed came to.
+    /// The kind of its last failure.
     met: Cell<Met>,
     not_sync: PhantomData<Cell<()>>,
 }
@@ -107,7 +107,7 @@ impl<'e> Txn<'e> {
         Ok(Txn::of(env, who, durability, open))
     }
 
-    /// One that runs already.
+    /// Wraps a transaction that already runs.
     pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
         who.session.open_here(&who.life.managers);
@@ -128,35 +128,35 @@ impl<'e> Txn<'e> {
         }
     }
 
-    /// Its session, which it does without from now on.
+    /// Takes its session out; the transaction is unusable afterwards.
     pub(crate) fn part(mut self) -> Box<Seated> {
         self.who.take().expect("a transaction holds its session until it ends")
     }
 
-    /// The transaction's number, unique in the environment.
+    /// Returns the transaction's number, unique in the environment.
     pub fn id(&self) -> u64 {
         self.session().id().raw()
     }
 
-    /// The log sequence number of the last record that it has logged, for [`Env::log_unroll`](crate::Env::log_unroll); zero if it has
-    /// logged none.
+    /// Returns the log sequence number of the last record that the transaction logged, for
+    /// [`Env::log_unroll`](crate::Env::log_unroll); zero if it logged none.
     pub fn last_lsn(&self) -> u64 {
         self.session().last_lsn().raw()
     }
 
-    /// Answers the commit at another durability than the environment's. [`Durability::Rio`] where the memory is not such, the
-    /// commit refuses.
+    /// Sets the durability of this transaction's commit. With [`Durability::Rio`], the commit fails where the memory
+    /// does not outlive the system.
     pub fn set_durability(&mut self, durability: Durability) {
         self.durability = durability;
     }
 
-    /// The longest that its locks are waited for from now on, whatever the environment's settings say: for ever if none, and zero is not
-    /// at all. A lock that is not granted in time is [`Error::LockTimeout`].
+    /// Sets the longest wait for each lock from now on, whatever the environment's settings: `None` waits without
+    /// limit, zero does not wait. A lock that is not granted in time is [`Error::LockTimeout`].
     pub fn set_lock_timeout(&self, longest: Option<Duration>) {
         self.session().set_wait(wait_of(longest));
     }
 
-    /// Makes some calls with another lock timeout than the transaction has, and then it has its own again.
+    /// Runs `calls` with another lock timeout, then restores the transaction's own.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -177,7 +177,7 @@ impl<'e> Txn<'e> {
         done
     }
 
-    /// As [`crate::cancel_waits`] was called so often: every call of it since concerns this transaction.
+    /// Makes the transaction heed each call of [`crate::cancel_waits`] made since their number was `cancels`.
     #[doc(hidden)]
     pub fn heed_cancels_since(&self, cancels: u32) {
         self.session().session().heed_cancels_since(cancels);
@@ -187,12 +187,13 @@ impl<'e> Txn<'e> {
         self.met.get()
     }
 
-    /// Keeps what the transaction did: the paper's `txn_commit`. Returns when it is as durable as the transaction asks; with plain
-    /// files ([`Txn::create_file`]) when it is on disk and they are in their places.
+    /// Commits the transaction: the paper's `txn_commit`. Returns when the commit is as durable as the transaction
+    /// asks; with plain files ([`Txn::create_file`]), when it is on disk and the files are in their places.
     ///
     /// # Errors
-    /// `OutcomeUnknown` with its cause when the commit record was written, but not made sure of: its way to the disk failed,
-    /// say. `FilesWaiting`: it is committed. Any other says that the transaction was aborted.
+    /// `OutcomeUnknown` with its cause when the commit record was written but could not be made durable, for example
+    /// because its way to the disk failed. `FilesWaiting`: the transaction is committed. After any other error the
+    /// transaction was aborted.
     pub fn commit(mut self) -> Result<()> {
         let Some(group) = self.files.prepare(&self)? else { return self.commit_records() };
         let env = self.env;
@@ -201,7 +202,7 @@ impl<'e> Txn<'e> {
         group.finish(env)
     }
 
-    /// Commits, whatever becomes of plain files.
+    /// Commits the records, whatever becomes of plain files.
     pub(crate) fn commit_records(self) -> Result<()> {
         let (env, durability, emptied) = (self.env, self.durability, self.emptied.take(self.session()));
         let is_early = planted("libtp: a commit is answered before its record is in memory");
@@ -214,7 +215,7 @@ impl<'e> Txn<'e> {
         let waited = match durability {
             Durability::Sync => match life.guarded_by(session, || Ok(session.wait_durable(&life.managers, committed)?))
             {
-                // It is committed all the same; its session may have died on the way.
+                // The transaction is committed although its session may have died here.
                 Err(Error::Panicked { .. }) => env.wait_durable(life, committed),
                 waited => waited,
             },
@@ -224,7 +225,7 @@ impl<'e> Txn<'e> {
                     Ok(())
                 };
                 match life.guarded_by(session, keep) {
-                    // It is committed all the same: what its memory did not do the disk does.
+                    // The transaction is committed; the disk makes durable what memory did not.
                     Err(Error::Panicked { .. }) => env.wait_durable(life, committed),
                     kept => kept,
                 }
@@ -240,14 +241,15 @@ impl<'e> Txn<'e> {
         let waited = waited.map_err(Error::behind_a_commit);
         let Some(number) = ended else { return waited };
         match env.outcome_of(number, committed.lsn) {
-            // What is on the disk is kept, be there a next life or not.
+            // A record on disk is kept, whether or not a next life begins.
             Err(Error::OutcomeUnknown { .. }) if durability == Durability::Sync && waited.is_ok() => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Keeps what the transaction did and does not wait for the disk, whatever its durability. Other transactions see
-    /// it at once; [`crate::Env::wait_durable`] waits. Of plain files it waits all the same, because other programs see them.
+    /// Commits the transaction and does not wait for the disk, whatever its durability. Other transactions see its
+    /// changes at once; [`crate::Env::wait_durable`] waits for the disk. With plain files this call waits too, because
+    /// other programs see them.
     ///
     /// # Errors
     /// As [`Txn::commit`].
@@ -263,7 +265,7 @@ impl<'e> Txn<'e> {
             }
             _ => Ok(()),
         };
-        // Everybody sees it from now on, and who was told of it may look for it in a snapshot.
+        // Every transaction sees the commit from now on, and a snapshot taken after this answer must show it.
         who.session.note_answer(&who.life.managers, durability);
         let (number, has_ended) = (who.life.number(), who.life.managers.region.is_broken());
         env.give_session(who);
@@ -289,7 +291,7 @@ impl<'e> Txn<'e> {
         let wait = session.wait();
         let ended = life.guarded_by(session, || {
             if durability == Durability::Rio {
-                // It may have been asked for after the transaction began.
+                // Rio may have been asked for after the transaction began.
                 life.begin_rio(session)?;
             }
             if durability == Durability::Relaxed {
@@ -300,7 +302,7 @@ impl<'e> Txn<'e> {
                 false => decided.commit(managers, session, wait),
             }
         });
-        // What decides is whether the commit record had been written when the region broke, or the session died.
+        // The transaction is committed if its commit record was written when the region broke or the session died.
         let decided = match &ended {
             Err(Error::Rebuilt) if planted("libtp: who is caught at its commit record has none") => {
                 session.commit_record()
@@ -308,7 +310,7 @@ impl<'e> Txn<'e> {
             Err(Error::Rebuilt) => session.commit_record_noted(),
             Err(Error::Panicked { .. }) if !planted("libtp: who panics has not committed") => {
                 match life.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
-                    // What would say so was hit, too. Whether it is there the next life knows.
+                    // Reading the commit record failed, too. The next life knows whether the record exists.
                     Err(Error::Rebuilt | Error::Panicked { .. }) => {
                         managers.give_up("nobody can read whether a transaction has committed");
                         session.commit_record_noted()
@@ -321,7 +323,7 @@ impl<'e> Txn<'e> {
         match ended {
             Ok(committed) => Ok((who, committed)),
             Err(_) if decided != Lsn::NONE => Ok((who, Committed { lsn: decided })),
-            // Its record is written, and was not made sure of: nothing aborts it any more.
+            // The commit record is written but not known to be durable; the transaction can no longer be aborted.
             Err(error) if session.commit_record() != Lsn::NONE => {
                 self.env.give_session(who);
                 match planted("libtp: a commit that nobody made sure of counts as aborted") {
@@ -337,7 +339,7 @@ impl<'e> Txn<'e> {
         }
     }
 
-    /// Takes back what the transaction did: the paper's `txn_abort`.
+    /// Aborts the transaction and undoes its changes: the paper's `txn_abort`.
     ///
     /// # Errors
     /// `Corrupt` or `Failed` when a page or the log cannot be read: the transaction keeps its locks until the
@@ -358,16 +360,16 @@ impl<'e> Txn<'e> {
             _ => self.joined.leave_to_judge(),
         }
         if life.managers.region.is_broken() {
-            // It goes with its region.
+            // The transaction ends with its region.
             return Ok(());
         }
         let aborted = life.guarded_by(session, || Ok(session.abort(&life.managers)?));
         self.env.give_session(who);
         match aborted {
-            // With its region, or with its session.
+            // The transaction ended with its region or its session.
             Err(Error::Rebuilt | Error::Panicked { .. }) => Ok(()),
             Ok(()) => {
-                // No row names them any more. Otherwise they are left to be swept.
+                // No row names the files any more. In the other cases they are left to be swept.
                 self.files.discard();
                 Ok(())
             }
@@ -375,7 +377,7 @@ impl<'e> Txn<'e> {
         }
     }
 
-    /// What a kill leaves of it, for the simulation of processes: nothing is taken back, no lock is released.
+    /// Leaves the transaction as a kill would, for the simulation of processes: undoes nothing and releases no lock.
     #[doc(hidden)]
     pub fn die(self) {
         self.session().session().mark_dead();
@@ -391,7 +393,7 @@ impl<'e> Txn<'e> {
         &self.seated().session
     }
 
-    /// Does something of this transaction.
+    /// Runs `work` as part of this transaction.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.session().note_use(&self.life().managers);
@@ -433,7 +435,7 @@ impl<'e> Txn<'e> {
         &self.savepoints
     }
 
-    /// Some keys of a database are about to be removed, all of them.
+    /// Notes that all keys of a range of the database are about to be removed.
     pub(crate) fn note_emptied(&self, database: &Arc<OpenDatabase>, range: &KeyRange) {
         self.emptied.note(database, range);
     }
@@ -466,7 +468,7 @@ pub struct CommitLsn {
 }
 
 impl CommitLsn {
-    /// The log sequence number; zero if there was nothing to commit.
+    /// Returns the log sequence number; zero if there was nothing to commit.
     pub fn lsn(self) -> u64 {
         self.committed.lsn.raw()
     }

@@ -1,7 +1,8 @@
-//! Transactions that were passed on and that nobody takes over: ended after a time, by any process that has such a limit.
+//! Transactions that were passed on and not taken over: ended after a time, by any process that has such a limit.
 //!
-//! Not in the paper. How long one waits is not written in the shared memory: each process that looks counts from when it saw the offer
-//! first. So one that was just opened waits its full time, and who takes the transaction over meanwhile has it.
+//! Not in the paper. The shared memory does not record how long a transaction has waited: each process counts from when
+//! it first saw the offer. So a process that just started grants the full time, and meanwhile the transaction can be
+//! taken over.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use libtp_txn::{Managers, Offer};
 
 use crate::Result;
 
-/// What one process has seen of them.
+/// One process's record of such transactions.
 pub(crate) struct Unclaimed {
     limit: Duration,
     since: HashMap<Offer, Instant>,
@@ -21,15 +22,15 @@ impl Unclaimed {
         Unclaimed { limit, since: HashMap::new() }
     }
 
-    /// How often to look.
+    /// Returns the pause between two looks.
     pub(crate) fn nap(&self) -> Duration {
         (self.limit / 4).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 
-    /// Ends those that have waited too long.
+    /// Ends the transactions that have waited too long.
     ///
     /// # Errors
-    /// What taking one over or undoing it can fail with.
+    /// The errors of taking over or undoing a transaction.
     pub(crate) fn look(&mut self, managers: &Managers) -> Result<()> {
         let (offers, now) = (managers.offers(), Instant::now());
         self.since.retain(|offer, _| offers.contains(offer));

@@ -1,14 +1,16 @@
-//! Directories in which something was begun that is no environment yet: a restore, a backup, the making of an environment.
+//! Directories with an unfinished start that is no environment yet: of a restore, a backup, or the making of an
+//! environment.
 //!
-//! Paper: none. A restore that was cut off must not pass for an environment: it would be empty, and nobody would notice. So
-//! a restore first makes the file [`RESTORING`] and syncs its name, then makes the control file, and removes [`RESTORING`] when the
-//! restored log has durable names. While the control file says nothing, an opening refuses a directory that has one of
-//! these files, a database or a segment of the log.
+//! Paper: none. An interrupted restore must not pass for an environment: it would be an empty one, unnoticed. So a
+//! restore first makes the file [`RESTORING`] and syncs its name, then makes the control file, and removes
+//! [`RESTORING`] when the restored log has durable names. While the control file is empty, opening refuses a directory
+//! that has one of these files, a database or a segment of the log.
 //!
-//! If we die here: [`RESTORING`] stays, or the segments of the log do. Both are refused.
+//! If we die here: [`RESTORING`] or the segments of the log stay. Both are refused.
 //!
-//! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all that was loaded is
-//! durable. Whoever else opens the environment meanwhile is refused, and so is everybody after a load that was cut off.
+//! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all loaded
+//! records are durable. Until then every other opening of the environment is refused, and after an interrupted load
+//! every opening.
 
 use std::path::Path;
 
@@ -21,20 +23,20 @@ use crate::backup::UNFINISHED;
 use crate::platform::Platform;
 use crate::{Error, Result};
 
-/// Lies in a directory in which a restore was begun and has not come to the log.
+/// The file that marks a directory with a restore that has not reached the log.
 pub(crate) const RESTORING: &str = "restore.unfinished";
 
-/// Lies in a directory whose new environment is being filled (`filling.rs`).
+/// The file that marks a new environment that is being filled (`filling.rs`).
 pub(crate) const FILLING: &str = "load.unfinished";
 
-/// The error of an opening that was not to make an environment, and found none.
+/// Returns the error of an opening that found no environment and must not make one.
 pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
     let what =
         || format!("its file `{CONTROL_NAME}` is missing or empty, so it is no environment, and none was to be made");
     refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what()))
 }
 
-/// Whether the directory has a control file that is not empty.
+/// Returns whether the directory has a control file that is not empty.
 pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
     match directory.open(CONTROL_NAME, OpenMode::ReadOnly) {
         Err(libtp_io::Error::NotFound { .. }) => Ok(false),
@@ -42,11 +44,11 @@ pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
     }
 }
 
-/// Refuses to make an environment in a directory that has data of one: the new one could do nothing with them, and it would
-/// take the place of what can still be restored.
+/// Refuses to make an environment in a directory that has data of one: the new one could not use them, and would
+/// replace what can still be restored.
 ///
 /// # Errors
-/// `Environment`, with the file that is in the way and what to do.
+/// `Environment`, with the file that is in the way and the remedy.
 pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
     refuse_filling(platform)?;
     let mut names = platform.directory.list()?;
@@ -79,7 +81,7 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
 /// Refuses an environment that is being filled, or whose filling was cut off.
 ///
 /// # Errors
-/// `Environment`, with what to do.
+/// `Environment`, with the remedy.
 pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
     if !platform.directory.exists(FILLING)?
         || planted("libtp: an environment whose load was cut off passes for a whole one")
@@ -93,9 +95,10 @@ pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
     Err(refusal(&platform.path, what))
 }
 
-/// Says durably that the environment that is made here next is filled first. Under the door, where nobody else makes one.
+/// Records durably that the environment made here next is filled first. Called under the door, which keeps other makers
+/// away.
 pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
-    // The name of a mark that is there may have been lost in a failed sync.
+    // The name of an existing mark may have been lost in a failed sync.
     match directory.remove(FILLING) {
         Ok(()) | Err(libtp_io::Error::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
@@ -105,12 +108,12 @@ pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Says durably that the environment is filled, or that nothing of it is left.
+/// Records durably that the environment is filled, or that nothing of it is left.
 pub(crate) fn end_filling(directory: &dyn Directory) -> Result<()> {
     remove_mark(directory, FILLING)
 }
 
-/// Says durably that a restore begins in this directory. Whether this call has made the file.
+/// Records durably that a restore begins in this directory. Returns whether this call has made the file.
 pub(crate) fn begin_restore(directory: &dyn Directory) -> Result<bool> {
     let is_new = match directory.open(RESTORING, OpenMode::CreateNew) {
         Ok(_) => true,
@@ -122,7 +125,7 @@ pub(crate) fn begin_restore(directory: &dyn Directory) -> Result<bool> {
     Ok(is_new)
 }
 
-/// Says durably that the directory holds all that was restored but the control file's contents.
+/// Records durably that the directory holds everything restored except the control file's contents.
 pub(crate) fn end_restore(directory: &dyn Directory) -> Result<()> {
     remove_mark(directory, RESTORING)
 }

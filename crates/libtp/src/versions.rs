@@ -1,4 +1,5 @@
-//! The versions of an environment's files, without opening it: each names its format and version at a place that never moves.
+//! The versions of an environment's files, without opening it: each file states its format and version at a fixed
+//! place.
 
 use std::path::Path;
 
@@ -9,9 +10,9 @@ use serde::Serialize;
 
 use crate::{Env, Result};
 
-/// Where control file and log segments name their version, behind eight bytes that name the format.
+/// The place of the version in control file and log segments, behind eight bytes that name the format.
 const VERSION_AT: usize = 8;
-/// Where a database file does: behind what every page has.
+/// The place of the version in a database file, behind the header that every page has.
 const FILE_VERSION_AT: usize = 40;
 
 /// The version of a file.
@@ -19,7 +20,7 @@ const FILE_VERSION_AT: usize = 40;
 pub struct FileVersion {
     /// Its name.
     pub name: String,
-    /// Which format it has; none if it does not say, or another than its name does.
+    /// The file's format; `None` if the file does not state it, or it does not match the name.
     pub format: Option<&'static str>,
     /// Its version.
     pub version: u32,
@@ -29,11 +30,11 @@ pub struct FileVersion {
     pub is_read: bool,
 }
 
-/// The versions of the control file, the log's segments and the database files of the environment in `directory`. Nothing is
-/// opened, locked or changed.
+/// Returns the versions of the control file, the log's segments and the database files of the environment in
+/// `directory`. Opens, locks and changes nothing in the environment.
 ///
 /// # Errors
-/// `Io`; `Settings` where `libtp.toml`, which says where the log lies, cannot be read.
+/// `Io`; `Settings` if `libtp.toml`, which may name the log's directory, cannot be read.
 pub fn file_versions(directory: impl AsRef<Path>) -> Result<Vec<FileVersion>> {
     let own = PosixDirectory::open(directory.as_ref())?;
     let platform = Env::builder().create(false).platform(directory.as_ref())?;
@@ -53,7 +54,7 @@ pub fn file_versions(directory: impl AsRef<Path>) -> Result<Vec<FileVersion>> {
     Ok(all)
 }
 
-/// The version of a file; none if it is gone meanwhile.
+/// Returns the version of a file; `None` if the file was removed meanwhile.
 fn version_of(
     directory: &dyn Directory,
     name: &str,

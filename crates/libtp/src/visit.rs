@@ -1,4 +1,4 @@
-//! Visits: a thread of the library uses the environment for a moment. Handles that are dropped meanwhile wait for the end of the visit.
+//! Visits: a thread of the library uses the environment for a moment. Dropping a handle waits for the end of visits.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ impl Visits {
     /// Waits until no visit is under way, at most for `patience`. A visit may begin just after the last look.
     pub(crate) fn wait_until_gone(&self, patience: Duration) {
         let begun = Instant::now();
-        // Acquire: what the visitor did to the environment comes before.
+        // Acquire: the visitor's changes to the environment come before.
         while self.0.load(Ordering::Acquire) != 0 && begun.elapsed() < patience {
             std::thread::sleep(GLANCE);
         }

@@ -1,15 +1,15 @@
-//! A warm start: the machine went down, its memory did not, and the log's tail is found in the region (PROTOCOLS L9). Or
-//! everyone died who had another build of the library, whose memory this one knows nothing of but where the log is.
+//! A warm start: the machine went down, its memory did not, and the log's tail is found in the region (PROTOCOLS L9).
+//! Also used when all processes of another build have died: this build then uses only the log of their region.
 //!
-//! Paper: Rio Vista, section 3. Rio writes the file cache back to the disk before the system starts; here the next to open
-//! writes the tail of the log to the log files, and then restarts as after any crash. Of the region nothing else is used: pages,
-//! locks and transactions come from disk and log. So what has to survive, and to be written back where the processor's cache
-//! does not survive, is the log alone.
+//! Paper: Rio Vista, section 3. Rio writes the file cache back to the disk before the system starts; here the next
+//! process that opens the environment writes the tail of the log to the log files, and then restarts as after any
+//! crash. Nothing else of the region is used: pages, locks and transactions come from disk and log. So only the log
+//! must survive, and must be written back where the processor's cache does not survive.
 //!
-//! Where the memory is gone, the control file says whether commits were answered from it: then opening refuses, for the memory
-//! may only not be there yet, and if the user decides to go on without it, that is told.
+//! If the memory is gone, the control file says whether commits were answered from it. If so, opening refuses, because
+//! the memory may only be missing for now; if the user decides to go on without it, the loss is reported.
 //!
-//! If we die here: until the restart raises the incarnation the region is as it was, and the next to open does it again.
+//! If we die here: until the restart raises the incarnation the region is unchanged, and the next opening starts over.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Opening<'_> {
         self.restart(file, how, 0, watch)
     }
 
-    /// Why the memory of another build that all its processes have left by dying is not given up.
+    /// Returns the error for the region of another build whose processes have all died: the region is not given up.
     pub(crate) fn unreadable(&self, why: &str) -> Error {
         let what = format!(
             "nobody uses it, but its shared memory was left by processes that died, and this build of the library cannot take \
@@ -56,17 +56,17 @@ impl Opening<'_> {
         Error::Environment { environment: self.platform.path.clone(), what }
     }
 
-    /// Whether commits were answered from memory, and nobody has decided to go on without.
+    /// Returns whether commits were answered from memory, and the user has not decided to go on without it.
     pub(crate) fn misses_memory(&self, control: &Control) -> bool {
         let is_done_without = planted("libtp: memory that is not there is done without");
         control.rio && self.keep != Some(Keep::Files) && !is_done_without
     }
 
-    /// Refuses to go on without memory that commits were answered from: it may be there later, and what is restarted without it
-    /// has no use for it any more.
+    /// Refuses to go on without the memory from which commits were answered: it may be there later, and an environment
+    /// that was restarted without it can no longer use it.
     ///
     /// # Errors
-    /// `Environment` with what to do, unless the user has decided for the files.
+    /// `Environment` with the remedy, unless the user has decided for the files.
     pub(crate) fn refuse_without_memory(&self, found: &Found, identity: &Identity, control: &Control) -> Result<()> {
         if !self.misses_memory(control) {
             return Ok(());
@@ -83,7 +83,7 @@ impl Opening<'_> {
         Err(Error::Environment { environment: self.platform.path.clone(), what })
     }
 
-    /// Refuses, before anything is changed, to make memory anew that the environment's durability would be refused on.
+    /// Refuses to make new memory on which the environment's durability would be refused, before anything is changed.
     ///
     /// # Errors
     /// `NotLasting`.
@@ -100,17 +100,17 @@ impl Opening<'_> {
         }
     }
 
-    /// There is no memory of before: whether commits were answered from it.
+    /// Notes that the former memory is gone, and which commits may be lost with it.
     pub(crate) fn memory_is_gone(&self, control: &Control) {
         self.memory_has_less(control, "the shared memory is gone");
     }
 
-    /// There is memory of an earlier life, and the user has decided for the files.
+    /// Notes that the user has decided against the memory of an earlier life.
     pub(crate) fn memory_is_forgotten(&self, control: &Control) {
         self.memory_has_less(control, "the shared memory is forgotten, as was asked for");
     }
 
-    /// Commits that were answered from memory may be lost: tells of commits with durability `Rio`, and of relaxed ones.
+    /// Notes that commits answered from memory may be lost: commits with durability `Rio`, or relaxed ones.
     pub(crate) fn memory_has_less(&self, control: &Control, why: &'static str) {
         if control.rio {
             self.note_loss(why);
@@ -123,23 +123,23 @@ impl Opening<'_> {
         }
     }
 
-    /// The restart that follows forgets commits that were answered from memory. It says so in the control file with the same
-    /// write that begins its incarnation: a restart that is refused forgets nothing, and if we die after it, the next to open
-    /// tells of the loss.
+    /// Notes that the restart that follows loses commits that were answered from memory. The control file records this
+    /// in the write that begins the new incarnation: a refused restart loses nothing, and if this process dies
+    /// afterwards, the next opening reports the loss.
     fn note_loss(&self, why: &'static str) {
         self.has_lost.set(true);
         let promise = "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system";
         self.loss.set(Some(format!("{promise}, and {why}: those since the last sync of the log are lost")));
     }
 
-    /// Says what the restart, which has begun, has forgotten.
+    /// Reports the commits that the restart, which has begun, has lost.
     pub(crate) fn say_loss(&self) {
         if let Some(why) = self.loss.take() {
             tracing::error!(environment = %self.platform.path.display(), "{why}");
         }
     }
 
-    /// Notes in the control file that the loss is told of by this opening.
+    /// Notes in the control file that this opening reports the loss.
     pub(crate) fn note_told(&self) -> Result<()> {
         let _changing = self.control_file.changing_within(PATIENCE)?;
         let control = self.control_file.read()?;
@@ -149,7 +149,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Of a region of the dead that nobody else has: notes in it what its memory survives, if that is now known to be otherwise.
+    /// Notes in an unused region what its memory survives, if that has changed.
     pub(crate) fn note_lasting(&self, region: &Region) -> Result<()> {
         let lasting = self.platform.lasting(region, self.settings.region_survives);
         let is_noted = planted("libtp: what memory survives is not noted anew");
@@ -161,7 +161,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Declares a new region complete: if it is to survive the system, it does so from now on.
+    /// Declares a new region complete; from now on it survives the system, if it shall.
     pub(crate) fn set_ready(&self, region: &Region, lasting: Lasting) -> Result<()> {
         settle(region, lasting)?;
         failpoint("warm start: region safe, not ready");
@@ -172,8 +172,8 @@ impl Opening<'_> {
     }
 }
 
-/// Whether what another manager than the log says there is as it was last, and means what it does here: where lines had to be
-/// written back its own were not, and another build's lie elsewhere.
+/// Returns whether the data of the other managers, not only the log, are up to date and readable: they are not written
+/// back where cache lines must be, and another build has another layout.
 pub(crate) fn is_of_now(region: &Region) -> bool {
     let is_this_build = region.header().layout.get() == record_types::layout_hash();
     let is_known = !libtp_log::is_lasting_hit(region);
@@ -188,7 +188,7 @@ fn settle(region: &Region, lasting: Lasting) -> Result<()> {
 }
 
 impl Life {
-    /// Whether commits may be answered from its memory.
+    /// Checks that commits may be answered from this life's memory.
     ///
     /// # Errors
     /// `NotLasting`.
@@ -202,10 +202,10 @@ impl Life {
         Err(Error::NotLasting { region, survives: lasting.survives })
     }
 
-    /// Prepares for a commit that is answered from its memory.
+    /// Prepares for a commit that is answered from memory.
     ///
     /// # Errors
-    /// `NotLasting`; the control file cannot be written; `Rebuilt` if it is another life's by now.
+    /// `NotLasting`; the control file cannot be written; `Rebuilt` if it belongs to another life by now.
     #[inline]
     pub(crate) fn begin_rio(&self, who: &TxnSession) -> Result<()> {
         self.check_lasting()?;
@@ -215,7 +215,7 @@ impl Life {
     /// Prepares for a relaxed commit.
     ///
     /// # Errors
-    /// The control file cannot be written; `Rebuilt` if it is another life's by now.
+    /// The control file cannot be written; `Rebuilt` if it belongs to another life by now.
     #[inline]
     pub(crate) fn begin_relaxed(&self, who: &TxnSession) -> Result<()> {
         self.managers.begin_relaxed(who).map_err(|error| self.not_noted(error))

@@ -1,7 +1,7 @@
-//! Watching the others: who is here, in which state, what each waits for, who waits for whom.
+//! Watching an environment: its sessions, their states, and the waits between them.
 //!
-//! For people and tools. [`Env::sessions`] takes no latch, so that it answers also while a stopped process holds one; what
-//! it says of a session may be of a moment ago. [`crate::Builder::look`] opens an environment for it without a wait.
+//! For people and tools. [`Env::sessions`] takes no latch, so it returns even while a stopped process holds one; its
+//! report of a session may be a moment old. [`crate::Builder::look`] opens an environment for watching without a wait.
 
 use std::time::SystemTime;
 
@@ -17,69 +17,72 @@ use crate::{Env, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Life {
-    /// It does, as far as can be seen from here.
+    /// The process runs, as far as can be seen from here.
     Alive,
-    /// It was stopped by a signal or a debugger: what it holds is waited for until it goes on.
+    /// A signal or a debugger stopped the process: sessions that need its locks or latches wait until it continues.
     Stopped,
-    /// It ended, or panicked in the middle of a change; what it held has not been repaired yet.
+    /// The process ended, or the session panicked in the middle of a change; it is not repaired yet.
     Dead,
 }
 
-/// What a session waits for. Of other things than locks it says so only after some milliseconds.
+/// The subject of a session's wait. Waits for anything but locks show only after some milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A lock, in a mode.
     Lock(LockName, Mode),
-    /// A latch, by what it guards.
+    /// A latch, named by its subject.
     Latch(String),
-    /// That another session writes the log up to there to the disk.
+    /// Another session's flush of the log up to this LSN.
     Flush(u64),
-    /// Room in the log up to there, which another session makes.
+    /// Room in the log up to this LSN, which another session makes.
     LogSpace(u64),
-    /// Something else, in its manager's numbering: kind and subject.
+    /// Any other subject, in its manager's numbering: kind and subject.
     Other(u32, u64),
 }
 
 /// A latch that a session holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldLatch {
-    /// What it guards.
+    /// The subject that it guards.
     pub name: String,
-    /// Nobody else can hold it too.
+    /// Whether it is held exclusively.
     pub alone: bool,
-    /// Since when somebody has waited for it; none if nobody does, or not for long. When it was taken nobody writes down.
+    /// Since when another session has waited for it; `None` if none waits, or not for long. The time of its acquisition
+    /// is not recorded.
     pub wanted_since: Option<SystemTime>,
 }
 
 /// A session: one thread's handle to the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionState {
-    /// Its name.
+    /// The session's name.
     pub id: SessionId,
-    /// Its process, as that process's own pid namespace calls it; zero is not known.
+    /// The number of its process in that process's own pid namespace; zero if unknown.
     pub pid: u32,
     /// Whether it lives.
     pub life: Life,
     /// The transaction it runs.
     pub txn: Option<TxnInfo>,
-    /// How many latches it holds.
+    /// The number of latches it holds.
     pub latches: usize,
-    /// Which, at this moment.
+    /// These latches, at this moment.
     pub held: Vec<HeldLatch>,
-    /// The log record whose change is not complete, if it is in the middle of one.
+    /// The LSN of the log record whose change is not complete, if the session is in the middle of one.
     pub append_lsn: Option<u64>,
-    /// Tasks of the environment that it has at this moment, and that others wait for if it is stopped: `writes the log`.
+    /// The tasks that it performs for the environment at this moment; other sessions wait for them if it is stopped.
+    /// For example `writes the log`.
     pub roles: Vec<&'static str>,
-    /// What it waits for.
+    /// The subject of its wait.
     pub waits_for: Option<WaitsFor>,
-    /// Since when; none if it does not wait, has just begun to, or nobody noted it.
+    /// The beginning of the wait; `None` if it does not wait, has just begun to, or the time was not recorded.
     pub waits_since: Option<SystemTime>,
 }
 
-/// A process that opens the environment, leaves it or makes its memory anew: others who want to wait for it.
+/// A process that opens the environment, leaves it or rebuilds its memory; other processes that want to do so wait for
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AtTheDoor {
-    /// The process, as its own pid namespace calls it.
+    /// The process, by its number in its own pid namespace.
     pub pid: u32,
     /// Whether it lives.
     pub life: Life,
@@ -90,24 +93,24 @@ pub struct AtTheDoor {
 pub struct JoinedSegment {
     /// The environment's number for it, as commit records name it.
     pub segment: u32,
-    /// The transaction that is committed while the segment may not know it, because its process died in between: whoever
-    /// joins the segment next sees to it. None if there is none, as mostly.
+    /// A committed transaction whose outcome the segment may not have got, because its process died in between; the
+    /// next transaction that joins the segment delivers it. Usually `None`.
     pub untold_txn: Option<u64>,
-    /// The commit record of that.
+    /// The LSN of that transaction's commit record.
     pub untold_lsn: Option<u64>,
 }
 
-/// What was repaired in the shared memory since it was made.
+/// The repairs of the shared memory since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Repairs {
-    /// Dead sessions whose traces were cleared away.
+    /// Dead sessions that were repaired.
     pub sessions_repaired: u64,
-    /// Times all of it was built anew from disk and log.
+    /// How often the whole memory was rebuilt from disk and log.
     pub rebuilds: u64,
 }
 
 impl Env {
-    /// The segments of memory that transactions have joined since the shared memory was made.
+    /// Returns the segments of memory that transactions have joined since the shared memory was made.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -134,7 +137,7 @@ impl Env {
         shown.collect()
     }
 
-    /// Every session of every process, dead ones that nobody has repaired yet included.
+    /// Returns every session of every process, including dead ones that are not repaired yet.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -150,11 +153,11 @@ impl Env {
             return Vec::new();
         }
         let life = self.0.newest();
-        // Of a broken region there is nothing to say.
+        // A broken region has nothing to report.
         life.guarded(|| Ok(states(&life.managers))).unwrap_or_default()
     }
 
-    /// Who is at the environment's door at this moment, if another process is.
+    /// Returns the process at the environment's door at this moment, if it is another one.
     pub fn at_the_door(&self) -> Option<AtTheDoor> {
         self.0.check_process().ok()?;
         let passer = self.0.newest().judge().at_the_door()?;
@@ -166,7 +169,7 @@ impl Env {
         Some(AtTheDoor { pid: passer.pid(), life })
     }
 
-    /// Who waits for whom: an edge for each holder of a lock that somebody waits for, and for each who waits before.
+    /// Returns the waits-for graph: an edge from each waiter to each holder of the lock, and to each earlier waiter.
     ///
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
@@ -174,7 +177,7 @@ impl Env {
         self.0.with_session(|managers, who| Ok(managers.locks.waits_for(who.session())))
     }
 
-    /// Searches all waits for circles now and lets one of each give way. `None` if another session is searching.
+    /// Searches all waits for circles now and aborts a victim of each. `None` if another session is searching.
     ///
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
@@ -182,7 +185,7 @@ impl Env {
         self.0.with_session(|managers, who| Ok(managers.locks.find_deadlocks(who.session())))
     }
 
-    /// How long the repairs of dead sessions took since the shared memory was made.
+    /// Returns how long the repairs of dead sessions took since the shared memory was made.
     pub fn repair_times(&self) -> RepairTimes {
         if self.0.check_process().is_err() {
             return RepairTimes::default();
@@ -191,7 +194,7 @@ impl Env {
         life.guarded(|| Ok(life.managers.processes.repair_times())).unwrap_or_default()
     }
 
-    /// What was repaired in the shared memory since it was made.
+    /// Returns the repairs of the shared memory since it was made.
     pub fn repairs(&self) -> Repairs {
         if self.0.check_process().is_err() {
             return Repairs::default();
@@ -238,8 +241,8 @@ fn states(managers: &Managers) -> Vec<SessionState> {
     sessions.iter().map(state).collect()
 }
 
-/// The latches that a session holds. Its notes name also one that it is about to take: of a latch held alone the latch itself
-/// says whose it is.
+/// Returns the latches that a session holds. Its notes also name a latch that it is about to take; an exclusively held
+/// latch itself names its owner.
 fn held(managers: &Managers, info: &SessionInfo, all: &[SessionInfo]) -> Vec<HeldLatch> {
     let owns = |place: u64| managers.processes.latch_owner(place) == Some(info.id);
     let notes = info.noted.iter().filter(|&&(place, alone)| !alone || owns(place));

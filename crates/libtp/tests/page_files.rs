@@ -1,4 +1,4 @@
-//! Files of the program's pages, and its log records, where something has to be brought back: out of a backup, out of damage.
+//! Files of the program's pages, and its log records, after a restore and after damage.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libtp::{Backup, Builder, Env, Error, LogType, PageLock, Until};
 
-/// A program that adds bytes to the first byte of a page.
+/// Registers a type that adds a byte to the first byte of a page.
 fn program() -> Builder {
     Env::builder().log_type(LogType::new(7, "byte add", |page, argument| {
         page[0] = page[0].wrapping_add(argument[0]);
@@ -23,7 +23,7 @@ fn counted(env: &Env) -> u8 {
     page.unwrap().bytes[0]
 }
 
-/// A backup with a record of the program's type in the log that has to be replayed.
+/// Takes a backup that has a record of the program's type in the log to be replayed.
 fn back_up(environment: &Path, backup: &Path) {
     let env = program().open(environment).unwrap();
     let pages = env.pages("counters").unwrap();
@@ -66,7 +66,7 @@ fn who_has_locked_all_pages_has_also_those_that_are_to_come() {
     pages.lock(&other, 0, PageLock::Read).unwrap();
     assert!(matches!(pages.lock(&other, 1, PageLock::Write), Err(Error::LockTimeout(_))));
     other.abort().unwrap();
-    // To read them all is not to change one.
+    // A lock for reading all pages does not allow changes.
     let mut page = pages.get(&reader, 0).unwrap();
     page.bytes[0] = 1;
     assert!(matches!(pages.put(&reader, &page), Err(Error::Database { .. })));

@@ -1,4 +1,4 @@
-//! The example of the password file and of source control does what it says.
+//! The example of the password file and of source control works as described.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code)]

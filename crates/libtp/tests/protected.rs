@@ -1,4 +1,4 @@
-//! The example of LIBTP 4.4's six steps does what it says.
+//! The example of LIBTP 4.4's six steps works as described.
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code)]

@@ -1,7 +1,7 @@
-//! A segment keeps what its memory keeps, whatever the durability of a commit promises: that is told when it is opened, and said once
-//! more when it was lost.
+//! A segment survives what its memory survives, whatever the durability of a commit promises: opening it warns, and
+//! warns again after a loss.
 //!
-//! One test, since who listens to events hears of them for certain only where nobody else causes the same ones.
+//! One test only: another test could cause the same events.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use libtp::{Durability, Env, Error, Survives};
 use tracing::span::{Attributes, Id, Record};
 
-/// Where a region says in which life of the machine it was used (docs/formats/region.md).
+/// The place in a region's header of the machine's boot number (docs/formats/region.md).
 const BOOT: u64 = 32;
 
 /// Counts warnings.
@@ -41,7 +41,7 @@ impl tracing::Subscriber for Warnings {
     fn exit(&self, _: &Id) {}
 }
 
-/// How many warnings there are when a segment is opened whose memory is declared to survive that.
+/// Returns the number of warnings when a segment is opened whose memory is declared to survive `declared`.
 fn warnings(directory: &Path, durability: Durability, declared: Option<Survives>) -> usize {
     let env = Env::builder().durability(durability).open(directory).unwrap();
     let options = vista::Options::new(4096).anywhere();
@@ -66,7 +66,7 @@ fn what_a_segment_does_not_keep_is_told() {
     let options = vista::Options::new(0).anywhere();
     let segment = env.segment_at(at("sync").join("memory"), &options).unwrap();
     env.run(|txn| txn.join(&segment)?.set_range(0, 1).map(|range| range.fill(7))).unwrap();
-    // The machine goes down now: the next has another number.
+    // The machine goes down now: the next start has another number.
     let left = at("left");
     std::fs::copy(segment.path(), &left).unwrap();
     std::fs::OpenOptions::new().write(true).open(&left).unwrap().write_all_at(&[0x5a; 16], BOOT).unwrap();

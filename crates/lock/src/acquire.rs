@@ -1,12 +1,12 @@
 //! Taking a lock.
 //!
 //! Paper: LIBTP 3.2.3, *lock*: "if an incoming lock request cannot be granted, the requesting process is queued for the
-//! lock and descheduled". A lock nobody else wants costs one latch and a section of two words.
+//! lock and descheduled". A lock that no other locker wants costs one latch and a section of two words.
 //!
 //! Latches: one bucket (rank 60), and before it, when the locker's own slots are used up, the slab (62) alone.
 //!
-//! If we die here: with the section open, nothing was asked for; after it, the locker has the request, granted or
-//! waiting, and whoever repairs it finds it on the locker's stack.
+//! If we die here: with the section open, no lock was asked for; after it, the locker has the request, granted or
+//! waiting, and the repairer finds it on the locker's stack.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -18,7 +18,7 @@ use crate::request::{Place, State, Summary};
 use crate::table::{Latched, LONG_CHAIN};
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};
 
-/// A call for a lock: who wants what.
+/// A call for a lock: the session, the locker, the object and the mode.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     pub(crate) session: &'a Session,
@@ -37,17 +37,17 @@ impl Ask<'_> {
 }
 
 impl LockManager {
-    /// Takes a lock: the paper's `lock`. A lock held in a mode that covers this one is enough; held in another mode, it
-    /// is traded for the weakest mode that covers both, ahead of all who wait.
+    /// Takes a lock: the paper's `lock`. A held lock whose mode covers `mode` is enough; a lock held in another mode is
+    /// traded for the weakest mode that covers both, ahead of all waiters.
     ///
-    /// Everything but [`Wait::No`] may wait, so the caller holds no latch.
+    /// Every `wait` but [`Wait::No`] may sleep, so the caller holds no latch.
     ///
     /// # Errors
-    /// `WouldBlock` with `Wait::No`; `Timeout`; `Deadlock`, chosen to give way; `Full` and `OutOfReach` when the table
-    /// cannot grow. In each case the locker holds what it held before.
+    /// `WouldBlock` with `Wait::No`; `Timeout`; `Deadlock` if the locker was chosen to give way; `Full` and
+    /// `OutOfReach` when the table cannot grow. In each case the locker keeps the locks that it held before.
     ///
     /// # Panics
-    /// If it must wait and the session holds a latch.
+    /// If the call must wait and the session holds a latch.
     #[inline]
     pub fn lock(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode, wait: Wait) -> Result<()> {
         let ask = self.ask(session, locker, name, mode);
@@ -78,7 +78,7 @@ impl LockManager {
         }
     }
 
-    /// Takes a lock if that needs no waiting: the only way while a latch is held, and the only way to escalate
+    /// Takes a lock if the call need not wait: the only way while a latch is held, and the only way to escalate
     /// (PROTOCOLS K2).
     ///
     /// # Errors
@@ -88,8 +88,8 @@ impl LockManager {
         self.lock(session, locker, name, mode, Wait::No)
     }
 
-    /// Makes sure that the locker's next lock needs no room: to be called before the first latch (PROTOCOLS D11). Who takes
-    /// many locks with latches held calls it in between, because only then the table grows.
+    /// Makes sure that the locker's next lock needs no room. Called before the first latch (PROTOCOLS D11). A caller
+    /// that takes many locks with latches held calls this in between, without a latch: only then the table grows.
     ///
     /// # Errors
     /// `Full`, `OutOfReach`.
@@ -104,7 +104,7 @@ impl LockManager {
         Ask { session, locker: locker.0, slot: self.table.locker(locker.0), name, mixed: name.mixed(), mode }
     }
 
-    /// Nobody has it: its first request.
+    /// Makes the first request for an object that no locker has.
     #[inline]
     fn lock_new(&self, ask: &Ask<'_>, latched: Latched<'_>, place: Place) {
         let request = self.table.request(place);
@@ -123,7 +123,7 @@ impl LockManager {
         drop(latched);
     }
 
-    /// Somebody has it, perhaps we.
+    /// Takes a lock on an object that has a queue, perhaps with this locker in it.
     fn lock_known(
         &self,
         ask: &Ask<'_>,
@@ -157,7 +157,7 @@ impl LockManager {
         self.wait(ask, place, number, wait)
     }
 
-    /// Becomes one of those who hold it.
+    /// Adds a granted request to the queue.
     fn join(&self, ask: &Ask<'_>, queue: Queue<'_>, place: Place, summary: Summary) {
         let (request, head) = (self.table.request(place), queue.head);
         let next = head.queue_next.get();
@@ -181,7 +181,7 @@ impl LockManager {
         failpoint("lock: joined");
     }
 
-    /// Becomes the last of those who wait.
+    /// Adds a waiting request to the end of the queue.
     pub(crate) fn enqueue(&self, ask: &Ask<'_>, queue: Queue<'_>, place: Place) {
         let request = self.table.request(place);
         let (last_place, last) = queue.last();
@@ -199,7 +199,7 @@ impl LockManager {
     }
 }
 
-/// The queue's summary once a newcomer holds it in `mode` too; none if the newcomer must wait.
+/// Returns the queue's summary with a newcomer that holds `mode` too; `None` if the newcomer must wait.
 fn may_join(queue: Queue<'_>, mode: Mode) -> Option<Summary> {
     let summary = queue.head.summary.get();
     if summary.waiting() {

@@ -1,9 +1,9 @@
-//! Before a transaction begins: who gave way in a deadlock stands aside, and where it is crowded a lane is needed.
+//! Pauses before a transaction begins: a victim of a deadlock stands aside, and under contention a locker takes a lane.
 //!
-//! Who gave way would come back for the same locks at once, read beside the one it gave way to, and meet it in the next
-//! deadlock. So its next transaction begins later, twice as late as the last time if that was not long ago; that of the one it
-//! gave way to does not: one of them is to go on. It waits where it holds nothing: nobody waits for it, and no commit is told
-//! late. For lanes see `lanes.rs`.
+//! Without a pause, a victim would come back for the same locks at once, read beside the locker that it gave way to,
+//! and meet that locker in the next deadlock. So the victim's next transaction begins later, after twice the last pause
+//! if that was not long ago. The other locker does not pause: one of the two must go on. The victim pauses while it
+//! holds nothing, so no other session waits for it, and no commit is answered late. For lanes see `lanes.rs`.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::{LockManager, LockerId};
 
 /// The shortest pause, in microseconds.
 const PAUSE: u64 = 500;
-/// It is doubled so often at most: to 32 ms.
+/// The pause is doubled at most this number of times: to 32 ms.
 const DOUBLINGS: u32 = 6;
-/// Who did not give way for so long after a pause, in microseconds, begins with the shortest one again.
+/// A locker that did not give way for this long after a pause, in microseconds, begins with the shortest pause again.
 const FORGOTTEN_AFTER: u64 = 250_000;
 
 impl LockerSlot {
-    /// It gave way in a deadlock, and it is `now`.
+    /// Notes, at `now`, that the locker gave way in a deadlock.
     pub(crate) fn note_gave_way(&self, now: u64) {
         if self.aside_due.get() == 0 {
             let is_recent = now < self.aside_until.get() + FORGOTTEN_AFTER;
@@ -31,16 +31,16 @@ impl LockerSlot {
         self.aside_until.init(now + (PAUSE << self.aside_doublings.get().min(DOUBLINGS)));
     }
 
-    /// It begins a transaction: how long it stands aside first.
+    /// Returns how long the locker stands aside before a transaction that begins now.
     fn pause(&self, now: u64) -> Duration {
         self.aside_due.init(0);
-        // A clock that was set makes no pause longer than the longest.
+        // Even after a change of the clock no pause is longer than the longest.
         Duration::from_micros(self.aside_until.get().saturating_sub(now).min(PAUSE << DOUBLINGS))
     }
 }
 
 impl LockManager {
-    /// To be called before a transaction begins, with nothing held.
+    /// Pauses, and takes a lane, if the locker needs to. Called before a transaction begins, with nothing held.
     #[inline]
     pub fn stand_aside(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);

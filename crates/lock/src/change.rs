@@ -1,6 +1,6 @@
 //! A change of the lock table: a section, and the one place where tests can stop it.
 //!
-//! Every store that must be rolled back goes through [`Change::set`]. A test says how many of them happen before the
+//! Every store that must be rolled back goes through [`Change::set`]. A test chooses how many stores happen before the
 //! thread stops as a killed one would: with its section open and its latches held.
 
 use libtp_process::Session;
@@ -17,7 +17,7 @@ impl<'s> Change<'s> {
         Change { section: session.section() }
     }
 
-    /// Stores a word that a rolled-back section puts back.
+    /// Stores a word; rolling the section back restores it.
     #[inline]
     pub(crate) fn set<T: Bits>(&mut self, word: &Word<T>, value: T) {
         #[cfg(test)]
@@ -26,7 +26,7 @@ impl<'s> Change<'s> {
         word.set(&mut self.section, value);
     }
 
-    /// What was changed stands. If we die before this store, nothing was; after it, all.
+    /// Makes the change final. If we die before this store, nothing is changed; after it, everything is.
     #[inline]
     pub(crate) fn close(self) {
         #[cfg(test)]
@@ -46,10 +46,10 @@ pub(crate) mod stop {
         static STORES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 
-    /// What a stopped thread panics with.
+    /// The panic payload of a stopped thread.
     pub(crate) struct Stopped;
 
-    /// Stops this thread before its store number `stores`, counted from zero; none never stops it.
+    /// Stops this thread before its store number `stores`, counted from zero; `None` never stops it.
     pub(crate) fn before(stores: Option<u32>) {
         STORES_LEFT.set(stores);
     }

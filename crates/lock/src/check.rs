@@ -1,4 +1,4 @@
-//! The lock table's invariants, checked while nobody uses it: by tests, and after repair.
+//! Checks of the lock table's invariants, while no session uses the table: by tests, and after repair.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use crate::object::Queue;
 use crate::request::{Place, Request};
 use crate::LockManager;
 
-/// How many slots are where.
+/// The number of slots in each place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Census {
-    /// Objects somebody holds.
+    /// Objects that a locker holds.
     pub objects: u64,
-    /// Requests that hold something.
+    /// Requests that hold a mode.
     pub granted: u64,
     /// Intent locks that lockers keep, in force or not.
     pub kept: u64,
@@ -26,11 +26,11 @@ pub struct Census {
     pub fresh: u64,
     /// All slots.
     pub slots: u64,
-    /// Lockers that somebody has, or had when it died.
+    /// Lockers that a session has, or had when it died.
     pub lockers: u64,
 }
 
-/// What a failed check says.
+/// The sentence of a failed check.
 pub type Broken = String;
 
 macro_rules! demand {
@@ -42,13 +42,13 @@ macro_rules! demand {
 }
 
 impl LockManager {
-    /// Checks every invariant. Nobody uses the table meanwhile.
+    /// Checks every invariant. No session uses the table meanwhile.
     ///
     /// # Errors
-    /// The sentence that does not hold.
+    /// The invariant that does not hold, as a sentence.
     pub fn check(&self) -> Result<Census, Broken> {
         let mut census = Census { slots: u64::from(self.table.requests.capacity()), ..Census::default() };
-        // By place: whose request it is, as the queues say.
+        // By place: the request's locker, according to the queues.
         let mut queued = HashMap::new();
         let mut names = 0_u64;
         for number in 0..self.table.buckets.capacity() {
@@ -70,7 +70,7 @@ impl LockManager {
         Ok(census)
     }
 
-    /// Returns the bucket's part of all names, of 2^32.
+    /// Checks a bucket. Returns its part of all names, of 2^32.
     fn check_bucket(&self, number: u32, queued: &mut HashMap<Place, u32>, census: &mut Census) -> Result<u64, Broken> {
         let bucket = self.table.bucket(number);
         let level = bucket.level.get();

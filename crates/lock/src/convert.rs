@@ -1,11 +1,11 @@
-//! Trading a lock for another mode, and asking whether one could be had.
+//! Trading a lock for another mode, and asking whether a lock could be had.
 //!
 //! Paper: LIBTP 3.2.3, *lock_upgrade* and *lock_downgrade*, "which allow the caller to atomically trade a lock of one
 //! type for a lock of another".
 //!
-//! A conversion never queues behind others: it waits in its place among the granted for the modes of others to go away,
-//! and newcomers wait behind it. So a reader that wants to write is not starved, and two that do so on one object are a
-//! deadlock, which is found like any other.
+//! A conversion never queues behind other requests. It waits in its place among the granted requests until conflicting
+//! modes are given back, and newcomers wait behind it. So a reader that wants to write is not starved. Two readers that
+//! want to write the same object are a deadlock, which is found like any other.
 //!
 //! If we die here: the lock is held in its old mode or, once the section is closed, in its new one.
 
@@ -20,7 +20,7 @@ use crate::table::Latched;
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};
 
 impl LockManager {
-    /// Trades a held lock for the weakest mode that covers what is held and `mode`: the paper's `lock_upgrade`.
+    /// Trades a held lock for the weakest mode that covers the held mode and `mode`: the paper's `lock_upgrade`.
     ///
     /// # Errors
     /// `NotHeld`, and as [`LockManager::lock`].
@@ -32,7 +32,7 @@ impl LockManager {
     /// Trades a held lock for a weaker mode that it covers: the paper's `lock_downgrade`.
     ///
     /// # Errors
-    /// `NotHeld`, also when what is held does not cover `mode`.
+    /// `NotHeld`, also when the held mode does not cover `mode`.
     pub fn downgrade(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Result<()> {
         let ask = self.ask(session, locker, name, mode);
         if name.is_coarse() {
@@ -49,7 +49,7 @@ impl LockManager {
         }
         let mut change = Change::open(session);
         change.set(&own.state, State::granted_in(mode));
-        // Also says in the summary that the stronger mode is gone.
+        // This also removes the stronger mode from the summary.
         failpoint("lock: downgraded, others not granted");
         queue.grant(&mut change, &mut granted);
         change.close();
@@ -59,8 +59,8 @@ impl LockManager {
         Ok(())
     }
 
-    /// Waits until the lock could be had, and does not keep it: for an insertion's `IX` on the gap it enters
-    /// (PROTOCOLS K1). Those who only wait do not stand in the way, because nothing is taken from them.
+    /// Waits until the lock could be had, and does not keep it: for the `IX` of an insertion on the gap that it enters
+    /// (PROTOCOLS K1). Waiting requests do not conflict, because the call takes nothing from them.
     ///
     /// # Errors
     /// As [`LockManager::lock`].
@@ -90,7 +90,7 @@ impl LockManager {
         }
     }
 
-    /// The mode in which the locker holds the object.
+    /// Returns the mode in which the locker holds the object.
     pub fn holds(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Mode> {
         let (mixed, slot) = (name.mixed(), self.table.locker(locker.0));
         if name.is_coarse() {
@@ -107,14 +107,14 @@ impl LockManager {
         queue.of_locker(locker.0).and_then(|(_, own)| own.state.get().granted())
     }
 
-    /// Whether nobody holds the object or waits for it, at this moment.
+    /// Returns whether no locker holds the object or waits for it, at this moment.
     pub fn is_free(&self, session: &Session, name: LockName) -> bool {
         let mixed = name.mixed();
         let latched = self.table.latch(session, mixed);
         self.table.find(latched.bucket, name, mixed).map_or(true, Queue::is_idle)
     }
 
-    /// The locker's request at `place` is to be held in `ask.mode` as well.
+    /// Converts the locker's request at `place` to a mode that also covers `ask.mode`.
     pub(crate) fn convert(
         &self,
         ask: &Ask<'_>,
@@ -143,7 +143,7 @@ impl LockManager {
         if wait == Wait::No {
             return Err(ask.would_block());
         }
-        // Two that each wait for what the other holds.
+        // A deadlock of two conversions: each waits for the mode that the other holds.
         let is_deadlock = queue.requests().any(|(at, other)| {
             let state = other.state.get();
             at != place && state.granted().is_some() && state.waits() && state.granted_bit() & mode.conflicts() != 0

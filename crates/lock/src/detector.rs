@@ -1,21 +1,23 @@
-//! Deadlocks: finding circles of waiting lockers, and choosing who gives way.
+//! Deadlocks: finding circles of waiting lockers, and choosing victims.
 //!
-//! Paper: LIBTP 4.1: "a distinguished process monitors the lock table, searching for cycles. When a cycle is detected, one
-//! of the transactions in the cycle is nominated and aborted." Departures: nobody is distinguished; the search is a role
-//! that whoever has waited long enough takes (PROTOCOLS D5), or whoever trades a lock that another trades too, at once. By
-//! default it follows its own wait only; as in the paper the whole table is searched now and then.
+//! Paper: LIBTP 4.1: "a distinguished process monitors the lock table, searching for cycles. When a cycle is detected,
+//! one of the transactions in the cycle is nominated and aborted." Departures: no process is distinguished. The search
+//! is a role (PROTOCOLS D5), taken by a session that has waited long enough, or at once by a session that trades a lock
+//! which another one trades too. By default the search follows the session's own wait only; as in the paper the whole
+//! table is searched now and then.
 //!
-//! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are first seen, one after the
-//! other, and then all seen again with the same numbers, there was a moment between when all of them lasted; and
-//! while a locker is in one wait, what it holds does not change, nor does what it waits for behind one that waits too. For
-//! whom it waits changes in one way: the one that had the lock gives it back, and another overtakes (`overtake.rs`). So it is
-//! looked at again, too. Then at that moment the circle was whole, and only giving up can open it.
+//! Why a circle seen twice is a circle. Each wait has a number. If all waits of a circle are seen one after the other,
+//! and then all are seen again with the same numbers, there was a moment between when all of them lasted. During one
+//! wait a locker's held locks do not change, nor does its place behind another waiter. Its blockers change in one way
+//! only: the holder gives the lock back, and another locker overtakes (`overtake.rs`). So the second look checks the
+//! blockers, too. At that moment, then, the circle was whole, and it opens only if a member gives up.
 //!
-//! If we die here: the role is taken over; a victim that was chosen reads its own word.
+//! If we die here: the role is taken over; a chosen victim reads its own word.
 //!
-//! If we are stopped here: the role is taken over too. So two may search at once, when we go on. The role saves work and keeps
-//! nothing from harm: each has a view of its own, and what both store are numbers of waits, in words of their own, that mean
-//! nothing to a wait with another number. At worst two of one circle give way, or a victim is chosen once more.
+//! If we are stopped here: the role is taken over too, so two sessions may search at once when this one goes on. The
+//! role only saves work. Each search has its own view, and both store only numbers of waits, in words of their own,
+//! which have no effect on a wait with another number. At worst two members of one circle give way, or a victim is
+//! chosen once more.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -29,21 +31,21 @@ use crate::wait::HELP_AFTER;
 use crate::waits_for::SeenWait;
 use crate::{Detect, Edge, LockManager, LockerId, Result, Victim};
 
-/// A circle of lockers that wait for each other, and who of them gives way.
+/// A circle of lockers that wait for each other, and its victim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deadlock {
     /// Each waits for the next one's lock, the last for the first one's.
     pub members: Vec<Edge>,
-    /// Who gives way.
+    /// The locker that gives way.
     pub victim: LockerId,
-    /// Whether an earlier search had chosen it, and it has not given way yet.
+    /// Whether an earlier search had chosen the victim, and it has not given way yet.
     pub was_known: bool,
 }
 
-/// What one search has seen.
+/// The view of one search.
 #[derive(Default)]
 pub(crate) struct Search {
-    /// By locker: its wait, or that it does not wait or is going to end its wait.
+    /// By locker: its wait, or `None` if it does not wait or is going to end its wait.
     pub(crate) seen: HashMap<u32, Option<SeenWait>>,
     /// Lockers from which no circle can be reached.
     clear: HashSet<u32>,
@@ -51,38 +53,38 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The number of the locker's wait, as it was seen.
+    /// Returns the number of the locker's wait, as the search has seen it.
     fn number(&self, locker: u32) -> Option<u32> {
         self.seen.get(&locker)?.as_ref().map(|seen| seen.number)
     }
 }
 
 impl LockManager {
-    /// Searches the whole table for deadlocks and resolves them: the paper's periodic detector. Returns how many lockers
-    /// were chosen to give way; none if another session is searching.
+    /// Searches the whole table for deadlocks and resolves them: the paper's periodic detector. Returns how many
+    /// lockers were chosen to give way; zero while another session is searching.
     ///
     /// # Errors
-    /// None yet; a search that needs more than it can get will say so.
+    /// No error yet; a search that lacks resources may return one later.
     pub fn detect(&self, session: &Session) -> Result<usize> {
         let found = self.find_deadlocks(session).unwrap_or_default();
         Ok(found.iter().filter(|deadlock| !deadlock.was_known).count())
     }
 
-    /// As [`LockManager::detect`], and says what was found; `None` if another session is searching.
+    /// As [`LockManager::detect`], but returns the deadlocks; `None` while another session is searching.
     pub fn find_deadlocks(&self, session: &Session) -> Option<Vec<Deadlock>> {
         self.table.header.searched_micros.publish(boot_micros());
         self.search(session, self.lockers(), true)
     }
 
-    /// Called by one that sees at first sight that it is in a deadlock: there is nothing to wait for.
+    /// Searches at once, for a locker that finds itself in a deadlock before it waits.
     pub(crate) fn search_at_once(&self, session: &Session, locker: LockerId) {
         if matches!(self.settings.detect, Detect::OnWait(_)) {
-            // If another is searching it is done later, as for those who do not see it.
+            // While another session searches, this locker's search comes later, as for any waiter.
             self.search(session, locker.0..=locker.0, false);
         }
     }
 
-    /// Called by one that waits and was not woken for some time.
+    /// Searches if a search is due, for a waiter that was not woken for some time.
     pub(crate) fn search_when_due(&self, session: &Session, locker: LockerId, waited: Duration) {
         match self.settings.detect {
             Detect::OnWait(patience) if waited >= patience => {
@@ -99,7 +101,8 @@ impl LockManager {
         }
     }
 
-    /// Searches from these lockers on, unless another is searching; `is_suspect` asks whether that one lives and goes on.
+    /// Searches from these lockers on, unless another session is searching. With `is_suspect`, checks whether that
+    /// session lives and runs.
     fn search(
         &self,
         session: &Session,
@@ -123,7 +126,7 @@ impl LockManager {
 
     /// Follows waits from a locker, depth first. Returns the lockers of a circle, each waiting for the next.
     pub(crate) fn find_circle(&self, session: &Session, search: &mut Search, start: u32) -> Option<Vec<u32>> {
-        // Each step: a locker, and how many of those it waits for have been followed.
+        // Each step: a locker, and how many of its blockers have been followed.
         let mut path: Vec<(u32, usize)> = vec![(start, 0)];
         while let Some(&mut (locker, ref mut followed)) = path.last_mut() {
             let seen = search.seen.entry(locker).or_insert_with(|| self.seen_wait(session, locker));
@@ -146,16 +149,17 @@ impl LockManager {
         None
     }
 
-    /// Looks at a circle once more, and if it is one, chooses who gives way. Afterwards the search knows at least one of
-    /// its lockers as not waiting, so it does not find it again.
+    /// Looks at a circle again, and if it still is one, chooses a victim. Afterwards the search knows at least one
+    /// member as not waiting, so it does not find the circle again.
     pub(crate) fn resolve(&self, session: &Session, search: &mut Search, circle: &[u32]) {
         if let Some(chosen) = self.look_again(session, search, circle) {
             self.nominate(session, search, circle, &chosen);
         }
     }
 
-    /// Who of a circle was chosen to give way before, if it is one still. They are looked up before the circle is looked at
-    /// again: whoever has given way takes the word back, and a search that read it only then would choose once more.
+    /// Looks at a circle again. Returns the members that an earlier search has chosen to give way; `None` for a circle
+    /// that no longer exists. The chosen members are read before the second look: a victim that gives way resets its
+    /// word, and a search that read the word only afterwards would choose once more.
     fn look_again(&self, session: &Session, search: &mut Search, circle: &[u32]) -> Option<Vec<u32>> {
         let was_chosen = |&locker: &u32| Some(self.table.locker(locker).victim.load()) == search.number(locker);
         let chosen = circle.iter().copied().filter(was_chosen).collect();
@@ -169,11 +173,11 @@ impl LockManager {
         Some(chosen)
     }
 
-    /// Chooses who gives way, unless one of those chosen before will.
+    /// Chooses a victim, unless a member that was chosen before will give way.
     fn nominate(&self, session: &Session, search: &mut Search, circle: &[u32], chosen: &[u32]) {
         let mut candidates = circle.to_vec();
         if let Some(&locker) = chosen.first() {
-            // One that is stopped cannot give way (PROTOCOLS D9): then it is another's turn, if there is one that can.
+            // A stopped victim cannot give way (PROTOCOLS D9): then another member must, if one can.
             candidates.retain(|&other| !self.is_stopped(other));
             let is_any_chosen = candidates.iter().any(|other| chosen.contains(other));
             if !self.is_stopped(locker) || candidates.is_empty() || is_any_chosen {
@@ -194,7 +198,7 @@ impl LockManager {
         self.keep_found(search, circle, victim, false);
     }
 
-    /// Puts a circle into what the search has found, and its victim down as not waiting.
+    /// Adds a circle to the search's findings, and notes its victim as not waiting.
     fn keep_found(&self, search: &mut Search, circle: &[u32], victim: u32, was_known: bool) {
         let next = circle.iter().cycle().skip(1);
         let members = circle.iter().zip(next).filter_map(|(&waiter, &holder)| {
@@ -212,7 +216,7 @@ impl LockManager {
         self.processes.is_stopped(self.table.locker(locker).session.load())
     }
 
-    /// Who of a circle gives way; among equals the youngest.
+    /// Returns the victim of a circle; among equals the youngest.
     fn choose(&self, circle: &[u32]) -> u32 {
         let age = |locker: u32| (Reverse(self.table.locker(locker).birth.load()), Reverse(locker));
         let chosen = circle.iter().copied().min_by_key(|&locker| {

@@ -1,8 +1,8 @@
-//! Whoever has waited very long looks whether there is anybody to wait for.
+//! A check, after a very long wait, that some session can still end the wait.
 //!
-//! A wild store can grant a lock to a locker that does not know of it, or cut a wait out of the sight of the search for
-//! circles: then nobody would ever end the wait. What is looked at changes while others work, so a doubt counts only when it
-//! comes again and again.
+//! A wild store can grant a lock to a locker that does not know of it, or hide a wait from the search for circles: then
+//! no session would ever end the wait. The table changes while the waiter checks, so a doubt counts only if it comes
+//! again and again.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::locker::Waiting;
 use crate::request::{Place, Request};
 use crate::{LockManager, LockerId};
 
-/// Who has waited so long looks, and again after as long.
+/// A waiter checks after this time, and again after each further such time.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// So many doubts in a row are a certainty.
+/// This number of doubts in a row is a certainty.
 const DOUBTS: u32 = 4;
 
 /// The doubts of one wait.
@@ -27,7 +27,7 @@ pub(crate) struct Doubts {
 }
 
 impl LockManager {
-    /// Looks, when it is time. Unwinds when it is certain that nobody will ever end the wait.
+    /// Checks, when it is time. Unwinds when it is certain that no session will ever end the wait.
     pub(crate) fn doubt(&self, doubts: &mut Doubts, ask: &Ask<'_>, place: Place, number: u32, waited: Duration) {
         if waited < PATIENCE * (doubts.looks + 1) {
             return;
@@ -44,7 +44,7 @@ impl LockManager {
         }
     }
 
-    /// What there is about the wait that no session can have left so.
+    /// Returns a defect of the wait that no session can have caused.
     fn unexplained(&self, ask: &Ask<'_>, place: Place, number: u32) -> Option<&'static str> {
         if ask.slot.waiting.load() != Waiting::new(place, number) {
             return Some("its locker does not say so");
@@ -64,7 +64,7 @@ impl LockManager {
         (!is_there).then_some("it is not in its queue")
     }
 
-    /// Whether the request is its locker's, and that a session's.
+    /// Returns whether the request belongs to its locker, and the locker to a session.
     fn is_held(&self, place: Place, request: &Request) -> bool {
         let number = request.locker.get();
         if number == 0 || number > self.table.header.locker_used.load() {
@@ -72,7 +72,8 @@ impl LockManager {
         }
         let locker = self.table.locker(number);
         let session = locker.session.load();
-        // Who takes a locker over may stand still before it puts its name there, and who had it be gone.
+        // A session that takes a locker over may be stopped before it stores its name there, when the former session is
+        // gone.
         let is_kept_for = || {
             let keeps = self.keepers.get().filter(|_| !planted("lock: who is taken over belongs to nobody"));
             keeps.is_some_and(|keeps| keeps(LockerId(number))) || self.processes.exists(locker.session.load())

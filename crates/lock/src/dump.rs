@@ -1,4 +1,4 @@
-//! What the tools show: every lock, and how large the table is.
+//! Lists for the tools: every lock, and the size of the table.
 
 use libtp_process::{Session, SessionId};
 
@@ -11,9 +11,9 @@ use crate::{LockManager, LockerId, Mode};
 pub struct LockInfo {
     /// The object.
     pub name: LockName,
-    /// Whose request.
+    /// The locker of the request.
     pub locker: LockerId,
-    /// The session that used the locker when it last waited, or made it.
+    /// The session that used the locker when it last waited, or that made the locker.
     pub session: SessionId,
     /// The mode held.
     pub granted: Option<Mode>,
@@ -21,12 +21,12 @@ pub struct LockInfo {
     pub wanted: Option<Mode>,
 }
 
-/// How large the lock table is, and what happened in it.
+/// The size of the lock table, and counts of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// Buckets there are.
+    /// The number of buckets.
     pub buckets: u32,
-    /// Slots for requests there are.
+    /// The number of slots for requests.
     pub slots: u32,
     /// Lockers in use.
     pub lockers: u32,
@@ -39,7 +39,7 @@ pub struct Stats {
 }
 
 impl LockManager {
-    /// Every request there is. Each object is seen at one moment, the whole at none.
+    /// Returns every request. Each object is seen at one moment, the table as a whole is not.
     pub fn dump(&self, session: &Session) -> Vec<LockInfo> {
         let mut infos = Vec::new();
         for number in 0..self.table.header.bucket_count.load() {
@@ -50,7 +50,7 @@ impl LockManager {
         infos
     }
 
-    /// The table's size and counts.
+    /// Returns the table's size and counts.
     pub fn stats(&self) -> Stats {
         let header = &self.table.header;
         let (buckets, slots) = (self.table.buckets.capacity(), self.table.requests.capacity());
@@ -69,7 +69,7 @@ impl LockManager {
         }
     }
 
-    /// The queues of a bucket, under its latch.
+    /// Returns the queues of a bucket. The caller holds its latch.
     pub(crate) fn queues<'t>(&'t self, bucket: &'t Bucket) -> impl Iterator<Item = Queue<'t>> {
         let heads = bucket.chains.iter().flat_map(|chain| {
             std::iter::successors(chain.get().some(), |&place| self.table.request(place).chain_next.get().some())

@@ -1,14 +1,14 @@
-//! Why a lock was not granted, in sentences that say what to do.
+//! The reasons why a lock was not granted. Each text states what to do.
 
 use std::time::Duration;
 
 use crate::{LockName, LockerId, Mode};
 
-/// A lock call did not do what it was asked. Locks the locker held before are still held.
+/// A failed lock call. Locks that the locker held before are still held.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody holds a conflicting lock, or waits for one, and the caller did not want to wait.
+    /// Another locker holds a conflicting lock, or waits for one, and the caller did not want to wait.
     #[error("{name} is locked by others and cannot be had in mode {mode} at once; nothing was changed. Wait for it with no latch held")]
     WouldBlock {
         /// The object.
@@ -51,10 +51,10 @@ pub enum Error {
         name: LockName,
         /// The mode asked for.
         mode: Mode,
-        /// The other transaction's.
+        /// The other transaction's locker.
         holder: LockerId,
     },
-    /// Whoever holds it has died, or could not be undone, and never will be, because the log has failed.
+    /// The holder has died, or could not be undone, and never will be, because the log has failed.
     #[error("{name} could not be had in mode {mode}: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; what was committed is safe in the log. Close the environment everywhere, look at the disk, and open it again")]
     HeldForGood {
         /// The object.
@@ -71,7 +71,7 @@ pub enum Error {
     /// The region has no room for one more lock. Nothing was changed.
     #[error("the lock table cannot grow, no lock was taken: {0}")]
     Full(#[source] rio::Error),
-    /// The lock table is as large as its slots can be named.
+    /// The lock table is so large that further slots could not be named.
     #[error("the lock table cannot grow beyond the region's first {limit} bytes, where its slots can be named; no lock was taken. End transactions that hold very many locks")]
     OutOfReach {
         /// The last byte a slot may have.

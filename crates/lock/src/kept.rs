@@ -1,10 +1,10 @@
 //! Intent locks on databases stay with their locker from one transaction to the next.
 //!
-//! Departure from LIBTP 3.2.3. Every transaction locks each database it uses in `IS` or `IX`, and hardly anybody ever
-//! locks one in another mode. Taken and given back each time, these locks would be the hottest words of the whole
-//! environment, though they exclude nobody. So when a transaction ends, such a lock is not given back but becomes *idle*:
-//! its request stays in the queue, and the locker's next transaction makes it *active* again, with one swap of a word that
-//! no other processor touches. Whoever wants a mode that excludes it *revokes* it, if it is idle.
+//! Departure from LIBTP 3.2.3. Every transaction locks each database it uses in `IS` or `IX`, and other modes of such
+//! locks are rare. Taken and given back each time, these locks would be the hottest words of the whole environment,
+//! though they exclude no other transaction. So when a transaction ends, such a lock is not given back but becomes
+//! *idle*: its request stays in the queue, and the locker's next transaction makes it *active* again, with one swap of
+//! a word that no other processor touches. A locker that wants a conflicting mode *revokes* idle requests.
 //!
 //! ```text
 //!            unlock_all (a store)                 revoked by another, under the latch (a swap)
@@ -13,17 +13,18 @@
 //!     | marked *contended* by one that must wait, under the latch: unlock_all takes it out of the queue and grants
 //! ```
 //! Invariants
-//! 1. The state of a kept request is one word. Its locker changes it without the latch between idle and active, others
-//!    change it under the latch of its bucket, and nobody inside a section, so it is never rolled back (PROTOCOLS D2).
-//! 2. An idle request is in the queue as if granted: nobody is granted what excludes it. It is no reason for anybody to
-//!    be called waiting for its locker.
-//! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked one may be in no queue.
+//! 1. The state of a kept request is one word. Its locker changes it without the latch between idle and active; other
+//!    sessions change it under the latch of its bucket. No session changes it inside a section, so it is never rolled
+//!    back (PROTOCOLS D2).
+//! 2. An idle request is in the queue as if granted: no conflicting mode is granted beside it. But no waiter counts as
+//!    waiting for the locker of an idle request.
+//! 3. A kept request is in its locker's `kept` words and not on its stack. A revoked request may be in no queue.
 //!
-//! A release is a look and a store. A mark set between the two is lost, and then the one that waits finds the request
-//! idle when it next looks by itself (PROTOCOLS D8): that costs it milliseconds, once in a million times.
+//! A release is a look and a store. A mark that is set between the two is lost. The waiter then finds the request idle
+//! when it next looks by itself (PROTOCOLS D8), which costs milliseconds, once in a million times.
 //!
-//! If we die here: an active request is held like any other; what was revoked and not yet taken out of its queue stands
-//! in nobody's way.
+//! If we die here: an active request is held like any other; a request that is revoked and still in its queue blocks no
+//! locker.
 
 use libtp_process::Session;
 use rio::failpoint;
@@ -36,7 +37,7 @@ use crate::request::{Place, Request, State};
 use crate::table::{Bucket, Table};
 use crate::{LockManager, LockerId, Mode, Result, Wait};
 
-/// How many intent locks a locker keeps.
+/// The number of intent locks that a locker keeps.
 pub(crate) const KEPT: usize = 8;
 
 impl LockName {
@@ -64,7 +65,7 @@ pub(crate) struct Kept<'t> {
     pub(crate) request: &'t Request,
 }
 
-/// A `kept` word: the request's place (low half) and half of its mixed name (high half). Zero is none.
+/// Returns a `kept` word: the request's place (low half) and half of its mixed name (high half). Zero: nothing is kept.
 #[inline]
 pub(crate) fn kept_word(place: Place, mixed: u64) -> u64 {
     u64::from(place.0) | (mixed >> 32 << 32)
@@ -76,14 +77,14 @@ pub(crate) fn kept_place(word: u64) -> Place {
     Place(word as u32)
 }
 
-/// Where a name is kept, if not at an earlier step: where it would like to be, and onwards from there.
+/// Returns where the search for a name looks at this step: first at the name's preferred place, then onwards.
 #[inline]
 fn likely_index(mixed: u64, step: usize) -> usize {
     ((mixed >> 61) as usize + step) % KEPT
 }
 
 impl LockerSlot {
-    /// The kept request for a name, if there is one.
+    /// Returns the kept request for a name.
     #[inline]
     pub(crate) fn find_kept<'t>(&self, table: &'t Table, name: LockName, mixed: u64) -> Option<Kept<'t>> {
         for step in 0..KEPT {
@@ -100,7 +101,7 @@ impl LockerSlot {
         None
     }
 
-    /// Every kept request, idle and revoked ones included.
+    /// Returns every kept request, even if idle or revoked.
     pub(crate) fn all_kept<'t>(&'t self, table: &'t Table) -> impl Iterator<Item = Kept<'t>> {
         let words = self.kept.iter().enumerate().filter(|(_, word)| word.get() != 0);
         words.map(|(index, word)| {
@@ -115,15 +116,16 @@ impl LockerSlot {
         self.active.init(self.active.get() & !(1 << index));
     }
 
-    /// Where one more could be kept.
+    /// Returns a free place to keep one more.
     fn room_to_keep(&self, mixed: u64) -> Option<usize> {
         (0..KEPT).map(|step| likely_index(mixed, step)).find(|&index| self.kept[index].get() == 0)
     }
 }
 
 impl LockManager {
-    /// Takes an intent lock that its locker kept from an earlier transaction, if it did, in a mode that covers this one. It
-    /// costs one swap of a word that nobody else uses; where it cannot be done so, [`LockManager::lock`] does it.
+    /// Takes an intent lock that the locker kept from an earlier transaction, in a mode that covers `mode`. Returns
+    /// whether there was such a lock; if not, [`LockManager::lock`] takes one. Costs one swap of a word that no other
+    /// session uses.
     #[inline]
     pub fn try_kept(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> bool {
         mode.is_intent() && name.is_coarse() && self.activate(&self.ask(session, locker, name, mode))
@@ -138,11 +140,11 @@ impl LockManager {
         self.lock_coarse_slowly(ask, wait)
     }
 
-    /// Whether a kept request is enough, and is active now.
+    /// Makes a kept request active, if it covers the mode. Returns whether it does.
     #[inline]
     fn activate(&self, ask: &Ask<'_>) -> bool {
         let Some(kept) = ask.slot.find_kept(&self.table, ask.name, ask.mixed) else { return false };
-        // Acquire: pairs with the swaps of those who revoke.
+        // Acquire: pairs with the swap of a session that revokes.
         let state = kept.request.state.load();
         if !state.is_intent_covering(ask.mode) {
             return false;
@@ -150,7 +152,7 @@ impl LockManager {
         if !state.is_idle() {
             return true;
         }
-        // First, so that it is never active and not known to be.
+        // Noted first, so that no active request is missing in `active`.
         ask.slot.active.init(ask.slot.active.get() | 1 << kept.index);
         failpoint("lock: kept, noted as active, idle still");
         kept.request.state.compare_exchange(state, state.activated()).is_ok()
@@ -167,7 +169,7 @@ impl LockManager {
         if !ask.mode.is_intent() {
             let mut granted = Granted::new();
             self.table.revoke(ask.session, latched.bucket, ask.name, ask.mixed, &mut granted);
-            // Under the latch, which is rare and waits for nobody: below we may fall asleep.
+            // Woken under the latch, which happens rarely and never waits: the code below may sleep.
             self.wake(&granted);
         }
         self.lock_latched(ask, latched, place, wait)?;
@@ -177,7 +179,7 @@ impl LockManager {
         Ok(())
     }
 
-    /// Makes the locker's newest request, just granted, one that is kept, if there is room for it.
+    /// Makes the locker's newest request, just granted, a kept one, if there is room for it.
     fn keep(&self, ask: &Ask<'_>, place: Place) {
         let (slot, request) = (ask.slot, self.table.request(place));
         let Some(index) = slot.room_to_keep(ask.mixed) else { return };
@@ -200,7 +202,7 @@ impl LockManager {
         slot.note_one_less();
     }
 
-    /// Ends the keeping of a request: an active one becomes one like any other, the slot of another one is free.
+    /// Ends the keeping of a request: an active one becomes an ordinary request, the slot of any other becomes free.
     pub(crate) fn unkeep(&self, session: &Session, slot: &LockerSlot, kept: Kept<'_>) {
         let Kept { index, place, request } = kept;
         let (name, mixed) = (request.lock_name(), request.mixed.get());
@@ -233,7 +235,7 @@ impl LockManager {
         self.wake(&granted);
     }
 
-    /// The transaction ends: its kept requests become idle.
+    /// Makes the kept requests idle: the transaction ends.
     #[inline]
     pub(crate) fn idle_all(&self, session: &Session, slot: &LockerSlot, granted: &mut Granted) {
         let mut active = slot.active.get();
@@ -245,7 +247,7 @@ impl LockManager {
         slot.active.init(0);
     }
 
-    /// A kept request becomes idle, or leaves its queue if somebody waits for that.
+    /// Makes a kept request idle, or takes it out of its queue if another locker waits for that.
     #[inline]
     pub(crate) fn idle(&self, session: &Session, slot: &LockerSlot, index: usize, granted: &mut Granted) {
         let word = slot.kept[index].get();
@@ -261,7 +263,7 @@ impl LockManager {
             self.release_kept(session, slot, index, granted);
             return;
         }
-        // Release: what was done under the lock is visible to whoever revokes it.
+        // Release: stores made under the lock are visible to a session that revokes it.
         failpoint("lock: intent lock about to be idle");
         request.state.publish(state.idled());
     }
@@ -281,8 +283,8 @@ impl LockManager {
         drop(latched);
     }
 
-    /// Nothing is kept any more: the locker ends, or goes on in another process, which knows nothing of what the one before
-    /// learnt when it took these locks. Those that are active are locks like any other from here on.
+    /// Ends all keeping: the locker ends, or goes on in another process, which does not know the facts that the first
+    /// process learnt when it took these locks. Active requests become ordinary locks.
     pub fn unkeep_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         slot.all_kept(&self.table).for_each(|kept| self.unkeep(session, slot, kept));
@@ -310,8 +312,8 @@ impl Request {
 }
 
 impl Table {
-    /// Takes every idle request out of the queue of a name, under the latch; those that are active will leave it when
-    /// their transactions end.
+    /// Takes every idle request out of the queue of a name, under the latch. Active requests leave it when their
+    /// transactions end.
     #[cold]
     pub(crate) fn revoke(&self, session: &Session, bucket: &Bucket, name: LockName, mixed: u64, granted: &mut Granted) {
         let Ok(queue) = self.find(bucket, name, mixed) else { return };
@@ -327,7 +329,7 @@ impl Table {
 }
 
 impl Queue<'_> {
-    /// Whether nobody holds the object or waits for it, now.
+    /// Returns whether no locker holds the object or waits for it, now.
     pub(crate) fn is_idle(self) -> bool {
         self.requests().all(|(_, request)| request.state.get().held_bit() == 0 && !request.state.get().waits())
     }

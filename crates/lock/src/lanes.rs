@@ -1,21 +1,22 @@
-//! Lanes: where it is crowded, only as many transactions at a time as there are processors.
+//! Lanes: under contention, only as many transactions run at a time as there are processors.
 //!
-//! Departure from LIBTP, which lets in whoever comes. Where more processes run than there are processors, each loses its
-//! processor in the middle of a transaction, with locks held; the others run into those and sleep, with locks held too, and
-//! the more there are the less is free. Then fewer at a time get more done: the multiprogramming level is restricted, as in
-//! Dice and Kogan, "Avoiding scalability collapse by restricting concurrency" (2019).
+//! Departure from LIBTP, which admits every transaction. If more processes run than there are processors, each loses
+//! its processor in the middle of a transaction, with locks held. The others meet these locks and sleep, with locks
+//! held too, and the more processes there are, the fewer locks are free. Then fewer transactions at a time get more
+//! work done: the multiprogramming level is restricted, as in Dice and Kogan, "Avoiding scalability collapse by
+//! restricting concurrency" (2019).
 //!
-//! Nobody is in charge, because whoever is may die. To sleep for a lock means that it may be crowded, and then the session's
-//! next transactions begin in a lane, of which there is one for each processor. Who has one keeps it for a turn of some
-//! thousands of transactions, and then hands it to the one that has waited longest, and waits itself. When it has slept
-//! neither for a lock nor for a lane for a while, it runs without.
+//! No session is in charge, because it might die. A session that sleeps for a lock takes this as contention, and its
+//! next transactions begin in a lane, of which there is one for each processor. The session keeps its lane for a turn
+//! of some thousands of transactions, then hands the lane to the session that has waited longest, and waits itself. A
+//! session that has slept neither for a lock nor for a lane for a while runs without a lane.
 //!
-//! A lane is advice: nothing goes wrong if two are in it or nobody is. So a lane is one word, taken by a swap. Whoever looks
-//! for one hands on those whose turn is over and those of who has gone away to think, to whose turn it is, which may be
-//! another; and nobody waits longer than [`PATIENCE`]. It waits where it holds nothing: nobody waits for it, and no commit is
-//! told late.
+//! A lane is advice: nothing goes wrong if two sessions are in it, or no session. So a lane is one word, taken by a
+//! swap. A session that looks for a lane hands on each lane whose turn is over or whose holder is away. Such a lane
+//! goes to the session that has waited longest, which may be another. No session waits longer than [`PATIENCE`]. A
+//! session waits while it holds nothing, so no other session waits for it, and no commit is answered late.
 //!
-//! If we die here: the lane is free when our turn is over.
+//! If we die here: the lane is free when the dead session's turn is over.
 
 mod words;
 
@@ -30,30 +31,32 @@ use crate::{LockManager, LockerId};
 use words::LOCKER_BITS;
 pub(crate) use words::{Begun, Taken, Wish};
 
-/// Lanes there are room for. Machines with more processors have that many.
+/// The number of lanes in the region. Machines with more processors use this number.
 pub(crate) const LANES: u32 = 64;
-/// How long a turn is, in microseconds: longer than what it costs to wake another, shorter than a process's time slice.
+/// The length of a turn, in microseconds: longer than the cost of waking another session, shorter than a process's time
+/// slice.
 const TURN: u64 = 2_000;
-/// Who has a lane, holds no lock and has begun nothing for so long has gone away to think, in microseconds.
+/// A session that has a lane, holds no lock and has begun nothing for this long is away, in microseconds.
 const AWAY_AFTER: u64 = 100;
-/// How long who waits for one sleeps before it looks for one that nobody handed on, because its holder died or thinks.
+/// How long a waiter sleeps before it looks for a lane that was not handed on, because its holder died or is away.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
-/// Who has waited for one and not looked for so long is stopped, and is given none, in microseconds.
+/// A waiter that has not looked for a lane for this long is stopped, and is given none, in microseconds.
 const STOPPED_AFTER: u64 = 100_000;
-/// A turn that ends later than that, in microseconds, is no turn that anybody gave.
+/// A turn that ends later than this, in microseconds from now, is invalid: the clock was set.
 const CLOCK_SET: u64 = 1_000_000;
-/// Who has slept neither for a lock nor for a lane for so long needs none, in microseconds.
+/// A session that has slept neither for a lock nor for a lane for this long needs no lane, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
-/// Who has waited so long begins without, in microseconds: so many that a thousand processes on two processors are not as many.
+/// A session that has waited this long begins without a lane, in microseconds: long enough for a thousand processes to
+/// take turns on two processors.
 const PATIENCE: u64 = 1_000_000;
-/// So many lockers are asked whether they wait, when a lane is handed on, and who asks; those with higher numbers look
-/// for one by themselves.
+/// The number of lockers that are considered when a lane is handed on, beside the caller; lockers with higher numbers
+/// look for a lane by themselves.
 const ASKED_MAX: u32 = 1024;
 
 shared! {
-    /// A lane: a cache line.
+    /// A lane, in a cache line of its own.
     pub(crate) struct Lane {
-        /// Whose it is, and until when.
+        /// The lane's locker, and the end of its turn.
         pub(crate) taken: Word<Taken>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 7],
@@ -61,15 +64,15 @@ shared! {
 }
 
 impl LockerSlot {
-    /// It has slept for a lock, and it is `now`.
+    /// Notes, at `now`, that the locker has slept for a lock.
     pub(crate) fn note_crowded(&self, now: u64) {
         self.crowded_until.init(now + FORGOTTEN_AFTER);
     }
 }
 
 impl LockManager {
-    /// To be called when the locker's session has slept for something else than a lock, as for the disk: what keeps so many
-    /// from running is not the number of processors, so its next transaction needs no lane.
+    /// Notes that the locker's session has slept for something other than a lock, such as the disk. The number of
+    /// processors is then not the limit, so the locker's next transaction needs no lane.
     #[inline]
     pub fn forget_crowd(&self, locker: LockerId) {
         let slot = self.table.locker(locker.0);
@@ -98,13 +101,13 @@ impl LockManager {
             if had.taken.load() != seen {
                 return self.wait_for_lane(session, locker, slot, now);
             }
-            // Nobody waits. If another displaces us at this moment, both are in it for a turn.
+            // No session waits. If another session displaces this one at this moment, both are in the lane for a turn.
             _ = had.taken.compare_exchange(seen, Taken::new(locker.0, now));
         }
         slot.lane.publish(Begun::new(lane, now));
     }
 
-    /// Waits until it has a lane, or has waited long enough.
+    /// Waits until the locker has a lane, or has waited long enough.
     fn wait_for_lane(&self, session: &Session, locker: LockerId, slot: &LockerSlot, started: u64) {
         let (mut now, mut bound) = (started, Duration::from_micros(TURN));
         slot.session.publish(session.id());
@@ -124,7 +127,7 @@ impl LockManager {
         slot.wants_lane.publish(Wish::NONE);
     }
 
-    /// The lane it was given, whose turn begins now, after those that nobody needs were handed on.
+    /// Hands unneeded lanes on if the locker has no lane yet. Returns the lane that it has then; its turn begins now.
     fn find_lane(&self, locker: LockerId, now: u64) -> Option<u32> {
         self.lane_of(locker.0)
             .or_else(|| {
@@ -135,29 +138,30 @@ impl LockManager {
                 let taken = &self.lane(number).taken;
                 let given = taken.load();
                 if given.locker() == locker.0 {
-                    // If it was displaced at this moment, both are in it for a turn.
+                    // If the locker is displaced at this moment, both are in the lane for a turn.
                     _ = taken.compare_exchange(given, Taken::new(locker.0, now));
                 }
             })
     }
 
-    /// The lane it has. Who handed it on may know of more lanes than we do.
+    /// Returns the locker's lane. Looks at all lanes: the session that handed the lane on may use more lanes than this
+    /// process.
     fn lane_of(&self, locker: u32) -> Option<u32> {
         (0..LANES).find(|&number| self.lane(number).taken.load().locker() == locker)
     }
 
-    /// Whether the lane is nobody's, or the turn is over, or who has it has gone away.
+    /// Returns whether the lane is free, its turn is over, or its holder is away.
     fn is_unneeded(&self, taken: Taken, now: u64) -> bool {
         if taken.is_over(now) || taken.locker() > self.table.lockers.capacity() {
             return true;
         }
         let slot = self.table.locker(taken.locker());
-        // Who waits was given it a moment ago and is not yet awake.
+        // A holder that still waits was given the lane a moment ago and is not yet awake.
         slot.filter.load() == 0 && slot.wants_lane.load() == Wish::NONE && slot.lane.load().is_long_ago(now)
     }
 
-    /// Gives each lane that is free to the one that has waited longest and has none, and wakes it, unless it is `locker`,
-    /// who asks.
+    /// Gives each unneeded lane to the waiter that has waited longest and has none, and wakes that waiter, unless it is
+    /// the caller's `locker`.
     fn hand_on(&self, locker: LockerId, now: u64) {
         for number in 0..self.lane_count {
             let taken = &self.lane(number).taken;
@@ -171,7 +175,7 @@ impl LockManager {
         }
     }
 
-    /// Of those who wait for a lane and have not been given one, who has done so longest.
+    /// Returns the locker that has waited longest for a lane and has been given none.
     fn longest_waiting(&self, locker: LockerId, now: u64) -> Option<u32> {
         let used = self.table.header.locker_used.load().min(self.table.lockers.capacity()).min(ASKED_MAX);
         let waiting = (1..=used).chain([locker.0]).filter_map(|other| {
@@ -231,14 +235,14 @@ mod tests {
             self.locks.table.locker(self.lockers[locker].0)
         }
 
-        /// It has waited since then, and looks for a lane.
+        /// Lets the locker, which has waited since `since`, look for a lane.
         fn wants(&self, locker: usize, since: u64, now: u64) -> Option<u32> {
             self.slot(locker).session.publish(self.session.id());
             self.slot(locker).wants_lane.publish(Wish::new(since, now));
             self.locks.find_lane(self.lockers[locker], now)
         }
 
-        /// It has a lane and begins a transaction in it.
+        /// Lets the locker, which has a lane, begin a transaction in it.
         fn begins(&self, locker: usize, now: u64) {
             self.slot(locker).wants_lane.publish(Wish::NONE);
             self.slot(locker).lane.publish(Begun::new(0, now));
@@ -368,7 +372,7 @@ mod tests {
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         scene.hold(0);
         let slot = locks.table.locker(waiter.0);
-        // A turn that ends long after the patience does.
+        // A turn that ends long after the longest wait.
         locks.lane(0).taken.publish(Taken::new(holder.0, boot_micros() + CLOCK_SET - TURN));
         slot.note_crowded(boot_micros());
         let started = Instant::now();

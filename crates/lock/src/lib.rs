@@ -1,12 +1,13 @@
-//! The lock manager: who may use what until the end of its transaction.
+//! The lock manager: locks on objects, held until the end of a transaction.
 //!
 //! Paper: LIBTP sections 3.2.3 and 4.1. Departures: six modes instead of two; names are opaque, so databases, pages,
-//! records and gaps are locked alike; the table grows by itself; a deadlock is searched for by whoever waits long.
+//! records and gaps are locked alike; the table grows by itself; a waiter that waits long searches for a deadlock.
 //!
-//! It does not know what a page is: an object is sixteen opaque bytes. Nor what a transaction is: a *locker* holds locks.
+//! The lock manager knows neither pages nor transactions: an object is sixteen opaque bytes, and a *locker* holds
+//! locks.
 //!
-//! All of it lies in the region and changes in sections, one for each call and object, so a killed process leaves a
-//! table that is whole once its section is rolled back.
+//! The whole table lies in the region and changes in sections, one for each call and object. So a killed process leaves
+//! a table that is whole once its section is rolled back.
 //!
 //! # Example
 //! ```
@@ -81,7 +82,7 @@ pub use wait::WAITS_FOR_LOCK;
 pub use waits::WaitInfo;
 pub use waits_for::Edge;
 
-/// Names whoever holds locks: the number of its slot, from one.
+/// The name of a locker: the number of its slot, from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockerId(pub u32);
 bits!(LockerId: u32);
@@ -95,27 +96,27 @@ impl std::fmt::Display for LockerId {
 /// One process's handle to the lock manager.
 pub struct LockManager {
     table: Table,
-    /// Lanes for transactions where it is crowded, one for each processor.
+    /// Lanes for transactions under contention, one for each processor.
     lanes: HeldSlice<Lane>,
     lane_count: u32,
     settings: Settings,
     processes: ProcessManager,
     keepers: OnceLock<Box<Keeps>>,
-    /// Tells it from every other handle that this process has, or had.
+    /// Distinguishes this handle from every other that this process has, or had.
     number: usize,
 }
 
-/// The number of the next handle; none is zero.
+/// The number of the next handle; no handle has number zero.
 static HANDLES: AtomicUsize = AtomicUsize::new(1);
 
-/// Whether that locker is about to be taken over by a session that exists.
+/// Returns whether an existing session is about to take the locker over.
 type Keeps = dyn Fn(LockerId) -> bool + Send + Sync;
 
 impl LockManager {
-    /// The layout of all that it shares.
+    /// The layout of everything that the lock manager shares.
     pub const LAYOUT: u64 = rio::layout![LockHeader, Bucket, Lane, request::Request, locker::LockerSlot];
 
-    /// Bytes a new lock table takes. It grows with the number of locks held at once.
+    /// Returns the bytes that a new lock table takes. The table grows with the number of locks held at once.
     pub fn size() -> u64 {
         let slots = u64::from(slots::FIRST_REQUESTS) * size_of::<request::Request>() as u64
             + u64::from(slots::FIRST_LOCKERS) * size_of::<locker::LockerSlot>() as u64
@@ -173,17 +174,17 @@ impl LockManager {
         Ok(LockManager { table, lanes, lane_count, settings, processes: processes.clone(), keepers, number })
     }
 
-    /// Says who knows of lockers that were given to another session and do not bear its name yet. Set once; without it there are
-    /// none.
+    /// Sets the function that recognises lockers which were given to another session and do not bear its name yet. Set
+    /// once; without it there are no such lockers.
     pub fn set_keeper(&self, keeps: impl Fn(LockerId) -> bool + Send + Sync + 'static) {
-        // A second one is another handle of the same environment: the first does the same.
+        // A second call is from another handle of the same environment, and its function does the same.
         let _ = self.keepers.set(Box::new(keeps));
     }
 
-    /// Checks what can be seen of a wild store in the lock manager's slabs, while others work (PROTOCOLS F3).
+    /// Checks the lock manager's slabs for traces of a wild store, while other sessions work (PROTOCOLS F3).
     ///
     /// # Errors
-    /// What is wrong, half a sentence.
+    /// The damage, half a sentence.
     pub fn check_slabs(&self) -> std::result::Result<(), String> {
         let table = &self.table;
         table.buckets.check()?;
@@ -191,7 +192,7 @@ impl LockManager {
         table.lockers.check()
     }
 
-    /// Where its structures lie: for tests that damage them.
+    /// Returns where the lock table's structures lie: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let table = &self.table;
@@ -202,7 +203,7 @@ impl LockManager {
         all
     }
 
-    /// Makes a locker, which holds nothing. One session at a time uses it.
+    /// Makes a locker, which holds nothing. One session at a time uses a locker.
     ///
     /// # Errors
     /// `Full` if the region cannot grow.
@@ -216,7 +217,7 @@ impl LockManager {
         Ok(LockerId(number))
     }
 
-    /// Ends a locker. What it still holds is given back.
+    /// Ends a locker, and gives back the locks that it still holds.
     pub fn free_locker(&self, session: &Session, locker: LockerId) {
         self.unlock_all(session, locker);
         failpoint("lock: locker ends, intent locks kept");
@@ -225,8 +226,8 @@ impl LockManager {
         self.table.free_locker(session, locker.0);
     }
 
-    /// Says when the locker's transaction began, in numbers that grow, and that it has logged nothing: what
-    /// [`Victim::Youngest`] goes by.
+    /// Sets when the locker's transaction began, in numbers that grow, and that it has logged nothing.
+    /// [`Victim::Youngest`] uses it.
     #[inline]
     pub fn set_birth(&self, locker: LockerId, birth: u64) {
         let slot = self.table.locker(locker.0);
@@ -234,20 +235,20 @@ impl LockManager {
         slot.log_bytes.init(0);
     }
 
-    /// Says how many bytes the locker's transaction has logged: what [`Victim::FewestLogBytes`] goes by.
+    /// Sets how many bytes the locker's transaction has logged. [`Victim::FewestLogBytes`] uses it.
     #[inline]
     pub fn set_log_bytes(&self, locker: LockerId, bytes: u64) {
         self.table.locker(locker.0).log_bytes.init(bytes);
     }
 
-    /// How many locks the locker holds: what decides whether to escalate.
+    /// Returns how many locks the locker holds: the number that decides whether to escalate.
     #[inline]
     pub fn count(&self, locker: LockerId) -> u32 {
         let slot = self.table.locker(locker.0);
         slot.count.get() + slot.active.get().count_ones()
     }
 
-    /// Whether it holds so many. Who holds few is not counted to the end.
+    /// Returns whether the locker holds at least `many` locks. Skips the exact count for a locker that holds few.
     #[inline]
     pub fn holds_at_least(&self, locker: LockerId, many: u32) -> bool {
         let others = self.table.locker(locker.0).count.get();

@@ -1,7 +1,7 @@
-//! A locker: whoever holds locks, usually a transaction. Its slot, and the stack of request slots that are its own.
+//! A locker: a holder of locks, usually a transaction. Its slot, and the stack of its own request slots.
 //!
-//! Paper: LIBTP 3.2.3, locks are "chained both by object and by transaction". Departure: the chain by transaction is
-//! also where free slots wait, so that taking a lock and giving it back move one word up and down:
+//! Paper: LIBTP 3.2.3, locks are "chained both by object and by transaction". Departure: the chain by transaction also
+//! keeps free slots, so taking a lock and giving it back move one word up and down:
 //!
 //! ```text
 //!   first                        top                       last
@@ -10,16 +10,16 @@
 //!   [held] <-> [held] <-> ... <-> [held] <-> [free] <-> ... [free]
 //! ```
 //! Invariants
-//! 1. From `first` to `top` are its requests, granted ones and at most one waiting, which is the top; above it slots
-//!    that are free and its own. With no request `top` is none.
-//! 2. A bit of `filter` is set for every name it holds (and perhaps for some it does not); all are zero only if it
-//!    holds nothing. So most locks are known to be new without a search.
-//! 3. One session uses a locker at a time. Another only reads it, changes the state of its requests under the latch of
-//!    their bucket, and stores `victim`.
+//! 1. From `first` to `top` are the locker's requests: granted ones and at most one waiting, which is the top. Above
+//!    the top are free slots of its own. Without a request `top` is [`Place::NONE`].
+//! 2. A bit of `filter` is set for every name that the locker holds (and perhaps for further names); all bits are zero
+//!    only if it holds nothing. So most locks are known to be new without a search.
+//! 3. One session uses a locker at a time. Other sessions only read it, change the state of its requests under the
+//!    latch of their bucket, and store `victim`.
 //!
 //! 4. A kept intent lock (`kept.rs`) is not on the stack.
 //!
-//! If we die: the stack says what was held; `count` and `filter` may be off, upwards only.
+//! If we die: the stack states the held locks; `count` and `filter` may be too large, never too small.
 
 use rio::{shared, Word};
 
@@ -33,23 +33,23 @@ use crate::table::{goes_in_a_circle, Table};
 shared! {
     /// A locker's slot. The first cache line is written by its own session only.
     pub(crate) struct LockerSlot {
-        /// The last request it made and still has.
+        /// The last request that the locker made and still has.
         pub(crate) top: Word<Place>,
-        /// The bottom of its stack of slots.
+        /// The bottom of the locker's stack of slots.
         pub(crate) first: Word<Place>,
-        /// The end of it.
+        /// The end of the stack.
         pub(crate) last: Word<Place>,
-        /// How many slots the stack has.
+        /// The number of slots on the stack.
         pub(crate) slots: Word<u32>,
-        /// How many requests it has.
+        /// The number of requests.
         pub(crate) count: Word<u32>,
-        /// Non-zero while it is somebody's.
+        /// Non-zero while the locker is in use.
         pub(crate) in_use: Word<u32>,
         /// The next free locker slot.
         pub(crate) next_free: Word<u32>,
-        /// Numbers its waits.
+        /// The number of the locker's last wait.
         pub(crate) waits: Word<u32>,
-        /// A bit for every name it holds.
+        /// A bit for every name that the locker holds.
         pub(crate) filter: Word<u64>,
         /// When its transaction began, in numbers that grow.
         pub(crate) birth: Word<u64>,
@@ -60,32 +60,32 @@ shared! {
         /// The intent locks that outlive transactions (`kept.rs`). A cache line.
         pub(crate) kept: [Word<u64>; 8],
 
-        /// Whom to wake when a request is granted.
+        /// The session to wake when a request is granted.
         pub(crate) session: Word<SessionId>,
-        /// What it waits for.
+        /// The locker's present wait.
         pub(crate) waiting: Word<Waiting>,
-        /// The number of the wait it is to give up, because it was chosen.
+        /// The number of the wait that the locker must give up, as a victim.
         pub(crate) victim: Word<u32>,
-        /// The number of the last wait in a circle in which another gave way.
+        /// The number of the locker's last wait in a circle in which another locker gave way.
         pub(crate) spared: Word<u32>,
-        /// Since when, in microseconds since the machine started, for the tools; zero while the wait is young.
+        /// When the wait began, in microseconds since the machine started, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
-        /// Until when it stands aside, or last did, in microseconds since the machine started (`aside.rs`).
+        /// Until when the locker stands aside, or last did, in microseconds since the machine started (`aside.rs`).
         pub(crate) aside_until: Word<u64>,
-        /// Non-zero if it is to do so before its next transaction.
+        /// Non-zero if the locker must stand aside before its next transaction.
         pub(crate) aside_due: Word<u32>,
-        /// How often the pause was doubled.
+        /// How many times the pause was doubled.
         pub(crate) aside_doublings: Word<u32>,
         /// Until when its transactions begin in a lane, in microseconds since the machine started, or zero (`lanes.rs`).
         pub(crate) crowded_until: Word<u64>,
-        /// The lane it had last, and when it last began a transaction in it.
+        /// The locker's last lane, and when it last began a transaction in that lane.
         pub(crate) lane: Word<Begun>,
-        /// Since when it waits for one, and when it last looked.
+        /// Since when the locker waits for a lane, and when it last looked for one.
         pub(crate) wants_lane: Word<Wish>,
     } size 192
 }
 
-/// The wait a locker is in: the request's place (low half) and the wait's number (high half). Zero is none.
+/// A locker's present wait: the request's place (low half) and the wait's number (high half). Zero: no wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting(u64);
 rio::bits!(Waiting: u64);
@@ -106,14 +106,14 @@ impl Waiting {
     }
 }
 
-/// The bit of a name in a locker's filter.
+/// Returns the bit of a name in a locker's filter.
 #[inline]
 pub(crate) fn filter_bit(mixed: u64) -> u64 {
     1 << (mixed >> 32 & 63)
 }
 
 impl LockerSlot {
-    /// The slot its next request goes to, if it has one to spare.
+    /// Returns the slot for the locker's next request, if it has a free slot.
     #[inline]
     pub(crate) fn next_free_slot(&self, table: &Table) -> Option<Place> {
         match self.top.get().some() {
@@ -122,13 +122,13 @@ impl LockerSlot {
         }
     }
 
-    /// The free slot `next` becomes its newest request.
+    /// Makes the free slot `next` the locker's newest request.
     #[inline]
     pub(crate) fn push(&self, change: &mut Change<'_>, next: Place) {
         change.set(&self.top, next);
     }
 
-    /// Its request `request`, which has left its queue, becomes a free slot.
+    /// Makes `request`, which has left its queue, a free slot of the locker.
     #[inline]
     pub(crate) fn drop_request(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
         if self.top.get() == place {
@@ -157,7 +157,7 @@ impl LockerSlot {
         }
     }
 
-    /// Its lowest free slot is no longer on the stack.
+    /// Takes the locker's lowest free slot off the stack.
     pub(crate) fn take_slot(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
         debug_assert_eq!(self.next_free_slot(table), Some(place), "only the lowest free slot is taken");
         let (top, above) = (self.top.get(), request.own_next.get());
@@ -172,7 +172,7 @@ impl LockerSlot {
         change.set(&self.slots, self.slots.get() - 1);
     }
 
-    /// A slot of its own becomes its lowest free one on the stack.
+    /// Puts a slot of the locker on the stack, as its lowest free slot.
     pub(crate) fn return_slot(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
         let (top, above) = (self.top.get(), self.next_free_slot(table).unwrap_or(Place::NONE));
         change.set(&request.own_prev, top);
@@ -188,7 +188,7 @@ impl LockerSlot {
         change.set(&self.slots, self.slots.get() + 1);
     }
 
-    /// Its requests, newest first.
+    /// Returns the locker's requests, newest first.
     pub(crate) fn requests<'t>(&self, table: &'t Table) -> impl Iterator<Item = (Place, &'t Request)> {
         let mut next = self.top.get();
         let mut left = table.requests.capacity();
@@ -201,14 +201,14 @@ impl LockerSlot {
         })
     }
 
-    /// Notes that it has one request more. Not undone if we die: then it counts too many.
+    /// Notes one request more. Not undone if we die: the count is then too large.
     #[inline]
     pub(crate) fn note_one_more(&self, mixed: u64) {
         self.count.init(self.count.get() + 1);
         self.filter.init(self.filter.get() | filter_bit(mixed));
     }
 
-    /// Notes that it has one request less.
+    /// Notes one request less.
     #[inline]
     pub(crate) fn note_one_less(&self) {
         let count = self.count.get();
@@ -218,8 +218,8 @@ impl LockerSlot {
         }
     }
 
-    /// Whether it was chosen to give way in its last wait, and has not given its locks back since: it will be back for them at
-    /// once, and if it overtook the one it gave way to, the two would deadlock again.
+    /// Returns whether the locker was the victim of its last wait and has not given its locks back since. Such a locker
+    /// comes back for them at once; if it overtook the locker that it gave way to, the two would deadlock again.
     #[inline]
     pub(crate) fn has_given_way(&self) -> bool {
         let victim = self.victim.load();
@@ -230,7 +230,7 @@ impl LockerSlot {
         has_given_way
     }
 
-    /// Whether it may hold the name; if not, it certainly does not.
+    /// Returns whether the locker may hold the name. False is certain.
     #[inline]
     pub(crate) fn may_hold(&self, mixed: u64) -> bool {
         self.filter.get() & filter_bit(mixed) != 0

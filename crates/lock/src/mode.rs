@@ -1,4 +1,4 @@
-//! Lock modes: which may be held together, and which covers which.
+//! Lock modes: which modes may be held together, and which mode covers which.
 //!
 //! Paper: LIBTP 3.2.3 has "single writer, multiple readers" and names hierarchical locking [GRAY76] as the obvious
 //! addition. These are Gray's five modes and the update mode of System R and its heirs.
@@ -12,12 +12,13 @@
 //!      U    yes  -    yes  -    -    -
 //!      X    -    -    -    -    -    -
 //! ```
-//! `U` reads now and may write later: beside readers, but only one of it, so two that read and then write queue up
-//! instead of deadlocking. The table is the symmetric one (as in DB2 and SQL Server): a reader may join a `U`. A writer
-//! that turns its `U` into `X` is not starved by readers that come, because a waiting conversion goes before them.
+//! `U` reads now and may write later. It is granted beside readers, but only once, so two transactions that read and
+//! then write queue up instead of deadlocking. The table is the symmetric one (as in DB2 and SQL Server): a reader may
+//! join a `U`. New readers do not starve a writer that turns its `U` into `X`, because a waiting conversion goes before
+//! them.
 //!
-//! A mode *covers* another if everything that conflicts with the other conflicts with it. What somebody holds after
-//! asking for a second mode is the weakest mode that covers both: `S` and `IX` make `SIX`, and so do `U` and `IX`.
+//! A mode *covers* another if every mode that conflicts with the other conflicts with it. A locker that asks for a
+//! second mode then holds the weakest mode that covers both: `S` and `IX` make `SIX`, and so do `U` and `IX`.
 
 use std::fmt;
 
@@ -38,10 +39,10 @@ pub enum Mode {
     X,
 }
 
-/// In an order in which every mode stands before those that cover it.
+/// The modes in an order in which every mode stands before the modes that cover it.
 const WEAKEST_FIRST: [Mode; 6] = [Mode::IS, Mode::IX, Mode::S, Mode::U, Mode::SIX, Mode::X];
 
-/// By code: the bits of the modes that may not be held beside it.
+/// By code: the bits of the modes that may not be held beside the mode.
 const CONFLICTS: [u32; 7] = [
     0,
     bit(Mode::X),
@@ -60,44 +61,44 @@ impl Mode {
     /// All modes; a mode's code is its place here, counted from one. Zero is no mode.
     pub(crate) const ALL: [Mode; 6] = [Mode::IS, Mode::IX, Mode::S, Mode::SIX, Mode::U, Mode::X];
 
-    /// The number it is stored as, from one.
+    /// Returns the number that stores the mode, from one.
     #[inline]
     pub(crate) fn code(self) -> u32 {
         self as u32 + 1
     }
 
-    /// The mode of a stored number; none for zero and for what is no mode.
+    /// Returns the mode of a stored number; `None` for zero and for a number that is no mode.
     #[inline]
     pub(crate) fn from_code(code: u32) -> Option<Mode> {
         let place = usize::try_from(code).ok()?.checked_sub(1)?;
         Mode::ALL.get(place).copied()
     }
 
-    /// Its bit in a set of modes.
+    /// Returns the mode's bit in a set of modes.
     #[inline]
     pub(crate) fn bit(self) -> u32 {
         bit(self)
     }
 
-    /// The set of modes that may not be held beside it.
+    /// Returns the set of modes that may not be held beside this one.
     #[inline]
     pub(crate) fn conflicts(self) -> u32 {
         CONFLICTS[self as usize + 1]
     }
 
-    /// Whether two lockers may hold them at once.
+    /// Returns whether two lockers may hold the two modes at once.
     #[inline]
     pub fn is_compatible_with(self, other: Mode) -> bool {
         self.conflicts() & other.bit() == 0
     }
 
-    /// Whether whoever holds it needs no lock in mode `other` any more.
+    /// Returns whether a locker that holds this mode needs no lock in mode `other`.
     #[inline]
     pub fn covers(self, other: Mode) -> bool {
         self.conflicts() & other.conflicts() == other.conflicts()
     }
 
-    /// The weakest mode that covers both.
+    /// Returns the weakest mode that covers both.
     #[inline]
     pub fn join(self, other: Mode) -> Mode {
         let needed = self.conflicts() | other.conflicts();
@@ -117,7 +118,7 @@ mod tests {
     use super::Mode;
     use Mode::{IS, IX, S, SIX, U, X};
 
-    /// Written by hand, not derived: row and column in the order of `Mode::ALL`.
+    /// Written by hand, not derived: rows and columns in the order of `Mode::ALL`.
     const COMPATIBLE: [&str; 6] = ["+++++-", "++----", "+-+-+-", "+-----", "+-+---", "------"];
 
     #[test]
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_join_of_two_modes_is_as_in_the_table() {
-        // Rows held, columns asked for: IS IX S SIX U X.
+        // Rows: held; columns: asked for: IS IX S SIX U X.
         let table = [
             [IS, IX, S, SIX, U, X],
             [IX, IX, SIX, SIX, SIX, X],

@@ -1,17 +1,17 @@
-//! What is locked: an opaque name, and the queue of those who want it.
+//! The object of locks: an opaque name, and the queue of its requests.
 //!
 //! Paper: LIBTP 3.2.3. Departure: the paper's object is a file id and a page number; here it is sixteen bytes whose
 //! meaning the lock manager does not know, so databases, pages, records and gaps are alike.
 //!
-//! There is no slot for an object. Its queue is a chain of requests, and the first of them, the *head*, is what the
-//! bucket's chain leads to. So an object nobody else wants costs one slot: its holder's request.
+//! An object has no slot of its own. Its queue is a chain of requests, and the bucket's chain leads to the first of
+//! them, the *head*. So an object that no other locker wants costs one slot: its holder's request.
 //!
 //! Invariants (asserted by `check.rs`)
-//! 1. A queue is: the granted requests, those among them that wait for a stronger mode included; then the waiting ones
-//!    in the order they came. The head is granted.
-//! 2. The head's summary has the bit of every mode granted in the queue (and may have bits of modes that are gone), and
-//!    its `WAITING` bit is set exactly if somebody waits, for a lock or for a stronger mode.
-//! 3. All that is under the latch of the object's bucket.
+//! 1. A queue has first the granted requests, including those that wait for a stronger mode; then the waiting requests
+//!    in the order of their arrival. The head is granted.
+//! 2. The head's summary has the bit of every mode granted in the queue (and may have bits of modes that are gone). Its
+//!    `WAITING` bit is set exactly if a request waits, for a lock or for a stronger mode.
+//! 3. The queue is read and changed under the latch of the object's bucket.
 
 use std::fmt;
 
@@ -23,11 +23,12 @@ use crate::mode::Mode;
 use crate::request::{Place, Request, State, Summary};
 use crate::table::{goes_in_a_circle, Table, CIRCLE};
 
-/// Names an object: sixteen bytes that mean nothing to the lock manager.
+/// The name of an object: sixteen bytes that the lock manager does not interpret.
 ///
 /// By convention `kind` is 1 for a database, 2 for a page, 3 for a record, 4 for the gap below it, 5 for a segment of
-/// memory, 6 for an object that the program names and 7 for the one right to put plain files in their places, `space` the database or segment, and `hash` a page number or a hash of the key, fixed in the file format
-/// (PROTOCOLS K2). Two keys with the same hash share their lock, which costs concurrency and nothing else.
+/// memory, 6 for an object that the program names, and 7 for the one right to put plain files in their places. `space`
+/// is the database or segment. `hash` is a page number or a hash of the key, fixed in the file format (PROTOCOLS K2).
+/// Two keys with the same hash share their lock, which only costs concurrency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LockName {
     /// Which database.
@@ -39,20 +40,21 @@ pub struct LockName {
 }
 
 impl LockName {
-    /// The first of the two words a name is stored as.
+    /// Returns the first of the two words that store the name.
     #[inline]
     pub(crate) fn low(self) -> u64 {
         u64::from(self.space) | (u64::from(self.kind) << 32)
     }
 
-    /// From its two words.
+    /// Makes a name from its two words.
     #[inline]
     pub(crate) fn from_words(low: u64, hash: u64) -> LockName {
         let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).expect("masked to 32 bits");
         LockName { space: half(low), kind: half(low >> 32), hash }
     }
 
-    /// All of it mixed into 64 bits: what chooses its place in the table. Not stored anywhere that outlives the region.
+    /// Mixes the whole name into 64 bits, which choose its place in the table. Not stored anywhere that outlives the
+    /// region.
     #[inline]
     pub(crate) fn mixed(self) -> u64 {
         let seed = self.hash ^ self.low().wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -83,17 +85,17 @@ impl fmt::Display for LockName {
 #[derive(Clone, Copy)]
 pub(crate) struct Queue<'t> {
     table: &'t Table,
-    /// Where the head is.
+    /// The head's place.
     pub(crate) place: Place,
     /// The head.
     pub(crate) head: &'t Request,
 }
 
-/// Who was granted a lock by a change, to be woken after it.
+/// The sessions that a change granted a lock, to be woken after it.
 #[derive(Default)]
 pub(crate) struct Granted {
     pub(crate) sessions: Vec<SessionId>,
-    /// They are not to be overtaken (`overtake.rs`).
+    /// The grants may not be overtaken (`overtake.rs`).
     pub(crate) firmly: bool,
 }
 
@@ -110,7 +112,7 @@ impl<'t> Queue<'t> {
         Queue { table, place, head: table.request(place) }
     }
 
-    /// Every request in it, from the head on.
+    /// Returns every request of the queue, from the head on.
     #[inline]
     pub(crate) fn requests(self) -> impl Iterator<Item = (Place, &'t Request)> {
         let table = self.table;
@@ -128,35 +130,35 @@ impl<'t> Queue<'t> {
         })
     }
 
-    /// The locker's own request, if it has one.
+    /// Returns the locker's own request, if it has one.
     #[inline]
     pub(crate) fn of_locker(self, locker: u32) -> Option<(Place, &'t Request)> {
         self.requests().find(|(_, request)| request.locker.get() == locker)
     }
 
-    /// The set of modes granted to others than the locker.
+    /// Returns the set of modes granted to other lockers.
     #[inline]
     pub(crate) fn granted_to_others(self, locker: u32) -> u32 {
         let others = self.requests().filter(|(_, request)| request.locker.get() != locker);
         others.fold(0, |set, (_, request)| set | request.state.get().granted_bit())
     }
 
-    /// The set of modes granted.
+    /// Returns the set of modes granted.
     #[inline]
     pub(crate) fn granted(self) -> u32 {
         self.requests().fold(0, |set, (_, request)| set | request.state.get().granted_bit())
     }
 
-    /// The last request.
+    /// Returns the last request.
     pub(crate) fn last(self) -> (Place, &'t Request) {
         self.requests().last().unwrap_or((self.place, self.head))
     }
 
-    /// Grants what can be granted now: conversions first, then the waiting in the order they came, up to the first that
-    /// must go on waiting. Notes in the head what is left. Returns through `granted` whom to wake.
+    /// Grants all that can be granted now: conversions first, then the waiting requests in the order of their arrival,
+    /// up to the first that must go on waiting. Updates the summary. Returns through `granted` the sessions to wake.
     ///
-    /// If we die before `change` is closed, nobody was granted anything; between that and the wakes, those granted
-    /// look by themselves (PROTOCOLS D8).
+    /// If we die before `change` is closed, nothing was granted; between that and the wakes, the waiters look by
+    /// themselves (PROTOCOLS D8).
     pub(crate) fn grant(self, change: &mut Change<'_>, granted: &mut Granted) {
         let mut held = HeldModes::of(self);
         let limit = granted.sessions.len() + GRANTS_MAX;
@@ -190,7 +192,7 @@ impl<'t> Queue<'t> {
         all
     }
 
-    /// Returns whether nobody waits any more.
+    /// Returns whether no request waits any more.
     fn grant_waiting(self, held: &mut HeldModes, change: &mut Change<'_>, granted: &mut Granted, limit: usize) -> bool {
         for (_, request) in self.requests() {
             let state = request.state.get();
@@ -212,10 +214,10 @@ impl<'t> Queue<'t> {
     }
 }
 
-/// As many are granted in one section at most; the rest find out by themselves when they next look.
+/// The most grants in one section; further waiters find out by themselves when they next look.
 const GRANTS_MAX: usize = 512;
 
-/// How many hold an object in each mode.
+/// The number of holders of an object in each mode.
 struct HeldModes([u32; 7]);
 
 impl HeldModes {

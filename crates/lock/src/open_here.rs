@@ -1,21 +1,22 @@
-//! Which transactions this thread has open.
+//! The transactions that this thread has open.
 //!
-//! Two things depend on it. Who begins a transaction while the thread holds another's locks must not be made to wait for its turn: it
-//! would keep those others from their locks in the middle of theirs. And a transaction that waits for another of its own thread waits for
-//! ever: the thread cannot end the other while it waits (`own_thread.rs`).
+//! Two decisions depend on them. A thread that holds locks of an open transaction must not wait for its turn when it
+//! begins another: it would keep other sessions from those locks during their turns. And a transaction that waits for
+//! another one of its own thread waits for ever: the thread cannot end the other while it waits (`own_thread.rs`).
 //!
-//! A transaction may go to another thread. It is open in the thread that began it until another uses it, and then in none that is known.
-//! A name outlives its transaction: names are not used again, so nobody is taken for one that has ended.
+//! A transaction may go to another thread. It counts as open in the thread that began it until another thread uses it,
+//! and then in no known thread. A name outlives its transaction; names are not used again, so an ended transaction is
+//! never mistaken for another.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 
 use crate::{LockManager, LockerId};
 
-/// So many transactions of one thread are known by name.
+/// The number of transactions of one thread that are known by name.
 const NAMED: usize = 8;
 
-/// A transaction: the handle of the lock table, its locker there, and its number. All zero is none.
+/// A transaction: the handle of the lock table, its locker there, and its number. All zero: no transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
     handle: usize,
@@ -31,7 +32,8 @@ impl Named {
         Named { handle: locks.number, locker: locker.0, txn }
     }
 
-    /// Whether its locker has another transaction by now. Of another handle's nobody can tell.
+    /// Returns whether the locker has another transaction by now. Unknown, and so false, for a locker of another
+    /// handle.
     fn has_ended(self, locks: &LockManager) -> bool {
         let is_ours = self.handle == locks.number;
         self == NONE || is_ours && locks.table.locker(self.locker).birth.load() != self.txn
@@ -47,25 +49,25 @@ thread_local! {
     static HERE: Here = const { Here { count: Cell::new(0), named: [const { Cell::new(NONE) }; NAMED] } };
 }
 
-/// Transactions that were used in another thread than they began in.
+/// Transactions that were used in another thread after their first.
 static MOVED: Mutex<Vec<Named>> = Mutex::new(Vec::new());
 
 fn moved() -> std::sync::MutexGuard<'static, Vec<Named>> {
     MOVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What tells this thread from others that run now.
+/// Returns a number that distinguishes this thread from all others that run now.
 #[inline]
 fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
-/// A transaction that is counted. One that ends in another thread than it began in leaves the counts of both off by one: then
-/// the first waits for no turns any more, which is advice.
+/// A counted transaction. A transaction that ends in another thread than it began in leaves the counts of both threads
+/// off by one. The first thread then waits for no turns any more; turns are only advice.
 pub struct OpenHere(());
 
 impl OpenHere {
-    /// The thread begins a transaction.
+    /// Counts a transaction that this thread begins.
     #[inline]
     #[expect(clippy::new_without_default, reason = "it is no value: a thread counts one more")]
     pub fn new() -> OpenHere {
@@ -73,12 +75,12 @@ impl OpenHere {
         OpenHere(())
     }
 
-    /// Whether the thread has any.
+    /// Returns whether the thread has an open transaction.
     pub fn any() -> bool {
         HERE.with(|here| here.count.get() != 0)
     }
 
-    /// Whether the thread has no other.
+    /// Returns whether the thread has no other open transaction.
     #[inline]
     pub fn is_only_one(&self) -> bool {
         HERE.with(|here| here.count.get() == 1)
@@ -113,7 +115,8 @@ impl Drop for OpenIn {
 }
 
 impl OpenIn {
-    /// The transaction begins, in this thread. Of very many of one thread not all are known.
+    /// Notes that the transaction begins in this thread. Of very many open transactions of one thread only some are
+    /// known.
     #[inline]
     pub fn begin(&self, locks: &LockManager, locker: LockerId, txn: u64) {
         if self.moved.get().handle != 0 {
@@ -123,14 +126,14 @@ impl OpenIn {
         HERE.with(|here| {
             self.thread.set(std::ptr::from_ref(here).addr());
             match here.count.get() {
-                // All that the list has have ended, or went elsewhere.
+                // All transactions in the list have ended, or moved elsewhere.
                 1 => here.named[0].set(name),
                 _ => add(here, locks, name),
             }
         });
     }
 
-    /// This thread uses the transaction.
+    /// Notes that this thread uses the transaction.
     #[inline]
     pub fn note_use(&self, locks: &LockManager, locker: LockerId, txn: impl FnOnce() -> u64) {
         if self.thread.get() != this_thread() {
@@ -166,12 +169,12 @@ fn add(here: &Here, locks: &LockManager, name: Named) {
     }
 }
 
-/// Whether this thread has more than one transaction open.
+/// Returns whether this thread has more than one transaction open.
 pub(crate) fn has_several() -> bool {
     HERE.with(|here| here.count.get() > 1)
 }
 
-/// Whether the transaction `txn`, with that locker, is open in this thread.
+/// Returns whether the transaction `txn`, with that locker, is open in this thread.
 pub(crate) fn is_here(locks: &LockManager, locker: u32, txn: u64) -> bool {
     let name = Named::of(locks, LockerId(locker), txn);
     HERE.with(|here| here.named.iter().any(|named| named.get() == name)) && !moved().contains(&name)

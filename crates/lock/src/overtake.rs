@@ -1,19 +1,21 @@
-//! Taking a lock that was granted to one that sleeps and has not noticed yet.
+//! Overtaking: taking a lock that was granted to a sleeping waiter which has not noticed yet.
 //!
-//! Departure from LIBTP 3.2.3, whose queue is strictly first come, first served. Where more processes run than there are
-//! processors, that makes a convoy: each lock that is given back belongs at once to a process that has yet to be woken and
-//! given a processor, and until then everybody who runs comes to wait for it. With ten hot records and sixteen processes a
-//! transaction then costs a switch of processes, which takes longer than the transaction.
+//! Departure from LIBTP 3.2.3, whose queue is strictly first come, first served. If more processes run than there are
+//! processors, that makes a convoy: each lock that is given back belongs at once to a process that must first be woken
+//! and get a processor, and until then every running process comes to wait for the lock. With ten hot records and
+//! sixteen processes a transaction then costs a switch of processes, which takes longer than the transaction.
 //!
-//! So what is granted to one that waited is *fresh* until that one has noticed. Whoever asks for it meanwhile takes it: the
-//! one that waited waits on, as the first of all. Woken for nothing it becomes *firm*: what it is granted then is its own,
-//! however long it sleeps. So each is overtaken only while it does not run, and at most one time more.
+//! So a waiter's grant is *fresh* until the waiter has noticed it. A locker that asks meanwhile takes the lock, and the
+//! waiter waits on, as the first of all. A waiter that is woken for nothing becomes *firm*: its next grant is its own,
+//! however long it sleeps. So a waiter is overtaken only while it does not run, and at most one time more.
 //!
-//! Who waits behind one that is overtaken waits for it before and afterwards, so `detector.rs` sees no less than before.
+//! A locker behind an overtaken waiter waits for that waiter before and afterwards, so `detector.rs` sees no fewer
+//! waits.
 //!
-//! Invariant: only a request alone among the granted of its queue is overtaken, and none that is held in any mode.
+//! Invariant: a request is overtaken only if it is the only granted one of its queue, and never if it held the lock
+//! before.
 //!
-//! If we die here: with the section open, nothing was taken; after it, the lock is ours like any other.
+//! If we die here: with the section open, nothing was taken; after it, the dead session holds the lock like any other.
 
 use rio::failpoint;
 
@@ -25,7 +27,7 @@ use crate::table::Latched;
 use crate::{LockManager, Mode};
 
 impl Queue<'_> {
-    /// Whether nothing but a grant that its locker has not noticed keeps `mode` from being granted.
+    /// Returns whether only a grant that its locker has not noticed keeps `mode` from being granted.
     pub(crate) fn can_be_overtaken(self, mode: Mode) -> bool {
         let state = self.head.state.get();
         let is_alone = || self.requests().skip(1).all(|(_, other)| other.state.get().granted().is_none());
@@ -34,7 +36,7 @@ impl Queue<'_> {
 }
 
 impl LockManager {
-    /// Becomes the head of the queue, in front of the one that was.
+    /// Adds a granted request as the new head of the queue; the old head waits on.
     pub(crate) fn overtake(&self, ask: &Ask<'_>, latched: &Latched<'_>, queue: Queue<'_>, place: Place) {
         let (request, head) = (self.table.request(place), queue.head);
         let wanted = head.state.get().granted().expect("the head of a queue is granted");
@@ -57,13 +59,13 @@ impl LockManager {
 }
 
 impl Request {
-    /// Its locker, which waited, has noticed that it is granted. Under the latch.
+    /// Notes that the locker, which waited, has noticed the grant. Under the latch.
     #[inline]
     pub(crate) fn notice(&self) {
         self.state.init(self.state.get().noticed());
     }
 
-    /// Its locker was woken and it is not granted. Under the latch.
+    /// Makes the request firm: its locker was woken, and the request is not granted. Under the latch.
     #[inline]
     pub(crate) fn stand_firm(&self) {
         self.state.init(self.state.get().firm());
@@ -85,7 +87,7 @@ pub(crate) mod tests {
 
     pub(crate) const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
 
-    /// Lockers of one session, each step of theirs by itself.
+    /// Lockers of one session, whose steps the test makes one by one.
     pub(crate) struct Scene {
         pub(crate) locks: LockManager,
         pub(crate) session: Session,
@@ -113,7 +115,7 @@ pub(crate) mod tests {
             self.locks.check().unwrap();
         }
 
-        /// As one that has gone to sleep.
+        /// Leaves the locker waiting, like a thread that has gone to sleep.
         fn wait(&self, locker: usize, mode: Mode) -> Place {
             self.wait_for(locker, NAME, mode)
         }
@@ -128,7 +130,7 @@ pub(crate) mod tests {
             place
         }
 
-        /// As one that has got up.
+        /// Looks, like a thread that has woken up.
         fn look(&self, locker: usize, mode: Mode, place: Place, reason: Look) -> bool {
             let ask = self.locks.ask(&self.session, self.lockers[locker], NAME, mode);
             let is_granted = self.locks.look(&ask, place, reason);
@@ -171,14 +173,15 @@ pub(crate) mod tests {
         scene.wait(1, X);
         let mut search = Search::default();
         search.seen.insert(two, scene.locks.seen_wait(&scene.session, two));
-        // Now it is granted, and overtaken by a third; and the first wants what it holds.
+        // Now the second is granted the lock, and overtaken by the third; the first wants the lock that the second
+        // holds.
         scene.unlock(0);
         scene.lock(2, X).unwrap();
         scene.wait_for(0, other, X);
         let circle = scene.locks.find_circle(&scene.session, &mut search, one).expect("it seems to be one");
         scene.locks.resolve(&scene.session, &mut search, &circle);
         assert_eq!(scene.locks.stats().deadlocks, 0, "nobody waits in a circle");
-        // And when the third wants what the first waits for, all three do.
+        // When the third wants the lock that the first waits for, all three wait in a circle.
         scene.wait_for(2, other, X);
         assert_eq!(scene.locks.detect(&scene.session).unwrap(), 1);
     }
@@ -204,7 +207,7 @@ pub(crate) mod tests {
         scene.lock(0, S).unwrap();
         scene.unlock(0);
         scene.unlock(1);
-        // Now the other is alone; those behind one that was overtaken wait on.
+        // Now the other request is alone. Those behind an overtaken waiter wait on.
         let third = scene.wait(1, X);
         scene.lock(0, X).unwrap();
         assert!(scene.state(places[1]).waits() && scene.state(third).waits());

@@ -1,10 +1,11 @@
-//! Refusing a wait that this thread alone could end.
+//! Refusing a wait that only this thread could end.
 //!
-//! Not in the paper. A thread may have several transactions open. When one waits, directly or through transactions of others, for a
-//! lock that another of the same thread holds, no search for deadlocks finds a circle: the other waits for nothing, and yet it does not go
-//! on. So whoever has waited for long follows the waits from its own on, and gives up where they lead to a transaction of its own thread.
+//! Not in the paper. A thread may have several transactions open. One of them may wait, directly or through other
+//! threads' transactions, for a lock that another one of them holds. No search for deadlocks finds a circle then: the
+//! holder waits for nothing, and still does not go on. So a locker that has waited long follows the waits from its own
+//! on, and gives up if they lead to a transaction of its own thread.
 //!
-//! A transaction may be on its way to another thread, where nobody has used it yet. So the wait goes on for a time first.
+//! A transaction may be on its way to another thread, which has not used it yet. So the wait goes on for a time first.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,14 +15,14 @@ use rio::planted;
 
 use crate::{open_here, LockManager, LockerId};
 
-/// Who has waited so long asks whether it waits for its own thread.
+/// A locker that has waited this long checks whether it waits for its own thread.
 pub(crate) const OWN_THREAD_AFTER: Duration = Duration::from_secs(1);
 
 impl LockManager {
-    /// A transaction of this thread that the locker waits for, directly or not.
+    /// Returns a transaction of this thread that the locker waits for, directly or not.
     #[cold]
     pub(crate) fn own_thread_in_the_way(&self, session: &Session, locker: u32) -> Option<LockerId> {
-        // Threads of a test's scheduler are one thread here.
+        // The threads of a test's scheduler are one thread to this check.
         if !open_here::has_several() || rio::schedule::is_scheduled() || planted("lock: a thread waits for itself") {
             return None;
         }

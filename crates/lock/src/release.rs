@@ -1,13 +1,13 @@
-//! Giving locks back, and granting them to those who wait.
+//! Giving locks back, and granting them to waiters.
 //!
 //! Paper: LIBTP 3.2.3, *unlock* and *lock_unlock_all*: "when a lock is released, the wait queue is traversed and any
 //! newly compatible locks are granted".
 //!
-//! Each object is a section of its own, so a latch is held for one object at a time. Those who were granted something
-//! are woken when all is given back: a wake is a system call, and others may want what comes next.
+//! Each object is a section of its own, so a latch is held for one object at a time. The granted waiters are woken
+//! after all locks are given back: a wake is a system call, and other sessions may want the next locks.
 //!
-//! If we die here: between two objects, the rest is still on the locker's stack, for the repair to give back; before the
-//! wakes, those granted look by themselves (PROTOCOLS D8).
+//! If we die here: between two objects, the rest is still on the locker's stack, and the repair gives it back; before
+//! the wakes, the granted waiters look by themselves (PROTOCOLS D8).
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -21,8 +21,8 @@ use crate::table::{Bucket, Table};
 use crate::{Error, LockManager, LockerId, Result};
 
 impl LockManager {
-    /// Gives all locks of the locker back: the paper's `lock_unlock_all`. Its room for locks stays reserved, unless it is
-    /// very much.
+    /// Gives all locks of the locker back: the paper's `lock_unlock_all`. The locker keeps its free slots, unless they
+    /// are very many.
     #[inline]
     pub fn unlock_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
@@ -40,7 +40,7 @@ impl LockManager {
         self.wake(&granted);
     }
 
-    /// Gives one lock back, whatever its mode: the paper's `unlock`.
+    /// Gives one lock back, in any mode: the paper's `unlock`.
     ///
     /// # Errors
     /// `NotHeld`.
@@ -62,7 +62,7 @@ impl LockManager {
     }
 
     /// Gives all locks back whose names `choose` accepts, such as the records of a database that is now locked whole.
-    /// Returns how many, intent locks on databases not counted.
+    /// Returns their number, without intent locks on databases.
     pub fn unlock_those(&self, session: &Session, locker: LockerId, choose: impl Fn(LockName) -> bool) -> u32 {
         let slot = self.table.locker(locker.0);
         let chosen = slot.requests(&self.table).filter(|(_, request)| choose(request.lock_name()));
@@ -92,7 +92,8 @@ impl LockManager {
         Ok(())
     }
 
-    /// Where the locker's request for the object is. It stays there: only the locker itself takes it away.
+    /// Returns the place of the locker's request for the object. The request stays there: only the locker itself
+    /// removes it.
     fn request_of(&self, session: &Session, locker: LockerId, name: LockName) -> Option<Place> {
         let mixed = name.mixed();
         let latched = self.table.latch(session, mixed);
@@ -117,7 +118,7 @@ impl LockManager {
         drop(latched);
     }
 
-    /// Wakes those who were granted something.
+    /// Wakes the granted waiters.
     #[inline]
     pub(crate) fn wake(&self, granted: &Granted) {
         for &sleeper in &granted.sessions {
@@ -128,14 +129,14 @@ impl LockManager {
 }
 
 impl Table {
-    /// Takes a request out of its queue, and grants what can be granted without it.
+    /// Takes a request out of its queue, and grants all that can be granted without it.
     #[inline]
     pub(crate) fn remove(&self, change: &mut Change<'_>, bucket: &Bucket, place: Place, granted: &mut Granted) {
         let request = self.request(place);
         if request.queue_prev.get() == Place::NONE {
             let link = self.link_to(bucket, request.mixed.get(), place);
             if request.queue_next.get() == Place::NONE {
-                // Nobody else wants the object: it is gone.
+                // No other locker wants the object: its queue is gone.
                 failpoint("lock: remove the only one");
                 change.set(link, request.chain_next.get());
             } else {
@@ -146,7 +147,7 @@ impl Table {
         }
     }
 
-    /// The next in the queue becomes its head.
+    /// Makes the next request of the queue its head.
     fn remove_head(&self, change: &mut Change<'_>, link: &rio::Word<Place>, head: &Request, granted: &mut Granted) {
         let next = Queue::new(self, head.queue_next.get());
         change.set(&next.head.queue_prev, Place::NONE);

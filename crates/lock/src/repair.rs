@@ -1,9 +1,9 @@
-//! Repair when everyone is dead: the region is there, nobody is attached, and one process puts the table in order
-//! (PROTOCOLS D4, L6).
+//! Repair when all processes are dead: the region exists, no process is attached, and one process puts the table in
+//! order (PROTOCOLS D4, L6).
 //!
-//! Sections have been rolled back, so the stacks of the lockers say exactly what was held. The queues are made anew
-//! from the stacks of those lockers that are to keep their locks (transactions that are prepared); all else is freed.
-//! Nothing here needs an undo log, because doing it again comes to the same.
+//! Sections have been rolled back, so the stacks of the lockers state exactly which locks were held. The queues are
+//! made anew from the stacks of the lockers that keep their locks (those of prepared transactions); all else is freed.
+//! The repair needs no undo log, because repeating it gives the same result.
 //!
 //! If we die here: a locker that keeps its locks still has them on its stack, and its requests still name their
 //! objects; the next repair begins again.
@@ -17,7 +17,7 @@ use crate::request::{Place, State, Summary};
 use crate::table::{Bucket, FIRST_BUCKETS};
 use crate::{LockManager, LockerId};
 
-/// What a repair did.
+/// The counts of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Repaired {
     /// Lockers that were freed.
@@ -29,7 +29,7 @@ pub struct Repaired {
 }
 
 impl LockManager {
-    /// Drops every lock. Nobody else is attached, and open sections have been rolled back.
+    /// Drops every lock. No other process is attached, and open sections have been rolled back.
     pub fn repair_alone(&self) -> Repaired {
         self.repair_alone_keeping(&[])
     }
@@ -78,9 +78,9 @@ impl LockManager {
         header.bucket_count.publish(split.unwrap_or(capacity));
     }
 
-    /// Puts what the locker holds back into queues, and cuts its stack behind that.
+    /// Puts the locker's held requests back into queues, and cuts its stack behind them.
     fn keep_locks(&self, slot: &LockerSlot, kept: &mut HashSet<Place>) {
-        // A request that only waited is the top; below it are granted ones.
+        // The top of the stack may be a request that only waited; the requests below are granted.
         while let Some(top) = slot.top.get().some() {
             let request = self.table.request(top);
             if request.state.get().granted().is_some() {
@@ -203,7 +203,7 @@ mod tests {
         }
         locks.try_lock(&session, prepared, name(7000), IX).unwrap();
         locks.try_lock(&session, other, name(7000), IX).unwrap();
-        // Killed with a latch and a role.
+        // The session is killed with a latch and a role.
         let table = &locks.table;
         std::mem::forget(table.bucket(3).latch.exclusive(&session, libtp_process::Rank::LOCK_BUCKET));
         table.header.splitter.publish(session.id());

@@ -1,9 +1,9 @@
 //! A request: one locker's claim on one object, granted or waiting. One cache line.
 //!
-//! Slots are named by their *place*, so following one is an addition and a bounds check. A slot that is free keeps
-//! whatever its last use left in it, except the two words of its locker's stack; so taking one needs no before-images.
+//! Slots are named by their *place*, so following a link is an addition and a bounds check. A free slot keeps the bytes
+//! of its last use, except the two words of its locker's stack; so taking a slot needs no before-images.
 //!
-//! If we die while filling a free slot: it is still free.
+//! If we die while filling a free slot: the slot is still free.
 
 use rio::{bits, planted, shared, Bits, Offset, Word};
 
@@ -12,10 +12,10 @@ use crate::object::LockName;
 
 /// Bytes of a slot, and the unit in which places count.
 pub(crate) const REQUEST_BYTES: u64 = 64;
-/// The last byte a slot may have: places have 32 bits.
+/// The last byte that a slot may have: places have 32 bits.
 pub(crate) const REACH: u64 = (1 << 32) * REQUEST_BYTES;
 
-/// Where a request lies: its distance from the region's base in slots. Zero is none.
+/// Where a request lies: its distance from the region's base in slots. Zero: no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place(pub(crate) u32);
 bits!(Place: u32);
@@ -23,26 +23,26 @@ bits!(Place: u32);
 impl Place {
     pub(crate) const NONE: Place = Place(0);
 
-    /// None if it is the place of nothing.
+    /// Returns the place; `None` for [`Place::NONE`].
     #[inline]
     pub(crate) fn some(self) -> Option<Place> {
         (self != Place::NONE).then_some(self)
     }
 
-    /// The place of the slot at an offset, if it is in reach.
+    /// Returns the place of the slot at an offset, if the offset is in reach.
     pub(crate) fn of(offset: Offset<Request>) -> Option<Place> {
         debug_assert_eq!(offset.raw() % REQUEST_BYTES, 0, "chunks of slots are aligned to slots");
         u32::try_from(offset.raw() / REQUEST_BYTES).ok().map(Place)
     }
 
-    /// Its offset in the region.
+    /// Returns the offset in the region.
     #[inline]
     pub(crate) fn offset(self) -> Option<Offset<Request>> {
         Offset::from_raw(u64::from(self.0) * REQUEST_BYTES)
     }
 }
 
-/// What a request has and what it waits for.
+/// The mode that a request holds, and the mode that it waits for.
 ///
 /// ```text
 ///   31   21   20      19      18          17     16     15        8 7          0
@@ -51,8 +51,8 @@ impl Place {
 ///  |       |      |       |           |        |      | for, code   | held, code |
 ///  +-------+------+-------+-----------+--------+------+-------------+------------+
 /// ```
-/// Bits 16 to 18 are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked. The other two are of
-/// requests that wait, or did a moment ago (`overtake.rs`).
+/// Bits 16 to 18 are of kept requests only (`kept.rs`). A kept request that holds no mode is revoked. `FRESH` and
+/// `FIRM` are of requests that wait, or waited a moment ago (`overtake.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State(u32);
 
@@ -63,7 +63,7 @@ impl Bits for State {
         self.0 | State::check(self.0)
     }
     /// # Panics
-    /// If a wild store has hit the word.
+    /// If a wild store has damaged the word.
     #[inline]
     fn from_raw(raw: u32) -> State {
         let bits = raw & !State::CHECK;
@@ -81,7 +81,7 @@ fn nonsense(raw: u32) -> ! {
 }
 
 impl State {
-    /// The bits of a check on the others, in the word only.
+    /// The bits of a check on the other bits, in the stored word only.
     const CHECK: u32 = !0 << 21;
 
     #[inline]
@@ -92,11 +92,11 @@ impl State {
     const KEPT: u32 = 1 << 16;
     const IDLE: u32 = 1 << 17;
     const CONTENDED: u32 = 1 << 18;
-    /// Granted, and its locker, which waited, has not noticed yet.
+    /// Granted, and the locker, which waited, has not noticed yet.
     const FRESH: u32 = 1 << 19;
-    /// Waits, and once granted is not overtaken.
+    /// Waits, and is not overtaken once granted.
     const FIRM: u32 = 1 << 20;
-    /// Kept, but not in force any more.
+    /// Kept, but no longer in force.
     pub(crate) const REVOKED: State = State(State::KEPT);
 
     #[inline]
@@ -119,7 +119,7 @@ impl State {
         State(mode.code() | State::KEPT)
     }
 
-    /// What becomes of it when the mode it waits for is granted.
+    /// Returns the state after a wait, when the mode waited for is granted.
     #[inline]
     pub(crate) fn granted_after_wait(self, mode: Mode) -> State {
         State(mode.code() | if self.0 & State::FIRM == 0 { State::FRESH } else { 0 })
@@ -130,13 +130,13 @@ impl State {
         self.0 & State::FRESH != 0
     }
 
-    /// Its locker has noticed that it is granted.
+    /// Returns the state after the locker has noticed the grant.
     #[inline]
     pub(crate) fn noticed(self) -> State {
         State(self.0 & !State::FRESH)
     }
 
-    /// Its locker was woken for nothing.
+    /// Returns the state after the locker was woken for nothing.
     #[inline]
     pub(crate) fn firm(self) -> State {
         State(self.0 | State::FIRM)
@@ -157,13 +157,13 @@ impl State {
         self.0 & 0xFF00 != 0
     }
 
-    /// The bit of the mode granted; no bit for none.
+    /// Returns the bit of the mode granted; zero without a granted mode.
     #[inline]
     pub(crate) fn granted_bit(self) -> u32 {
         (1 << (self.0 & 0x7)) & !1
     }
 
-    /// The bit of the mode granted, unless it is idle.
+    /// Returns the bit of the mode granted; zero for an idle request.
     #[inline]
     pub(crate) fn held_bit(self) -> u32 {
         if self.is_idle() {
@@ -188,10 +188,10 @@ impl State {
         self.0 & State::CONTENDED != 0
     }
 
-    /// Whether the intent mode granted, if it is one, covers the intent mode asked for.
+    /// Returns whether the granted mode, of a kept request, covers the intent mode asked for.
     #[inline]
     pub(crate) fn is_intent_covering(self, asked: Mode) -> bool {
-        // IS is 1 and IX 2; a kept request has no other.
+        // IS is 1 and IX 2; a kept request has no other mode.
         self.0 & 0xFF >= asked.code()
     }
 
@@ -211,7 +211,7 @@ impl State {
     }
 }
 
-/// What a queue's head knows of the whole queue: bits 1 to 6 the modes granted, bit 8 whether anybody waits.
+/// The head's summary of the whole queue: bits 1 to 6 the modes granted, bit 8 whether a request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Summary(u32);
 bits!(Summary: u32);
@@ -224,7 +224,7 @@ impl Summary {
         Summary(granted | if waiting { Summary::WAITING } else { 0 })
     }
 
-    /// Modes that are granted, and perhaps some that were.
+    /// Returns the granted modes, and perhaps some former ones.
     #[inline]
     pub(crate) fn granted(self) -> u32 {
         self.0 & !Summary::WAITING
@@ -251,25 +251,25 @@ shared! {
     pub(crate) struct Request {
         /// The object's name, as `LockName::low` and its hash.
         pub(crate) name: [Word<u64>; 2],
-        /// The name, mixed: finds the bucket again.
+        /// The name, mixed: it leads to the bucket.
         pub(crate) mixed: Word<u64>,
-        /// What it has and wants. Also read by its locker without the latch, as a hint: see `wait.rs`.
+        /// The modes held and waited for. The locker also reads it without the latch, as a hint: see `wait.rs`.
         pub(crate) state: Word<State>,
-        /// Whose it is: a locker's number.
+        /// The number of the request's locker.
         pub(crate) locker: Word<u32>,
-        /// The head of the next queue of this chain; of heads only.
+        /// The head of the next queue of this chain; in heads only.
         pub(crate) chain_next: Word<Place>,
-        /// About the whole queue; of heads only.
+        /// The summary of the whole queue; in heads only.
         pub(crate) summary: Word<Summary>,
-        /// The queue.
+        /// The next request of the queue.
         pub(crate) queue_next: Word<Place>,
-        /// The queue, backwards.
+        /// The previous request of the queue.
         pub(crate) queue_prev: Word<Place>,
-        /// Its locker's stack, upwards; or the list of free slots.
+        /// The next slot upwards on the locker's stack; or the next in the list of free slots.
         pub(crate) own_next: Word<Place>,
-        /// Its locker's stack, downwards.
+        /// The next slot downwards on the locker's stack.
         pub(crate) own_prev: Word<Place>,
-        /// Checksum of the name, mixed and not, and the locker.
+        /// Checksum of the name, the mixed name and the locker.
         pub(crate) check: Word<u64>,
     } size 64
 }
@@ -282,15 +282,15 @@ impl Request {
         self.name[1].get() == name.hash && self.name[0].get() == name.low()
     }
 
-    /// The object's name.
+    /// Returns the object's name.
     pub(crate) fn lock_name(&self) -> LockName {
         LockName::from_words(self.name[0].get(), self.name[1].get())
     }
 
-    /// Asserts that it says whose it is, and for what, as it was filled. The caller has its bucket's latch.
+    /// Asserts that name and locker are as they were filled in. The caller has the latch of the request's bucket.
     ///
     /// # Panics
-    /// If a wild store has hit it.
+    /// If a wild store has damaged the request.
     #[inline]
     pub(crate) fn demand_whole(&self) {
         let is_whole = self.check.get() == self.checksum() || planted("lock: requests are not checked");
@@ -304,7 +304,7 @@ impl Request {
         (name.rotate_left(29) ^ other).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
     }
 
-    /// Fills a free slot: alone in its queue.
+    /// Fills a free slot, as the only request of its queue.
     #[inline]
     pub(crate) fn fill(&self, name: LockName, mixed: u64, locker: u32, state: State) {
         self.name[0].init(name.low());

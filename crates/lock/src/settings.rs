@@ -1,4 +1,4 @@
-//! What can be chosen about locks. Nothing needs to be.
+//! The settings of the lock manager. No setting has to be chosen.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use std::time::Duration;
 pub struct Settings {
     /// When deadlocks are searched for.
     pub detect: Detect,
-    /// Who gives way.
+    /// Which transaction gives way.
     pub victim: Victim,
-    /// So many transactions at a time where it is crowded; as many as there are processors if unset, 64 at most.
+    /// The number of transactions that run at a time under contention; the number of processors if unset, 64 at most.
     pub lanes: Option<u32>,
 }
 
 /// When deadlocks are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detect {
-    /// By whoever has waited that long, from its own wait on.
+    /// By a waiter that has waited this long, from its own wait on.
     OnWait(Duration),
-    /// As in the paper: over the whole table, that often, by whoever waits then.
+    /// As in the paper: over the whole table, once in each such period, by any waiter.
     Every(Duration),
 }
 
 impl Default for Detect {
-    /// After a millisecond: hundreds of times what a transaction holds a lock for.
+    /// After a millisecond: hundreds of times as long as a transaction holds a lock.
     fn default() -> Detect {
         Detect::OnWait(Duration::from_millis(1))
     }
@@ -33,12 +33,12 @@ impl Default for Detect {
 /// Which transaction of a circle gives way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Victim {
-    /// The one that began last: those that began early end at some time.
+    /// The transaction that began last, so that early transactions end at some time.
     #[default]
     Youngest,
-    /// The one with the fewest locks.
+    /// The transaction with the fewest locks.
     FewestLocks,
-    /// The one that has written least to the log, and so has least to undo.
+    /// The transaction that has written least to the log, and so has least to undo.
     FewestLogBytes,
 }
 
@@ -47,7 +47,7 @@ pub enum Victim {
 pub enum Wait {
     /// Not at all: the only way while a latch is held.
     No,
-    /// At most so long.
+    /// At most this long.
     For(Duration),
     /// As long as it takes; deadlocks are found.
     Forever,

@@ -1,14 +1,14 @@
 //! Free slots: for requests and for lockers.
 //!
-//! A request slot is free in one of three places: on a locker's stack, where taking it is free of charge; in the
-//! shared list; or among the slots that were never used, which have the highest numbers. Slots go between a stack and
-//! the shared places in batches, under one latch, so that it is hardly ever asked for.
+//! A request slot is free in one of three places: on a locker's stack, where taking it costs nothing; in the shared
+//! list; or among the slots that were never used, which have the highest numbers. Slots move between a stack and the
+//! shared places in batches, under one latch, so the latch is hardly ever taken.
 //!
 //! Invariants
 //! 1. Every slot is in exactly one place: a stack, the shared list, or the never used.
-//! 2. What a call needs is taken before anything else is changed (PROTOCOLS D11).
+//! 2. A call takes the slots that it needs before it changes anything else (PROTOCOLS D11).
 //!
-//! If we die here: each move is one section; what a growing slab has added is among the never used at once.
+//! If we die here: each move is one section; slots that a growing slab has added are among the never used at once.
 
 use libtp_process::{Rank, Session};
 use rio::failpoint;
@@ -23,14 +23,14 @@ use crate::{Error, Result};
 pub(crate) const FIRST_REQUESTS: u32 = 256;
 /// Slots in the first chunk of lockers.
 pub(crate) const FIRST_LOCKERS: u32 = 32;
-/// A stack gets at least that many slots at a time, and keeps as many when its locker holds nothing.
+/// A stack gets at least this many slots at a time, and keeps as many when its locker holds nothing.
 const BATCH_MIN: u32 = 32;
-/// And at most that many, for a locker that holds very many.
+/// A stack gets at most this many slots at a time, for a locker that holds very many locks.
 const BATCH_MAX: u32 = 1024;
-/// A stack longer than that gives slots back when its locker holds nothing.
+/// A stack longer than this gives slots back when its locker holds nothing.
 const KEEP_MAX: u32 = 64;
 
-/// Slots on their way: chained by `own_next`.
+/// Slots that move between places, chained by `own_next`.
 struct Batch {
     first: Place,
     last: Place,
@@ -38,7 +38,7 @@ struct Batch {
 }
 
 impl Table {
-    /// The slot the locker's next request goes to.
+    /// Returns the slot for the locker's next request.
     ///
     /// # Errors
     /// `Full`, `OutOfReach`: nothing was changed.
@@ -89,7 +89,7 @@ impl Table {
         let (mut last, mut count) = (first, 1);
         let mut next = self.request(first).own_next.get();
         while let Some(place) = next.some().filter(|_| count < wanted) {
-            // In the shared list this word means nothing, so it needs no before-image.
+            // In the shared list this word has no meaning, so it needs no before-image.
             self.request(place).own_prev.init(last);
             (last, count) = (place, count + 1);
             next = self.request(place).own_next.get();
@@ -101,7 +101,7 @@ impl Table {
         Batch { first, last, count }
     }
 
-    /// Chains slots that were never used, adding a chunk if there are none. They are so still.
+    /// Chains slots that were never used, and adds a chunk if there are none. They still count as never used.
     fn find_fresh(&self, wanted: u32) -> Result<Batch> {
         let used = self.header.used.get();
         if used == self.requests.capacity() {
@@ -112,12 +112,12 @@ impl Table {
         let count = wanted.min(FIRST_REQUESTS * ((2 << chunk) - 1) - used);
         let places = [used + 1, used + count].map(|number| Place::of(self.requests.place(number)));
         let [Some(first), Some(last)] = places else { return Err(Error::OutOfReach { limit: REACH }) };
-        // Nobody can reach them yet, so they need no before-images.
+        // No other session can reach these slots yet, so they need no before-images.
         self.chain_slots(first, last);
         Ok(Batch { first, last, count })
     }
 
-    /// Chains neighbouring slots that nobody can reach.
+    /// Chains neighbouring slots that no other session can reach.
     fn chain_slots(&self, first: Place, last: Place) {
         for place in first.0..=last.0 {
             let request = self.request(Place(place));
@@ -136,7 +136,7 @@ impl Table {
         self.requests.grow().map(|_| ()).map_err(Error::Full)
     }
 
-    /// Gives most slots of a locker that holds nothing back, if it has very many.
+    /// If a locker that holds nothing has very many slots, gives most of them back.
     #[inline]
     pub(crate) fn give_back(&self, session: &Session, locker: &LockerSlot) {
         if locker.slots.get() > KEEP_MAX {
@@ -189,7 +189,7 @@ impl Table {
             change.set(&header.locker_free, locker.next_free.get());
         }
         failpoint("lock: locker off the list, not in use");
-        // In this order: whoever looks without the latch never finds it in use by the one who had it before.
+        // In this order: a reader without the latch never finds the locker in use by its former session.
         change.set(&locker.session, session.id());
         change.set(&locker.in_use, 1);
         change.close();
@@ -197,7 +197,7 @@ impl Table {
         Ok(number)
     }
 
-    /// Gives a locker slot back. It holds nothing; its request slots stay with it.
+    /// Gives a locker slot back. The locker holds nothing; its request slots stay with it.
     pub(crate) fn free_locker(&self, session: &Session, number: u32) {
         let (header, locker) = (&*self.header, self.locker(number));
         let _guard = header.slab_latch.exclusive(session, Rank::LOCK_SLAB);

@@ -1,18 +1,19 @@
 //! The lock table in the region: buckets found by hash, growing one at a time.
 //!
-//! Paper: LIBTP 3.2.3, "locks are located via a file and page hash table". Departure: its size is nobody's guess. Linear
-//! hashing splits one bucket after the other (PROTOCOLS D14), whenever an insertion finds a long chain.
+//! Paper: LIBTP 3.2.3, "locks are located via a file and page hash table". Departure: the table needs no size given in
+//! advance. Linear hashing splits one bucket after the other (PROTOCOLS D14), whenever an insertion finds a long chain.
 //!
 //! A bucket is one cache line: a latch, its *level* and eight chains. A bucket of level `l` and number `b` holds the
 //! names whose low `l` bits are `b`. The number of buckets is read without a latch and is only a hint where to look:
-//! under the bucket's latch its level says whether this is the place, and if not, where to go.
+//! the level, read under the bucket's latch, decides whether this is the bucket of the name, and if not, where to go
+//! on.
 //!
 //! Invariants
 //! 1. Every number of `l` low bits belongs to exactly one bucket with a level, so every name has one bucket.
 //! 2. A bucket's chains, and all queues that hang from them, change only under its latch.
 //! 3. Two buckets are latched together only by a split, the lower number first.
 //!
-//! If we die here: a split is one section; the hint is stored after it, and the next to split stores it if we did not.
+//! If we die here: a split is one section; the hint is stored after it, or else by the next session that splits.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,20 +29,21 @@ use crate::request::{Place, Request};
 
 /// Chains of a bucket.
 pub(crate) const CHAINS: usize = 8;
-/// Buckets at first, and log2 of it.
+/// The number of buckets at first; `FIRST_LEVEL` is its base-2 logarithm.
 pub(crate) const FIRST_BUCKETS: u32 = 1 << FIRST_LEVEL;
 const FIRST_LEVEL: u32 = 6;
-/// A chain of that many objects is long: a bucket is split.
+/// A chain of this number of objects is long: a bucket is split.
 pub(crate) const LONG_CHAIN: u32 = 3;
-/// No chain and no queue is that long: whoever has gone so far goes in a circle, which a wild store has made.
+/// No chain and no queue is this long: a longer one is a circle, which a wild store has made.
 pub(crate) const CIRCLE: u32 = 1 << 24;
-/// So many buckets a name has been in at most: one for each level.
+/// More buckets than a name can have been in: one for each level.
 const LEVELS_MAX: u32 = 1 << 10;
-/// A bucket with so many objects is split with the undo log that every session has; with more the log is made larger first.
+/// A bucket with at most this number of objects is split with the undo log that every session has; for more, the log is
+/// made larger first.
 const SPLIT_MAX: usize = 256;
-/// Before-images of an object that is moved to another chain: of three words, with their headers.
+/// Bytes of before-images for an object that moves to another chain: three words, with their headers.
 const SPLIT_UNDO_BYTES: usize = 48;
-/// Splits that are made up for at a time.
+/// The most postponed splits that are made at a time.
 const OWED_MAX: u32 = 4096;
 
 shared! {
@@ -55,22 +57,22 @@ shared! {
         pub(crate) lockers: Link<SlabHeader>,
         /// The lanes.
         pub(crate) lanes: Link<Lane>,
-        /// How many buckets there are: a hint, see above.
+        /// The number of buckets: a hint, see above.
         pub(crate) bucket_count: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u32>; 7],
 
         /// Guards the rest of its line (rank `LOCK_SLAB`).
         pub(crate) slab_latch: Latch,
-        /// The first of the request slots that are free and nobody's own, chained by `own_next`.
+        /// The first of the free request slots that belong to no locker, chained by `own_next`.
         pub(crate) free_first: Word<Place>,
-        /// How many of them there are.
+        /// The number of these slots.
         pub(crate) free_count: Word<u32>,
-        /// How many request slots were ever used: those with higher numbers were not.
+        /// The number of request slots that were ever used; slots with higher numbers were not.
         pub(crate) used: Word<u32>,
         /// The first free locker slot that was used before.
         pub(crate) locker_free: Word<u32>,
-        /// How many locker slots were ever used.
+        /// The number of locker slots that were ever used.
         pub(crate) locker_used: Word<u32>,
         /// Zero, kept for later.
         pub(crate) spare_slab: [Word<u32>; 9],
@@ -93,7 +95,7 @@ shared! {
 shared! {
     /// A bucket: one cache line.
     pub(crate) struct Bucket {
-        /// Guards it and everything that hangs from it (rank `LOCK_BUCKET`).
+        /// Guards the bucket and everything that hangs from it (rank `LOCK_BUCKET`).
         pub(crate) latch: Latch,
         /// How many low bits of a name's hash are this bucket's number; zero before it is split off.
         pub(crate) level: Word<u32>,
@@ -105,10 +107,10 @@ shared! {
 }
 
 impl Bucket {
-    /// The chain of a name.
+    /// Returns the chain of a name.
     #[inline]
     pub(crate) fn chain(&self, mixed: u64) -> &Word<Place> {
-        // Three bits: never out of bounds, and the compiler sees it.
+        // Three bits: never out of bounds, as the compiler can prove.
         &self.chains[(mixed >> 61) as usize & (CHAINS - 1)]
     }
 }
@@ -120,19 +122,19 @@ pub(crate) struct Table {
     pub(crate) buckets: Slab<Bucket>,
     pub(crate) requests: Slab<Request>,
     pub(crate) lockers: Slab<LockerSlot>,
-    /// Splits that this process put off because a latch was held.
+    /// Splits that this process postponed because a latch was held.
     pub(crate) owed: AtomicU32,
 }
 
 /// A bucket held exclusively.
 pub(crate) struct Latched<'t> {
     pub(crate) bucket: &'t Bucket,
-    // Dropped to let go; never read.
+    // Held until it is dropped; never read.
     _guard: ExclusiveGuard<'t>,
 }
 
 impl Table {
-    /// The buckets a new table has.
+    /// Makes the buckets of a new table.
     pub(crate) fn init_buckets(buckets: &Slab<Bucket>) -> rio::Result<()> {
         for index in buckets.grow()? {
             buckets.at(index).level.init(FIRST_LEVEL);
@@ -140,29 +142,29 @@ impl Table {
         Ok(())
     }
 
-    /// The request at a place.
+    /// Returns the request at a place.
     ///
     /// # Panics
-    /// If it is the place of nothing: a chain is broken.
+    /// If `place` is [`Place::NONE`]: a chain is broken.
     #[inline]
     pub(crate) fn request(&self, place: Place) -> &Request {
         self.region.at(place.offset().expect("a chain of the lock table ends before it is followed"))
     }
 
-    /// The locker of that number.
+    /// Returns the locker of that number.
     #[inline]
     pub(crate) fn locker(&self, number: u32) -> &LockerSlot {
         self.lockers.at(number)
     }
 
-    /// The bucket of that number, from zero.
+    /// Returns the bucket of that number, from zero.
     #[inline]
     pub(crate) fn bucket(&self, number: u32) -> &Bucket {
         self.buckets.at(number + 1)
     }
 
     /// Latches the bucket of a name.
-    // Always: returned through memory, the guard's halves would be read back before they have arrived there.
+    // Always: if the guard were returned through memory, its halves would be read back before the stores complete.
     #[inline(always)]
     pub(crate) fn latch<'t>(&'t self, session: &'t Session, mixed: u64) -> Latched<'t> {
         let mut number = likely_bucket(mixed, self.header.bucket_count.get());
@@ -173,14 +175,14 @@ impl Table {
             if level != 0 && low_bits(mixed, level) == number {
                 return Latched { bucket, _guard: guard };
             }
-            // The hint was old: a split came between.
+            // The hint was old: a split has happened since.
             drop(guard);
             number = other_bucket(mixed, number, level);
         }
         goes_in_a_circle()
     }
 
-    /// The bucket of a name, while nobody else uses the table.
+    /// Returns the bucket of a name, while no other session uses the table.
     pub(crate) fn own_bucket(&self, mixed: u64) -> &Bucket {
         let mut number = likely_bucket(mixed, self.header.bucket_count.get());
         loop {
@@ -193,7 +195,7 @@ impl Table {
         }
     }
 
-    /// The queue of a name, under the latch of its bucket, or how many objects were passed on the way to the end.
+    /// Returns the queue of a name, under the latch of its bucket; without a queue, the number of objects in the chain.
     #[inline]
     pub(crate) fn find(&self, bucket: &Bucket, name: LockName, mixed: u64) -> Result<Queue<'_>, u32> {
         let mut next = bucket.chain(mixed).get();
@@ -213,7 +215,7 @@ impl Table {
         Err(passed)
     }
 
-    /// The word of a chain that leads to a head.
+    /// Returns the word of a chain that leads to a head.
     #[inline]
     pub(crate) fn link_to<'t>(&'t self, bucket: &'t Bucket, mixed: u64, head: Place) -> &'t Word<Place> {
         let mut link = bucket.chain(mixed);
@@ -226,7 +228,8 @@ impl Table {
         goes_in_a_circle()
     }
 
-    /// Splits the next bucket, unless another session is at it or there are enough. Returns whether it is split.
+    /// Splits the next bucket, unless another session splits or there are enough buckets. Returns whether a bucket was
+    /// split.
     #[cold]
     #[inline(never)]
     pub(crate) fn split_one(&self, session: &Session) -> bool {
@@ -234,7 +237,7 @@ impl Table {
         let count = self.header.bucket_count.load();
         // More chains than twice the slots would only cost memory.
         let enough = u64::from(count) * CHAINS as u64 >= 2 * u64::from(self.requests.capacity());
-        // Without room for more buckets chains grow longer; nothing fails.
+        // Without room for more buckets the chains grow longer; nothing fails.
         let is_split =
             !enough && (count < self.buckets.capacity() || self.buckets.grow().is_ok()) && self.split(session, count);
         if is_split {
@@ -246,7 +249,7 @@ impl Table {
         is_split
     }
 
-    /// Notes that a bucket is to be split as soon as no latch is held: a split may need more memory, which is a system call.
+    /// Postpones a split until no latch is held: a split may need more memory, which is a system call.
     #[cold]
     #[inline(never)]
     pub(crate) fn owe_split(&self) {
@@ -254,7 +257,7 @@ impl Table {
         self.owed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Splits what was put off. No latch is held.
+    /// Makes the postponed splits. The caller holds no latch.
     #[inline]
     pub(crate) fn pay_splits(&self, session: &Session) {
         if self.owed.load(Ordering::Relaxed) != 0 {
@@ -266,15 +269,15 @@ impl Table {
     #[inline(never)]
     fn split_owed(&self, session: &Session) {
         let owed = self.owed.swap(0, Ordering::Relaxed).min(OWED_MAX);
-        // If another session splits, or there are enough, the next long chain says so again.
+        // If another session splits, or there are enough buckets, the next long chain asks again.
         (0..owed).all(|_| self.split_one(session));
     }
 
-    /// Splits off bucket `child`. Returns whether it is there now.
+    /// Splits off bucket `child`. Returns whether the bucket exists now.
     fn split(&self, session: &Session, child: u32) -> bool {
         let mut most = SPLIT_MAX;
         while let Err(objects) = self.split_up_to(session, child, most) {
-            // It may be longer when we come again.
+            // The chains may be longer at the next attempt.
             most = 2 * objects;
             if session.ensure_undo((most * SPLIT_UNDO_BYTES + 4096) as u64).is_err() {
                 return false;
@@ -283,14 +286,14 @@ impl Table {
         true
     }
 
-    /// Splits off bucket `child`, or says how many objects are in the bucket that it comes from, if they are more than `most`.
+    /// Splits off bucket `child`. If its parent bucket has more than `most` objects, returns their number instead.
     fn split_up_to(&self, session: &Session, child: u32, most: usize) -> Result<(), usize> {
         let level = child.ilog2();
         let (old, new) = (self.bucket(child - (1 << level)), self.bucket(child));
         let _old_guard = old.latch.exclusive(session, Rank::LOCK_BUCKET);
         let _new_guard = new.latch.exclusive(session, Rank::LOCK_BUCKET);
         if new.level.get() != 0 {
-            // Whoever split it off died before it said so.
+            // The session that split it off died before it counted the bucket.
             return Ok(());
         }
         assert_eq!(old.level.get(), level, "buckets are split in order");
@@ -337,7 +340,7 @@ impl Table {
     }
 }
 
-/// The bucket that a name has if there are `count` of them.
+/// Returns the bucket of a name if there are `count` buckets.
 #[inline]
 fn likely_bucket(mixed: u64, count: u32) -> u32 {
     let level = count.max(FIRST_BUCKETS).ilog2();
@@ -357,13 +360,14 @@ fn low_bits(mixed: u64, level: u32) -> u32 {
     low & !(u32::MAX << (level & 31))
 }
 
-/// Where to look for a name that is not in bucket `number` of that level: it has been split, or was not yet.
+/// Returns where to look for a name that is not in bucket `number` of that level: the bucket was split, or not yet
+/// made.
 #[cold]
 #[inline(never)]
 fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     if level != 0 {
-        // The first of its splits that led away from here. The names that later splits give are perhaps not there yet:
-        // they come from other buckets.
+        // The first split that moved the name away from here. Buckets of later splits may not exist yet: those splits
+        // are of other buckets.
         let away = (low_bits(mixed, level) ^ number).trailing_zeros();
         return low_bits(mixed, away + 1);
     }
@@ -371,14 +375,15 @@ fn other_bucket(mixed: u64, number: u32, level: u32) -> u32 {
     number & !(1 << number.ilog2())
 }
 
-/// A wild store has made a circle of a chain.
+/// Panics: a wild store has made a circle of a chain.
 #[cold]
 #[inline(never)]
 pub(crate) fn goes_in_a_circle() -> ! {
     panic!("a chain of the lock table has no end")
 }
 
-/// A task that one session has at a time: a word that names it, taken over from the dead (PROTOCOLS D5).
+/// A task that one session has at a time: a word that names the session, and that is taken over from a dead session
+/// (PROTOCOLS D5).
 pub(crate) struct Role<'t> {
     word: &'t Word<SessionId>,
     me: SessionId,
@@ -390,7 +395,7 @@ impl<'t> Role<'t> {
         Role::take_unless(word, session, |holder| session.processes().is_alive(holder))
     }
 
-    /// As [`Role::take`], and also from one that is stopped: for a task that two may be at without harm.
+    /// As [`Role::take`], and also from a stopped session: for a task that two sessions may do at once without harm.
     pub(crate) fn take_from_stopped(word: &'t Word<SessionId>, session: &Session) -> Option<Role<'t>> {
         let processes = session.processes();
         let is_waited_for = planted("lock: a stopped one's task is waited for");
@@ -413,7 +418,7 @@ impl<'t> Role<'t> {
     }
 
     pub(crate) fn give_back(self) {
-        // Refused means that it was taken from us.
+        // The swap fails if another session has taken the role over.
         let _ = self.word.compare_exchange(self.me, SessionId::NONE);
     }
 }

@@ -1,17 +1,17 @@
-//! Waiting for a lock: spinning briefly, then asleep, never without a bound.
+//! Waiting for a lock: a brief spin, then sleeps, each of bounded length.
 //!
-//! Paper: LIBTP 3.2.3 and 3.2.4. Whoever gives a lock back grants it to the next in the same section and wakes it. The
-//! one that waits reads the state of its request without the latch, which is only a hint, because the section that
-//! changed it may still be rolled back; what counts is a second look under the latch.
+//! Paper: LIBTP 3.2.3 and 3.2.4. A session that gives a lock back grants it to the next waiter in the same section and
+//! wakes that waiter. The waiter reads the state of its request without the latch. This is only a hint, because the
+//! section that changed the state may still be rolled back; a second look under the latch decides.
 //!
 //! Invariants
-//! 1. Nobody waits here with a latch held.
-//! 2. Nobody depends on being woken (PROTOCOLS D8): after each sleep without a wake, the sleeper grants what can be
-//!    granted itself, and looks for deadlocks.
+//! 1. No session waits here with a latch held.
+//! 2. No waiter depends on a wake (PROTOCOLS D8): after each sleep without a wake, the waiter itself grants all that
+//!    can be granted, and looks for deadlocks.
 //! 3. A wait that is cancelled (`process/cancel.rs`) ends within [`SLEEP_MAX`].
-//! 4. `waiting` in the locker's slot is set while it waits and only then: it is where a search for deadlocks begins.
+//! 4. `waiting` in the locker's slot is set while the locker waits and only then: a search for deadlocks begins there.
 //!
-//! If we die here: the request waits on; repair takes it out like a granted one.
+//! If we die here: the request waits on; repair removes it like a granted one.
 
 use std::time::{Duration, Instant};
 
@@ -27,40 +27,40 @@ use crate::own_thread::OWN_THREAD_AFTER;
 use crate::request::{Place, Request, State};
 use crate::{Detect, Error, LockManager, LockerId, Result, Wait};
 
-/// What tools see a session wait for when it waits here, with the mixed name as the subject.
+/// The code by which tools see a session's wait for a lock; the subject is the mixed name.
 pub const WAITS_FOR_LOCK: u32 = 1;
 
-/// Looks so often before it sleeps: for a holder that runs on another processor ...
+/// Looks before sleeping, for a holder that runs on another processor.
 const PAUSES: u32 = 100;
-/// ... and these for one that waits for this processor.
+/// Further looks, with yields between, for a holder that waits for this processor.
 const YIELDS: u32 = 8;
 
-/// Who has waited so long looks whether anybody died.
+/// A waiter that has waited this long looks for dead sessions.
 pub(crate) const HELP_AFTER: Duration = Duration::from_millis(20);
-/// So long it is waited for the dead who cannot be repaired.
+/// A waiter that has waited this long gives up if the dead sessions cannot be repaired.
 const HOPE: Duration = Duration::from_secs(1);
 
-/// What to do next about a request that waits.
+/// The next step of a waiting request.
 enum Step {
-    /// It seems to be granted.
+    /// Look under the latch: the request seems to be granted.
     Look,
-    /// Sleep that long.
+    /// Sleep for this time.
     Sleep(Duration),
     /// Stop waiting.
     GiveUp(Error),
 }
 
-/// Why a waiter looks.
+/// The reason why a waiter looks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// To see whether it is granted by now.
+    /// To find out whether the request is granted by now.
     Again,
-    /// It was woken, or saw that it is granted: if it is not, it was overtaken.
+    /// The waiter was woken, or saw that its request is granted: if it is not, it was overtaken.
     ForNothing,
 }
 
 impl LockManager {
-    /// Says that the locker waits. Under the latch, so that whoever grants it finds whom to wake.
+    /// Notes that the locker waits. Called under the latch, so that a granter finds the session to wake.
     pub(crate) fn begin_wait(&self, ask: &Ask<'_>, place: Place) -> u32 {
         let number = ask.slot.waits.get().wrapping_add(1).max(1);
         ask.slot.waits.init(number);
@@ -127,8 +127,8 @@ impl LockManager {
                         }
                     } else {
                         self.search_when_due(ask.session, LockerId(ask.locker), started.elapsed());
-                        // Whoever holds the lock may be dead, and nobody else there to repair it. To look is a system call
-                        // or two for each process, so one of all who wait does it.
+                        // The holder may be dead, with no other session there to repair it. Looking costs a system call
+                        // or two for each process, so only one of all waiters looks.
                         if started.elapsed() >= HELP_AFTER && self.processes.begin_if_due(Work::Dead, HELP_AFTER) {
                             ask.session.help_the_dead();
                         }
@@ -175,7 +175,7 @@ impl LockManager {
         }
     }
 
-    /// Whether the request is granted; if it can be, it is.
+    /// Grants the request if possible. Returns whether it is granted.
     pub(crate) fn look(&self, ask: &Ask<'_>, place: Place, reason: Look) -> bool {
         let request = self.table.request(place);
         let mut granted = Granted::new();
@@ -203,7 +203,8 @@ impl LockManager {
         is_granted
     }
 
-    /// Takes the request back, unless it was granted meanwhile. Those behind it may have been waiting for it alone.
+    /// Takes the request back, unless it was granted meanwhile. Then grants the requests behind it that waited for it
+    /// alone.
     fn give_up(&self, ask: &Ask<'_>, place: Place, error: Error) -> Result<()> {
         let request = self.table.request(place);
         let mut granted = Granted::new();
@@ -239,7 +240,7 @@ impl LockManager {
 /// Looks for a moment whether the request is granted.
 fn spin(request: &Request) -> bool {
     for round in 0..PAUSES + YIELDS {
-        // Acquire: what the granter did before is visible; confirmed under the latch all the same.
+        // Acquire: the granter's earlier stores are visible. The caller still confirms the grant under the latch.
         if !request.state.load().waits() {
             return true;
         }

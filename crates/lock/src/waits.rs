@@ -1,7 +1,7 @@
-//! Who waits, read without a latch: for tools that must be able to look while a stopped process holds one.
+//! The waits for locks, read without a latch: for tools that must work while a stopped process holds one.
 //!
-//! Invariant: nothing here waits. What is read may be of a moment ago, so it is for people only; `waits_for.rs` reads the
-//! same under latches, for the search for deadlocks.
+//! Invariant: nothing here waits. The result may be a moment old, so it is for people only. For the search for
+//! deadlocks `waits_for.rs` reads the waits under latches.
 
 use std::time::SystemTime;
 
@@ -13,27 +13,27 @@ use crate::{LockManager, LockerId, Mode};
 /// A wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitInfo {
-    /// Who waits.
+    /// The locker that waits.
     pub locker: LockerId,
-    /// The session it waits in.
+    /// The session that waits.
     pub session: SessionId,
-    /// For what.
+    /// The object.
     pub name: LockName,
-    /// In which mode.
+    /// The mode waited for.
     pub wanted: Mode,
-    /// Since when; none if it has just begun.
+    /// When the wait began; `None` for a wait that has just begun.
     pub since: Option<SystemTime>,
 }
 
 impl LockManager {
-    /// Everybody who waits at this moment.
+    /// Returns all waits of this moment.
     pub fn waits(&self) -> Vec<WaitInfo> {
         self.lockers().filter_map(|locker| self.wait_of(locker)).collect()
     }
 
     fn wait_of(&self, locker: u32) -> Option<WaitInfo> {
         let slot = self.table.locker(locker);
-        // Acquire, both times: what was stored before the wait began is read after the first look, and before the second.
+        // Acquire, both times: words that were stored before the wait began are read between the two looks.
         let waiting = slot.waiting.load();
         let request = self.table.request(waiting.request()?);
         let since = slot.waiting_since.load();

@@ -1,12 +1,12 @@
-//! Who waits for whom.
+//! The waits-for graph.
 //!
 //! Paper: LIBTP 4.1: "the lock table can be thought of as a representation of a directed graph. The nodes in the graph
-//! are transactions. Edges represent the *waits-for* relation". The graph is read out of the queues, one bucket latched
-//! at a time; so what two reads show need not have been true together, and `detector.rs` looks twice.
+//! are transactions. Edges represent the *waits-for* relation". The graph is read from the queues, with one bucket
+//! latched at a time. So two reads need not show the same moment, and `detector.rs` looks twice.
 //!
-//! A locker that waits for a new lock waits for all before it in the queue that hold a conflicting mode, or wait
-//! themselves, for a lock or a conversion: nobody overtakes. A locker that waits for a conversion waits for the others
-//! that hold a conflicting mode, and for nobody else.
+//! A locker that waits for a new lock waits for every request before it in the queue that holds a conflicting mode, or
+//! that itself waits for a lock or a conversion: a waiter does not pass another. A locker that waits for a conversion
+//! waits only for the other requests that hold a conflicting mode.
 
 use libtp_process::{Session, SessionId};
 
@@ -17,31 +17,31 @@ use crate::{LockManager, LockerId, Mode};
 /// One locker waits for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Who waits.
+    /// The locker that waits.
     pub waiter: LockerId,
-    /// The session it waits in.
+    /// The session that waits.
     pub session: SessionId,
-    /// For whom.
+    /// The locker waited for.
     pub holder: LockerId,
-    /// At which object.
+    /// The object.
     pub name: LockName,
-    /// For which mode.
+    /// The mode waited for.
     pub wanted: Mode,
 }
 
 /// A wait as it was seen under the latch of its object.
 #[derive(Clone, Debug)]
 pub(crate) struct SeenWait {
-    /// Which of the locker's waits.
+    /// The number of the locker's wait.
     pub(crate) number: u32,
     pub(crate) name: LockName,
     pub(crate) wanted: Mode,
-    /// For whom it waits.
+    /// The lockers waited for.
     pub(crate) blockers: Vec<u32>,
 }
 
 impl LockManager {
-    /// Every edge there is, for the tools.
+    /// Returns every edge, for the tools.
     pub fn waits_for(&self, session: &Session) -> Vec<Edge> {
         let mut edges = Vec::new();
         for waiter in self.lockers() {
@@ -58,8 +58,8 @@ impl LockManager {
         edges
     }
 
-    /// Who holds the object in a mode that keeps the locker from it in `mode`, or waits for it, at this moment: for messages. Those who
-    /// hold it come first. No latch is held.
+    /// Returns the lockers that hold the object in a mode that conflicts with `mode`, then those that wait for the
+    /// object, at this moment: for messages. No latch is held.
     pub fn in_the_way(&self, session: &Session, locker: LockerId, name: LockName, mode: Mode) -> Vec<LockerId> {
         let mixed = name.mixed();
         let latched = self.table.latch(session, mixed);
@@ -70,24 +70,25 @@ impl LockManager {
         holders.chain(waiters).map(|other| LockerId(other.locker.get())).collect()
     }
 
-    /// The numbers of all locker slots.
+    /// Returns the numbers of all locker slots.
     pub(crate) fn lockers(&self) -> std::ops::RangeInclusive<u32> {
         1..=self.table.lockers.capacity()
     }
 
-    /// What the locker waits for at this moment, if it waits.
+    /// Returns the locker's wait at this moment, if it waits.
     pub(crate) fn seen_wait(&self, session: &Session, locker: u32) -> Option<SeenWait> {
         let slot = self.table.locker(locker);
         let waiting = slot.waiting.load();
         let place = waiting.request()?;
-        // Unlatched, so perhaps of the slot's next use; then the queue below does not have it.
+        // Read without the latch, so perhaps of the slot's next use; then the queue below does not have the request.
         let request = self.table.request(place);
         let (name, mixed) = (request.lock_name(), request.mixed.get());
         let latched = self.table.latch(session, mixed);
         let queue = self.table.find(latched.bucket, name, mixed).ok()?;
         let (_, own) = queue.requests().find(|&(at, own)| at == place && own.locker.get() == locker)?;
         let wanted = own.state.get().wanted()?;
-        // Under the latch it can be granted to nobody, so if the wait is still this one, all above is about it.
+        // Under the latch the request cannot be granted, so if the wait is still this one, everything above is about
+        // it.
         (slot.waiting.load() == waiting).then(|| SeenWait {
             number: waiting.number(),
             name,

@@ -1,10 +1,13 @@
-//! Whether a region's log and the log files are of one history, and what to do if they are not (PROTOCOLS F1).
+//! Checks that a region's log and the log files are of one history, and repairs the files if they are not (PROTOCOLS
+//! F1).
 //!
-//! They are if the files have good records from where the control file says on up to the end of what the region is sure of,
-//! and the very bytes that the ring has just below it. The first alone would not notice another history of equal length,
-//! the second alone not a file in the middle that was set back.
+//! They are of one history if two things hold. The files have good records from the control file's durable end up to
+//! the region's durable end. Just below that end, the files and the ring have the same bytes. The first check alone
+//! would miss another history of equal length. The second check alone would miss a file in the middle that was set
+//! back.
 //!
-//! If we die here: [`overwrite_from_ring`] writes log first, which counts for nothing until the control file is written.
+//! If we die here: [`overwrite_from_ring`] writes the log first, and that log counts for nothing until the control file
+//! is written.
 
 use std::sync::Arc;
 
@@ -26,12 +29,12 @@ pub(crate) fn agree(header: &LogHeader, ring: &Ring, files: &LogFiles, control: 
     reach_to(durable, header, ring, files, control)
 }
 
-/// Checks that the files hold all of the log that a region has, one that was made for another life of this environment, or
-/// for files that were in this place before. A region whose log is not in order has none; one that outlives the system may have
-/// one all the same, if words of its header are of an earlier time.
+/// Checks that the files hold all the log in a region that was made for another life of this environment, or for files
+/// that were at this path before. A region whose log is not in order has no log to compare; but a region that outlives
+/// the system may have log even then, if words of its header are of an earlier time.
 ///
 /// # Errors
-/// [`Error::Disagree`] if something is in the region alone, or may be; [`Error::Io`].
+/// [`Error::Disagree`] if the region has, or may have, log that the files lack; [`Error::Io`].
 pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &Control) -> Result<()> {
     let Some((header, ring)) = ring_of_any_life(region, control) else {
         return match lasting_of(region).write_back {
@@ -43,13 +46,13 @@ pub fn all_in_files(region: &Region, directory: &Arc<dyn Directory>, control: &C
     let beyond = good_records(&ring, durable, header.tail.load(), header.incarnation.get()).len();
     let end = durable.plus(beyond as u64);
     if end <= control.oldest {
-        // The files have gone on since, and do not keep that part of the log any more.
+        // The files have gone on since, and no longer keep that part of the log.
         return Ok(());
     }
     reach_to(end, &header, &ring, &LogFiles::new(Arc::clone(directory), control), control)
 }
 
-/// What the header says that the log is durable up to, whatever the rest of it says.
+/// Returns the durable end that the header states, even if the rest of the header is not in order.
 fn stated_durable(region: &Region) -> Lsn {
     let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
     header.and_then(|header| header.durable.try_load()).unwrap_or(Lsn::NONE)
@@ -72,15 +75,15 @@ pub(crate) fn reach_to(end: Lsn, header: &LogHeader, ring: &Ring, files: &LogFil
     }
 }
 
-/// Where the records from `from` on, a place up to which the log is good, end or are damaged; not farther than `end` and
-/// the record that reaches over it.
+/// Returns where the records from `from` on end or are damaged. `from` is a place up to which the log is good. Looks no
+/// farther than `end` and the record that reaches over it.
 pub(crate) fn good_up_to(files: &LogFiles, from: Lsn, end: Lsn) -> Result<Lsn> {
     let mut roll = Roll::new(files, from, end.max(from));
     while roll.position() < end && roll.step()?.is_ok() {}
     Ok(roll.position())
 }
 
-/// Up to where ring and files have the same bytes.
+/// Returns up to where the ring and the files have the same bytes.
 fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> {
     let bytes = usize::try_from(end.since(from)).expect("at most a witness");
     let (mut in_ring, mut in_files) = (vec![0; bytes], vec![0; bytes]);
@@ -93,21 +96,23 @@ fn same_from(from: Lsn, end: Lsn, ring: &Ring, files: &LogFiles) -> Result<Lsn> 
     Ok(from.plus(same as u64 & !7).min(end.minus(8)))
 }
 
-/// Where the ring's log begins. The first of its chunks is filled from a witness below the end that restart found. A word that was
-/// hit says nothing: just below the durable end, where ring and files are compared, none of the three is needed.
+/// Returns where the ring's log begins. The ring's first chunk is filled from a witness below the end that restart
+/// found. A damaged word counts as zero: the comparison just below the durable end needs none of the three words.
 fn ring_begin(header: &LogHeader) -> Lsn {
     let look = |word: &Checked<Lsn>| word.try_load().unwrap_or(Lsn::NONE);
     let filled = look(&header.start).minus(WITNESS_BYTES);
     look(&header.ring_start).max(filled).max(look(&header.oldest)).max(Lsn::FIRST)
 }
 
-/// Writes what a region's ring holds to the log files, over what they have there, and begins in the control file the life
-/// that the region was made for, if it does not know it: after [`Error::Disagree`], if whoever may decide it says that the
-/// region is right. What restart finds then is the files' log with the region's behind it. The caller is alone.
+/// Writes the log in a region's ring to the log files, over their bytes. If the control file does not know the life
+/// that the region was made for, begins that life there. This is the remedy after [`Error::Disagree`], if the operator
+/// decides that the region is right. Restart then finds the files' log with the region's log behind it. The caller is
+/// alone.
 ///
 /// # Errors
-/// [`Error::Unusable`], with nothing changed, when the region is older than the control file, has no log in order, or has
-/// lost what would have to come between the files' log and its own; [`Error::Full`], [`Error::Io`]: try again.
+/// [`Error::Unusable`], with nothing changed, when the region is older than the control file, when its log is not in
+/// order, or when it has lost log between the end of the files' log and the start of its own; [`Error::Full`],
+/// [`Error::Io`]: try again.
 pub fn overwrite_from_ring(
     region: &Region,
     directory: &Arc<dyn Directory>,
@@ -151,7 +156,7 @@ pub fn overwrite_from_ring(
         control.incarnations.begin_as(life, header.start.get())?;
     }
     control.clean = false;
-    // Into both slots, as any beginning of a life.
+    // Into both slots, as at the start of every life.
     control_file.write(&control)?;
     control_file.write(&control)?;
     Ok(Rescued { from, to: durable.plus(sealed), tail: Some(tail) })

@@ -1,15 +1,16 @@
-//! `log`: a record enters the log.
+//! `log`: appends a record to the log.
 //!
-//! Paper: LIBTP section 3.2.1. The record is built and its checksum computed before the latch is taken; under it are
-//! the LSN, its share of the checksum, one copy into the ring and two stores. Nothing here waits for the disk and
-//! nothing can fail: [`LogManager::reserve`](crate::LogManager::reserve) came first (PROTOCOLS D11).
+//! Paper: LIBTP section 3.2.1. The record is built and its checksum computed before the latch is taken. Under the latch
+//! remain the LSN, the LSN's share of the checksum, one copy into the ring and two stores. An append never waits for
+//! the disk and never fails: [`LogManager::reserve`](crate::LogManager::reserve) came first (PROTOCOLS D11).
 //!
 //! Invariants
-//! 1. The session's note says which LSN is about to be published before the tail is (D3).
+//! 1. The session's note states the LSN of a record before the tail publishes that record (D3).
 //! 2. The tail is published with one release store, after the record's bytes.
 //!
 //! Latch: `append` (rank 80), then nothing.
-//! If we die here: before the tail's store the record does not exist; after it, it does, and the note names it.
+//! If we die here: before the tail's store the record does not exist; after that store it exists, and the note names
+//! it.
 
 use libtp_process::{wall_micros, Rank, Session};
 use rio::{failpoint, planted};
@@ -19,20 +20,21 @@ use crate::record::{assemble, put_crc, seal};
 use crate::restart::{mark_at, MARK_BYTES};
 use crate::{LogManager, Lsn, RecordHeader, TxnId, RECORD_HEADER_BYTES};
 
-/// What a record says beside its body.
+/// The fields of a record beside its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is; the owner of the number knows.
+    /// The record's kind; the crate that owns the number defines it.
     pub kind: u16,
-    /// Bits the owner of the kind gives a meaning.
+    /// Bits whose meaning the owner of the kind defines.
     pub flags: u16,
-    /// The transaction it belongs to, or none.
+    /// The transaction that the record belongs to, or [`TxnId::NONE`].
     pub txn: TxnId,
-    /// The transaction's previous record, or none.
+    /// The transaction's previous record, or [`Lsn::NONE`].
     pub prev: Lsn,
 }
 
-/// A record that is put together where it will be copied from: the body, behind room for the header.
+/// A buffer in which a record is built: room for the header, then the body. The record is copied from here into the
+/// ring.
 #[derive(Clone, Debug, Default)]
 pub struct RecordBuffer {
     /// Empty, or the header's room and the body.
@@ -40,13 +42,13 @@ pub struct RecordBuffer {
 }
 
 impl RecordBuffer {
-    /// Empties it.
+    /// Empties the buffer.
     #[inline]
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// Where the body is written: append to it, and leave what is there alone.
+    /// Returns the buffer for writing the body: append to it, and leave its present bytes alone.
     #[inline]
     pub fn writer(&mut self) -> &mut Vec<u8> {
         if self.bytes.is_empty() {
@@ -55,18 +57,18 @@ impl RecordBuffer {
         &mut self.bytes
     }
 
-    /// The body.
+    /// Returns the body.
     #[inline]
     pub fn body(&self) -> &[u8] {
         self.bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default()
     }
 
-    /// The whole record, without its checksum; its body stays as it is until [`RecordBuffer::open`].
+    /// Returns the whole record, without its checksum; the body stays unchanged until [`RecordBuffer::open`].
     #[inline]
     fn seal(&mut self, header: &RecordHeader) -> &mut [u8] {
         let bytes = self.writer();
         bytes[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
-        // Eight at once, and then fewer: a copy whose length is known.
+        // Append eight bytes and truncate: the copy then has a constant length.
         bytes.extend_from_slice(&[0; 8]);
         bytes.truncate(header.length());
         bytes
@@ -85,8 +87,8 @@ struct Place<const N: usize>([u8; N]);
 impl LogManager {
     /// Appends a record and returns its LSN: the paper's `log`. The body may come in several parts.
     ///
-    /// The session's note of the append is set; the caller clears it when the page changes the record describes are
-    /// complete (PROTOCOLS D3). Room must have been reserved.
+    /// Sets the session's note of the append. The caller clears the note when the page changes that the record
+    /// describes are complete (PROTOCOLS D3). Room must have been reserved.
     ///
     /// # Panics
     /// If nothing was reserved and the log is full, or the body is longer than [`BODY_BYTES_MAX`](crate::BODY_BYTES_MAX).
@@ -115,7 +117,7 @@ impl LogManager {
         }
     }
 
-    /// As [`LogManager::log_entry`], for a record whose body stands in a buffer already: it is copied once.
+    /// As [`LogManager::log_entry`], for a record whose body is already in a buffer: the record is copied once.
     ///
     /// # Panics
     /// As [`LogManager::log`].
@@ -154,7 +156,7 @@ impl LogManager {
         lsn
     }
 
-    /// A record too large for the stack passes through it in pieces.
+    /// Appends a record that is too large for the stack: copies it in pieces.
     fn append_large(&self, session: &Session, header: &RecordHeader, body: &[&[u8]]) -> Lsn {
         let padding = header.length() - RECORD_HEADER_BYTES - header.body_bytes();
         let mut head = Place([0; RECORD_HEADER_BYTES]);
@@ -182,11 +184,11 @@ impl LogManager {
         lsn
     }
 
-    /// A record beyond what was reserved would overwrite bytes that are not durable.
+    /// Panics if the record needs more room than was reserved: it would overwrite bytes that are not durable.
     #[inline]
     fn check_room(&self, lsn: Lsn, header: &RecordHeader) {
         let end = lsn.plus(header.length() as u64);
-        // Relaxed: whoever reserved has seen a ring at least this long, and it only grows.
+        // Relaxed: the session that reserved has seen a ring at least this long, and the ring only grows.
         assert!(end <= self.header.ring_end.get(), "a record was logged without reserving room for it");
     }
 
@@ -195,15 +197,16 @@ impl LogManager {
         if !planted("log: appends are not noted") {
             session.note_append(lsn.raw(), header.txn().raw());
         }
-        // Release: publishes the record's bytes to whoever loads the tail with acquire.
+        // Release: publishes the record's bytes to a thread that loads the tail with acquire.
         failpoint("log: append noted, tail not published");
         self.header.tail.publish(lsn.plus(header.length() as u64));
     }
 
-    /// Appends a flush mark if there is room for one: what the log says about its own durable end (PROTOCOLS L2). It
-    /// changes no page, so nothing is noted. It belongs to no transaction: in the place of the record before, its header has its time.
-    /// What was answered as on disk before a time lies below the last mark of before this time. A flush that is not finished leaves its mark.
-    /// The next flush adds no second mark with the same durable end: marks take room that other sessions have reserved. Returns the durable end and the tail after it.
+    /// Appends a flush mark if there is room: the log's own statement of its durable end (PROTOCOLS L2). A mark changes
+    /// no page, so nothing is noted. A mark belongs to no transaction: its header has the mark's time in the field of
+    /// the previous record. A record that was reported durable before a time T lies below the last mark with a time
+    /// before T. An unfinished flush leaves its mark, and the next flush adds no second mark with the same durable end:
+    /// marks take room that other sessions have reserved. Returns the durable end and the tail after the mark.
     pub(crate) fn append_mark(&self, session: &Session) -> (Lsn, Lsn) {
         let wall = wall_micros();
         let latch = self.header.append.exclusive(session, Rank::LOG_APPEND);
@@ -236,7 +239,7 @@ impl LogManager {
         (durable, end)
     }
 
-    /// Whether the record before the tail is a flush mark that states this durable end.
+    /// Returns whether the record before the tail is a flush mark that states this durable end.
     fn ends_with_mark(&self, tail: Lsn, durable: Lsn) -> bool {
         let mut place = [0; MARK_BYTES];
         if tail.since(durable) < MARK_BYTES as u64 {
@@ -247,7 +250,7 @@ impl LogManager {
     }
 }
 
-/// Copies parts of any length into the ring in whole words.
+/// A copier of parts of any length into the ring, in whole words.
 struct Pieces<'l> {
     log: &'l LogManager,
     at: Lsn,

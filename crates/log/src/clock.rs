@@ -1,11 +1,11 @@
 //! The times of the log: when each flush mark was logged.
 //!
-//! The wall clock may be set back or ahead. The times of flush marks never go back: each is the later of the wall clock and the time
-//! of the mark before plus one microsecond. A restart finds the time of the last mark in the log itself. A jump of the wall clock is
-//! told as a warning by each process that leads a flush.
+//! The wall clock may be set back or ahead. The times of flush marks never go back: each is the later of the wall clock
+//! and the time of the mark before plus one microsecond. A restart finds the time of the last mark in the log itself.
+//! Each process that leads a flush warns of a jump of the wall clock.
 //!
-//! Invariant: the shared word is written under the append latch alone, before the tail that covers its mark.
-//! If we die here: the next mark has a time that is a microsecond later than it needs to be.
+//! Invariant: the shared word is written only under the append latch, before the tail that covers its mark.
+//! If we die here: the next mark's time is a microsecond later than needed.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,11 +15,11 @@ use rio::planted;
 use crate::restart::{copy_out_unchecked, mark_at, MARK_BYTES};
 use crate::{LogFiles, LogManager, Lsn, RecordHeader, Result};
 
-/// A jump of fewer microseconds is not told.
+/// Jumps of at most this many microseconds cause no warning.
 const JUMP: u64 = 1_000_000;
-/// Bytes that are looked through at a time for the last mark.
+/// Bytes that the search for the last mark reads at a time.
 const PIECE_BYTES: u64 = 64 << 10;
-/// The process has not read the clocks yet.
+/// The value before the process has read the clocks.
 const UNREAD: i64 = i64::MIN;
 
 /// How far the wall clock was ahead of the boot-time clock when this process last led a flush, in microseconds.
@@ -44,10 +44,11 @@ pub(crate) enum Jump {
 }
 
 impl WallClock {
-    /// How the wall clock, which says `wall`, has jumped since the last call. The last mark before has the time `last`.
+    /// Returns how the wall clock, which shows `wall`, has jumped since the last call. The previous mark has the time
+    /// `last`.
     pub(crate) fn jump(&self, wall: u64, boot: u64, last: u64) -> Option<Jump> {
         let ahead = i64::try_from(wall).unwrap_or(i64::MAX).saturating_sub_unsigned(boot);
-        // Relaxed: two leaders at once tell a jump twice, or one of them tells of it.
+        // Relaxed: of two leaders at once, both or one of them warn of a jump.
         let before = self.ahead.swap(ahead, Ordering::Relaxed);
         let distance = ahead.abs_diff(before);
         match before {
@@ -79,12 +80,13 @@ impl WallClock {
 }
 
 impl LogManager {
-    /// The time of the log, microseconds since 1970: every mark that has been logged has this time or an earlier one.
+    /// Returns the time of the log, in microseconds since 1970: every mark in the log has this time or an earlier one.
     pub fn time(&self) -> u64 {
         wall_micros().max(self.header.mark_time.get())
     }
 
-    /// The time of the mark that is logged now, where the wall clock says `wall`. The caller holds the append latch.
+    /// Returns the time for a mark that is logged now, when the wall clock shows `wall`. The caller holds the append
+    /// latch.
     pub(crate) fn next_mark_time(&self, wall: u64) -> u64 {
         let last = self.header.mark_time.get();
         match planted("log: times of flush marks go back") {
@@ -93,24 +95,25 @@ impl LogManager {
         }
     }
 
-    /// Warns if the wall clock, which says `wall`, has jumped. The mark before has the time `last`.
+    /// Warns if the wall clock, which shows `wall`, has jumped. The previous mark has the time `last`.
     pub(crate) fn tell_of_jumps(&self, wall: u64, last: u64) {
         self.wall_clock.tell(wall, last);
     }
 }
 
-/// The time of the last flush mark in `oldest .. end`, looked for in the last `bytes`; zero if there is no mark.
+/// Returns the time of the last flush mark in `oldest .. end`; searches the last `bytes` only. Zero if there is no
+/// mark.
 pub(crate) fn last_mark_time(files: &LogFiles, oldest: Lsn, end: Lsn, bytes: u64) -> Result<u64> {
     let first = oldest.max(end.minus(bytes.min(end.raw())));
     let last = [files.geometry().locate(end).segment];
     let mut to = end;
     while to > first {
         let from = first.max(to.minus(PIECE_BYTES.min(to.raw())));
-        // A mark may begin in this piece and end in the one behind.
+        // A mark may begin in this piece and end in the next one.
         let want = end.since(from).min(PIECE_BYTES + MARK_BYTES as u64);
         let mut piece = vec![0; usize::try_from(want).expect("a piece is short")];
         let read = copy_out_unchecked(files, &last, from, &mut piece)?;
-        // The last place first.
+        // From the last place backwards.
         for into in (0..=read.saturating_sub(MARK_BYTES) / 8).rev().map(|place| place * 8) {
             let Some(place) = piece[..read].get(into..into + MARK_BYTES) else { continue };
             let lsn = from.plus(into as u64);

@@ -1,17 +1,19 @@
-//! The control file: what restart must know before it can read the log, and whose environment this is.
+//! The control file: the facts that restart needs before it can read the log, and the identity of the environment.
 //!
-//! Byte table: `docs/formats/control.md`. Block 0 names the format; blocks 1 and 2 are two slots written in turn, each
-//! with a sequence number and a checksum, so a torn write leaves the other. It is also the second place that knows how
-//! far the log is durable (PROTOCOLS L2, L7). Each slot has further blocks behind
-//! both slots, for the incarnations that it has no room for.
+//! Byte table: `docs/formats/control.md`. Block 0 names the format. Blocks 1 and 2 are two slots that are written in
+//! turn, each with a sequence number and a checksum, so a torn write leaves the other slot. The incarnations that do
+//! not fit into a slot are in further blocks, which lie behind both slots. The file is also the second place that
+//! states how far the log is durable (PROTOCOLS L2, L7).
 //!
 //! Invariants
-//! 1. A write replaces the older slot and what belongs to it, and is synced before it returns; the newer one is never touched.
-//! 2. Of two good slots the one with the larger sequence number counts. None good: the file is damaged, never empty.
+//! 1. A write replaces the older slot and its further blocks, and is synced before it returns. The newer slot is never
+//!    touched.
+//! 2. Of two good slots the one with the larger sequence number counts. If no slot is good, the file is damaged, never
+//!    empty.
 //! 3. One writer at a time: creation, restart and the checkpointer exclude each other (F1, D5).
 //!
-//! If we die here: in `write`, the old slot still counts; the new one has a wrong checksum, or its further blocks do not fit theirs,
-//! or it counts.
+//! If we die here: in `write`, the new slot counts if it is complete. Otherwise its checksum or that of its further
+//! blocks is wrong, and the old slot still counts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,13 +32,13 @@ pub const CONTROL_NAME: &str = "control";
 pub const CONTROL_VERSION: u32 = 1;
 /// Bytes of a control file without further blocks. Byte locks lie far beyond.
 pub const CONTROL_BYTES: u64 = 3 * BLOCK_BYTES;
-/// How many unresolved transactions fit.
+/// The largest number of unresolved transactions.
 pub const UNRESOLVED_MAX: usize = 240;
 
 const BLOCK_BYTES: u64 = 4096;
 const MAGIC: [u8; 8] = *b"libtpenv";
 const SLOT_BYTES: usize = 4096;
-/// Nobody starts or writes so often: what counts further was not counted.
+/// The largest plausible incarnation or sequence number; a larger number is damage.
 const COUNT_MAX: u64 = 1 << 48;
 const FLAG_CLEAN: u32 = 1;
 const FLAG_RIO: u32 = 2;
@@ -76,27 +78,28 @@ struct Slot {
 
 const LIVES_AT: usize = 96;
 const LIFE_BYTES: usize = 16;
-/// The file has blocks for so many restarts more than there were, if the disk has room: a restart on a full disk needs no new one.
+/// The file has blocks for this number of further restarts, if the disk has room: a restart on a full disk then needs
+/// no new block.
 const RESTARTS_AHEAD: usize = 32;
 const UNRESOLVED_AT: usize = LIVES_AT + LIFE_BYTES * SLOT_INCARNATIONS;
 const _: () = {
-    // Its last block lies below the bytes that are locked.
+    // The file's last block lies below the bytes that are locked.
     assert!((3 * BLOCK_BYTES + 2 * (INCARNATIONS_MAX * LIFE_BYTES) as u64) < CHANGING_BYTE);
     assert!(size_of::<Front>() == 32);
     assert!(size_of::<Slot>() == LIVES_AT);
     assert!(UNRESOLVED_AT + 8 * UNRESOLVED_MAX <= SLOT_BYTES);
 };
 
-/// What the control file says.
+/// The contents of the control file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// The environment's id, drawn when it was made.
+    /// The environment's id, drawn when the environment was made.
     pub environment_id: [u8; 16],
     /// Which incarnation sealed which part of the log.
     pub incarnations: Incarnations,
     /// Where redo begins.
     pub redo_point: Lsn,
-    /// The last checkpoint's record, or none.
+    /// The last checkpoint's record, or [`Lsn::NONE`].
     pub checkpoint: Lsn,
     /// A position up to which the log is known to be durable (L2).
     pub durable_end: Lsn,
@@ -104,27 +107,28 @@ pub struct Control {
     pub oldest: Lsn,
     /// Whether the last close was orderly: then `durable_end` is the log's very end.
     pub clean: bool,
-    /// Whether commits may have been answered, since restart or the last orderly close, that were in memory alone: such as
-    /// outlives the system (L9).
+    /// Whether, since restart or the last orderly close, commits may have been answered from memory alone, a memory
+    /// that outlives the system (L9).
     pub rio: bool,
     /// Whether relaxed commits may have been answered, since restart or the last orderly close (L5).
     pub relaxed: bool,
-    /// Whether commits that were answered from memory may be lost, and nobody was told of it yet.
+    /// Whether commits that were answered from memory may be lost, and no program has been informed of the loss yet.
     pub lost: bool,
-    /// Whether the log's first segment was made with a durable name: from then on the log has a segment wherever it ends.
+    /// Whether the log's first segment was made and its name is durable. From then on a segment exists wherever the log
+    /// ends.
     pub begun: bool,
-    /// The next database file's id.
+    /// The id for the next database file.
     pub next_file_id: u32,
     /// Bytes of the first segment file.
     pub segment_bytes_first: u64,
     /// Bytes of the largest segment file.
     pub segment_bytes_max: u64,
-    /// Transactions whose outcome must not be recycled (F2).
+    /// Transactions whose outcome must not be recycled with the log (F2).
     pub unresolved: Vec<TxnId>,
 }
 
 impl Control {
-    /// What a new environment's control file says.
+    /// Returns the contents of a new environment's control file.
     pub fn new(environment_id: [u8; 16], settings: &Settings) -> Control {
         Control {
             environment_id,
@@ -145,12 +149,12 @@ impl Control {
         }
     }
 
-    /// The incarnation that appends now.
+    /// Returns the number of the current incarnation.
     pub fn incarnation(&self) -> u64 {
         self.incarnations.current().number
     }
 
-    /// The sizes of the segments.
+    /// Returns the segment geometry.
     ///
     /// # Panics
     /// Never for a `Control` that was read or made here: sizes are checked there.
@@ -159,7 +163,7 @@ impl Control {
             .expect("the sizes were checked when the control file was read")
     }
 
-    /// The slot, and what its further blocks hold.
+    /// Returns the slot's bytes, and the bytes of its further blocks.
     fn to_slot(&self, sequence: u64) -> (Vec<u8>, Vec<u8>) {
         let count = |items: usize| U32::new(u32::try_from(items).expect("lists are bounded by the slot's size"));
         let lives = self.incarnations.list();
@@ -201,7 +205,7 @@ impl Control {
         (bytes, older)
     }
 
-    /// What a slot says and its sequence number, or why it says nothing. `older` is what its further blocks hold.
+    /// Returns a slot's sequence number and contents, or why the slot is not good. `older` holds its further blocks.
     fn from_slot(slot: &Slot, bytes: &[u8], older: &[u8]) -> std::result::Result<(u64, Control), &'static str> {
         let (lives, unresolved) = (slot.incarnation_count.get() as usize, slot.unresolved_count.get() as usize);
         if lives > INCARNATIONS_MAX || unresolved > UNRESOLVED_MAX {
@@ -258,42 +262,44 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     eights.map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")))
 }
 
-/// Where the further block `index` of `slot`, which is 1 or 2, lies.
+/// Returns the position of further block `index` of `slot`, which is 1 or 2.
 fn further_block_at(slot: u64, index: usize) -> u64 {
     (2 + slot + 2 * index as u64) * BLOCK_BYTES
 }
 
-/// Bytes of the file with so many incarnations.
+/// Returns the bytes of a file with `lives` incarnations.
 fn file_bytes(lives: usize) -> u64 {
     let blocks = (lives.saturating_sub(SLOT_INCARNATIONS) * LIFE_BYTES).div_ceil(SLOT_BYTES);
     further_block_at(1, blocks)
 }
 
-/// Who changes what the file says holds this byte, far beyond the contents and just before those that say who is attached.
+/// The lock on this byte is the right to change the contents. It lies far beyond the contents, just before the bytes
+/// whose locks show the attached processes.
 const CHANGING_BYTE: u64 = (1 << 32) - 1;
 
 /// An environment's control file, open. Cloning shares the file.
 #[derive(Clone, Debug)]
 pub struct ControlFile {
     file: Arc<dyn File>,
-    /// How errors name it.
+    /// The name in error texts.
     name: String,
 }
 
 impl ControlFile {
-    /// Takes an open file; nothing is read yet. `name` is how errors call it.
+    /// Takes an open file; nothing is read yet. `name` is the file's name in error texts.
     pub fn new(file: Arc<dyn File>, name: impl Into<String>) -> ControlFile {
         ControlFile { file, name: name.into() }
     }
 
-    /// The file itself: its bytes far beyond the contents are locked to say who is attached (F1).
+    /// Returns the file itself. Locks on its bytes far beyond the contents show the attached processes (F1).
     pub fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
 
-    /// Waits until nobody else, in any process, changes what the file says: to be held from the read of what is changed to
-    /// the write. The kernel lets go of it when its holder dies; but its holder may be stopped, so there is none after
-    /// `patience`. One open file counts as one holder: the threads of a process keep each other out by themselves.
+    /// Waits until no other process changes the contents, and returns the right to change them. The caller holds the
+    /// right from reading the contents to writing them. The kernel releases it when its holder dies. A holder may also
+    /// be stopped, so the result is `None` after `patience`. One open file counts as one holder: the threads of a
+    /// process exclude each other by other means.
     ///
     /// # Errors
     /// [`Error::Io`] where the filesystem has no locks.
@@ -308,8 +314,8 @@ impl ControlFile {
         Ok(Some(Changing { file: self }))
     }
 
-    /// Writes a new control file and syncs it. The caller syncs the directory, and has made sure that this is no
-    /// environment already.
+    /// Writes a new control file and syncs it. The caller syncs the directory, and has made sure that the directory is
+    /// not an environment already.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`].
@@ -322,7 +328,7 @@ impl ControlFile {
             self.write_further(slot, &older)?;
             self.file.write_at(&bytes, slot * BLOCK_BYTES).map_err(full)?;
         }
-        // The first block says that all this is there, so it must not reach the disk alone.
+        // The first block vouches for the slots, so it must not reach the disk before them.
         self.file.sync().map_err(full)?;
         let mut front = Front {
             magic: MAGIC,
@@ -340,10 +346,10 @@ impl ControlFile {
         self.file.sync().map_err(full)
     }
 
-    /// Reads what counts.
+    /// Reads the contents of the newest good slot.
     ///
     /// # Errors
-    /// [`Error::Unusable`] when it is no control file, has another version, or neither slot is good; [`Error::Io`].
+    /// [`Error::Unusable`] when the file is no control file, has another version, or has no good slot; [`Error::Io`].
     pub fn read(&self) -> Result<Control> {
         let environment = self.check_front()?;
         let (_, control) = self.newest()?;
@@ -353,17 +359,17 @@ impl ControlFile {
         Ok(control)
     }
 
-    /// Writes `control` over the older slot and syncs it. What the newer one says is synced first: whoever wrote that may have
-    /// died before its sync, and then the older one is all that a power cut leaves.
+    /// Writes `control` over the older slot and syncs it. The newer slot is synced first: its writer may have died
+    /// before its sync, and then a power cut would leave only the older slot.
     ///
     /// # Errors
-    /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]: what the file said before is in
-    /// force. [`Error::Failed`] after a failed sync: nobody knows what is in force, and the caller must not write again
-    /// (contract of `libtp_io::File::sync`).
+    /// [`Error::Unusable`] when neither slot is good, [`Error::Full`], [`Error::Io`]: the old contents are in force.
+    /// [`Error::Failed`] after a failed sync: it is unknown which contents are in force, and the caller must not write
+    /// again (contract of `libtp_io::File::sync`).
     pub fn write(&self, control: &Control) -> Result<()> {
         let (sequence, _) = self.newest()?;
         let next = sequence + 1;
-        // Slots 1 and 2 were made with sequence 1 and 2: odd numbers in block 1, even ones in block 2.
+        // Slots 1 and 2 were made with sequences 1 and 2: odd numbers go to block 1, even ones to block 2.
         let block = if next % 2 == 1 { 1 } else { 2 };
         let failed = |error: libtp_io::Error| Error::Failed { cause: error.to_string() };
         self.file.sync().map_err(failed)?;
@@ -410,7 +416,7 @@ impl ControlFile {
         }
     }
 
-    /// What slot `number` says, or why it says nothing.
+    /// Returns the sequence number and contents of slot `number`, or why the slot is not good.
     fn slot(&self, number: u64) -> Result<std::result::Result<(u64, Control), &'static str>> {
         let bytes = self.block(number)?;
         let Ok((slot, _)) = Slot::read_from_prefix(&bytes) else { return Ok(Err("it is cut off")) };
@@ -421,15 +427,15 @@ impl ControlFile {
         let mut older = vec![0; lives.saturating_sub(SLOT_INCARNATIONS) * LIFE_BYTES];
         for (index, block) in older.chunks_mut(SLOT_BYTES).enumerate() {
             if self.file.read_at(block, further_block_at(number, index))? < block.len() {
-                // The file is cut off, and the checksum of what is left is wrong.
+                // The file is cut off, and the checksum of the rest is wrong.
                 break;
             }
         }
         Ok(Control::from_slot(&slot, &bytes, &older))
     }
 
-    /// Writes the further blocks of a slot, also those that seem to be there: after a failed sync what is read is not what is on
-    /// the disk.
+    /// Writes the further blocks of a slot, even those that seem to be there: after a failed sync the bytes read are
+    /// not the bytes on the disk.
     fn write_further(&self, slot: u64, older: &[u8]) -> Result<()> {
         for (index, block) in older.chunks(SLOT_BYTES).enumerate() {
             let written = self.file.write_at(block, further_block_at(slot, index));
@@ -438,7 +444,7 @@ impl ControlFile {
         Ok(())
     }
 
-    /// Takes room on the disk for the further blocks of both slots, before one of them is overwritten.
+    /// Allocates disk blocks for the further blocks of both slots, before a slot is overwritten.
     fn allocate_further(&self, lives: usize) -> Result<()> {
         let (needed, ahead) = (file_bytes(lives), file_bytes(lives + RESTARTS_AHEAD));
         if ahead > CONTROL_BYTES && self.file.allocate(CONTROL_BYTES..ahead).is_err() && needed > CONTROL_BYTES {
@@ -460,7 +466,7 @@ impl ControlFile {
     }
 }
 
-/// The right to change what the control file says. Dropping it gives it back.
+/// The right to change the contents of the control file. Dropping it releases the right.
 #[must_use = "others may change the file as soon as this is dropped"]
 pub struct Changing<'f> {
     file: &'f ControlFile,
@@ -468,7 +474,7 @@ pub struct Changing<'f> {
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
-        // The kernel lets go of it at the latest when the file is closed; there is nobody to tell.
+        // If the unlock fails, the kernel releases the lock when the file is closed.
         let _ = self.file.file.unlock(CHANGING_BYTE);
     }
 }

@@ -1,10 +1,10 @@
-//! Copies of the log: its bytes, out of a log at work or out of another copy, in segment files elsewhere.
+//! Copies of the log: bytes of a log in use, or of another copy, in segment files elsewhere.
 //!
-//! A copy's segments have the names, sizes and headers that the log's have, so [`LogFiles`] reads them; but the last one ends
-//! where the copy ends, and what is there need not begin with the first. They are no log: nothing is appended to them but by
-//! copying on. [`LogFiles::make_segments`] makes a log of them, for an environment of its own.
+//! A copy's segments have the names, sizes and headers of the log's segments, so [`LogFiles`] reads them. But the last
+//! segment ends where the copy ends, and a copy need not begin with segment 1. A copy is not a log: only further
+//! copying appends to it. [`LogFiles::make_segments`] makes a log of a copy, for an environment of its own.
 //!
-//! If we die here: what is copied begins again where it is known that all before was synced.
+//! If we die here: the copy goes on from the last place before which everything is known to be synced.
 
 use std::sync::Arc;
 
@@ -15,26 +15,27 @@ use crate::segment::header_block;
 use crate::segment_files::Opened;
 use crate::{segment_name, Control, Error, Geometry, LogFiles, LogManager, Lsn, Result, SEGMENT_HEADER_BYTES};
 
-/// Bytes copied at a time.
+/// Bytes that are copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The segment files that a copy goes to.
+/// The segment files that receive a copy.
 pub struct LogCopy<'c> {
     directory: &'c Arc<dyn Directory>,
     control: &'c Control,
 }
 
 impl<'c> LogCopy<'c> {
-    /// Into `directory`, of the log of an environment whose control file says `control`.
+    /// Returns a copy in `directory`, of the log of the environment with the control file contents `control`.
     pub fn new(directory: &'c Arc<dyn Directory>, control: &'c Control) -> LogCopy<'c> {
         LogCopy { directory, control }
     }
 
-    /// Copies `from .. to`, which `read` has, behind what is there already, and syncs the files. Where a segment's file is
-    /// missing it is made, and the copy begins with the segment. Tells `watch` how many bytes are done.
+    /// Copies `from .. to`, which `read` delivers, behind the bytes already there, and syncs the files. If a segment's
+    /// file is missing, makes the file and copies from the start of the segment. Reports the number of bytes copied to
+    /// `watch`.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `read` has not all.
+    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `read` delivers too few bytes.
     pub fn append(
         &self,
         from: Lsn,
@@ -66,7 +67,8 @@ impl<'c> LogCopy<'c> {
         Ok(())
     }
 
-    /// The file of that segment, and where in the log to go on with it: at `at`, or at its begin if it is made.
+    /// Returns the file of segment `number`, and the LSN to copy on from: `at`, or the segment's start if the file is
+    /// new.
     fn open(&self, geometry: &Geometry, number: u32, at: Lsn) -> Result<(Arc<dyn File>, Lsn)> {
         let name = segment_name(number);
         let file = self.directory.open(&name, OpenMode::Create).map_err(no_room)?;
@@ -80,7 +82,8 @@ impl<'c> LogCopy<'c> {
 }
 
 impl LogManager {
-    /// Copies the log's bytes from `from` on into `buffer`, as far as they are durable and the files have them; how many.
+    /// Copies the log's bytes from `from` on into `buffer`, as far as they are durable and in the files. Returns their
+    /// number.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -89,12 +92,12 @@ impl LogManager {
         self.files.copy_out(from, &mut buffer[..bytes])
     }
 
-    /// Whether the files have a record at `lsn`.
+    /// Returns whether the files have a record at `lsn`.
     pub fn is_in_files(&self, lsn: Lsn) -> bool {
         matches!(self.files.roll(lsn, self.durable()).next_record(), Some(Ok(_)))
     }
 
-    /// From here on, without a gap, the files have the log; no record need begin here.
+    /// Returns the LSN from which on the files have the log without a gap. No record need begin there.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -107,20 +110,20 @@ impl LogManager {
     }
 }
 
-/// A segment's file, for tools.
+/// A segment's file, as tools see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentFile {
     /// The segment's number.
     pub number: u32,
-    /// Its first byte in the log.
+    /// The LSN of its first byte.
     pub start: Lsn,
-    /// The byte behind its last.
+    /// The LSN behind its last byte.
     pub end: Lsn,
 }
 
 impl LogManager {
-    /// The segment files that are there, in order: those with log that a restart may need, those before, which are kept for
-    /// other purposes, and those made ahead.
+    /// Returns the existing segment files, in order: segments with log that a restart may need, older segments kept for
+    /// other purposes, and segments made ahead.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -132,7 +135,7 @@ impl LogManager {
 }
 
 impl LogFiles {
-    /// Copies the log's bytes from `from` on into `buffer`; how many there are.
+    /// Copies the log's bytes from `from` on into `buffer`. Returns their number.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -140,11 +143,12 @@ impl LogFiles {
         self.copy_out(from, buffer)
     }
 
-    /// Makes the segments of a new log, which has the bytes of `source` from the segment of `from` up to `to`, and zeros
-    /// behind: it ends there. Their names are durable when this returns. Tells `watch` how many bytes are done.
+    /// Makes the segments of a new log. The log has the bytes of `source` from the start of `from`'s segment up to
+    /// `to`, then zeros: it ends at `to`. The names of the segments are durable on return. Reports the number of bytes
+    /// done to `watch`.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `source` has not all.
+    /// [`Error::Full`], [`Error::Io`]: a part may be there. [`Error::PastEnd`] if `source` has too few bytes.
     pub fn make_segments(&self, source: &LogFiles, from: Lsn, to: Lsn, watch: &mut dyn FnMut(u64)) -> Result<()> {
         let geometry = *self.geometry();
         for number in geometry.locate(from).segment..=geometry.locate(to).segment {

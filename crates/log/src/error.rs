@@ -1,4 +1,4 @@
-//! What can go wrong with the log, in sentences that say what was kept and what to do.
+//! The errors of the log. Each text states what was kept and how to go on.
 
 use crate::Lsn;
 
@@ -6,12 +6,12 @@ use crate::Lsn;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no room for more log. Nothing was changed; what was committed is safe.
+    /// There is no room for more log. Nothing was changed; everything committed is safe.
     #[error("the log has no room for {what}: {source_text}; nothing was changed, everything committed is safe; free some space and try again")]
     Full {
-        /// What there was no room for.
+        /// What the room was for.
         what: &'static str,
-        /// Why, from whoever refused.
+        /// Why, from the disk or the region that refused.
         source_text: String,
     },
     /// A write or sync of the log failed before. Nothing more is acknowledged; reading goes on.
@@ -32,7 +32,7 @@ pub enum Error {
     OtherDirectory {
         /// The directory of this process.
         own: String,
-        /// The directory of the others.
+        /// The directory of the other processes.
         shared: String,
     },
     /// The log is damaged where it must be whole.
@@ -44,7 +44,7 @@ pub enum Error {
         file: String,
         /// The byte in that file.
         offset: u64,
-        /// What is wrong there.
+        /// The damage.
         what: String,
     },
     /// The record was given up when its segment was recycled.
@@ -74,15 +74,15 @@ pub enum Error {
     Unusable {
         /// The file.
         file: String,
-        /// Which check failed, and what was found.
+        /// Which check failed, and the value found.
         what: String,
     },
     /// The region and the log files contradict each other (PROTOCOLS F1). Nothing was changed.
     #[error("the shared memory and the log files disagree: the memory says the log is durable up to LSN {region}, the files agree with it only up to LSN {files}; nothing was changed; decide which is right: `tp recover --keep-files` forgets the memory, `tp recover --keep-region` writes the memory's log to the files")]
     Disagree {
-        /// The durable end as the region has it.
+        /// The region's durable end.
         region: Lsn,
-        /// How far the files have the same bytes.
+        /// The LSN up to which the files have the same bytes.
         files: Lsn,
     },
     /// The disk refused a call.
@@ -91,7 +91,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Sorts a refusal of the disk: no room is [`Error::Full`], all else [`Error::Io`].
+    /// Converts an error of the disk: no room is [`Error::Full`], all else [`Error::Io`].
     pub(crate) fn from_disk(what: &'static str, error: libtp_io::Error) -> Error {
         match error {
             libtp_io::Error::Full { .. } => Error::Full { what, source_text: error.to_string() },
@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// Sorts a refusal of the region.
+    /// Converts an error of the region: it has no room.
     pub(crate) fn from_region(what: &'static str, error: rio::Error) -> Error {
         Error::Full { what, source_text: error.to_string() }
     }

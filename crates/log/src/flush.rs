@@ -1,19 +1,20 @@
-//! Flushing: one session, the leader, writes what is in the ring to the segment files and syncs them.
+//! Flushing: one session, the leader, writes the ring's new bytes to the segment files and syncs them.
 //!
-//! Paper: LIBTP section 4.2. The leader is whoever finds nobody leading; it writes from `durable`, always, also what
-//! another wrote before (bytes dirtied again are bytes synced again), and only then moves `durable` (PROTOCOLS L3).
-//! Appends go on meanwhile: no latch is held.
+//! Paper: LIBTP section 4.2. A session that finds no leader becomes the leader. The leader always writes from
+//! `durable`, even bytes that an earlier leader wrote (bytes dirtied again are bytes synced again), and only then moves
+//! `durable` (PROTOCOLS L3). Appends go on meanwhile: no latch is held.
 //!
 //! Invariants
 //! 1. `durable` moves only after every byte below its new value was written and synced without an error.
-//! 2. After an error by which bytes may be lost `poison` is set before anyone is answered, and `durable` never moves again.
-//!    After a limit of the leader's own process nothing is set: the next leader writes the same bytes (L3).
+//! 2. After an error that may lose bytes `poison` is set before any caller gets an answer, and `durable` never moves
+//!    again. After an error from a limit of the leader's own process nothing is set: the next leader writes the same
+//!    bytes (L3).
 //! 3. Each flush ends with a mark that states the durable end before it (L2).
-//! 4. The first flush into a segment notes that durably in the segment before, and only then moves `durable` (L2).
+//! 4. The first flush into a segment durably notes that in the segment before, and only then moves `durable` (L2).
 //!
-//! If the leader dies: it is not alive, so whoever waits takes its word over and writes again from `durable`.
+//! If the leader dies: a waiter finds that it is not alive, takes its word over and writes again from `durable`.
 //!
-//! The `unsafe` is a promise to rio: nobody changes what the leader writes.
+//! The `unsafe` is a promise to rio: no thread changes the bytes that the leader writes.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;
@@ -26,13 +27,13 @@ use crate::segment_files::Opened;
 use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Result};
 
-/// Proof that the log is durable up to a position. Only the log makes it: what must not be written before the log is
-/// (a page, PROTOCOLS' write-ahead rule) takes it as an argument.
+/// Proof that the log is durable up to a position. Only the log makes this proof. A write that must follow the log
+/// (that of a page, by PROTOCOLS' write-ahead rule) takes the proof as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushedTo(Lsn);
 
 impl FlushedTo {
-    /// The position: everything before it is on the disk.
+    /// Returns the position: everything before it is on the disk.
     #[inline]
     pub fn lsn(self) -> Lsn {
         self.0
@@ -45,15 +46,15 @@ impl FlushedTo {
     }
 }
 
-/// The leadership of a flush. While it lives, nobody else moves `durable`, so the bytes from there to the tail stay
-/// where they are and as they are.
+/// The leadership of a flush. While this value lives, no other session moves `durable`, so the bytes from `durable` to
+/// the tail neither move nor change.
 pub(crate) struct Leader<'l> {
     log: &'l LogManager,
     me: SessionId,
 }
 
-// SAFETY: the published part of the tail is immutable, and its chunks move only below `durable`, which the leader alone moves; it is
-// shown for what lies between those two alone.
+// SAFETY: the published part of the tail is immutable, and its chunks move only below `durable`, which the leader alone
+// moves. The hold is used only for bytes between those two positions.
 unsafe impl SharedHold for Leader<'_> {}
 
 impl Drop for Leader<'_> {
@@ -61,19 +62,19 @@ impl Drop for Leader<'_> {
         if leaves_roles(self.log.processes.region()) {
             return;
         }
-        // If it fails, we were taken for dead: the word is another's.
+        // The swap fails if this session was taken for dead: the word is then another session's.
         let _ = self.log.header.leader.swap_if(self.me, SessionId::NONE);
     }
 }
 
 impl LogManager {
-    /// How far the log is durable now.
+    /// Returns how far the log is durable now.
     #[inline]
     pub fn flushed(&self) -> FlushedTo {
         FlushedTo(self.durable())
     }
 
-    /// Becomes the leader if nobody is, or if `is_suspect` and whoever is has died.
+    /// Becomes the leader if there is no leader, or if `is_suspect` and the leader has died.
     pub(crate) fn try_lead(&self, session: &Session, is_suspect: bool) -> Option<Leader<'_>> {
         let word = &self.header.leader;
         let holder = word.load();
@@ -84,12 +85,12 @@ impl LogManager {
         let me = session.id();
         failpoint("log: about to lead");
         let leader = word.compare_exchange(holder, me).ok().map(|_| Leader { log: self, me });
-        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        // Checked in the role: a process that builds the region anew waits until no session has it.
         leave_given_up(session);
         leader
     }
 
-    /// Makes everything published so far durable, and wakes whoever waited for it.
+    /// Makes everything published so far durable, and wakes the waiters.
     pub(crate) fn flush(&self, session: &Session, leader: Leader<'_>) -> Result<FlushedTo> {
         let (from, to) = self.append_mark(session);
         failpoint("log: leads a flush");
@@ -101,13 +102,14 @@ impl LogManager {
                 self.wake_waiters(Lsn::new(u64::MAX));
                 self.files.forget_foreign();
                 if !matches!(&error, Error::Io(error) if error.is_limit_of_process()) {
-                    // Another process probably meets the same error: a commit of this process does not wait for it long.
+                    // Other processes probably meet the same error, so a commit of this process does not wait long for
+                    // them.
                     self.is_unaided.store(true, Ordering::Relaxed);
                 }
                 Err(Error::SteppedBack { cause: error.to_string() })
             }
             Err(error) => {
-                // Published before anyone is answered. The next restart writes the ring's tail into new files.
+                // Published before any caller gets an answer. The next restart writes the ring's tail into new files.
                 self.header.poison.publish(POISONED);
                 drop(leader);
                 tracing::error!(%error, %from, %to, "the log could not be made durable");
@@ -121,9 +123,9 @@ impl LogManager {
                     self.wake_waiters(Lsn::new(u64::MAX));
                     return self.check_poison().map(|()| self.flushed());
                 }
-                // What is durable was kept: who looks at the ring after a crash of the system compares the two.
+                // Durable bytes are kept first: after a crash of the system, restart compares the ring with the files.
                 self.keep(to.minus(8));
-                // Release, within the maximum: what we saw synced comes before it for whoever acquires it.
+                // Release, within the maximum: the syncs come before this store for a thread that acquires it.
                 failpoint("log: synced, not said to be durable");
                 header.durable.raise(to);
                 failpoint("log: durable, flush not counted");
@@ -156,7 +158,8 @@ impl LogManager {
                 let middle = at.plus(first.len() as u64);
                 let second = if middle < end { self.ring.piece(middle, end, leader) } else { &[] };
                 let skipped = already_written(file.as_ref(), offset, first, second);
-                // The sync of the segment before may have taken longer than anybody waits who builds the region anew.
+                // The sync of the previous segment may have lasted longer than a process waits before it builds the
+                // region anew.
                 leave_given_up(session);
                 if skipped != 0 {
                     file.write_at(&[first, second].concat()[skipped..], offset + skipped as u64)?;
@@ -182,8 +185,8 @@ impl LogManager {
     }
 }
 
-/// Whether bytes may be lost by this error of a flush. A limit of the process loses nothing, nor does a call before the first
-/// write.
+/// Returns whether this error of a flush may lose bytes. A limit of the process loses nothing, nor does a call before
+/// the first write.
 fn is_final(error: &Error) -> bool {
     if planted("log: a limit of one process stops all") {
         return true;
@@ -197,15 +200,15 @@ fn is_final(error: &Error) -> bool {
     }
 }
 
-/// Before each write: the region may be given up, and the files another life's.
+/// Leaves a region that was given up; called before each write, because the files may then belong to another life.
 fn leave_given_up(session: &Session) {
     if !planted("log: flushes in a broken region") {
         session.leave_if_broken();
     }
 }
 
-/// So many bytes need not be written: none. With a planted bug, what another leader has written, who may have died of a failed
-/// sync (PROTOCOLS L3).
+/// Returns how many bytes need not be written: none. With a planted bug, the bytes that another leader has written,
+/// even if that leader died of a failed sync (PROTOCOLS L3).
 fn already_written(file: &dyn File, offset: u64, first: &[u8], second: &[u8]) -> usize {
     if !planted("log: what another leader wrote is not written again") {
         return 0;

@@ -1,14 +1,14 @@
 //! Group commit: many transactions share one sync of the log.
 //!
-//! Paper: LIBTP section 4.2. Departure: by default nobody waits on purpose; whoever arrives while a flush runs is part
-//! of the next one, so groups form by themselves. The paper's three thresholds are settings
+//! Paper: LIBTP section 4.2. Departure: by default no commit waits on purpose; a commit that arrives while a flush runs
+//! is part of the next flush, so groups form by themselves. The paper's three thresholds are settings
 //! ([`LogManager::force_group`]).
 //!
 //! Invariants
-//! 1. Nobody is told "durable" before `durable` is beyond its LSN and the log is not poisoned.
-//! 2. Nobody sleeps longer than [`SLICE`] without looking again (PROTOCOLS D8): a wake only saves time.
+//! 1. No caller gets the answer "durable" before `durable` is beyond its LSN and the log is not poisoned.
+//! 2. No waiter sleeps longer than [`SLICE`] without looking again (PROTOCOLS D8): a wake only saves time.
 //!
-//! Who waits, and who wakes whom, is in `waiters.rs`.
+//! The table of waiters, and the wakes, are in `waiters.rs`.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ use rio::planted;
 
 use crate::{waiters, Error, FlushedTo, LogManager, Lsn, Result, TxnId};
 
-/// What tools see a session wait for when it waits long for a flush that another leads, with the LSN as the subject.
+/// The code by which tools see a session's long wait for a flush that another session leads; the subject is the LSN.
 pub const WAITS_FOR_FLUSH: u32 = 3;
-/// What they see when it waits for room in the log, with the LSN up to which it wants it.
+/// The code for a wait for room in the log; the subject is the LSN up to which the session wants room.
 pub const WAITS_FOR_LOG_SPACE: u32 = 4;
 
-/// The longest that a process which cannot write the log waits for another to write.
+/// The longest time that a process which cannot write the log waits for another process to write it.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
-/// The longest anyone sleeps without looking again.
+/// The longest time that a waiter sleeps without looking again.
 pub(crate) const SLICE: Duration = Duration::from_millis(5);
 
 impl LogManager {
@@ -42,11 +42,11 @@ impl LogManager {
         Ok(lsn)
     }
 
-    /// Returns when the record at `lsn` is durable: leads a flush at once, or waits for the one that runs.
+    /// Returns when the record at `lsn` is durable: leads a flush at once, or waits for the running one.
     ///
     /// # Errors
-    /// [`Error::Failed`] when a write or a sync failed, now or before. [`Error::SteppedBack`] when this process cannot write the
-    /// log and no other does within twice the bound of relaxed commits.
+    /// [`Error::Failed`] when a write or a sync failed, now or before. [`Error::SteppedBack`] when this process cannot
+    /// write the log and no other process does within twice the bound of relaxed commits.
     pub fn force(&self, session: &Session, lsn: Lsn) -> Result<FlushedTo> {
         let mut is_suspect = false;
         let mut said = None;
@@ -60,9 +60,9 @@ impl LogManager {
                 return Err(Error::PastEnd { lsn, end: self.tail() });
             }
             if let Some(leader) = self.try_lead(session, is_suspect) {
-                // Another may have finished between our look and our swap.
+                // Another leader may have finished between the look at `durable` and the swap.
                 if self.flushed().covers(lsn) {
-                    // Somebody may have gone to sleep because we led.
+                    // A waiter may have gone to sleep because this session led.
                     drop(leader);
                     self.wake_waiters(self.durable());
                 } else {
@@ -80,7 +80,7 @@ impl LogManager {
         }
     }
 
-    /// This process could not write the log: waits until another process has written it beyond `lsn`.
+    /// Waits until another process has written the log beyond `lsn`: this process could not.
     fn wait_for_another(&self, session: &Session, lsn: Lsn, cause: String) -> Result<()> {
         // After a wait in vain there is probably no other process: then the error comes at once.
         let patience = match self.is_unaided.load(Ordering::Relaxed) {
@@ -100,8 +100,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// As [`LogManager::force`], but waits for company by the paper's thresholds: with at least the group threshold of
-    /// active transactions it sleeps until the wait threshold's share of them waits, the logdelay threshold is
+    /// As [`LogManager::force`], but waits for company by the paper's thresholds. With at least the group threshold of
+    /// active transactions, the call sleeps until the wait threshold's share of them waits, the logdelay threshold is
     /// reached, or the longest wait is over. With the default settings it never waits on purpose.
     ///
     /// # Errors
@@ -132,18 +132,19 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::force`].
     pub fn force_all(&self, session: &Session) -> Result<FlushedTo> {
-        // No record begins after the last one's first eight bytes, and none is shorter.
+        // The last eight bytes are the last record's: no record is shorter.
         self.force(session, self.tail().minus(8))
     }
 
-    /// Sleeps until a flush that somebody else leads is over. Returns whether a whole slice passed without a wake.
+    /// Sleeps until a flush that another session leads is over. Returns whether a whole slice passed without a wake.
     fn wait_for_flush(&self, session: &Session, lsn: Lsn, slice: Duration) -> bool {
         let begun = Instant::now();
         self.sleep_in_table(session, lsn, slice, || self.header.leader.load() == SessionId::NONE);
         begun.elapsed() >= slice
     }
 
-    /// Sleeps at most `slice`, in the table so that the leader can wake us, unless there is nothing to wait for.
+    /// Sleeps at most `slice`, with a place in the table so that the leader can wake this session, unless there is
+    /// nothing to wait for.
     fn sleep_in_table(&self, session: &Session, lsn: Lsn, slice: Duration, is_over: impl Fn() -> bool) {
         let ticket = session.prepare_sleep();
         waiters::wait(self, session.id(), lsn, is_over, || {
@@ -154,23 +155,23 @@ impl LogManager {
         });
     }
 
-    /// Wakes whoever waited for the log to be durable up to here.
+    /// Wakes the sessions that wait for the log to be durable up to here.
     pub(crate) fn wake_waiters(&self, durable: Lsn) {
         waiters::wake(self, durable);
     }
 
-    /// How old a relaxed commit may become before it is on the disk.
+    /// Returns how old a relaxed commit may become before it is on the disk.
     pub fn relaxed_bound(&self) -> Duration {
         Duration::from_micros(self.settings.relaxed_micros_max)
     }
 
-    /// Whether everything published at this moment is durable.
+    /// Returns whether everything published at this moment is durable.
     pub fn is_all_durable(&self) -> bool {
         self.tail() == self.durable()
     }
 
-    /// Flushes relaxed commits before they become older than their bound (PROTOCOLS L5). A background thread of any
-    /// process calls it several times within the bound; it returns whether it flushed.
+    /// Flushes relaxed commits before they become older than their bound (PROTOCOLS L5). Returns whether it flushed. A
+    /// background thread of any process calls this several times within the bound.
     ///
     /// # Errors
     /// [`Error::Failed`].
@@ -186,16 +187,16 @@ impl LogManager {
     }
 }
 
-/// How old the oldest unflushed record can be, without a clock in the append: one look at the tail now and then.
+/// An upper bound for the age of the oldest unflushed record, from occasional looks at the tail: appends read no clock.
 #[derive(Debug, Default)]
 pub(crate) struct RelaxedAge(std::sync::Mutex<Option<(Instant, Instant, Lsn)>>);
 
 impl RelaxedAge {
-    /// Returns whether something unflushed may be older than `bound`.
+    /// Returns whether an unflushed record may be older than `bound`.
     fn is_old(&self, tail: Lsn, durable: Lsn, bound: Duration) -> bool {
         let now = Instant::now();
         let mut seen = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // (everything unflushed is younger than this, when we looked last, the tail then)
+        // (no unflushed record is older than this, time of the last look, tail at that look)
         let (since, looked, tail_then) = seen.unwrap_or((now, now, durable));
         let since = if tail == durable {
             now

@@ -1,7 +1,7 @@
-//! Incarnations: which number was mixed into the checksums of which part of the log (PROTOCOLS L1).
+//! Incarnations: the numbers that are mixed into the checksums, each for a part of the log (PROTOCOLS L1).
 //!
-//! Every restart raises the log's incarnation before its first append. What an earlier life left beyond the end that
-//! restart found was mixed with a smaller number, so it never verifies again, whatever the bytes are.
+//! Every restart raises the log's incarnation before its first append. Bytes that an earlier life left beyond the end
+//! that restart found were mixed with a smaller number, so they never verify again.
 //!
 //! Invariants
 //! 1. Numbers and starts both rise strictly from entry to entry.
@@ -9,14 +9,15 @@
 
 use crate::{Error, Lsn, Result};
 
-/// How many incarnations a control file can hold.
+/// The largest number of incarnations in a control file.
 pub const INCARNATIONS_MAX: usize = 1 << 20;
 
-/// A slot of the control file has room for so many incarnations; the older ones lie in further blocks. There are more only where
-/// the log is kept far back: a database's file is missing, or `keep_log` keeps it.
+/// The number of incarnations in a slot of the control file; older ones lie in further blocks. There are more only if
+/// the log is kept far back: a database's file is missing, or `keep_log` keeps the log.
 pub(crate) const SLOT_INCARNATIONS: usize = 128;
 
-/// So many lives are remembered when nothing of them is in the log any more: a follower of one of them finds where it ended.
+/// The number of lives that are remembered after their records have left the log: a follower of one of them finds where
+/// it ended.
 const REMEMBERED: usize = 64;
 
 /// One life of the log: from `start` on, until the next one's start, records were sealed with `number`.
@@ -24,16 +25,16 @@ const REMEMBERED: usize = 64;
 pub struct Incarnation {
     /// The number; the first is 1.
     pub number: u64,
-    /// The first LSN it is used for.
+    /// The first LSN that the number is used for.
     pub start: Lsn,
 }
 
-/// Where an incarnation ended: what it has published from there on is in no log.
+/// Where an incarnation ended: records that it published from there on are in no log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifeEnd {
-    /// There.
+    /// At this LSN.
     At(Lsn),
-    /// There or before: the one that came after it is forgotten.
+    /// At this LSN or before: the incarnation that followed is forgotten.
     AtMost(Lsn),
 }
 
@@ -47,24 +48,24 @@ impl Incarnations {
         Incarnations(vec![Incarnation { number: 1, start: Lsn::FIRST }])
     }
 
-    /// From what a control file says, or none if it breaks the invariants.
+    /// Makes the incarnations from a control file's list; `None` if the list breaks the invariants.
     pub fn from_list(list: Vec<Incarnation>) -> Option<Incarnations> {
         let rising = list.windows(2).all(|two| two[0].number < two[1].number && two[0].start < two[1].start);
         let good = rising && !list.is_empty() && list.len() <= INCARNATIONS_MAX;
         good.then_some(Incarnations(list))
     }
 
-    /// All of them, oldest first.
+    /// Returns all incarnations, oldest first.
     pub fn list(&self) -> &[Incarnation] {
         &self.0
     }
 
-    /// The one that appends now.
+    /// Returns the incarnation that appends now.
     pub fn current(&self) -> Incarnation {
         *self.0.last().expect("the list is never empty")
     }
 
-    /// The number a record at `lsn` was sealed with.
+    /// Returns the number that a record at `lsn` was sealed with.
     #[inline]
     pub fn at(&self, lsn: Lsn) -> u64 {
         let current = self.current();
@@ -74,7 +75,7 @@ impl Incarnations {
         self.0[self.begun_by(lsn).saturating_sub(1)].number
     }
 
-    /// Where the incarnation `number` ended; none if there is no later one.
+    /// Returns where the incarnation `number` ended; `None` if no later incarnation is known.
     pub fn end_of(&self, number: u64) -> Option<LifeEnd> {
         let next = self.0.partition_point(|life| life.number <= number);
         let start = self.0.get(next)?.start;
@@ -82,18 +83,18 @@ impl Incarnations {
         Some(if is_next { LifeEnd::At(start) } else { LifeEnd::AtMost(start) })
     }
 
-    /// The first LSN after `lsn` at which another number is used.
+    /// Returns the first LSN after `lsn` at which another number is used.
     pub(crate) fn next_change(&self, lsn: Lsn) -> Lsn {
         self.0.get(self.begun_by(lsn)).map_or(Lsn::new(u64::MAX), |life| life.start)
     }
 
-    /// How many had begun at `lsn`.
+    /// Returns how many incarnations had begun at `lsn`.
     fn begun_by(&self, lsn: Lsn) -> usize {
         self.0.partition_point(|life| life.start <= lsn)
     }
 
-    /// Begins a new life at `start`, the end of the log as restart found it. A life in which nothing was appended gives
-    /// its place to the new one.
+    /// Begins a new life at `start`, the end of the log that restart found. Replaces a life in which nothing was
+    /// appended.
     ///
     /// # Errors
     /// [`Error::Full`] when there are [`INCARNATIONS_MAX`] lives already.
@@ -103,7 +104,7 @@ impl Incarnations {
         Ok(number)
     }
 
-    /// As [`Incarnations::begin`], with a number that is larger than all there are.
+    /// As [`Incarnations::begin`], with a number that is larger than all earlier ones.
     pub(crate) fn begin_as(&mut self, number: u64, start: Lsn) -> Result<()> {
         while self.0.last().is_some_and(|life| life.start >= start) {
             self.0.pop();
@@ -116,7 +117,7 @@ impl Incarnations {
         Ok(())
     }
 
-    /// Forgets those whose last record lies below `oldest`, but for the last of them.
+    /// Forgets the lives whose last record lies below `oldest`, but keeps at least the newest `REMEMBERED` lives.
     pub fn forget_below(&mut self, oldest: Lsn) {
         let unneeded = self.begun_by(oldest).saturating_sub(1);
         self.0.drain(..unneeded.min(self.0.len().saturating_sub(REMEMBERED)));

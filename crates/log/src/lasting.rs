@@ -1,31 +1,34 @@
-//! A log whose ring outlives the system: a commit is safe when its record is in memory, and no system call is made for it.
+//! A log whose ring outlives the system: a commit is safe when its record is in memory, without a system call.
 //!
-//! Paper: Rio Vista, section 3, under the log of LIBTP 4.2; PROTOCOLS L9. What the region's memory survives is noted in the
-//! log's header by who makes the region, and every process goes by that. Where what is in the processor's cache does not
-//! survive as much as memory, the lines are written back: those of the log and no others, since nothing else is taken from
-//! such a region ([`crate::rescue_survivor`]).
+//! Paper: Rio Vista, section 3, under the log of LIBTP 4.2; PROTOCOLS L9. The process that makes the region notes in
+//! the log's header which failures the memory survives, and every process obeys the note. If the processor's cache
+//! survives less than memory does, cache lines are written back: only those of the log, since a rescue takes nothing
+//! else from such a region ([`crate::rescue_survivor`]).
 //!
 //! Invariants, where lines are written back
 //! 1. Every byte of the ring below `kept` is in memory, and so is a tail at or beyond it.
 //! 2. `durable` is at or below `kept`; it is in memory before a chunk below it is used again.
-//! 3. The directory's entry of a chunk is in memory before `ring_end` says that the chunk is there, and so before anybody logs in it.
+//! 3. The directory's entry of a chunk is in memory before `ring_end` covers the chunk, and so before any session logs
+//!    in it.
 //!
-//! `ring_end` and `file_end` are not written back: somebody may log behind what memory has of them, whenever that were done. Who
-//! looks at a region of an earlier start goes by the directory ([`Ring::end`](crate::ring::Ring::end)).
+//! `ring_end` and `file_end` are not written back: between any two write-backs a session could log beyond the values in
+//! memory. In a region of an earlier start the directory states the end instead
+//! ([`Ring::end`](crate::ring::Ring::end)).
 //!
-//! The word `kept` itself is in memory when the next commit writes its line back: after a crash it says of what was answered last
-//! too little, never too much. So records that were answered last and are damaged pass for such as nobody was told of; those
-//! that the processor wrote back are not damaged, and nothing is lost that could be had. A second fence for each commit would say
-//! it at once.
+//! The word `kept` itself reaches memory when the next commit writes its line back. So after a crash it may be too
+//! small, never too large. Damaged records that were answered last then count as never answered. Records that the
+//! processor wrote back are not damaged, so nothing is lost that could be saved. A second fence in each commit would
+//! make `kept` exact.
 //!
-//! If we die here: `kept` is merely too small, and the next writes the same lines back again.
+//! If we die here: `kept` is too small, and the next commit writes the same lines back again.
 
 use rio::{planted, Lasting, Offset, Region, RootSlot, WriteBack};
 
 use crate::tail::LogHeader;
 use crate::{LogManager, Lsn};
 
-/// Notes in a region that nobody else has what its memory survives, for a log that has its part of it already.
+/// Notes in a region which failures its memory survives. The region already has a log, and no other process is
+/// attached.
 ///
 /// # Panics
 /// If the region has no log.
@@ -34,28 +37,29 @@ pub fn note_lasting(region: &Region, lasting: Lasting) {
     region.at(offset).lasting.publish(lasting.to_word());
 }
 
-/// What was noted in a region; of one without a log that it survives processes.
+/// Returns which failures a region's memory survives, by its note. A region without a log survives the end of processes
+/// only.
 pub fn lasting_of(region: &Region) -> Lasting {
     let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
     header.map_or_else(Lasting::default, |header| Lasting::from_word(header.lasting.load()))
 }
 
-/// Whether nothing says any more what a region's memory survives: the word was hit. Then records that prove themselves may be in
-/// it, and where to look for them it does not say either.
+/// Returns whether the note of what the region's memory survives is damaged. Good records may still be in the region,
+/// but the note does not state where to look for them.
 pub fn is_lasting_hit(region: &Region) -> bool {
     let header = region.root::<LogHeader>(RootSlot::Log).and_then(|offset| region.try_at(offset));
     header.is_some_and(|header| Lasting::try_from_word(header.lasting.load()).is_none())
 }
 
 impl LogManager {
-    /// What the region's memory survives.
+    /// Returns which failures the region's memory survives.
     #[inline]
     pub fn lasting(&self) -> Lasting {
         self.ring.lasting
     }
 
-    /// Makes the record at `lsn` safe, and all before it: they are in memory that survives what [`LogManager::lasting`] says.
-    /// No system call.
+    /// Makes the record at `lsn` and all before it safe: they are then in memory that survives the failures of
+    /// [`LogManager::lasting`]. Makes no system call.
     #[inline]
     pub fn keep(&self, lsn: Lsn) {
         if self.ring.lasting.write_back != WriteBack::None {
@@ -70,7 +74,7 @@ impl LogManager {
         if kept > lsn || planted("log: what is answered is not written back") {
             return;
         }
-        // Acquire: the records below are there, whoever logged them.
+        // Acquire: the bytes of all records below are there, of every session.
         let tail = header.tail.load();
         self.ring.write_back(kept.max(header.ring_start.load()), tail);
         self.ring.region().write_back_thing(how, &header.tail);
@@ -79,7 +83,7 @@ impl LogManager {
     }
 }
 
-/// Where the log says that it is durable up to: in memory before a chunk below is used again.
+/// Writes `durable` back to memory, before a chunk below it is used again.
 pub(crate) fn keep_durable(region: &Region, header: &LogHeader, how: WriteBack) {
     if !planted("log: chunks are used again before memory says that they may") {
         region.write_back_thing(how, &header.durable);
@@ -87,7 +91,7 @@ pub(crate) fn keep_durable(region: &Region, header: &LogHeader, how: WriteBack) 
     }
 }
 
-/// Where a chunk is, and that the region reaches so far: in memory before anybody logs there.
+/// Writes back a chunk's place and the region's size, before any session logs in the chunk.
 pub(crate) fn keep_chunk(region: &Region, header: &LogHeader, entries: [usize; 2], how: WriteBack) {
     if how == WriteBack::None || planted("log: the ring's directory is not written back") {
         return;

@@ -1,22 +1,22 @@
 //! Log Manager: the write-ahead log, its tail in shared memory, its body in segment files.
 //!
 //! Papers: LIBTP sections 3.2.1 and 4.2. Primitive operations under the paper's names: [`LogManager::log`],
-//! [`LogManager::log_commit`], [`LogManager::read`] (`log_read`), [`LogManager::roll`], [`LogManager::unroll`].
-//! It does not know what a record's body means: a record has a kind, and the kind an owner elsewhere.
+//! [`LogManager::log_commit`], [`LogManager::read`] (`log_read`), [`LogManager::roll`], [`LogManager::unroll`]. The log
+//! does not interpret a record's body: a record has a kind, and another crate owns the kind.
 //!
 //! | file | what |
 //! |---|---|
-//! | `lsn`, `record` | where a record is, and what it is made of |
-//! | `tail`, `ring` | the words and the memory all processes share |
+//! | `lsn`, `record` | a record's position, and its layout |
+//! | `tail`, `ring` | the words and the memory that all processes share |
 //! | `reserve`, `append` | first room, then the record |
-//! | `flush`, `group_commit`, `waiters` | to the disk, many together, and who sleeps meanwhile |
-//! | `segment`, `segment_files`, `prepare` | the files: arithmetic, handling, made ahead and recycled |
-//! | `reader`, `roll`, `unroll` | one record, all forwards, one transaction's backwards |
-//! | `same_files` | that all processes have the same directory |
-//! | `incarnation`, `control` | whose bytes verify, and what restart must know |
-//! | `restart`, `repair`, `salvage` | where the log ends, and what to save from a region, also from one that was hit |
-//! | `copy` | bytes of the log, into segment files elsewhere |
-//! | `lasting`, `survivor` | a ring that outlives the system, and what to save from it |
+//! | `flush`, `group_commit`, `waiters` | writing to the disk, many commits at once, and sleep until then |
+//! | `segment`, `segment_files`, `prepare` | the files: arithmetic, access, preparing and recycling |
+//! | `reader`, `roll`, `unroll` | reading one record, all forwards, one transaction's backwards |
+//! | `same_files` | the check that all processes use the same log directory |
+//! | `incarnation`, `control` | which records verify, and the facts that restart needs |
+//! | `restart`, `repair`, `salvage` | finding the log's end, and saving the log of a region, even a damaged one |
+//! | `copy` | copying the log's bytes into segment files elsewhere |
+//! | `lasting`, `survivor` | a ring that outlives the system, and saving its log |
 //!
 //! # Example
 //! ```
@@ -125,25 +125,26 @@ pub struct LogManager {
     incarnation: u64,
     relaxed: RelaxedAge,
     wall_clock: clock::WallClock,
-    /// This process could not write the log, and no other did: relaxed, because only the length of a wait depends on the flag.
+    /// Whether this process could not write the log and no other process did. Relaxed: only the length of a wait
+    /// depends on the flag.
     is_unaided: AtomicBool,
 }
 
 impl LogManager {
-    /// The layout of all that it shares.
+    /// The layout of everything that the log manager shares.
     pub const LAYOUT: u64 = rio::layout![LogHeader, tail::FlushWaiter];
 
-    /// Bytes of region a new log manager takes.
+    /// Returns the bytes of region that a new log manager takes.
     pub fn size(settings: &Settings) -> u64 {
         size_of::<LogHeader>() as u64 + 2 * settings.ring_chunk_bytes + 128
     }
 
-    /// Makes the log manager's part of a new region, for a log that ends at `end`, and the segment the next record goes
-    /// to if it is missing. The caller is alone, and `control` with its incarnation has been synced.
+    /// Makes the log manager's part of a new region, for a log that ends at `end`. Makes the segment for the next
+    /// record if it is missing. The caller is alone, and `control` with its incarnation has been synced.
     ///
     /// # Errors
-    /// [`Error::Full`] when region or disk have no room, [`Error::Io`], [`Error::Corrupt`] when the segment at the end
-    /// is not this environment's.
+    /// [`Error::Full`] when the region or the disk has no room, [`Error::Io`], [`Error::Corrupt`] when the segment at
+    /// the end is not this environment's.
     ///
     /// # Panics
     /// If the ring's chunk size is no power of two from 4 KiB.
@@ -236,53 +237,54 @@ impl LogManager {
         })
     }
 
-    /// Where this region's log began: the end that restart found. What is below was in the files when the region was made.
+    /// Returns where this region's log began: the end that restart found. All log below it was in the files when the
+    /// region was made.
     #[inline]
     pub fn began(&self) -> Lsn {
         self.header.start.get()
     }
 
-    /// The end of the last published record: the LSN of the next.
+    /// Returns the end of the last published record, which is the LSN of the next record.
     #[inline]
     pub fn tail(&self) -> Lsn {
         // Acquire: pairs with the publish of the tail; the record's bytes are there.
         self.header.tail.load()
     }
 
-    /// How far the log is synced: the record at an LSN is durable if this is beyond it.
+    /// Returns how far the log is synced: the record at an LSN below this position is durable.
     #[inline]
     pub fn durable(&self) -> Lsn {
         // Acquire: pairs with the leader's store after the sync.
         self.header.durable.load()
     }
 
-    /// Records below are gone.
+    /// Returns the oldest LSN that is kept: records below it are gone.
     pub fn oldest(&self) -> Lsn {
         self.header.oldest.load()
     }
 
-    /// Bytes that flushes have written to the segment files in this region's life.
+    /// Returns the bytes that flushes have written to the segment files in this region's life.
     pub fn bytes_written(&self) -> u64 {
         self.header.bytes_written.load()
     }
 
-    /// Syncs of segment files by flushes in this region's life.
+    /// Returns the number of syncs of segment files by flushes in this region's life.
     pub fn fsyncs(&self) -> u64 {
         self.header.sync_count.load()
     }
 
-    /// Flushes in this region's life.
+    /// Returns the number of flushes in this region's life.
     pub fn flushes(&self) -> u64 {
         self.header.flush_count.load()
     }
 
-    /// Where an incarnation ended that came before this one.
+    /// Returns where an earlier incarnation ended.
     pub fn end_of_life(&self, number: u64) -> Option<LifeEnd> {
         self.files.incarnations().end_of(number)
     }
 
-    /// A mark of the incarnation that wrote what is at `lsn`, for pages: one of 65,535, and another than of those that came
-    /// before and after. None where it is forgotten.
+    /// Returns a mark, for pages, of the incarnation that wrote the record at `lsn`: one of 65,535 values, different
+    /// from the marks of the incarnations just before and after. `None` if that incarnation is forgotten.
     pub fn life_mark(&self, lsn: Lsn) -> Option<NonZeroU16> {
         let lives = self.files.incarnations();
         let is_known = lives.list().first().is_some_and(|first| first.start <= lsn);
@@ -290,19 +292,19 @@ impl LogManager {
         is_known.then(|| NonZeroU16::MIN.saturating_add(mark))
     }
 
-    /// The log's incarnation.
+    /// Returns the log's incarnation.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// The log's settings.
+    /// Returns the log's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 }
 
-/// Makes sure that the segment at `end` is there, and returns how far the segments reach without a gap. What they hold
-/// beyond `end` is of an earlier life and never verifies; those beyond a gap are replaced when their turn comes.
+/// Makes sure that the segment at `end` is there, and returns how far the segments reach without a gap. Bytes of theirs
+/// beyond `end` are of an earlier life and never verify. Segments beyond a gap are replaced when the log reaches them.
 fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     let mut number = files.geometry().locate(end).segment;
     if may_be_made(files, control, end)? {
@@ -311,7 +313,7 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     if let Some(why) = files.why_not_whole(number)? {
         return Err(files.damage(end.minus(8), &why));
     }
-    // The blocks behind the end are not there if the disk was full when the segment was made, or if they were given back.
+    // Blocks behind the end are missing if the disk was full when the segment was made, or if they were given back.
     let geometry = files.geometry();
     let mut from = geometry.locate(end).offset;
     let most_undo = 3 * end.since(control.oldest.min(end)) + ENOUGH_BYTES;
@@ -326,10 +328,10 @@ fn prepared_end(files: &LogFiles, control: &Control, end: Lsn) -> Result<Lsn> {
     }
 }
 
-/// So much log is enough to begin with, beside what may have to be taken back.
+/// Bytes of log that are enough to begin with, beside the log of the undo that restart may need.
 const ENOUGH_BYTES: u64 = 512 << 10;
 
-/// Whether the segment at the log's end is missing and nothing of the log can have been in it.
+/// Returns whether the segment at the log's end is missing and cannot have held any log.
 fn may_be_made(files: &LogFiles, control: &Control, end: Lsn) -> Result<bool> {
     let number = files.geometry().locate(end).segment;
     let is_unused =

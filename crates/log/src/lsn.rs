@@ -1,7 +1,7 @@
-//! The LSN: the place of a record in the endless log, and so its name and its age.
+//! The LSN: a record's place in the endless log, which also identifies the record and orders it in time.
 //!
-//! Paper: LIBTP section 3.2.1. An LSN is the byte position of a record's first byte in the stream of records; the
-//! headers of segment files are not counted, so the stream has no holes and where a byte lies is arithmetic
+//! Paper: LIBTP section 3.2.1. An LSN is the byte position of a record's first byte in the stream of records. The
+//! headers of segment files are not counted, so the stream has no holes, and arithmetic finds where a byte lies
 //! ([`Geometry`](crate::Geometry)).
 //!
 //! Invariants
@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-/// The byte position of a record in the endless log. Zero is none.
+/// The byte position of a record in the endless log. Zero is no LSN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Lsn(u64);
@@ -28,13 +28,13 @@ impl Lsn {
     /// The first record of an environment.
     pub const FIRST: Lsn = Lsn(8);
 
-    /// From a byte position.
+    /// Makes an LSN from a byte position.
     #[inline]
     pub const fn new(position: u64) -> Lsn {
         Lsn(position)
     }
 
-    /// The byte position.
+    /// Returns the byte position.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
@@ -46,7 +46,7 @@ impl Lsn {
         self.0 == 0
     }
 
-    /// The position `bytes` further on.
+    /// Returns the position `bytes` further on.
     ///
     /// # Panics
     /// If the sum passes 2^64, which a log written at 1 GB/s reaches after 580 years.
@@ -55,13 +55,13 @@ impl Lsn {
         Lsn(self.0.checked_add(bytes).expect("a log stays far below 2^64 bytes"))
     }
 
-    /// The position `bytes` before, but not before zero.
+    /// Returns the position `bytes` before, but not before zero.
     #[inline]
     pub const fn minus(self, bytes: u64) -> Lsn {
         Lsn(self.0.saturating_sub(bytes))
     }
 
-    /// The bytes from `earlier` to here; zero if it is later.
+    /// Returns the bytes from `earlier` to here; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Lsn) -> u64 {
         self.0.saturating_sub(earlier.0)

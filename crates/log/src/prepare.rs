@@ -1,16 +1,17 @@
-//! Preparing segments ahead of the tail, and recycling those nobody needs.
+//! Preparing segments ahead of the tail, and recycling those that are needed no more.
 //!
-//! A flush writes only into files that are there, with blocks behind every byte, so it changes no metadata and never
-//! finds the disk full (PROTOCOLS D11). A segment is prepared by a background thread in good time, or by the appender
-//! that comes near the end.
+//! A flush writes only into existing files, with blocks behind every byte, so a flush changes no metadata and never
+//! finds the disk full (PROTOCOLS D11). A background thread prepares a segment in good time, or the appender that comes
+//! near the end does.
 //!
 //! Invariants
 //! 1. `file_end` moves only after the segments below it have their headers synced and their names durable (L1).
-//! 2. A good file is never replaced: another process may have it open, and would write into a file without a name. What
-//!    a dead preparer finished is used as it is.
-//! 3. `oldest` is raised before a segment below it changes its name, so readers know that it is gone.
+//! 2. A good file is never replaced: another process may have it open, and would write into a file without a name. A
+//!    segment that a dead preparer finished is used as it is.
+//! 3. `oldest` is raised before a segment below it changes its name, so readers know that the segment is gone.
 //!
-//! If the preparer dies: its word is taken over; what it left unfinished is removed, what it finished is used.
+//! If the preparer dies: another session takes its word over, removes the unfinished segment, and uses the finished
+//! ones.
 
 use std::time::Duration;
 
@@ -23,22 +24,22 @@ use crate::segment_files::{Opened, BLOCK_BYTES};
 use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Place, Result, SEGMENT_HEADER_BYTES};
 
-/// How long a session sleeps while another prepares what it needs.
+/// How long a session sleeps while another session prepares the segment that it needs.
 const PATIENCE: Duration = Duration::from_millis(1);
-/// So often who gives up log sleeps for who makes segments.
+/// The number of sleeps after which recycling gives way to the session that makes segments.
 const RECYCLE_TRIES: u32 = 200;
-/// After so many such sleeps it asks whether the other lives.
+/// After every this number of sleeps a waiter checks whether the preparer is alive.
 const SUSPECT: u32 = 5;
 
-/// On a full disk a segment grows by so much.
+/// On a full disk a segment grows by this number of bytes.
 const PART_BYTES: u64 = 256 << 10;
 
-/// What is made where the disk has no room for a whole segment.
+/// Which part of a segment to make when the disk has no room for the whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
-    /// Nothing.
+    /// No part.
     Whole,
-    /// What is needed of it: the file has its whole length, and blocks for its first bytes only.
+    /// The needed part: the file has its whole length, and blocks for its first bytes only.
     Small,
 }
 
@@ -53,12 +54,12 @@ impl Drop for Preparer<'_> {
         if leaves_roles(self.log.processes.region()) {
             return;
         }
-        // If it fails, we were taken for dead: the word is another's.
+        // The swap fails if this session was taken for dead: the word is then another session's.
         let _ = self.log.header.preparer.swap_if(self.me, SessionId::NONE);
     }
 }
 
-/// Before each change of the files: the region may be given up, and they another life's.
+/// Leaves a region that was given up; called before each change of the files, which may then belong to another life.
 fn leave_given_up(session: &Session) {
     if !planted("log: makes segments in a broken region") {
         session.leave_if_broken();
@@ -66,9 +67,9 @@ fn leave_given_up(session: &Session) {
 }
 
 impl LogManager {
-    /// Who writes to the log's files now, and who makes new ones.
+    /// Returns the session that writes to the log's files now, and the session that makes new ones.
     pub fn writers(&self) -> [SessionId; 2] {
-        // What was hit names nobody; the other writers are waited for all the same.
+        // A damaged word counts as no session; the other writers are waited for all the same.
         [&self.header.leader, &self.header.preparer].map(|role| role.try_load().unwrap_or(SessionId::NONE))
     }
 
@@ -82,12 +83,12 @@ impl LogManager {
         let me = session.id();
         failpoint("log: about to be the one who prepares");
         let preparer = word.compare_exchange(holder, me).ok().map(|_| Preparer { log: self, me });
-        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        // Checked in the role: a process that builds the region anew waits until no session has it.
         leave_given_up(session);
         preparer
     }
 
-    /// Makes segments until the files reach `need`, or waits for who is at it.
+    /// Makes segments until the files reach `need`, or waits for the session that makes them.
     pub(crate) fn prepare_segment(&self, session: &Session, need: Lsn) -> Result<()> {
         let mut said = None;
         for round in 0_u32.. {
@@ -95,7 +96,7 @@ impl LogManager {
                 break;
             }
             self.check_poison()?;
-            // Whether the one who is at it lives is a system call or two, for each of all who wait here.
+            // Checking whether the preparer is alive costs a system call or two, for each waiter.
             match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
                 Some(preparer) => self.prepare_to(session, &preparer, need, Parts::Small)?,
                 None => {
@@ -122,8 +123,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// Gives the files blocks from `at` on: to the end of the segment, or, where the disk has not so many, as many as are needed.
-    /// Returns up to which byte of that segment's file.
+    /// Gives the files blocks from `at` on: to the end of the segment, or, if the disk has too few, up to `need`.
+    /// Returns up to which byte the segment's file has blocks.
     fn extend(&self, at: Place, need: Lsn, parts: Parts) -> Result<u64> {
         let geometry = self.files.geometry();
         let whole = geometry.file_bytes(at.segment);
@@ -151,14 +152,14 @@ impl LogManager {
         Err(refused.expect("the whole segment is asked for"))
     }
 
-    /// Makes the names of new segments durable, and says that the files reach to `end`.
+    /// Makes the names of new segments durable, then raises `file_end` to `end`.
     fn publish_segments(&self, end: Lsn) -> Result<()> {
         let is_skipped = planted("log: new names not synced");
         if let Err(error) = if is_skipped { Ok(()) } else { self.files.directory().sync() } {
             if error.is_limit_of_process() {
                 return Err(error.into());
             }
-            // As final as a failed sync of a file: nobody knows which names are on the disk.
+            // As final as a failed sync of a file: it is unknown which names are on the disk.
             self.header.poison.publish(POISONED);
             return Err(Error::Failed { cause: error.to_string() });
         }
@@ -168,8 +169,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// Prepares the next segment if the tail has passed the middle of the last one. A background thread of any process
-    /// calls it now and then, so that no appender has to wait for zeros to be written. Returns whether it did.
+    /// Prepares the next segment if the tail has passed the middle of the last one. Returns whether it did. A
+    /// background thread of any process calls this now and then, so that no appender waits for zeros to be written.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`]: nothing was changed, an appender may still fail or succeed later.
@@ -187,12 +188,12 @@ impl LogManager {
         Ok(true)
     }
 
-    /// Gives up the log below `keep_from`: whole segments are renamed to be used again, or removed; but not those that hold
-    /// anything from `keep_files_from` on, which nobody reads records of any more. The control file
-    /// that says so was synced before (PROTOCOLS L7). If another session is at it for long nothing is done.
+    /// Gives up the log below `keep_from`: renames whole segments for reuse, or removes them. Keeps the files with log
+    /// from `keep_files_from` on, even if no record in them is read any more. The control file that states the new
+    /// begin was synced before (PROTOCOLS L7). Does nothing if another session makes segments for long.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`]: some segments may be gone already, none that is needed. [`Error::Failed`].
+    /// [`Error::Full`], [`Error::Io`]: some unneeded segments may be gone already. [`Error::Failed`].
     pub fn recycle(&self, session: &Session, keep_from: Lsn, keep_files_from: Lsn) -> Result<()> {
         self.check_poison()?;
         let mut tries = 0;
@@ -214,7 +215,7 @@ impl LogManager {
         let first_kept = geometry.locate(header.oldest.load().min(keep_from).min(keep_files_from)).segment;
         let mut last = geometry.locate(header.file_end.load().minus(8)).segment;
         let published = last;
-        // Where the disk was too full for a whole segment, what is not needed any more makes room.
+        // After a disk too full for a whole segment, unneeded segments are removed to make room.
         let is_short = header.file_end.load() < geometry.end(last);
         let is_tight = is_short || self.file_end_wanted(Use::Any) > header.file_end.load();
         for old in self.files.present()? {
@@ -232,7 +233,7 @@ impl LogManager {
                         failpoint("log: segment recycled, not counted");
                         last += 1;
                     }
-                    // It had given blocks back, and has given back all now.
+                    // The old file had given blocks back and cannot get new ones: it is removed.
                     Err(Error::Full { .. }) => {}
                     Err(other) => return Err(other),
                 }
@@ -251,8 +252,8 @@ impl LogManager {
         Ok(())
     }
 
-    /// Gives the disk the blocks of the log that no checkpoint has left needed, where the log has no room. Below `keep_from` nothing
-    /// is needed. Does nothing while another session makes segments.
+    /// Gives blocks of the log back to the disk, for a log that has no room: those that neither the last checkpoint nor
+    /// `keep_from` needs. Does nothing while another session makes segments.
     ///
     /// # Errors
     /// As [`LogManager::recycle`].
@@ -271,32 +272,33 @@ impl LogManager {
         let unneeded = self.files.geometry().locate(self.header.oldest.load().min(keep_from));
         leave_given_up(session);
         self.files.give_back(unneeded.segment, unneeded.offset)?;
-        // At once, before the pages of a file take those blocks: the log needs as many to free more.
+        // At once, before data pages take those blocks: the log needs as many in order to free more.
         match self.prepare_to(session, preparer, self.file_end_wanted(Use::Any), Parts::Small) {
             Ok(()) | Err(Error::Full { .. }) => Ok(()),
             Err(other) => Err(other),
         }
     }
 
-    /// Whether segment `number` is there with all its blocks.
+    /// Returns whether segment `number` is there with all its blocks.
     fn is_ready(&self, number: u32) -> Result<bool> {
         let is_there = matches!(self.files.segment(number)?, Opened::Good(_));
         Ok(is_there && self.files.blocks_end(number, 0, 0)? >= self.files.geometry().file_bytes(number))
     }
 
-    /// How many bytes of recycled segments may lie ahead of the tail before another is put there: what was needed at once of late, within
-    /// the settings.
+    /// Returns how many bytes of recycled segments may lie ahead of the tail: as many as were needed at once of late,
+    /// within the settings.
     ///
-    /// Whoever held a snapshot for a while soon holds another, and a new segment costs its bytes twice: a file whose pages memory has is
-    /// written at once, a new one is filled with zeros first, or its pages are cleared. Less at each checkpoint, so that one long copy does
-    /// not take the disk's room for ever; but only by what the log goes on into, so where nobody writes nothing is given back.
-    /// (PostgreSQL keeps its log's files by such an estimate, too.)
+    /// A session that held a snapshot for a while soon holds another, and a new segment costs its bytes twice: a
+    /// recycled file whose pages are in memory is written at once, a new file is filled with zeros first, or its pages
+    /// are cleared. The estimate falls at each checkpoint, so that one long copy does not take the disk's room for
+    /// ever. The log itself uses up the excess, so without writes no room is given back. (PostgreSQL keeps its log's
+    /// files by a similar estimate.)
     fn ready_bytes_max(&self) -> u64 {
         let header = &*self.header;
         let needed = header.tail.load().since(header.oldest.load());
         let lately = header.needed_lately.load();
         let lately = needed.max(lately - lately / 64).min(self.settings.recycled_bytes_max);
-        // Only who prepares segments stores it; who dies before has an older estimate stand.
+        // Only the preparer stores it; if the preparer dies before, the older estimate stands.
         header.needed_lately.publish(lately);
         lately.max(self.settings.recycled_bytes)
     }

@@ -1,7 +1,8 @@
-//! `log_read`: one record by its LSN, out of the ring or the segment files.
+//! `log_read`: reads one record by its LSN, from the ring or the segment files.
 //!
-//! Paper: LIBTP section 3.2.1. What is read is checked by LSN, incarnation and checksum before anyone sees it; a place
-//! where no record begins is told from one that is damaged only by whoever knows that a record must be there.
+//! Paper: LIBTP section 3.2.1. Every record is checked by LSN, incarnation and checksum before the caller gets it. A
+//! place where no record begins looks like a damaged record; only a caller that knows of a record there can tell them
+//! apart.
 
 use crate::record::{verify, Bad};
 use crate::roll::Source;
@@ -10,9 +11,9 @@ use crate::{
     Error, Incarnations, LogFiles, LogManager, Lsn, Record, RecordHeader, Result, Roll, Unroll, RECORD_HEADER_BYTES,
 };
 
-/// Most records are shorter: they are read in one call.
+/// Bytes read at first; most records are shorter, and need only one call.
 const FIRST_LOOK_BYTES: usize = 512;
-/// How often to look for a record that must be there.
+/// How many times to look for a record that must be there.
 const LOOKS: u32 = 100;
 
 /// Reads the record at `lsn` through `copy_out` into `buffer`, which then begins with the whole record.
@@ -36,14 +37,14 @@ pub(crate) fn read_through(
     Ok(verify(&buffer[..read], lsn, incarnation))
 }
 
-/// A record out of a buffer that begins with it.
+/// Makes a record from a buffer that begins with it.
 pub(crate) fn to_record(lsn: Lsn, header: RecordHeader, buffer: &[u8]) -> Record {
     let body = &buffer[RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + header.body_bytes()];
     Record { lsn, header, body: body.to_vec() }
 }
 
 impl LogFiles {
-    /// Reads the record at `lsn` into `buffer`, or says why there is none.
+    /// Reads the record at `lsn` into `buffer`, or returns why it is not good.
     pub(crate) fn try_read(&self, lsn: Lsn, buffer: &mut Vec<u8>) -> Result<std::result::Result<RecordHeader, Bad>> {
         read_through(lsn, self.incarnations().at(lsn), buffer, |from, place| self.copy_out(from, place))
     }
@@ -68,15 +69,15 @@ impl LogManager {
     /// Reads the record at `lsn`: the paper's `log_read`. From the ring if it is there, else from the files.
     ///
     /// # Errors
-    /// [`Error::TooOld`] when it was recycled, [`Error::PastEnd`], [`Error::Corrupt`] when no good record begins there,
-    /// [`Error::Io`].
+    /// [`Error::TooOld`] when the record was recycled, [`Error::PastEnd`], [`Error::Corrupt`] when no good record
+    /// begins there, [`Error::Io`].
     pub fn read(&self, lsn: Lsn) -> Result<Record> {
         let mut buffer = Vec::new();
         let header = self.read_into(lsn, &mut buffer)?;
         Ok(to_record(lsn, header, &buffer))
     }
 
-    /// As [`LogManager::read`], into a buffer that is used again: it then begins with the whole record, header first.
+    /// As [`LogManager::read`], into a reused buffer: the buffer then begins with the whole record, header first.
     ///
     /// # Errors
     /// As [`LogManager::read`].
@@ -89,8 +90,8 @@ impl LogManager {
             return Err(Error::PastEnd { lsn, end });
         }
         let mut last = Bad::Short;
-        // A record that was published is in the ring, or durable and in the files. On a machine that reorders loads we
-        // may see a chunk used again before we see `durable` beyond it; looking again is enough.
+        // A published record is in the ring, or it is durable and in the files. On a machine that reorders loads this
+        // thread may see a reused chunk before it sees `durable` beyond the record; looking again is enough.
         for attempt in 0..LOOKS {
             match self.read_ring(lsn, end, buffer)? {
                 Ok(header) => return Ok(header),
@@ -123,12 +124,12 @@ impl LogManager {
         })
     }
 
-    /// The records from the one at `from` to the tail as it is now, forwards: the paper's `log_roll`.
+    /// Reads the records from the one at `from` to the present tail, forwards: the paper's `log_roll`.
     pub fn roll(&self, from: Lsn) -> Roll<'_> {
         Roll::new(self, from.max(Lsn::FIRST), self.tail())
     }
 
-    /// The transaction's records from the one at `last` backwards: the paper's `log_unroll`.
+    /// Reads the transaction's records from the one at `last` backwards: the paper's `log_unroll`.
     pub fn unroll(&self, last: Lsn) -> Unroll<'_> {
         Unroll::new(self, last)
     }
@@ -143,7 +144,7 @@ impl Source for LogManager {
         if from < durable {
             return self.files.copy_out(from, place);
         }
-        // What moved meanwhile is durable now: the caller sees that it is wrong and asks again.
+        // Bytes that moved meanwhile are durable now: the caller finds them wrong and asks again.
         Ok(if self.ring.copy_out(from, place) { bytes } else { 0 })
     }
     fn lives(&self) -> &Incarnations {
@@ -168,12 +169,12 @@ impl ReadRecord for LogManager {
 }
 
 impl LogFiles {
-    /// The records from the one at `from` to `end`, forwards, from the files alone.
+    /// Reads the records from the one at `from` to `end`, forwards, from the files alone.
     pub fn roll(&self, from: Lsn, end: Lsn) -> Roll<'_> {
         Roll::new(self, from, end)
     }
 
-    /// A transaction's records from the one at `last` backwards, from the files alone.
+    /// Reads a transaction's records from the one at `last` backwards, from the files alone.
     pub fn unroll(&self, last: Lsn) -> Unroll<'_> {
         Unroll::new(self, last)
     }

@@ -1,15 +1,15 @@
-//! A log record: a fixed header, and a body the log does not understand.
+//! A log record: a fixed header, and a body that the log does not interpret.
 //!
 //! Paper: LIBTP section 3.2.1, "a header structure, a log record type, and a character buffer". Byte table:
 //! `docs/formats/log.md`. Departure: a checksum, which covers the record's own LSN and the log's incarnation, so bytes
-//! left over in a recycled segment, or beyond a torn tail, never pass for a record (PROTOCOLS L1).
+//! that remain in a recycled segment, or beyond a torn tail, never pass for a record (PROTOCOLS L1).
 //!
 //! Invariants
 //! 1. `length == round_up(32 + body_bytes, 8)`; the bytes after the body are zero.
 //! 2. A record that does not verify at its LSN does not exist.
 //!
-//! The checksum of everything but LSN and incarnation is computed before the append latch is taken; under it only
-//! these two are folded in ([`seal`]).
+//! The checksum of everything but LSN and incarnation is computed before the append latch is taken; under the latch
+//! only LSN and incarnation are mixed in ([`seal`]).
 
 use std::fmt;
 
@@ -27,10 +27,10 @@ pub const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// The kind of a flush mark: its body is the durable end as it was when the flush began (PROTOCOLS L2).
 pub const KIND_FLUSH_MARK: u16 = 1;
-/// The kind of a filler: it means nothing.
+/// The kind of a filler: a record without meaning.
 pub const KIND_FILLER: u16 = 2;
 
-/// A transaction's number, never used twice. Zero is none: the record belongs to no transaction.
+/// A transaction's number, never used twice. Zero: the record belongs to no transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct TxnId(u64);
@@ -41,13 +41,13 @@ impl TxnId {
     /// No transaction.
     pub const NONE: TxnId = TxnId(0);
 
-    /// From its number.
+    /// Makes an id from a transaction's number.
     #[inline]
     pub const fn new(number: u64) -> TxnId {
         TxnId(number)
     }
 
-    /// Its number.
+    /// Returns the transaction's number.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
@@ -89,7 +89,7 @@ const _: () = {
 };
 
 impl RecordHeader {
-    /// A header for a body of `body_bytes`; the checksum is still missing.
+    /// Makes a header for a body of `body_bytes`, without its checksum.
     ///
     /// # Panics
     /// If the body is longer than [`BODY_BYTES_MAX`].
@@ -108,43 +108,43 @@ impl RecordHeader {
         }
     }
 
-    /// Bytes of the whole record, header and padding included.
+    /// Returns the bytes of the whole record, header and padding included.
     #[inline]
     pub fn length(&self) -> usize {
         self.length.get() as usize
     }
 
-    /// What the record is; the owner of the number knows.
+    /// Returns the record's kind; the crate that owns the number defines it.
     #[inline]
     pub fn kind(&self) -> u16 {
         self.kind.get()
     }
 
-    /// Bits whose meaning the owner of the kind gives. Bit 0: a compensation record (CLR).
+    /// Returns bits whose meaning the owner of the kind defines. Bit 0: a compensation record (CLR).
     #[inline]
     pub fn flags(&self) -> u16 {
         self.flags.get()
     }
 
-    /// Bytes of the body.
+    /// Returns the bytes of the body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
         self.body_bytes.get() as usize
     }
 
-    /// The transaction it belongs to, or none.
+    /// Returns the record's transaction, or [`TxnId::NONE`].
     #[inline]
     pub fn txn(&self) -> TxnId {
         TxnId(self.txn.get())
     }
 
-    /// The previous record of the same transaction, or none.
+    /// Returns the previous record of the same transaction, or [`Lsn::NONE`].
     #[inline]
     pub fn prev(&self) -> Lsn {
         Lsn::new(self.prev.get())
     }
 
-    /// Reads a header that could be a record's: its lengths fit each other. Nothing else is known of it yet.
+    /// Reads a header that could be a record's: its lengths agree. Nothing else is checked yet.
     #[inline]
     pub(crate) fn plausible(bytes: &[u8]) -> Result<RecordHeader, Bad> {
         let (header, _) = RecordHeader::read_from_prefix(bytes).map_err(|_| Bad::Short)?;
@@ -171,7 +171,7 @@ impl fmt::Debug for RecordHeader {
     }
 }
 
-/// Bytes in the log of a record whose body has `body_bytes`.
+/// Returns the bytes in the log of a record whose body has `body_bytes`.
 #[inline]
 pub const fn record_bytes(body_bytes: usize) -> usize {
     (RECORD_HEADER_BYTES + body_bytes + 7) & !7
@@ -182,17 +182,17 @@ pub const fn record_bytes(body_bytes: usize) -> usize {
 pub(crate) fn seal(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
     let [lsn_low, lsn_high] = halves(lsn.raw() / 8);
     let [incarnation_low, incarnation_high] = halves(incarnation);
-    // Odd factors: two LSNs of one stretch of 32 GiB, and two incarnations at one LSN, never look alike; others do as seldom
-    // as two checksums.
+    // Odd factors: two LSNs within 32 GiB, or two incarnations at one LSN, never give the same checksum; other pairs do
+    // as seldom as two records.
     crc ^ lsn_low.wrapping_mul(0x9e37_79b1)
         ^ lsn_high.wrapping_mul(0x85eb_ca77)
         ^ incarnation_low.wrapping_mul(0xc2b2_ae3d)
         ^ incarnation_high
 }
 
-/// The low and the high half.
+/// Returns the low and the high half.
 #[inline]
-#[allow(clippy::cast_possible_truncation)] // the halves are what is wanted
+#[allow(clippy::cast_possible_truncation)] // the halves are wanted
 fn halves(word: u64) -> [u32; 2] {
     [word as u32, (word >> 32) as u32]
 }
@@ -211,7 +211,7 @@ pub(crate) enum Bad {
 }
 
 impl Bad {
-    /// The reason, half a sentence.
+    /// Returns the reason, half a sentence.
     pub(crate) fn what(self) -> &'static str {
         match self {
             Bad::Short => "the file ends, or is missing",
@@ -233,8 +233,8 @@ pub(crate) fn verify(bytes: &[u8], lsn: Lsn, incarnation: u64) -> Result<RecordH
     Ok(header)
 }
 
-/// Writes a whole record into `place`, which is exactly its length; for tests and for building small records on the
-/// stack before the latch is taken. Returns the checksum still to be sealed.
+/// Writes a whole record into `place`, which has exactly its length: a small record on the stack, before the latch is
+/// taken. Returns the checksum, not yet sealed.
 #[inline]
 pub(crate) fn assemble(place: &mut [u8], header: &RecordHeader, body: &[&[u8]]) -> u32 {
     place[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
@@ -265,7 +265,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// The same record, borrowed.
+    /// Returns the same record, borrowed.
     pub fn borrow(&self) -> RecordRef<'_> {
         RecordRef { lsn: self.lsn, header: self.header, body: &self.body }
     }
@@ -276,7 +276,7 @@ impl Record {
     }
 }
 
-/// A record read from the log, in a buffer that will be used again for the next.
+/// A record read from the log, in a buffer that the next record will reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordRef<'b> {
     /// Where it lies.
@@ -288,14 +288,14 @@ pub struct RecordRef<'b> {
 }
 
 impl RecordRef<'_> {
-    /// Of a flush mark, when it was logged, microseconds since 1970, never earlier than that of a mark before; none of other records, and of marks of builds that did
-    /// not say.
+    /// Returns when a flush mark was logged, in microseconds since 1970, never earlier than the mark before. `None` for
+    /// other records, and for marks of builds that recorded no time.
     pub fn time(&self) -> Option<u64> {
         let is_said = self.header.kind() == KIND_FLUSH_MARK && self.header.prev() != Lsn::NONE;
         is_said.then(|| self.header.prev().raw())
     }
 
-    /// A copy that owns its body.
+    /// Returns a copy that owns its body.
     pub fn to_record(&self) -> Record {
         Record { lsn: self.lsn, header: self.header, body: self.body.to_vec() }
     }

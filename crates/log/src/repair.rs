@@ -1,9 +1,10 @@
-//! Repair of the log's part of a region that nobody else is attached to, and saving its tail when the region must go.
+//! Repair of the log's part of a region that no other process is attached to, and saving the log's tail when the region
+//! must be discarded.
 //!
-//! PROTOCOLS L6, F1. What a killed session can leave in the log is little: latches, role words, places in the table of
-//! waiters. The tail itself needs nothing: a record was published or it does not exist (D1).
+//! PROTOCOLS L6, F1. A killed session can leave little in the log: latches, role words, places in the table of waiters.
+//! The tail itself needs no repair: a record was published or it does not exist (D1).
 //!
-//! If we die here: everything is done again by the next to open.
+//! If we die here: the next process to open does everything again.
 
 use std::sync::Arc;
 
@@ -21,14 +22,15 @@ use crate::{Control, Error, LogFiles, LogManager, Lsn, Result, Settings};
 
 /// How many bytes below `durable` the ring and the files must have in common.
 pub(crate) const WITNESS_BYTES: u64 = 4096;
-/// Whoever wrote the files had it from memory that is as it was then.
+/// No bound: all bytes in the files came from memory that has not changed since.
 const ALL_OF_IT: Lsn = Lsn::new(u64::MAX);
 
 impl LogManager {
-    /// Puts the log's part of the region in order while nobody else is attached; open sections were rolled back before.
+    /// Puts the log's part of the region in order while no other process is attached; open sections were rolled back
+    /// before.
     ///
     /// # Errors
-    /// What is broken, half a sentence: the region must be made anew (after [`rescue_ring`]).
+    /// The damage, half a sentence: the region must be made anew (after [`rescue_ring`]).
     pub fn repair_alone(&self) -> std::result::Result<(), String> {
         let header = &*self.header;
         header.append.reset_alone();
@@ -38,7 +40,7 @@ impl LogManager {
         header.waiters.iter().for_each(|place| place.session.publish(SessionId::NONE));
         header.waiter_high.publish(0);
         header.session_high.publish(1);
-        // Who promised is dead, and nobody but its repair appends meanwhile.
+        // The sessions that promised are dead, and only their repair appends meanwhile.
         header.promised.publish(0);
         self.check()
     }
@@ -46,13 +48,13 @@ impl LogManager {
     /// Checks the invariants of the tail and the ring.
     ///
     /// # Errors
-    /// What is wrong, half a sentence.
+    /// The damage, half a sentence.
     pub fn check(&self) -> std::result::Result<(), String> {
         check_header(&self.header, false)?;
         self.ring.check()
     }
 
-    /// Checks the tail's words alone, while others work.
+    /// Checks the tail's words alone, while other sessions work.
     ///
     /// # Errors
     /// As [`LogManager::check`].
@@ -60,13 +62,13 @@ impl LogManager {
         check_header(&self.header, false)
     }
 
-    /// Where its structures lie: for tests that damage them.
+    /// Returns where the log's structures lie: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let all = Extent::of("log header", &self.header).range;
         let words = all.start + std::mem::offset_of!(LogHeader, directory) as u64;
         let waiters = all.start + std::mem::offset_of!(LogHeader, waiters) as u64;
-        // Of the directory the part that is in use: the ring begins with few chunks.
+        // Only the part of the directory that is in use: the ring begins with few chunks.
         vec![
             Extent { name: "log header", range: all.start..words },
             Extent { name: "log directory", range: words..words + 64 },
@@ -74,8 +76,8 @@ impl LogManager {
         ]
     }
 
-    /// Checks that the files hold the log up to the region's durable end, and below it the very bytes that the region has
-    /// (PROTOCOLS F1): before the first to attach uses a region it found.
+    /// Checks that the files hold the log up to the region's durable end, and just below it the same bytes as the
+    /// region (PROTOCOLS F1). The first process to attach calls this before it uses a region that it found.
     ///
     /// # Errors
     /// [`Error::Disagree`], [`Error::Io`].
@@ -84,9 +86,11 @@ impl LogManager {
     }
 }
 
-/// Where lines were lost with a cache, the words for the ends of ring and files may be of any earlier time.
+/// Checks the header's words. With `is_lost`, cache lines were lost, and the words for the ends of ring and files may
+/// be of any earlier time.
 fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), String> {
-    // In this order: all of them only grow, and others may be at work, so each is at least what was read before it.
+    // In this order: the words only grow, and other sessions may be at work, so each is at least the word read before
+    // it.
     let look = |what: &str, word: &Checked<Lsn>| {
         word.try_load().ok_or_else(|| format!("the log's word for {what} says what nobody has stored there"))
     };
@@ -124,35 +128,37 @@ pub(crate) fn is_chunk(bytes: u64) -> bool {
     bytes.is_power_of_two() && (4096..=1 << 30).contains(&bytes)
 }
 
-/// The log's header, whatever it says, if it lies inside the region.
+/// Returns the log's header, unchecked, if it lies inside the region.
 pub(crate) fn header_of(region: &Region) -> Option<Held<LogHeader>> {
     let offset = region.root::<LogHeader>(RootSlot::Log)?;
     region.try_at(offset)?;
     Some(region.hold(offset))
 }
 
-/// How long the ring's chunks are; what they usually are, where that was hit.
+/// Returns the size of the ring's chunks; the default size if the word is damaged.
 pub(crate) fn chunk_bytes_of(header: &LogHeader) -> u64 {
     let said = Some(header.chunk_bytes.get()).filter(|&bytes| is_chunk(bytes));
     said.unwrap_or(Settings::default().ring_chunk_bytes)
 }
 
-/// What of a region's ring was saved.
+/// The part of a region's ring that was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rescued {
-    /// The region's durable end; where its words were hit, the end of what the files had.
+    /// The region's durable end; if its words were damaged, the end of the files' log.
     pub from: Lsn,
     /// The log files are good and synced up to here.
     pub to: Lsn,
-    /// The region's tail: what lies between could not be saved. None where its words were hit: then there may have been more.
+    /// The region's tail: log between `to` and the tail could not be saved. `None` if the region's words were damaged:
+    /// then there may have been more log.
     pub tail: Option<Lsn>,
 }
 
 /// Writes the tail of a region's ring to the log files and syncs them, before the region is discarded (PROTOCOLS L6):
-/// acknowledged Relaxed commits are kept. None if the region has no log that could be trusted. The caller is alone. Where a wild
-/// store has hit the log's own words, what is kept is what its records say of themselves.
+/// acknowledged Relaxed commits are kept. `None` if the region has no log that could be trusted. The caller is alone.
+/// If a wild store has damaged the log's own words, the records that verify are kept.
 ///
-/// After a failed write or sync (L3) the tail goes into *new* files, since nobody knows what the old ones have on disk.
+/// After a failed write or sync (L3) the tail goes into *new* files, since it is unknown which bytes of the old files
+/// are on the disk.
 ///
 /// # Errors
 /// [`Error::Disagree`] when files and region contradict each other; [`Error::Full`], [`Error::Io`]: try again.
@@ -160,14 +166,15 @@ pub fn rescue_ring(region: &Region, directory: &Arc<dyn Directory>, control: &Co
     let any = ring_of_any_life(region, control);
     let is_in_order = any.is_some();
     if let Some((header, ring)) = any {
-        // Of another life it is none of ours, but the word that says so may be what was hit: its records say the same.
+        // A log of another life is not this environment's. But the word for the life may itself be damaged: the records
+        // state it too.
         if header.incarnation.get() == control.incarnation() {
             return rescue(&header, &ring, directory, control);
         }
     }
     let Some(header) = header_of(region) else { return Ok(None) };
     let found = salvage(region, &header, chunk_bytes_of(&header), directory, control, ALL_OF_IT)?;
-    // In order and without a record of this life, it is another's.
+    // A log in order and without a record of this life is another life's.
     Ok(found.filter(|found| !is_in_order || found.to > found.from))
 }
 
@@ -182,7 +189,7 @@ fn rescue(
     agree(header, ring, &files, control)?;
     let bytes = good_records(ring, from, tail, control.incarnation());
     let to = from.plus(bytes.len() as u64);
-    // Where some of it was hit the files may have more, if not synced: then they are not made anew without that.
+    // If a record in the ring is damaged, the files may have more, even if not synced: then they are not made anew.
     if header.poison.load() != 0 && to == tail {
         files.rewrite(from, &bytes, control.incarnation())?;
     } else {
@@ -192,12 +199,13 @@ fn rescue(
 }
 
 impl LogManager {
-    /// Whether the log is of the life that the control file speaks of: nobody has begun another since.
+    /// Returns whether the log is of the life in the control file: no other life has begun since.
     pub fn is_of_life(&self, control: &Control) -> bool {
         self.incarnation == control.incarnation()
     }
 
-    /// As [`rescue_ring`], by who was attached to the region and so does not depend on what its header says.
+    /// As [`rescue_ring`], by a process that was attached to the region and so knows where the log lies without the
+    /// region's header.
     ///
     /// # Errors
     /// As [`rescue_ring`].
@@ -214,7 +222,7 @@ impl LogManager {
     }
 }
 
-/// The log's header and ring in the region, if they are of this log and in order, of whatever life.
+/// Returns the log's header and ring in the region, if they are of this log and in order, of any life.
 pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(Held<LogHeader>, Ring)> {
     let header = header_of(region)?;
     let sizes = (header.segment_bytes_first.get(), header.segment_bytes_max.get());
@@ -226,13 +234,14 @@ pub(crate) fn ring_of_any_life(region: &Region, control: &Control) -> Option<(He
     is_in_order.then_some((header, ring))
 }
 
-/// Up to where the log of a region that nobody is attached to is on the disk; none if it has no log that is in order.
+/// Returns up to where the log is on the disk, by a region that no process is attached to; `None` if the region has no
+/// log in order.
 pub fn durable_in(region: &Region) -> Option<Lsn> {
     let header = region.try_at(region.root::<LogHeader>(RootSlot::Log)?)?;
     check_header(header, false).is_ok().then(|| header.durable.load())
 }
 
-/// The ring's bytes from `from` on, as far as they are good records of that life.
+/// Returns the ring's bytes from `from` on, as far as they are good records of that life.
 pub(crate) fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(tail.since(from)).unwrap_or(0)];
     if !ring.copy_out(from, &mut bytes) {
@@ -247,7 +256,7 @@ pub(crate) fn good_records(ring: &Ring, from: Lsn, tail: Lsn, incarnation: u64) 
 }
 
 impl LogFiles {
-    /// Writes bytes to where they belong and syncs them; a segment that is missing is made.
+    /// Writes the log's bytes from `from` on into their segments and syncs them; makes missing segments.
     pub(crate) fn write(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -265,20 +274,20 @@ impl LogFiles {
             failpoint("rescue: a piece synced, its name not durable");
             done += piece;
         }
-        // Names first: a note about a segment that a power cut takes away would pass for damage.
+        // Names first: a note about a segment that a power cut takes away would look like damage.
         self.directory().sync()?;
         self.note_begun(from, from.plus(bytes.len() as u64))?;
         Ok(())
     }
 
-    /// As `write`, into new files that take the old ones' names once they are synced.
+    /// As `write`, into new files that take the names of the old files once they are synced.
     pub(crate) fn rewrite(&self, from: Lsn, bytes: &[u8], incarnation: u64) -> Result<()> {
         let mut at = from;
         let end = from.plus(bytes.len() as u64);
         loop {
             let place = self.geometry().locate(at);
             let start = self.geometry().start(place.segment);
-            // What is below `from` was synced before anything failed.
+            // Bytes below `from` were synced before anything failed.
             let mut before = vec![0; usize::try_from(at.since(start)).unwrap_or(0)];
             let read = self.copy_out(start, &mut before)?;
             if read < before.len() {

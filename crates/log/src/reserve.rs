@@ -1,13 +1,14 @@
-//! Reserving: everything an append may need is there before the first latch (PROTOCOLS D11).
+//! Reserving: making sure, before the first latch, of all that an append may need (PROTOCOLS D11).
 //!
 //! Nothing is handed out and nothing is taken back. A reservation is a promise that the ring and the files reach far
 //! enough beyond the tail for *every* session that may append before it reserves again, each as much as the largest
-//! reservation ever made; so it is two comparisons, and a session that dies with one leaves nothing.
+//! reservation ever made. So a reservation is two comparisons, and a session that dies with one leaves nothing.
 //!
-//! Why that is enough: whoever reserves counts all sessions that have reserved before, itself included, from the tail
-//! as it is then. What is appended later was either counted, or reserved later, and then counted us.
+//! Why that is enough: a session that reserves counts all sessions that have reserved before, itself included, from the
+//! tail at that moment. A later append is by a session that was counted, or by a session that reserved later and then
+//! counted this one.
 //!
-//! Holds no latch while it waits: it may flush, and prepare a segment.
+//! A reserving session holds no latch while it waits: it may flush, and prepare a segment.
 
 use libtp_process::Session;
 use rio::{failpoint, planted};
@@ -16,32 +17,33 @@ use crate::ring::{RingBounds, Room};
 use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Result, RECORD_BYTES_MAX};
 
-/// What a session may append on one reservation if it asked for less.
+/// The least number of bytes that a session may append on one reservation.
 pub(crate) const RESERVE_BYTES_MIN: u64 = 64 << 10;
 /// Room for the marks that flushes append without reserving.
 const MARKS_BYTES: u64 = 4096;
-/// And for one mark, where there is no more.
+/// Room for one mark, in a reservation for undo.
 const MARK_BYTES_LEFT: u64 = 512;
-/// More cannot be meant: sessions are counted with 16 bits, one reserves 16 MiB at most, and nobody has such a disk.
+/// Larger demands are damage: session indexes have 16 bits, one reservation is 16 MiB at most, and no disk has that
+/// room.
 const SESSIONS_MAX: u64 = 1 << 16;
 const LARGEST_MAX: u64 = (16 * RECORD_BYTES_MAX) as u64 + RESERVE_BYTES_MIN;
 const PROMISED_MAX: u64 = 1 << 44;
-/// Log file kept for each session, beyond what it may append, for undoing a transaction that has promised nothing
-/// ([`LogManager::promise`]): one that has logged as much must promise the rest.
+/// Bytes of log file kept for each session, beyond its appends, to undo a transaction that has promised nothing
+/// ([`LogManager::promise`]). A transaction that has logged this much must promise the rest.
 pub const UNDO_SHARE_BYTES: u64 = 64 << 10;
 
-/// Log file kept back on a full disk for who frees space: a delete, a checkpoint. More than a checkpoint has to free before it is
-/// worth its work ([`WORTH_BYTES`]).
+/// Bytes of log file kept back on a full disk for work that frees space: a delete, a checkpoint. More than a checkpoint
+/// has to free before it is worth its work ([`WORTH_BYTES`]).
 pub const KEPT_BACK_BYTES: u64 = 128 << 10;
-/// On a full disk a checkpoint is worth its work when so much was logged since the last one.
+/// On a full disk a checkpoint is worth its work when this number of bytes was logged since the last one.
 pub const WORTH_BYTES: u64 = 8 << 10;
 
-/// What a session wants log for.
+/// The purpose of a reservation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Anything.
     Any,
-    /// Something that frees space, or is needed for that.
+    /// Work that frees space, or is needed for that.
     Freeing,
 }
 
@@ -84,20 +86,20 @@ impl LogManager {
         self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Any)))
     }
 
-    /// How far the ring must reach for all who may append.
+    /// Returns how far the ring must reach for all sessions that may append.
     fn ring_end_wanted(&self) -> Lsn {
         let header = &*self.header;
         header.tail.load().plus(header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES)
     }
 
-    /// How far the files must reach for all who may append, and who may have to undo.
+    /// Returns how far the files must reach for all sessions that may append, and for their undo.
     pub(crate) fn file_end_wanted(&self, what: Use) -> Lsn {
         let kept_back = if what == Use::Any { KEPT_BACK_BYTES } else { 0 };
         let shares = self.header.session_high.load() * UNDO_SHARE_BYTES;
         self.ring_end_wanted().plus(shares + self.header.promised.load() + kept_back)
     }
 
-    /// As [`LogManager::reserve`], for undoing: what was promised for it is there for it, so it finds no full disk.
+    /// As [`LogManager::reserve`], for undo: the promised bytes are there for it, so undo never finds the disk full.
     ///
     /// # Errors
     /// As [`LogManager::reserve`]; `Full` only if more is undone than was promised.
@@ -115,7 +117,7 @@ impl LogManager {
         })
     }
 
-    /// Counts the session among those who append, each so much at most.
+    /// Counts the session among the appenders, and raises the largest reservation to `bytes`.
     fn count_in(&self, session: &Session, bytes: usize) {
         assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
         self.header.session_high.fetch_max(session_index(session));
@@ -123,7 +125,7 @@ impl LogManager {
         self.header.reserve_largest.fetch_max((bytes as u64).next_multiple_of(RESERVE_BYTES_MIN));
     }
 
-    /// Waits for room up to the ends that `ends` says are needed: of the ring, and of the files.
+    /// Waits for room up to the two ends that `ends` returns: the ring's and the files'.
     fn make_sure(&self, session: &Session, ends: impl Fn() -> (Lsn, Lsn)) -> Result<()> {
         loop {
             self.check_poison()?;
@@ -141,7 +143,7 @@ impl LogManager {
         }
     }
 
-    /// What everybody asks for together must be what somebody can ask for: else nobody would ever get it.
+    /// Gives the region up if its demands are more than sessions can ask for: no room would ever be enough.
     fn check_demands(&self) {
         let header = &*self.header;
         let (high, largest) = (header.session_high.load(), header.reserve_largest.load());
@@ -151,14 +153,14 @@ impl LogManager {
         }
     }
 
-    /// Promises `bytes` of log file, beyond what appenders reserve, to whoever may have to undo: an abort, in this life
-    /// or at the next restart, then never finds the disk full. Give them back with [`LogManager::release_promise`].
+    /// Promises `bytes` of log file, beyond what appenders reserve, for undo: an abort, in this life or at the next
+    /// restart, then never finds the disk full. [`LogManager::release_promise`] gives them back.
     ///
     /// # Errors
     /// As [`LogManager::reserve`]; nothing is promised then.
     pub fn promise(&self, session: &Session, bytes: u64) -> Result<()> {
         self.header.promised.fetch_add(bytes);
-        // The ordinary reservation counts what is promised.
+        // The ordinary reservation counts promised bytes.
         failpoint("log: room promised, not made");
         let made = self.reserve(session, 0);
         if made.is_err() {
@@ -167,7 +169,7 @@ impl LogManager {
         made
     }
 
-    /// Gives back bytes that were promised: the transactions they were for have ended.
+    /// Gives back promised bytes: their transactions have ended.
     pub fn release_promise(&self, bytes: u64) {
         failpoint("log: promise about to be given back");
         self.header.promised.fetch_add(0_u64.wrapping_sub(bytes));
@@ -184,8 +186,8 @@ impl LogManager {
         }
     }
 
-    /// Says that something the log's promises rest on could not be made durable, in the log or beside it: a sync of a data
-    /// file, of the control file or of a directory failed. Nothing more is acknowledged (PROTOCOLS L3).
+    /// Poisons the log: a sync failed of the log, a data file, the control file or a directory, and the log's promises
+    /// rest on it. Nothing more is acknowledged (PROTOCOLS L3).
     pub fn poison(&self) {
         self.header.poison.publish(POISONED);
         self.wake_waiters(Lsn::new(u64::MAX));
@@ -204,7 +206,7 @@ impl LogManager {
     }
 }
 
-/// The session's place in the table of sessions, counted from one: slots are given out from the lowest.
+/// Returns the session's place in the table of sessions, counted from one: slots are given out from the lowest.
 #[inline]
 fn session_index(session: &Session) -> u64 {
     u64::from(session.id().index())

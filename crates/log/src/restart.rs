@@ -1,16 +1,17 @@
-//! Restart: where the log ends, told from the files, and the new incarnation that begins there.
+//! Restart: finding the log's end in the files, and beginning a new incarnation there.
 //!
-//! PROTOCOLS L1, L2. The scan begins at the durable end of the control file, a place up to which the log was whole at
-//! the last checkpoint; what lies before it is judged by whoever reads it, for a roll never stops silently.
+//! PROTOCOLS L1, L2. The scan begins at the control file's durable end, up to which the log was whole at the last
+//! checkpoint. Readers check the log before that place themselves, for a roll never stops silently.
 //!
-//! The first place that is no record is the end, *if* nobody can testify that the log was durable beyond it. Witnesses
-//! are flush marks: each states how far the log was durable when its flush began. A flush mark lies at the end of its
-//! flush and so at most two ring lengths beyond any byte it vouches for.
+//! The first place without a good record is the end, *if* no witness states that the log was durable beyond it. The
+//! witnesses are flush marks: each states how far the log was durable when its flush began. A flush mark lies at the
+//! end of its flush, and so at most two ring lengths beyond any byte that it vouches for.
 //!
-//! A segment says that the next one was begun, and how far the log was durable then: that testifies, too, where the next segment
-//! is missing with all its marks. A segment that is missing, or too short, is refused wherever it lies.
+//! A segment notes that the next segment was begun, and how far the log was durable then. This note is a witness even
+//! if the next segment is missing with all its marks. A segment that is missing or too short is refused wherever it
+//! lies.
 //!
-//! Invariant: [`look`] changes nothing; all that can refuse comes before the first write of [`Look::begin`].
+//! Invariant: [`look`] changes nothing; every check that can refuse comes before the first write of [`Look::begin`].
 //!
 //! If we die here: before the control file is written, nothing has changed. After it, nothing was appended yet, and the
 //! next restart finds the same end and raises the incarnation once more.
@@ -33,13 +34,13 @@ pub(crate) const MARK_BYTES: usize = record_bytes(8);
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogEnd {
-    /// The position after the last good record: the first to be appended gets this LSN.
+    /// The position after the last good record: the next appended record gets this LSN.
     pub end: Lsn,
-    /// What stands there, half a sentence.
+    /// Why no good record begins there, half a sentence.
     pub what: &'static str,
-    /// How many records lie between the control file's durable end and here.
+    /// The number of records between the control file's durable end and `end`.
     pub records_beyond: u64,
-    /// Everything before this was synced without an error: the log says so itself, or the control file.
+    /// Everything before this was synced without an error: a flush mark or the control file states it.
     pub vouched: Lsn,
 }
 
@@ -66,7 +67,7 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     };
     let end = roll.position();
     let ring = settings.ring_bytes_max.max(Settings::default().ring_bytes_max);
-    // Listed once: in a directory with many databases that takes long.
+    // Listed once: listing a directory with many databases takes long.
     let present = files.present()?;
     let witness = later_witness(files, &present, end, 2 * ring)?;
     if let Some(mark) = witness.filter(|_| !planted("log: witnesses not heard")) {
@@ -82,8 +83,8 @@ pub fn find_end(files: &LogFiles, control: &Control, settings: &Settings) -> Res
     Ok(LogEnd { end, what: bad.what(), records_beyond, vouched: vouched.min(end) })
 }
 
-/// Refuses where a segment that the log needs, or one made ahead, is not whole. A segment gets its name when its header and its
-/// length are on the disk, so no crash leaves another. What was logged there would be lost in silence.
+/// Refuses a log if a segment that it needs, or one made ahead, is not whole. A segment gets its name when its header
+/// and its length are on the disk, so no crash leaves a partial one. Log in such a segment would be lost in silence.
 fn check_whole(files: &LogFiles, present: &[u32], control: &Control, end: Lsn) -> Result<()> {
     let geometry = files.geometry();
     let last = geometry.locate(end).segment;
@@ -100,7 +101,8 @@ fn check_whole(files: &LogFiles, present: &[u32], control: &Control, end: Lsn) -
     Ok(())
 }
 
-/// The sentence `what`, and which file is the reason, if one that the log needs up to `durable` is not whole.
+/// Returns the sentence `what`, and the file that is the reason if a file that the log needs up to `durable` is not
+/// whole.
 fn and_why_not_whole(files: &LogFiles, control: &Control, mut what: String, durable: Lsn) -> Result<String> {
     let geometry = files.geometry();
     for number in geometry.locate(control.oldest).segment..=geometry.locate(durable.minus(8)).segment {
@@ -112,8 +114,8 @@ fn and_why_not_whole(files: &LogFiles, control: &Control, mut what: String, dura
     Ok(what)
 }
 
-/// Looks for a segment that says that the log was durable beyond `bad`: its number, and up to where. The note about the segment of
-/// `bad` is in the one before.
+/// Looks for a segment whose note states that the log was durable beyond `bad`. Returns its number and the stated end.
+/// The note about the segment of `bad` is in the segment before.
 fn noted_beyond(files: &LogFiles, present: &[u32], bad: Lsn) -> Result<Option<(u32, Lsn)>> {
     let first = files.geometry().locate(bad).segment.saturating_sub(1);
     for number in present.iter().copied().filter(|&number| number >= first) {
@@ -124,7 +126,7 @@ fn noted_beyond(files: &LogFiles, present: &[u32], bad: Lsn) -> Result<Option<(u
     Ok(None)
 }
 
-/// Looks for a good flush mark beyond `bad` that says the log was durable beyond `bad`; returns where it lies.
+/// Looks for a good flush mark beyond `bad` that states that the log was durable beyond `bad`; returns the mark's LSN.
 fn later_witness(files: &LogFiles, present: &[u32], bad: Lsn, bytes: u64) -> Result<Option<Lsn>> {
     let last = bad.plus(bytes);
     let mut at = bad.plus(8);
@@ -150,7 +152,7 @@ fn later_witness(files: &LogFiles, present: &[u32], bad: Lsn, bytes: u64) -> Res
     Ok(None)
 }
 
-/// What the flush mark at `lsn` states, if `place` begins with one.
+/// Returns the durable end that the flush mark at `lsn` states, if `place` begins with one.
 pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
     let header = RecordHeader::plausible(place).ok()?;
     if header.kind() != KIND_FLUSH_MARK || header.body_bytes() != 8 {
@@ -161,8 +163,8 @@ pub(crate) fn mark_at(place: &[u8], lsn: Lsn, incarnation: u64) -> Option<Lsn> {
     Some(Lsn::new(u64::from_le_bytes(body.try_into().expect("a mark's body has eight bytes"))))
 }
 
-/// As `LogFiles::copy_out`, whatever the headers say, and zeros where a file is cut off: a witness in a file with a
-/// damaged header is a witness. Ends where the files end. `present` has the numbers of the segments that are there.
+/// As `LogFiles::copy_out`, but reads files with damaged headers too, since they may have witnesses, and gives zeros
+/// where a file is cut off. Ends where the files end. `present` has the numbers of the existing segments.
 pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, buffer: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -174,7 +176,7 @@ pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, b
             Some(file) => {
                 file.read_at(piece, place.offset)?;
             }
-            // A segment may be missing in the middle; one after it may still testify.
+            // A segment may be missing in the middle; a later segment may still have a witness.
             None if present.last().is_some_and(|&last| last > place.segment) => {}
             None => break,
         }
@@ -183,26 +185,28 @@ pub(crate) fn copy_out_unchecked(files: &LogFiles, present: &[u32], from: Lsn, b
     Ok(done)
 }
 
-/// Raises the incarnation: from `end` on, records are sealed with a number no earlier life has used. The control file
-/// is synced before this returns, and so before the first append (L1).
+/// Raises the incarnation: from `end` on, records are sealed with a number that no earlier life has used. The control
+/// file is synced before this returns, and so before the first append (L1).
 ///
 /// # Errors
-/// [`Error::Full`], [`Error::Io`], [`Error::Failed`], [`Error::Unusable`] from writing the control file; `control` is then as it was.
+/// [`Error::Full`], [`Error::Io`], [`Error::Failed`], [`Error::Unusable`] from writing the control file; `control` is
+/// then unchanged.
 pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) -> Result<()> {
     let mut next = control.clone();
     next.incarnations.begin(end)?;
-    // The restart has synced the log up to here. Where no note says that the last segment was begun, nothing else states this end.
+    // The restart has synced the log up to here. If no note states that the last segment was begun, only this word
+    // states the end.
     next.durable_end = next.durable_end.max(end);
     next.clean = false;
     next.begun = true;
-    // What memory had that outlives the system is in the files by now, or `lost` says that it is not.
+    // Commits in memory that outlives the system are in the files by now, or `lost` records that they are not.
     next.rio = false;
     next.relaxed = false;
     if planted("log: incarnation not raised") {
         return Ok(());
     }
-    // Into both slots: if one is damaged later, the other must know this incarnation too, or all its records would pass
-    // for a torn tail.
+    // Into both slots: if a slot is damaged later, the other must know this incarnation too. Otherwise all records of
+    // this incarnation would pass for a torn tail.
     file.write(&next)?;
     if !planted("log: incarnation in one slot only") {
         file.write(&next)?;
@@ -211,25 +215,25 @@ pub fn begin_incarnation(file: &ControlFile, control: &mut Control, end: Lsn) ->
     Ok(())
 }
 
-/// So long a restart waits for who is changing the control file.
+/// How long a restart waits for a process that is changing the control file.
 const CHANGING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a restart found and began.
+/// The result of a restart: the log's end, and the new incarnation.
 #[derive(Clone, Debug)]
 pub struct Restarted {
-    /// The control file as it now is, with the new incarnation.
+    /// The present contents of the control file, with the new incarnation.
     pub control: Control,
     /// Where the log ends and the new incarnation begins.
     pub end: LogEnd,
 }
 
 impl Restarted {
-    /// The same for a log whose control file the caller has just made, behind the door that it still holds: nobody can
-    /// have appended anything, so the incarnation it was made with is the one that begins. The first segment is made, and the
-    /// control file says so before anything is appended: from then on a first segment that is missing is damage.
+    /// Begins a log whose control file the caller has just made. The caller still keeps other processes out, so no
+    /// record was appended, and the log begins with the incarnation of its control file. Makes the first segment, and
+    /// notes it in the control file before any append: from then on a missing first segment is damage.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`]: what is there is an environment in which nothing was done.
+    /// [`Error::Full`], [`Error::Io`], [`Error::Failed`]: the files then are an environment in which nothing was done.
     pub fn of_new_log(directory: &Arc<dyn Directory>, file: &ControlFile) -> Result<Restarted> {
         let mut control = file.read()?;
         let end = control.durable_end;
@@ -242,19 +246,20 @@ impl Restarted {
     }
 }
 
-/// What a restart has found, before it has changed anything.
+/// The findings of a restart, before it has changed anything.
 pub struct Look<'f> {
     file: &'f ControlFile,
-    // From the read to the write: a checkpoint or a new database of the life that ends here would take the incarnation back
-    // otherwise. A process that is stopped in there sees, when it goes on, that its life is over.
+    // Held from reading the control file to writing it: otherwise a checkpoint or a new database of the ending life
+    // would take the incarnation back. A process that is stopped during its own change finds, when it goes on, that its
+    // life is over.
     _changing: Option<Changing<'f>>,
     files: LogFiles,
     control: Control,
     end: LogEnd,
 }
 
-/// Restart's part of the log, from the files alone, as far as it only looks: finds the end, and refuses a log that is not whole.
-/// No byte of any file is changed. The caller is alone (F1).
+/// Finds the log's end from the files alone, and refuses a log that is not whole: the part of a restart that changes no
+/// byte of any file. The caller is alone (F1).
 ///
 /// # Errors
 /// [`Error::Corrupt`], [`Error::Unusable`], [`Error::Io`].
@@ -269,7 +274,7 @@ pub fn look<'f>(directory: &Arc<dyn Directory>, file: &'f ControlFile, settings:
         }
         Err(error)
     })?;
-    // What is to be replayed: found to be damaged in the middle of that, files would be changed already.
+    // Checks the log that redo will read: damage found in the middle of redo would come after changes to files.
     let replayed_from = if control.checkpoint.is_none() { control.oldest } else { control.redo_point };
     let mut replayed = files.roll(replayed_from, control.durable_end);
     while let Some(record) = replayed.next_record() {
@@ -285,23 +290,24 @@ impl Look<'_> {
         self.end
     }
 
-    /// Makes durable what was found, and begins a new incarnation at the end. `is_lost` says in the control file that commits
-    /// are lost and nobody was told of it. The caller then makes a region and a [`LogManager`](crate::LogManager) on it.
+    /// Makes the found log durable, and begins a new incarnation at its end. `is_lost` notes in the control file that
+    /// commits are lost and no program has been informed. The caller then makes a region and a
+    /// [`LogManager`](crate::LogManager) on it.
     ///
     /// # Errors
     /// [`Error::Full`], [`Error::Io`], [`Error::Failed`].
     pub fn begin(mut self, is_lost: bool) -> Result<Restarted> {
         self.files.discard_unfinished().or_else(|error| match error {
-            // A read-only or full disk does not keep anyone from reading on; the leftover is harmless.
+            // On a read-only or full disk readers may go on; the leftover is harmless.
             Error::Io(_) | Error::Full { .. } => Ok(()),
             other => Err(other),
         })?;
-        // What was found may have been written and never synced, or worse: after a sync that failed the system shows bytes
-        // that are not on the disk and holds them for clean. From now on others will build on them, so they are written again.
+        // The found tail may have been written and never synced. After a failed sync, the system may even show bytes as
+        // clean that are not on the disk. New records will build on this tail, so it is written again.
         if !planted("log: found tail not written again") {
             self.files.write_again(self.end.vouched, self.end.end)?;
         }
-        // The control file is about to say that there is one.
+        // The control file will state that a segment exists at the end (`begun`).
         prepared_end(&self.files, &self.control, self.end.end)?;
         self.control.lost |= is_lost;
         begin_incarnation(self.file, &mut self.control, self.end.end)?;
@@ -309,7 +315,7 @@ impl Look<'_> {
     }
 }
 
-/// [`look`] and [`Look::begin`] at one go.
+/// [`look`], then [`Look::begin`].
 ///
 /// # Errors
 /// As both.

@@ -1,17 +1,17 @@
 //! The ring: the log's newest bytes, in chunks of shared memory.
 //!
-//! Chunk `n` holds the bytes from `n * chunk_bytes` on; the directory's entry `n % 1024` says where it lies. A new
-//! environment has two. When the appenders come near the end, a chunk that is durable as a whole is moved from the old
-//! end of the ring to the new one, or a new one is allocated, up to `ring_bytes_max`; beyond, the log is flushed first.
+//! Chunk `n` holds the bytes from `n * chunk_bytes` on; the directory's entry `n % 1024` states where it lies. A new
+//! environment has two chunks. When appenders come near the end, a wholly durable chunk is moved from the old end of
+//! the ring to the new one, or a new chunk is allocated, up to `ring_bytes_max`; beyond that the log is flushed first.
 //!
 //! Invariants
 //! 1. Bytes from `durable` on stay where they are: only chunks wholly below it move (PROTOCOLS L3).
-//! 2. Readers take no latch: what they copied is checked by LSN and checksum, and read from the files if it is wrong.
+//! 2. Readers take no latch: copied bytes are checked by LSN and checksum, and read from the files if they are wrong.
 //!
 //! Latch: `ring` (rank 82), then nothing.
-//! If we die here: the move of a chunk is a section. Closed but `ring_end` not yet published: the next to make room
-//! finds the chunk in its new place. A chunk allocated and not yet in the directory is lost: 256 KiB until the region
-//! is made anew.
+//! If we die here: the move of a chunk is a section. If the section is closed and `ring_end` not yet published, the
+//! next session to make room finds the chunk in its new place. A chunk that is allocated and not yet in the directory
+//! is lost: 256 KiB until the region is made anew.
 
 use libtp_process::{Rank, Session};
 use rio::{failpoint, planted, Bytes, Checked, Held, Lasting, Offset, Region, SharedHold, WriteBack};
@@ -25,14 +25,14 @@ pub(crate) struct Ring {
     region: Region,
     header: Held<LogHeader>,
     shift: u32,
-    /// What the region's memory survives.
+    /// Which failures the region's memory survives.
     pub(crate) lasting: Lasting,
 }
 
 /// How many bytes the ring may have and should keep.
 #[derive(Clone, Copy)]
 pub(crate) struct RingBounds {
-    /// Beyond these the log is flushed before the ring grows.
+    /// Beyond this number of bytes the log is flushed before the ring grows.
     pub(crate) bytes_max: u64,
     /// Durable bytes that stay for readers.
     pub(crate) bytes_kept: u64,
@@ -59,13 +59,13 @@ impl Ring {
         1 << self.shift
     }
 
-    /// The place of a position's chunk, and the bytes from the position to the chunk's end.
+    /// Returns where the byte at `lsn` lies, and the bytes from there to its chunk's end.
     #[inline]
     fn place(&self, lsn: Lsn) -> Option<(Offset<Bytes>, usize)> {
         let number = lsn.raw() >> self.shift;
         let into = lsn.raw() & (self.chunk_bytes() - 1);
         let slot = usize::try_from(number % DIRECTORY_CHUNKS as u64).expect("a remainder of 1024 is small");
-        // Acquire: pairs with the publish of a chunk by whoever put it there.
+        // Acquire: pairs with the publish of the chunk in the directory.
         let chunk = self.header.directory[slot].load().place()?;
         let left = usize::try_from(self.chunk_bytes() - into).expect("a chunk is far smaller than memory");
         Some((chunk.plus(into), left))
@@ -89,8 +89,8 @@ impl Ring {
         }
     }
 
-    /// Copies bytes out, whole words; false if the ring has no chunk for some of them. What was copied may be anything:
-    /// the caller checks it.
+    /// Copies bytes out, whole words; returns false if the ring has no chunk for some of them. The copied bytes may be
+    /// anything: the caller checks them.
     #[inline]
     pub(crate) fn copy_out(&self, lsn: Lsn, bytes: &mut [u8]) -> bool {
         let mut lsn = lsn;
@@ -105,15 +105,16 @@ impl Ring {
         true
     }
 
-    /// The bytes of `from .. to` that lie in one piece. The hold is the leadership of a flush: `from` is at or beyond
-    /// `durable`, which nobody else moves, so the chunk stays; `to` is at or below the tail, so the bytes do.
+    /// Returns the first bytes of `from .. to`, as far as they lie in one piece. The hold is the leadership of a flush.
+    /// `from` is at or beyond `durable`, which no other session moves, so the chunk stays; `to` is at or below the
+    /// tail, so the bytes stay.
     pub(crate) fn piece<'g>(&'g self, from: Lsn, to: Lsn, hold: &'g impl SharedHold) -> &'g [u8] {
         let (place, left) = self.place(from).expect("the ring has a chunk for every position from durable to the tail");
         let want = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
         self.region.bytes(place, left.min(want), hold)
     }
 
-    /// Makes chunks up to `need`, or says that the log must be flushed first.
+    /// Makes chunks up to `need`, or returns that the log must be flushed first.
     ///
     /// # Errors
     /// [`Error::Full`] when the region cannot grow and nothing durable can be moved.
@@ -130,7 +131,7 @@ impl Ring {
             let is_flushed = durable >= header.tail.load();
             let spare = |kept: u64| start.plus(self.chunk_bytes() + kept) <= durable;
             if self.chunk_at(end).is_some() && end.since(start) <= self.directory_bytes() {
-                // Somebody died between moving the chunk and saying so.
+                // A session died between moving the chunk and publishing `ring_end`.
                 self.keep_entries(end, end);
                 header.ring_end.publish(end.plus(self.chunk_bytes()));
             } else if spare(if has_most { 0 } else { bounds.bytes_kept }) {
@@ -141,7 +142,7 @@ impl Ring {
                 let source_text = "more is reserved at once than the ring's directory can name".to_string();
                 return Err(Error::Full { what: "its ring in memory", source_text });
             } else if let Err(error) = self.add_chunk(end) {
-                // No memory for a chunk: one that readers might still have used, or one that a flush sets free.
+                // No memory for a new chunk: use a chunk that readers might still want, or one that a flush sets free.
                 match (spare(0), is_flushed) {
                     (true, _) => self.move_chunk(session, start, end),
                     (false, false) => return Ok(Room::FlushFirst),
@@ -169,7 +170,8 @@ impl Ring {
         keep_chunk(&self.region, &self.header, [self.slot(one), self.slot(other)], self.lasting.write_back);
     }
 
-    /// Has the lines of `from .. to` on their way from the cache to memory. What has moved meanwhile is on the disk.
+    /// Starts writing the lines of `from .. to` back from the cache to memory. Bytes that have moved meanwhile are on
+    /// the disk.
     pub(crate) fn write_back(&self, from: Lsn, to: Lsn) {
         let mut at = from;
         while at < to {
@@ -183,7 +185,7 @@ impl Ring {
         }
     }
 
-    /// Whether there is a chunk for that position, inside the region.
+    /// Returns whether that position has a chunk, inside the region.
     fn holds(&self, lsn: Lsn) -> bool {
         let reaches = |chunk: Offset<Bytes>| {
             chunk.raw() % 64 == 0 && self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes()))
@@ -191,7 +193,7 @@ impl Ring {
         self.entry(lsn).try_load().and_then(Chunk::place).is_some_and(reaches)
     }
 
-    /// Up to where there are chunks from `from` on, `to` at most.
+    /// Returns up to where the ring has chunks from `from` on, `to` at most.
     pub(crate) fn held_to(&self, from: Lsn, to: Lsn) -> Lsn {
         let mut at = from;
         while at < to && to.since(at) <= self.directory_bytes() && self.holds(at) {
@@ -200,7 +202,7 @@ impl Ring {
         at.min(to).max(from)
     }
 
-    /// From where on there are chunks up to `to`, `from` at least.
+    /// Returns from where on the ring has chunks up to `to`, `from` at least.
     pub(crate) fn held_from(&self, from: Lsn, to: Lsn) -> Lsn {
         let mut at = to;
         while at > from {
@@ -248,7 +250,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Up to where there are chunks. Where lines were lost the word for it may be of any earlier time, and the directory says it.
+    /// Returns up to where the ring has chunks. If cache lines were lost, `ring_end` may be of any earlier time, and
+    /// the directory states the end.
     fn end(&self, start: Lsn) -> Option<Lsn> {
         let said = self.header.ring_end.try_load();
         said.map(|said| {
@@ -260,7 +263,7 @@ impl Ring {
         })
     }
 
-    /// Whether lines of it may have been lost with a cache.
+    /// Returns whether lines of the ring may have been lost with a cache.
     pub(crate) fn is_of_earlier_cache(&self) -> bool {
         let is_lost = self.lasting.write_back != WriteBack::None && self.region.is_of_earlier_start();
         is_lost && !planted("log: where lines were lost the ring's end is believed")
@@ -269,7 +272,7 @@ impl Ring {
     /// Checks that every position of the ring has a chunk of its own inside the region.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The damage.
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         let start = self.header.ring_start.try_load();
         let ends = start.and_then(|start| Some((start, self.end(start)?)));
@@ -285,7 +288,7 @@ impl Ring {
         while at < end {
             let chunk = self.entry(at).try_load().and_then(Chunk::place);
             let chunk = chunk.ok_or_else(|| format!("the log's ring has no chunk at {at}"))?;
-            // Not as the region's header says: that may be what was hit, and the log is then all there is to go on with.
+            // Not by the region's header: that may be damaged, and then recovery depends on the log alone.
             if chunk.raw() % 64 != 0 || !self.region.reaches(chunk.raw().saturating_add(self.chunk_bytes())) {
                 return Err(format!("the log's ring has its chunk for {at} at {chunk:?}, outside the region"));
             }
@@ -300,7 +303,7 @@ impl Ring {
     }
 }
 
-/// Whether room was made.
+/// The result of making room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Made,

@@ -1,4 +1,4 @@
-//! Who has which task of the log, for the tools: while a stopped process has one, others wait for it.
+//! The sessions that hold the log's tasks, for tools: while a stopped process holds a task, other sessions wait for it.
 
 use libtp_process::SessionId;
 use rio::Checked;
@@ -6,7 +6,7 @@ use rio::Checked;
 use crate::LogManager;
 
 impl LogManager {
-    /// The tasks and who has each at this moment.
+    /// Returns each task and the session that holds it at this moment.
     pub fn roles(&self) -> [(&'static str, SessionId); 2] {
         let who = |word: &Checked<SessionId>| word.try_load().unwrap_or(SessionId::NONE);
         [("writes the log", who(&self.header.leader)), ("prepares log segments", who(&self.header.preparer))]

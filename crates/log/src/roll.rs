@@ -1,28 +1,28 @@
-//! `log_roll`: the records of the log one after the other, forwards.
+//! `log_roll`: reads the records of the log one after the other, forwards.
 //!
-//! Paper: LIBTP section 3.2.1. Reads many records at a time, from wherever the bytes are: segment files alone, or a
-//! live log, whose newest bytes are in the ring.
+//! Paper: LIBTP section 3.2.1. Reads many records at a time, from segment files alone, or from a live log, whose newest
+//! bytes are in the ring.
 //!
 //! Invariants
 //! 1. Every record given out has verified at its LSN, with the incarnation of that part of the log.
-//! 2. Before its end a roll never stops silently: what does not verify is [`Error::Corrupt`], or
-//!    [`Error::TooOld`] when it was recycled meanwhile.
+//! 2. Before its end a roll never stops silently: bytes that do not verify are [`Error::Corrupt`], or [`Error::TooOld`]
+//!    when they were recycled meanwhile.
 
 use std::ops::Range;
 
 use crate::record::{verify, Bad};
 use crate::{Error, Incarnations, Lsn, Record, RecordHeader, RecordRef, Result, RECORD_BYTES_MAX, RECORD_HEADER_BYTES};
 
-/// Bytes read at a time: few enough that they are still in the processor's cache when their records are looked at.
+/// Bytes read at a time: few enough to be still in the processor's cache when their records are used.
 const READ_BYTES: usize = 256 << 10;
 
-/// Where a log's bytes come from.
+/// A source of a log's bytes.
 pub(crate) trait Source {
-    /// Copies the log's bytes from `from` on; returns how many there are, fewer than asked where they end.
+    /// Copies the log's bytes from `from` on; returns their number, which is less than asked where they end.
     fn fill(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize>;
-    /// Which incarnation sealed which part.
+    /// Returns which incarnation sealed which part.
     fn lives(&self) -> &Incarnations;
-    /// The error for bytes at `lsn` that should have been a record.
+    /// Returns the error for bytes at `lsn` that should have been a record.
     fn damage(&self, lsn: Lsn, what: &str) -> Error;
 }
 
@@ -47,14 +47,14 @@ pub struct Roll<'l> {
     filled: usize,
     next: Lsn,
     end: Lsn,
-    /// The incarnation at `next`, and where it changes.
+    /// The incarnation at `next`; `life_ends` is where it changes.
     life: u64,
     life_ends: Lsn,
     done: bool,
 }
 
 impl<'l> Roll<'l> {
-    /// A scan of the records that begin in `from .. end`. A record begins at `from`.
+    /// Begins a scan of the records that begin in `from .. end`. A record begins at `from`.
     pub(crate) fn new(source: &'l dyn Source, from: Lsn, end: Lsn) -> Roll<'l> {
         let bytes = usize::try_from(end.since(from)).unwrap_or(READ_BYTES).clamp(4096, READ_BYTES);
         Roll {
@@ -70,7 +70,7 @@ impl<'l> Roll<'l> {
         }
     }
 
-    /// The next record, lent until the call after it, or none at the end. After an error there is no next.
+    /// Returns the next record, lent until the next call; `None` at the end. After an error there is no next record.
     pub fn next_record(&mut self) -> Option<Result<RecordRef<'_>>> {
         if self.done || self.next >= self.end {
             return None;
@@ -89,24 +89,24 @@ impl<'l> Roll<'l> {
         }
     }
 
-    /// Where the next record begins, or the scan ended.
+    /// Returns where the next record begins, or where the scan ended.
     pub fn position(&self) -> Lsn {
         self.next
     }
 
-    /// The body of the record [`Roll::step`] has just taken.
+    /// Returns the body of the record that [`Roll::step`] has just taken.
     pub(crate) fn bytes(&self, body: Range<usize>) -> &[u8] {
         &self.buffer[body]
     }
 
-    /// Takes the record at `next`, or says why there is none.
+    /// Takes the record at `next`, or returns why it is not good.
     pub(crate) fn step(&mut self) -> Result<std::result::Result<(RecordHeader, Range<usize>), Bad>> {
         if self.next >= self.life_ends {
             self.life = self.source.lives().at(self.next);
             self.life_ends = self.source.lives().next_change(self.next);
         }
-        // Bytes that do not verify are read once more: the buffer may end inside the record, and bytes from the ring
-        // may have been recycled while they were copied, when the files have them.
+        // Bytes that do not verify are read again: the buffer may end inside the record; or bytes from the ring may
+        // have been recycled while they were copied, and then the files have them.
         for fresh in 0..3 {
             if fresh > 0 {
                 self.buffer_at = self.next;

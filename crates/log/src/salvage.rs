@@ -1,15 +1,16 @@
-//! The log in memory whose own words were hit by a wild store: what is left of it is told by the records themselves.
+//! Saving a log in memory whose own words a wild store has damaged, by the records themselves.
 //!
-//! Nothing of the header is believed. The files say up to where they have the log; the record that comes next is looked for
-//! in the ring, then the one behind it, and so on, each known by its checksum, which covers its LSN and the log's life. Where
-//! the directory does not say where a chunk lies, it is looked for in all of the memory, from behind the chunk that was found
-//! last: most of the ring's chunks lie in the order of their numbers, so that all of them together cost about one pass.
+//! Nothing in the header is trusted. The files state up to where they have the log. The next record is looked for in
+//! the ring, then the record behind it, and so on; each is recognised by its checksum, which covers its LSN and the
+//! log's life. If the directory does not state where a chunk lies, the search goes through all of the memory, from
+//! behind the chunk that was found last: most of the ring's chunks lie in the order of their numbers, so that all
+//! searches together cost about one pass.
 //!
-//! It is not known where the log ended: behind a record that was hit itself nothing is found any more. Nor is a chunk found that
-//! the directory does not name if one record fills it and reaches over both its ends.
+//! The log's end is not known: nothing is found behind a damaged record. Nor is a chunk found that the directory does
+//! not name if one record fills it and reaches over both its ends.
 //!
-//! A record that was copied into the ring and never published may be found, too. Nobody was told of it, and whoever would
-//! still publish it asks where the next life begins.
+//! A record that was copied into the ring and never published may be found, too. No caller got an answer for it, and a
+//! session that would still publish it first checks where the next life begins.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +26,13 @@ use crate::{Control, Error, LogFiles, Lsn, RecordHeader, Result, RECORD_HEADER_B
 
 /// Chunks are aligned to this.
 const ALIGNED: u64 = 64;
-/// How many bytes below the end of the files ring and files must have in common, where it is not known since when the ring has
-/// them.
+/// How many bytes below the end of the files the ring and the files must have in common, when it is unknown where the
+/// ring's log begins.
 const WITNESS_BYTES: usize = 64;
 
-/// Writes what is left of such a log to the log files and syncs them. Up to `sure` at most memory has what the files have: else
-/// the one history is the other's (PROTOCOLS F1), as far as that can be told by so little, and there is nothing to be had.
+/// Writes the rest of such a log to the log files and syncs them. Just below the files' end, but at most below `sure`,
+/// memory and files must have the same bytes: otherwise they are of two histories (PROTOCOLS F1), as far as few bytes
+/// can show, and nothing is saved.
 pub(crate) fn salvage(
     region: &Region,
     header: &LogHeader,
@@ -51,7 +53,7 @@ pub(crate) fn salvage(
         Ok::<_, Error>(if is_read { bytes } else { Vec::new() })
     };
     let mut found = Salvage::new(region, header, chunk_bytes, control.incarnation());
-    // First: it may have to find the chunk that the next look is for.
+    // First: this may find the chunk that the check below needs.
     let bytes = found.records(from, &witness(from)?);
     tracing::debug!(%from, bytes = bytes.len(), chunks = found.found.len(), looks = found.looks, "the log was looked for by its records");
     let end = from.min(sure);
@@ -63,26 +65,26 @@ pub(crate) fn salvage(
     Ok(Some(Rescued { from, to: from.plus(bytes.len() as u64), tail: None }))
 }
 
-/// What reads the log out of memory that is damaged.
+/// A reader of the log in damaged memory.
 pub(crate) struct Salvage<'r> {
     region: &'r Region,
     header: &'r LogHeader,
     chunk_bytes: u64,
     incarnation: u64,
-    /// Where chunks were found that the directory does not name, by their numbers.
+    /// The places of chunks that the directory does not name, by chunk number.
     found: BTreeMap<u64, u64>,
     /// Where the next search begins.
     next: u64,
-    /// What lies before the first record, by which its chunk is known.
+    /// The LSN of the first record, and the bytes before it, which identify its chunk.
     before: (Lsn, Vec<u8>),
-    /// So many places were looked at.
+    /// The number of places that were looked at.
     pub(crate) looks: u64,
 }
 
-/// What is at a place of the log.
+/// The result of a look at one LSN.
 enum Look {
     Record(Vec<u8>),
-    /// It cannot be told before that chunk is found.
+    /// Unknown before the chunk with this number is found.
     Lost(u64),
     Nothing,
 }
@@ -101,7 +103,7 @@ impl<'r> Salvage<'r> {
         }
     }
 
-    /// The records from `from` on, as far as they follow on, of a log that has these bytes just before.
+    /// Returns the consecutive records from `from` on. The log has the bytes `before` just before `from`.
     pub(crate) fn records(&mut self, from: Lsn, before: &[u8]) -> Vec<u8> {
         let mut all = Vec::new();
         self.before = (from, before.to_vec());
@@ -111,7 +113,7 @@ impl<'r> Salvage<'r> {
         all
     }
 
-    /// Whether memory has other bytes than these just before `end`. Where it does not say where it has them, it is not known.
+    /// Returns whether memory has other bytes than these just before `end`. False if their chunk is not found.
     fn has_others_before(&self, end: Lsn, bytes: &[u8]) -> bool {
         let mut there = vec![0; bytes.len()];
         self.copy(end.minus(bytes.len() as u64), &mut there).is_ok() && there != bytes
@@ -125,13 +127,13 @@ impl<'r> Salvage<'r> {
         }
     }
 
-    /// Looks for a chunk by the record at `lsn`, a part of which lies there. Where that is its end, it may be zeros, as much of the
-    /// memory is: what has a record behind it, too, comes first.
+    /// Looks for chunk `number` by the record at `lsn`, a part of which lies in the chunk. If that part is the record's
+    /// end, it may be zeros, as much of the memory is: then a place with a further record behind this one is preferred.
     fn search(&mut self, number: u64, lsn: Lsn) -> Option<Vec<u8>> {
         let begins_there = lsn.raw() / self.chunk_bytes == number;
         let begin = self.next;
         let mut alone = None;
-        // On to the end of the memory, and then from its beginning.
+        // To the end of the memory, then from its start.
         for (from, to) in [(begin, u64::MAX), (first_place(), begin)] {
             let mut place = from;
             while place < to && self.region.reaches(place.saturating_add(self.chunk_bytes)) {
@@ -140,16 +142,17 @@ impl<'r> Salvage<'r> {
                     self.found.insert(number, place);
                     let record = match self.look(lsn) {
                         Look::Record(record) => Some(record),
-                        // What lies before it is right; or it is longer than a chunk, as little else seems to be.
+                        // The bytes before the record agree; or its header is of a record that reaches beyond the
+                        // chunk, and few other bytes look like that.
                         Look::Lost(other) if begins_there => self.search(other, lsn),
-                        // The same would be said of every place.
+                        // Every other place would give the same result.
                         Look::Lost(_) => break,
                         Look::Nothing => None,
                     };
                     if let Some(record) = record {
                         let behind = lsn.plus(record.len() as u64);
                         if begins_there || matches!(self.look(behind), Look::Record(_)) {
-                            // One behind it may have been found meanwhile.
+                            // The inner search may have found a later chunk.
                             self.next = self.next.max(place + self.chunk_bytes);
                             return Some(record);
                         }
@@ -165,7 +168,8 @@ impl<'r> Salvage<'r> {
         Some(record)
     }
 
-    /// Whether the chunk in which the record at `lsn` begins could lie there: by what lies before it, or by its header.
+    /// Returns whether the chunk in which the record at `lsn` begins could lie at `place`: by the bytes before the
+    /// record, or by the record's header.
     fn could_be_chunk(&self, place: u64, lsn: Lsn) -> bool {
         let into = usize::try_from(lsn.raw() % self.chunk_bytes).unwrap_or(usize::MAX);
         let there = |from: usize, bytes: &mut [u8]| {
@@ -183,7 +187,7 @@ impl<'r> Salvage<'r> {
         is_whole && there(into, &mut head) && RecordHeader::plausible(&head).is_ok()
     }
 
-    /// The record at `lsn`, if its chunks are where they are said to lie.
+    /// Returns the record at `lsn`, if its chunks lie where the directory or a search states.
     fn look(&self, lsn: Lsn) -> Look {
         let mut head = [0; RECORD_HEADER_BYTES];
         if let Err(missing) = self.copy(lsn, &mut head) {
@@ -226,14 +230,14 @@ impl<'r> Salvage<'r> {
         place.filter(is_inside).ok_or(Look::Nothing)
     }
 
-    /// What the directory says of that chunk; none if it is nonsense.
+    /// Returns the directory's entry for that chunk; `None` if the entry is damaged.
     fn entry(&self, number: u64) -> Option<Chunk> {
         let at = usize::try_from(number % DIRECTORY_CHUNKS as u64).expect("a remainder of 1024 is small");
         self.header.directory[at].try_load()
     }
 }
 
-/// Below lies the region's own header.
+/// Returns the first place behind the region's own header.
 fn first_place() -> u64 {
     rio::HEADER_BYTES.next_multiple_of(ALIGNED)
 }

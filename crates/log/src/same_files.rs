@@ -1,10 +1,10 @@
-//! Whether two processes mean the same directory by the log's files.
+//! The check that all processes have the log's files in the same directory.
 //!
-//! Every process writes the log through a directory of its own settings. A process with another directory would lead flushes into
-//! files that no restart reads. The region notes which directory its maker uses, by inode and birth, because the same directory may
-//! have several paths; the path is noted for people.
+//! Every process opens the log's directory by its own settings. A process with another directory would lead flushes
+//! into files that no restart reads. The region notes its maker's directory by inode and time of birth, because one
+//! directory may have several paths; the path is noted for people.
 //!
-//! If we die while the note is made: its maker is alone, and the next to be alone makes the note again.
+//! If we die while the note is made: its maker was alone, and the next process that is alone makes the note again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use rio::{planted, Region, RootSlot};
 use crate::tail::LogHeader;
 use crate::{Error, Result};
 
-/// The path for people: absolute where that can be found out.
+/// Returns the path for people, absolute if possible.
 fn path_of(directory: &dyn Directory) -> String {
     let path = directory.describe("");
     std::fs::canonicalize(&path).map_or(path, |whole| whole.display().to_string())
@@ -41,10 +41,10 @@ pub fn note_files(region: &Region, directory: &Arc<dyn Directory>) -> Result<()>
     Ok(())
 }
 
-/// Refuses a process that has the log's files in another directory than those who use the region.
+/// Refuses a process that has the log's files in another directory than the processes that use the region.
 ///
 /// # Errors
-/// [`Error::OtherDirectory`] with both; [`Error::Io`] when the directory cannot be looked at.
+/// [`Error::OtherDirectory`] with both directories; [`Error::Io`] when the directory cannot be looked at.
 pub fn check_same_files(region: &Region, directory: &Arc<dyn Directory>) -> Result<()> {
     let Some(header) = region.root::<LogHeader>(RootSlot::Log).map(|offset| region.hold(offset)) else { return Ok(()) };
     let noted = (header.files_inode.load(), header.files_birth.load());

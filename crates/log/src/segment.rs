@@ -1,13 +1,13 @@
-//! Log segments: the files the endless log is cut into, and where a byte of it lies.
+//! Log segments: the files that hold the endless log, and the arithmetic of where a byte lies.
 //!
 //! Byte table: `docs/formats/log.md`. Segment `n`, from 1, is the file `log.%08u`. Its size is a function of `n` alone:
-//! the first is small, each next one twice the last, up to the largest. So the place of an LSN is arithmetic, and no
-//! table of segments exists that could be wrong.
+//! the first segment is small, each next one is twice as large, up to the largest. So arithmetic gives the place of an
+//! LSN, and no table of segments exists that could be wrong.
 //!
 //! Invariants
-//! 1. A file that bears a segment's name has that segment's header, synced, before any record of it (PROTOCOLS L1):
-//!    it is prepared under another name and renamed when it is ready.
-//! 2. The header only confirms: readers know from arithmetic what it must say, and refuse anything else (F3).
+//! 1. A file with a segment's name has that segment's header, synced, before any record of it (PROTOCOLS L1): the file
+//!    is prepared under another name and renamed when it is ready.
+//! 2. The header only confirms: readers compute its contents, and refuse any other (F3).
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -24,15 +24,15 @@ pub const LOG_VERSION_OLDEST: u32 = 3;
 pub(crate) const NOTE_AT: usize = 512;
 const NOTE_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"libtplog";
-/// A segment that is being prepared.
+/// The name of a segment's file while it is prepared.
 pub const NAME_PREPARING: &str = "log.preparing";
 
-/// The name of segment `number`'s file.
+/// Returns the name of segment `number`'s file.
 pub fn segment_name(number: u32) -> String {
     format!("log.{number:08}")
 }
 
-/// The number of the segment whose file is `name`, if it is one.
+/// Returns the number of the segment whose file is `name`, if `name` is a segment's name.
 pub fn segment_number(name: &str) -> Option<u32> {
     let digits = name.strip_prefix("log.")?;
     let all_digits = digits.len() == 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -46,7 +46,7 @@ pub struct Place {
     pub segment: u32,
     /// The byte in its file.
     pub offset: u64,
-    /// Bytes of the log from there to the file's end.
+    /// Bytes of the log from `offset` to the file's end.
     pub left: u64,
 }
 
@@ -54,13 +54,13 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     first: u64,
-    /// How often the size doubles before it stays.
+    /// How many times the size doubles.
     doublings: u32,
 }
 
 impl Geometry {
-    /// From the sizes of the first and the largest file, or none if they are not powers of two from 16 KiB to 1 TiB,
-    /// the first at most the largest.
+    /// Makes the geometry from the sizes of the first and the largest file; `None` if they are not powers of two from
+    /// 16 KiB to 1 TiB, the first at most the largest.
     pub fn new(first: u64, max: u64) -> Option<Geometry> {
         let good = first.is_power_of_two() && max.is_power_of_two();
         if !good || first < 16 << 10 || max < first || max > 1 << 40 {
@@ -69,22 +69,22 @@ impl Geometry {
         Some(Geometry { first, doublings: (max / first).trailing_zeros() })
     }
 
-    /// Bytes of segment `number`'s file.
+    /// Returns the bytes of segment `number`'s file.
     pub fn file_bytes(&self, number: u32) -> u64 {
         self.first << number.saturating_sub(1).min(self.doublings)
     }
 
-    /// Bytes of the largest file.
+    /// Returns the bytes of the largest file.
     pub fn file_bytes_max(&self) -> u64 {
         self.first << self.doublings
     }
 
-    /// Bytes of the log that segment `number` holds.
+    /// Returns the bytes of the log that segment `number` holds.
     pub fn payload_bytes(&self, number: u32) -> u64 {
         self.file_bytes(number) - SEGMENT_HEADER_BYTES
     }
 
-    /// The position of segment `number`'s first byte.
+    /// Returns the position of segment `number`'s first byte.
     pub fn start(&self, number: u32) -> Lsn {
         let before = u64::from(number.saturating_sub(1));
         let growing = before.min(u64::from(self.doublings));
@@ -92,19 +92,19 @@ impl Geometry {
         Lsn::new(files - before * SEGMENT_HEADER_BYTES)
     }
 
-    /// The position after segment `number`'s last byte.
+    /// Returns the position after segment `number`'s last byte.
     pub fn end(&self, number: u32) -> Lsn {
         self.start(number).plus(self.payload_bytes(number))
     }
 
-    /// Whether a log may have a record at `lsn`, or end there: it is of whole words, and far from where the numbers of segments
-    /// end, and the 2^56 bytes that a record's own LSN can say.
+    /// Returns whether a log may have a record at `lsn`, or end there: `lsn` is a multiple of eight, below the 2^56
+    /// bytes that a record's LSN can express, and far below the end of the segment numbers.
     pub fn may_reach(&self, lsn: Lsn) -> bool {
         let least_bytes = self.payload_bytes(1);
         lsn.raw() % 8 == 0 && lsn.raw() >> 56 == 0 && lsn.raw() / least_bytes < u64::from(u32::MAX / 2)
     }
 
-    /// Where the byte at `lsn` lies.
+    /// Returns where the byte at `lsn` lies.
     ///
     /// # Panics
     /// If the segment's number passes 2^32, after some 10^17 bytes of log.
@@ -138,7 +138,7 @@ pub(crate) struct SegmentHeader {
 
 const _: () = assert!(size_of::<SegmentHeader>() == 64);
 
-/// What a segment says of the one that comes after it. Zeros until that one is begun.
+/// A segment's note that the next segment is begun. Zeros until then.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout)]
 #[repr(C)]
 struct SegmentNote {
@@ -154,7 +154,8 @@ fn note_crc(durable: U64, number: u32, environment: [u8; 16]) -> u32 {
     crc32c::crc32c_append(crc, &environment)
 }
 
-/// The note of segment `number`, which says that the next segment is begun and the log durable up to `durable`.
+/// Returns the note of segment `number`, which states that the next segment is begun and the log durable up to
+/// `durable`.
 pub(crate) fn note(number: u32, environment: [u8; 16], durable: Lsn) -> [u8; NOTE_BYTES] {
     let durable = U64::new(durable.raw());
     let crc = U32::new(note_crc(durable, number, environment));
@@ -162,24 +163,24 @@ pub(crate) fn note(number: u32, environment: [u8; 16], durable: Lsn) -> [u8; NOT
     note.as_bytes().try_into().expect("a note has sixteen bytes")
 }
 
-/// What the note in the first block of segment `number` says, if there is a good one.
+/// Returns the durable end in the note in the first block of segment `number`, if the note is good.
 pub(crate) fn noted(block: &[u8], number: u32, environment: [u8; 16]) -> Option<Lsn> {
     let (note, _) = SegmentNote::read_from_prefix(block.get(NOTE_AT..)?).ok()?;
     let is_good = note.durable != U64::ZERO && note.crc.get() == note_crc(note.durable, number, environment);
     is_good.then(|| Lsn::new(note.durable.get()))
 }
 
-/// The checksum of a first block, whatever its note says.
+/// Returns the checksum of a first block, with the note taken for zeros.
 fn header_crc(block: &[u8]) -> u32 {
     let crc = crc32c::crc32c_append(crc32c::crc32c(&block[16..NOTE_AT]), &[0; NOTE_BYTES]);
     crc32c::crc32c_append(crc, &block[NOTE_AT + NOTE_BYTES..])
 }
 
-/// What a header says that is right in every way but one: which one.
+/// Why a header is wrong, half a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WrongHeader(pub(crate) String);
 
-/// The block that begins segment `number`'s file.
+/// Returns the block that begins segment `number`'s file.
 pub(crate) fn header_block(geometry: &Geometry, number: u32, incarnation: u64, environment: [u8; 16]) -> Vec<u8> {
     let mut header = SegmentHeader {
         magic: MAGIC,

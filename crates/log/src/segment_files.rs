@@ -1,11 +1,11 @@
-//! The log's files as one process has them open: finding, checking, preparing, recycling.
+//! The log's files as one process has them open: finding, checking, preparing and recycling them.
 //!
 //! Descriptors are per process and never shared. A file is checked against its header when it is opened: after
-//! recycling, the same inode is another segment (PROTOCOLS F3). Nothing here decides *when* a segment is made or given
-//! up; [`LogManager`](crate::LogManager) does, one session at a time.
+//! recycling, the same inode is another segment (PROTOCOLS F3). [`LogManager`](crate::LogManager) decides *when* a
+//! segment is made or given up, one session at a time.
 //!
-//! If we die here: a segment being prepared has the name `log.preparing`, which means nothing; the next to prepare one
-//! removes it. Renamed, it is complete.
+//! If we die here: a segment being prepared has the name `log.preparing`, which has no meaning; the next session to
+//! prepare a segment removes it. A renamed file is complete.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -22,10 +22,10 @@ use crate::{Control, Error, Geometry, Incarnations, Lsn, Result, SEGMENT_HEADER_
 
 const OPEN_MAX: usize = 16;
 const ZEROS_BYTES: usize = 1 << 20;
-/// Space is asked for and given back in such pieces.
+/// Disk space is allocated and given back in multiples of this.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
 
-/// A segment's file, or why there is none.
+/// A segment's file, or why it cannot be used.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
     Good(Arc<dyn File>),
@@ -33,7 +33,7 @@ pub(crate) enum Opened {
     Wrong(WrongHeader),
 }
 
-/// A segment that is open, and which file it was when it was opened.
+/// An open segment, and the identity of its file when it was opened.
 #[derive(Debug)]
 struct OpenSegment {
     number: u32,
@@ -41,23 +41,23 @@ struct OpenSegment {
     identity: Identity,
 }
 
-/// The segment files of one log. Works without a region: restart reads the log through it.
+/// The segment files of one log. Needs no region: restart reads the log through it.
 #[derive(Debug)]
 pub struct LogFiles {
     directory: Arc<dyn Directory>,
     geometry: Geometry,
     environment: [u8; 16],
     incarnations: Incarnations,
-    /// Lately used files, the last used one last.
+    /// Lately used files, the last used file last.
     open: Mutex<Vec<OpenSegment>>,
-    /// Closed when there is no other descriptor left for a segment.
+    /// Closed to free a descriptor when no other is left for a segment.
     spare: Mutex<Option<OwnedFd>>,
     /// The segment of this process's last flush, or 0.
     written: AtomicU32,
 }
 
 impl LogFiles {
-    /// The log files of the environment whose control file says `control`. Nothing is opened yet.
+    /// Returns the log files of the environment with the control file contents `control`. Opens nothing yet.
     pub fn new(directory: Arc<dyn Directory>, control: &Control) -> LogFiles {
         LogFiles {
             directory,
@@ -70,17 +70,17 @@ impl LogFiles {
         }
     }
 
-    /// The arithmetic of the files' sizes.
+    /// Returns the arithmetic of the files' sizes.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Which incarnation sealed which part.
+    /// Returns which incarnation sealed which part of the log.
     pub fn incarnations(&self) -> &Incarnations {
         &self.incarnations
     }
 
-    /// The directory the files lie in.
+    /// Returns the directory of the files.
     pub(crate) fn directory(&self) -> &Arc<dyn Directory> {
         &self.directory
     }
@@ -94,7 +94,7 @@ impl LogFiles {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a descriptor now for the first segment that a flush needs; later ones are opened in its place.
+    /// Takes a spare descriptor for the first segment that a flush needs; later segments are opened in its place.
     pub(crate) fn keep_spare(&self) {
         *self.spare() = self.directory.spare_descriptor();
     }
@@ -124,8 +124,8 @@ impl LogFiles {
         Ok(Opened::Good(file))
     }
 
-    /// Returns segment `number` for a flush. Where the last flush of this process was in another segment, the descriptors are
-    /// checked first.
+    /// Returns segment `number` for a flush. If this process last flushed into another segment, checks the descriptors
+    /// first.
     pub(crate) fn segment_to_write(&self, number: u32) -> Result<Opened> {
         // Relaxed: the number decides about a check only.
         if self.written.swap(number, Ordering::Relaxed) != number {
@@ -134,10 +134,10 @@ impl LogFiles {
         self.segment(number)
     }
 
-    /// Forgets each descriptor that is not the segment's any more: the program has closed the descriptor, and its number may be
+    /// Forgets each descriptor that is no longer the segment's: the program has closed it, and its number may now be
     /// that of a file of the program. Closing that number again would close the program's file.
     pub(crate) fn forget_foreign(&self) {
-        // Where the disk does not answer, the descriptor may be the segment's, and stays.
+        // If the disk does not answer, the descriptor may be the segment's, and stays.
         let is_foreign = |known: &OpenSegment| match known.file.identity() {
             Ok(identity) => identity != known.identity,
             Err(error) => error.is_closed_descriptor(),
@@ -154,7 +154,7 @@ impl LogFiles {
         }
     }
 
-    /// Opens segment `number` whatever its header says: to look for marks beyond a damaged place.
+    /// Opens segment `number` without a check of its header: to look for marks beyond a damaged place.
     pub(crate) fn segment_unchecked(&self, number: u32) -> Result<Option<Arc<dyn File>>> {
         self.open_file(&mut self.opened(), number)
     }
@@ -162,7 +162,7 @@ impl LogFiles {
     fn open_file(&self, open: &mut Vec<OpenSegment>, number: u32) -> Result<Option<Arc<dyn File>>> {
         let name = segment_name(number);
         let opened = match self.open_in_place(open, &name, OpenMode::Existing) {
-            // A reader of a read-only copy may still look.
+            // A read-only copy can still be read.
             Err(libtp_io::Error::ReadOnly { .. } | libtp_io::Error::Denied { .. }) => {
                 self.open_in_place(open, &name, OpenMode::ReadOnly)
             }
@@ -175,8 +175,8 @@ impl LogFiles {
         }
     }
 
-    /// Opens the file `name`, if need be in place of segments that are open, or of the spare descriptor: so a process that has reached its limit of
-    /// descriptors goes on with those it has.
+    /// Opens the file `name`. At the process's limit of descriptors, closes open segments or the spare descriptor to
+    /// make room, so the process goes on with the descriptors that it has.
     fn open_in_place(
         &self,
         open: &mut Vec<OpenSegment>,
@@ -192,13 +192,13 @@ impl LogFiles {
         }
     }
 
-    /// Closes what this process has open of segment `number`.
+    /// Closes this process's descriptor of segment `number`.
     pub(crate) fn forget(&self, number: u32) {
         self.opened().retain(|known| known.number != number);
     }
 
-    /// Copies the log's bytes from `from` on into `buffer` and returns how many there are: fewer than asked where a
-    /// file ends, is missing or is not the segment it should be.
+    /// Copies the log's bytes from `from` on into `buffer` and returns their number: less than asked where a file ends,
+    /// is missing or is not the segment it should be.
     pub(crate) fn copy_out(&self, from: Lsn, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while done < buffer.len() {
@@ -214,7 +214,7 @@ impl LogFiles {
         Ok(done)
     }
 
-    /// The numbers of the segments that are there, sorted.
+    /// Returns the numbers of the existing segments, sorted.
     pub(crate) fn present(&self) -> Result<Vec<u32>> {
         let mut numbers = Vec::new();
         self.directory.visit_names(&mut |name| numbers.extend(segment_number(name)))?;
@@ -222,8 +222,8 @@ impl LogFiles {
         Ok(numbers)
     }
 
-    /// The error for damage at `lsn`. It names a wrong header too, also that of the next segment: a record may reach
-    /// into it.
+    /// Returns the error for damage at `lsn`. The error also names a wrong header of this or the next segment: a record
+    /// may reach into the next.
     pub(crate) fn damage(&self, lsn: Lsn, what: &str) -> Error {
         let place = self.geometry.locate(lsn);
         let mut what = what.to_string();
@@ -236,9 +236,9 @@ impl LogFiles {
         Error::Corrupt { lsn, file, offset: place.offset, what }
     }
 
-    /// Notes durably, in the segment before each one that begins in `from .. to`, that this one is begun and that the log is
-    /// durable up to `to`, where a record ends. To be called when that is so, and before anybody is told (PROTOCOLS L2).
-    /// Returns the number of notes.
+    /// Notes durably, in the segment before each one that begins in `from .. to`, that this one is begun and that the
+    /// log is durable up to `to`, where a record ends. The caller calls this when both are true, and before any waiter
+    /// gets an answer (PROTOCOLS L2). Returns the number of notes.
     pub(crate) fn note_begun(&self, from: Lsn, to: Lsn) -> Result<u64> {
         let first = self.geometry.locate(from);
         let begun = first.segment.max(2) + u32::from(first.segment > 1 && first.offset != SEGMENT_HEADER_BYTES);
@@ -247,7 +247,7 @@ impl LogFiles {
             if planted("log: a new segment is not noted") {
                 break;
             }
-            // Where the segment before is missing, a restart misses that one.
+            // If the segment before is missing, a restart reports that one.
             let Opened::Good(file) = self.segment(number - 1)? else { continue };
             file.write_at(&note(number - 1, self.environment, to), NOTE_AT as u64)?;
             failpoint("log: new segment noted, not synced");
@@ -257,7 +257,8 @@ impl LogFiles {
         Ok(notes)
     }
 
-    /// Up to where the log was durable when the segment after `number` was begun, if segment `number` says so.
+    /// Returns up to where the log was durable when the segment after `number` was begun, by the note in segment
+    /// `number`.
     pub(crate) fn noted_by(&self, number: u32) -> Result<Option<Lsn>> {
         let Opened::Good(file) = self.segment(number)? else { return Ok(None) };
         let mut block = vec![0; 4096];
@@ -266,7 +267,8 @@ impl LogFiles {
         Ok(durable.filter(|&durable| durable > self.geometry.end(number)))
     }
 
-    /// Why the file of segment `number` is not a whole segment, half a sentence; none if it is one.
+    /// Returns why the file of segment `number` is not a whole segment, half a sentence; `None` if the segment is
+    /// whole.
     pub(crate) fn why_not_whole(&self, number: u32) -> Result<Option<String>> {
         let name = segment_name(number);
         let why = match self.segment(number)? {
@@ -296,7 +298,8 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Makes segment `number`: zeros (where that saves the log's syncs something), header, sync, and only then the name. The caller syncs the directory.
+    /// Makes segment `number`: zeros (if they make the log's syncs cheaper), header, sync, and only then the name. The
+    /// caller syncs the directory.
     ///
     /// # Errors
     /// [`Error::Full`] and [`Error::Io`]: nothing is left behind.
@@ -331,17 +334,18 @@ impl LogFiles {
         self.or_discard(filled)
     }
 
-    /// Gives segment `number` blocks for the bytes `range` of its file, which has blocks for all before them. Makes the file if there
-    /// is none. The caller syncs the directory.
+    /// Gives segment `number` blocks for the bytes `range` of its file, which has blocks for all bytes before. Makes a
+    /// missing file. The caller syncs the directory.
     ///
     /// # Errors
-    /// As [`LogFiles::prepare_new`]; the file is as it was. [`Error::Failed`] when a file that was there could not be synced.
+    /// As [`LogFiles::prepare_new`]; the file is unchanged. [`Error::Failed`] when an existing file could not be
+    /// synced.
     pub(crate) fn extend(&self, number: u32, incarnation: u64, range: Range<u64>) -> Result<()> {
         let Opened::Good(file) = self.segment(number)? else {
             return self.prepare_part(number, incarnation, &[], range.end);
         };
         file.allocate(range.clone()).map_err(no_room)?;
-        // A file of which no byte is used was left whole by who died, or was used before: its blocks were written.
+        // A file with no used byte was left whole by a dead preparer, or was recycled: its blocks were written before.
         if range.start > SEGMENT_HEADER_BYTES && file.notes_first_writes() {
             fill_with_zeros(&*file, range)?;
         }
@@ -352,8 +356,8 @@ impl LogFiles {
         })
     }
 
-    /// Gives segment `number`, which has blocks for the first `from` bytes of its file, blocks for all of them, or, where the disk has
-    /// not so many, up to `enough` at most. Returns up to where the file has blocks.
+    /// Gives the file of segment `number`, which has blocks for its first `from` bytes, blocks for all bytes; if the
+    /// disk has too few, for up to `enough` bytes. Returns up to where the file has blocks.
     pub(crate) fn blocks_end(&self, number: u32, from: u64, enough: u64) -> Result<u64> {
         let (whole, mut end) = (self.geometry.file_bytes(number), from.next_multiple_of(BLOCK_BYTES));
         let Opened::Good(file) = self.segment(number)? else { return Ok(end) };
@@ -366,12 +370,12 @@ impl LogFiles {
                     wanted = enough.next_multiple_of(BLOCK_BYTES).min(whole);
                 }
                 Err(libtp_io::Error::Full { .. }) if wanted - end == BLOCK_BYTES => break,
-                // Half of it.
+                // Try half.
                 Err(libtp_io::Error::Full { .. }) => {
                     let most = enough.next_multiple_of(BLOCK_BYTES).min(wanted);
                     wanted = most.min(end + ((wanted - end) / 2).next_multiple_of(BLOCK_BYTES));
                 }
-                // Of a file that nobody may write nobody asks for more.
+                // A file that may not be written needs no more blocks.
                 Err(libtp_io::Error::ReadOnly { .. } | libtp_io::Error::Denied { .. }) => return Ok(whole),
                 Err(error) => return Err(error.into()),
             }
@@ -379,7 +383,8 @@ impl LogFiles {
         Ok(end)
     }
 
-    /// Gives the disk the blocks of segment `number` that hold log before the byte `end` of its file. Nobody reads it any more.
+    /// Gives the blocks of segment `number` before the byte `end` of its file back to the disk. That log is read no
+    /// more.
     pub(crate) fn give_back(&self, number: u32, end: u64) -> Result<()> {
         let end = end - end % BLOCK_BYTES;
         if let Opened::Good(file) = self.segment(number)? {
@@ -388,7 +393,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Makes segment `number` out of the file of segment `old`, which has the same size and is needed no more.
+    /// Makes segment `number` from the file of segment `old`, which has the same size and is no longer needed.
     ///
     /// # Errors
     /// As [`LogFiles::prepare_new`]; the old file is gone then.
@@ -400,7 +405,7 @@ impl LogFiles {
         let opened = self.open_in_place(&mut self.opened(), NAME_PREPARING, OpenMode::Existing);
         let filled = match opened {
             Ok(file) => {
-                // What was given back on a full disk is missing in it.
+                // Blocks that were given back on a full disk are missing.
                 let whole = file.allocate(0..self.geometry.file_bytes(number)).map_err(no_room);
                 whole.and_then(|()| self.finish(&*file, number, incarnation))
             }
@@ -424,13 +429,13 @@ impl LogFiles {
 
     fn or_discard(&self, filled: Result<()>) -> Result<()> {
         if filled.is_err() {
-            // The first error is the one to report; a leftover is discarded by the next to prepare a segment.
+            // The first error is reported; the next session to prepare a segment discards a leftover.
             let _ = self.discard_unfinished();
         }
         filled
     }
 
-    /// Removes what a dead preparer left.
+    /// Removes the unfinished file of a dead preparer.
     pub(crate) fn discard_unfinished(&self) -> Result<()> {
         match self.directory.remove(NAME_PREPARING) {
             Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(()),

@@ -1,4 +1,4 @@
-//! What may be set about the log. No setting is needed: the defaults serve from 1 MiB of log to any size.
+//! The settings of the log. No setting is needed: the defaults serve from 1 MiB of log to any size.
 
 use crate::segment::Geometry;
 
@@ -11,7 +11,8 @@ pub struct Settings {
     pub segment_bytes_max: u64,
     /// Bytes of one piece of the ring, a power of two from 4 KiB.
     pub ring_chunk_bytes: u64,
-    /// Bytes the ring should not pass: beyond them an appender flushes first. More is used when nothing else helps.
+    /// The usual limit of the ring, in bytes: beyond it an appender flushes first. The ring exceeds it only if nothing
+    /// else helps.
     pub ring_bytes_max: u64,
     /// Bytes of durable log that stay in the ring for readers.
     pub ring_bytes_kept: u64,
@@ -20,18 +21,18 @@ pub struct Settings {
     pub group_threshold: u32,
     /// The paper's wait threshold: flush once this share of the active transactions waits for it.
     pub wait_threshold_percent: u32,
-    /// The paper's logdelay threshold: flush once so many bytes are unflushed.
+    /// The paper's logdelay threshold: flush once this number of bytes is unflushed.
     pub log_delay_bytes: u64,
-    /// The longest a commit waits for company, whatever the thresholds say.
+    /// The longest time that a commit waits for company, despite the thresholds.
     pub group_wait_micros_max: u64,
     /// How old a relaxed commit may become before it is on the disk (PROTOCOLS L5).
     pub relaxed_micros_max: u64,
-    /// How many unflushed bytes make the background flush not wait for the time.
+    /// With this number of unflushed bytes the background flush does not wait for the time.
     pub relaxed_bytes_max: u64,
     /// Bytes of recycled segments that may always lie ready ahead of the tail.
     pub recycled_bytes: u64,
-    /// So many, and a segment, may lie ready if so much log was needed at once of late; what is more is deleted. They are used up by the
-    /// log that is written, and not by time.
+    /// The limit, beside one segment, of recycled bytes that lie ready if that much log was needed at once of late;
+    /// more is deleted. Written log uses them up, and not time.
     pub recycled_bytes_max: u64,
 }
 
@@ -56,7 +57,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The arithmetic of the segment files.
+    /// Returns the arithmetic of the segment files.
     ///
     /// # Panics
     /// If the sizes are not powers of two from 16 KiB, the first at most the largest.

@@ -1,4 +1,4 @@
-//! The log's tail: what all processes share of the log, in the region.
+//! The log's tail: the part of the log that all processes share, in the region.
 //!
 //! ```text
 //!      files only        ring and files          ring only         reserved, not yet written
@@ -10,22 +10,22 @@
 //! 1. `ring_start <= durable <= tail <= ring_end`, `tail <= file_end` and `kept <= tail`. All six only grow.
 //! 2. The ring has a chunk for every position from `ring_start` to `ring_end`; the files have blocks up to `file_end`.
 //! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
-//! 4. `poison` is zero or not, and never zero again.
-//! 5. These words and those of the two roles check themselves ([`rio::Checked`]): a wild store in one of them ends the region
-//!    where it is read, before bytes are overwritten by it, in memory or in a file.
+//! 4. `poison` is zero until a write or a sync fails, and never zero again.
+//! 5. These words and those of the two roles check themselves ([`rio::Checked`]). A read of a word that a wild store
+//!    has damaged ends the region, before bytes in memory or in a file are overwritten because of it.
 //!
 //! `tail`, `durable`, `ring_end` and `file_end` are read without a latch, so each is the last store of its change and
 //! never rolled back (PROTOCOLS D2). If an appender dies under the latch, the tail has not moved: the record does not
-//! exist, and its bytes in the ring are overwritten by the next (D1, D3).
+//! exist, and the next append overwrites its bytes in the ring (D1, D3).
 
 use libtp_process::{Latch, SessionId};
 use rio::{Bytes, Checkable, Checked, Offset, Word};
 
 use crate::Lsn;
 
-/// How many chunks the ring's directory can name.
+/// The number of chunks that the ring's directory can name.
 pub(crate) const DIRECTORY_CHUNKS: usize = 1024;
-/// How many sessions can wait for a flush and be woken by it; more sleep in slices.
+/// The number of sessions that can wait for a flush and be woken; further sessions sleep in slices.
 pub(crate) const WAITERS: usize = 256;
 
 /// Where a chunk of the ring lies; zero is nowhere.
@@ -34,7 +34,7 @@ pub struct Chunk(u64);
 rio::bits!(Chunk: u64);
 
 impl Checkable for Chunk {
-    /// A chunk is aligned to 64 bytes, and no region has 2^48.
+    /// A chunk is aligned to 64 bytes, and no region has 2^48 bytes.
     const FREE: u64 = 0xFFFF << 48 | 63;
 }
 
@@ -51,33 +51,33 @@ impl Chunk {
     }
 }
 
-/// What [`LogHeader::poison`] says then. Anything else but zero is nonsense.
+/// The value of [`LogHeader::poison`] after a failure. Any other value but zero is damage.
 pub(crate) const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
 
 rio::shared! {
     /// A session that waits until the log is durable beyond an LSN.
     pub struct FlushWaiter {
-        /// Who; zero for nobody. Taken by compare-and-swap.
+        /// The session; zero if the place is free. Taken by compare-and-swap.
         pub session: Word<SessionId>,
-        /// It waits until the log is durable beyond this.
+        /// The session waits until the log is durable beyond this.
         pub lsn: Word<Lsn>,
     } size 16
 }
 
 rio::shared! {
     /// The log manager's header in the region. Each group of eight words is a cache line of its own, so that appenders,
-    /// the leader of a flush and those who only look do not take lines from each other.
+    /// the leader of a flush and readers do not take lines from each other.
     pub struct LogHeader {
         /// Held for an append. Written by appenders.
         pub append: Latch,
         /// The end of the last published record.
         pub tail: Checked<Lsn>,
-        /// Where lines are written back: all bytes of the ring below are in memory.
+        /// If lines are written back: all bytes of the ring below this are in memory.
         pub kept: Checked<Lsn>,
         /// Zero: the rest of the appenders' line.
         pub spare_append: [Word<u64>; 5],
 
-        /// The ring has chunks up to here. Written seldom, read by every reserve, as the next seven.
+        /// The ring has chunks up to here. Like the next seven words, written seldom and read by every reserve.
         pub ring_end: Checked<Lsn>,
         /// Segment files are ready up to here.
         pub file_end: Checked<Lsn>,
@@ -87,16 +87,17 @@ rio::shared! {
         pub session_high: Word<u64>,
         /// The largest reservation ever made, in bytes.
         pub reserve_largest: Word<u64>,
-        /// Bytes of file promised to those who may have to undo.
+        /// Bytes of file promised for undo.
         pub promised: Word<u64>,
         /// The log's incarnation.
         pub incarnation: Word<u64>,
-        /// What the region's memory survives: 0 processes, 1 the system, 2 the loss of power; plus 256 if lines are written back.
+        /// What the region's memory survives: 0 the end of processes, 1 of the system, 2 the loss of power; plus 256 if
+        /// lines are written back.
         pub lasting: Word<u64>,
 
         /// Everything before is synced. Written by the leader of a flush.
         pub durable: Checked<Lsn>,
-        /// Who leads a flush; zero for nobody.
+        /// The leader of a flush; zero if there is no leader.
         pub leader: Checked<SessionId>,
         /// Flushes that were completed.
         pub flush_count: Word<u64>,
@@ -115,7 +116,7 @@ rio::shared! {
         pub ring: Latch,
         /// The ring has chunks from here on.
         pub ring_start: Checked<Lsn>,
-        /// Who prepares or recycles segments; zero for nobody.
+        /// The session that prepares or recycles segments; zero if there is no such session.
         pub preparer: Checked<SessionId>,
         /// Records below are gone.
         pub oldest: Checked<Lsn>,
@@ -128,9 +129,9 @@ rio::shared! {
         /// Where this region's log began: the end that restart found.
         pub start: Checked<Lsn>,
 
-        /// Where the chunk of a position lies: the entry is the chunk's number modulo the directory's length.
+        /// Where each chunk lies: the entry's index is the chunk's number modulo the directory's length.
         pub directory: [Checked<Chunk>; 1024],
-        /// Who waits for a flush.
+        /// The sessions that wait for a flush.
         pub waiters: [FlushWaiter; 256],
 
         /// Inode of the directory of the segment files; zero: not known.

@@ -1,6 +1,6 @@
 //! The log as a whole, on a simulated disk, through two mappings of its region.
 
-// Numbers here are small, or meant to wrap.
+// Numbers in these tests are small, or meant to wrap.
 #![allow(clippy::cast_possible_truncation)]
 
 mod appending;

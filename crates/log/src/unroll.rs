@@ -1,17 +1,17 @@
-//! `log_unroll`: the records of one transaction, backwards along its chain.
+//! `log_unroll`: reads the records of one transaction, backwards along its chain.
 //!
-//! Paper: LIBTP section 3.2.1, "following backward transaction pointers". What is done with each record (undo, or a
-//! jump over what a CLR has already undone) is the caller's.
+//! Paper: LIBTP section 3.2.1, "following backward transaction pointers". The caller decides what to do with each
+//! record (undo, or a jump over records that a CLR has already undone).
 //!
-//! Invariant: the chain goes strictly backwards. A link that does not is damage, never a loop.
+//! Invariant: the chain goes strictly backwards. Any other link is damage, never a loop.
 
 use crate::{Error, Lsn, Record, Result};
 
-/// Who can read one record.
+/// A source that can read one record.
 pub(crate) trait ReadRecord {
     /// Reads the record at `lsn`.
     fn record(&self, lsn: Lsn) -> Result<Record>;
-    /// The error for a record at `lsn` that cannot be right.
+    /// Returns the error for a record at `lsn` that cannot be right.
     fn damage(&self, lsn: Lsn, what: &str) -> Error;
 }
 
@@ -31,12 +31,12 @@ pub struct Unroll<'l> {
 }
 
 impl<'l> Unroll<'l> {
-    /// The chain that ends with the record at `last`; none if it is no LSN.
+    /// Begins with the record at `last`, the end of its chain; no records if `last` is no LSN.
     pub(crate) fn new(source: &'l dyn ReadRecord, last: Lsn) -> Unroll<'l> {
         Unroll { source, next: last }
     }
 
-    /// Goes on at `lsn` instead of the record before: a CLR says where.
+    /// Goes on at `lsn` instead of the previous record: a CLR states where.
     pub fn continue_at(&mut self, lsn: Lsn) {
         self.next = lsn;
     }

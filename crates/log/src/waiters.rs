@@ -1,16 +1,18 @@
-//! Who waits for a flush: a table in the region, and the promise that its leader sees those who sleep.
+//! The sessions that wait for a flush: a table in the region, and the promise that its leader sees the sleeping
+//! waiters.
 //!
 //! Invariants
-//! 1. A place is its waiter's from the swap that took it to the swap that gives it back: by the waiter itself, or by a
-//!    leader that wakes it because its record is durable.
-//! 2. Whoever has a place and sleeps is woken by the leader that makes its record durable; of those whose records are
-//!    not yet, one is woken to lead the next flush.
+//! 1. A place belongs to its waiter from the swap that takes it to the swap that gives it back. The waiter itself gives
+//!    it back, or a leader that wakes the waiter because its record is durable.
+//! 2. A sleeping waiter with a place is woken by the leader that makes its record durable. Of the waiters whose records
+//!    are not yet durable, one is woken to lead the next flush.
 //!
 //! Why no wake is lost: a waiter takes its place, then looks at `durable`, `poison` and `leader`; a leader stores
-//! `durable`, gives up `leader`, then looks at the places. A full fence stands between, on both sides, so at least one
-//! of the two sees what the other did. (Lost all the same, it would cost a sleep of 5 ms: PROTOCOLS D8.)
+//! `durable`, gives up `leader`, then looks at the places. On both sides a full fence stands between the two, so the
+//! waiter sees the leader's stores, or the leader sees the waiter's place. (A lost wake would only cost a sleep of 5
+//! ms: PROTOCOLS D8.)
 //!
-//! If a waiter dies: its place is given back when the log is durable beyond what it waited for.
+//! If a waiter dies: its place is given back when the log is durable beyond the waiter's LSN.
 //!
 //! Generic over the words, so that loom runs this very code.
 
@@ -22,32 +24,32 @@ use rio::failpoint;
 use crate::tail::WAITERS;
 use crate::{LogManager, Lsn};
 
-/// How many places a waiter tries.
+/// The number of places that a waiter tries.
 const PROBES: usize = 8;
 
-/// The words of the table, and those a waiter looks at.
+/// The words of the table, and the other words that a waiter looks at.
 pub(crate) trait Board {
-    /// How many places there are.
+    /// The number of places.
     const PLACES: usize;
-    /// How far the log is durable, and whether it will never be further; with acquire.
+    /// Returns how far the log is durable; with acquire.
     fn durable(&self) -> Lsn;
     fn is_poisoned(&self) -> bool;
-    /// Who has a place.
+    /// Returns the session that has a place.
     fn tenant(&self, place: usize) -> SessionId;
     /// Swaps the tenant; acquire and release.
     fn swap_tenant(&self, place: usize, old: SessionId, new: SessionId) -> bool;
-    /// What the tenant waits for.
+    /// Returns the LSN that the tenant waits for.
     fn wanted(&self, place: usize) -> Lsn;
     fn set_wanted(&self, place: usize, lsn: Lsn);
-    /// One more than the highest place ever used.
+    /// Returns one more than the highest place ever used.
     fn high(&self) -> usize;
     fn raise_high(&self, high: usize);
     fn full_fence(&self);
     fn wake(&self, session: SessionId);
 }
 
-/// Takes a place, and sleeps unless the record at `lsn` is durable, can never be, or `is_over`. The ticket for the
-/// sleep was taken before.
+/// Takes a place, and sleeps unless the record at `lsn` is durable, can never become durable, or `is_over`. The ticket
+/// for the sleep was taken before.
 pub(crate) fn wait(board: &impl Board, me: SessionId, lsn: Lsn, is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
     let place = enter(board, me, lsn);
     failpoint("log: waits for a flush, has a place");
@@ -57,12 +59,12 @@ pub(crate) fn wait(board: &impl Board, me: SessionId, lsn: Lsn, is_over: impl Fn
     }
     failpoint("log: woken, still has its place");
     if let Some(place) = place {
-        // A failure means that a leader gave the place back for us.
+        // The swap fails if a leader has given the place back already.
         let _ = board.swap_tenant(place, me, SessionId::NONE);
     }
 }
 
-/// Takes a place, or none if the nearest are all taken: then its session sleeps without being woken.
+/// Takes a place; `None` if the nearest places are all taken: then the session sleeps without a wake.
 fn enter<B: Board>(board: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     let wanted = me.index() as usize;
     let mut places = (0..PROBES.min(B::PLACES)).map(|probe| (wanted + probe) % B::PLACES);
@@ -74,7 +76,7 @@ fn enter<B: Board>(board: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     Some(place)
 }
 
-/// Wakes everyone whose record is durable, and one of the others to lead the next flush.
+/// Wakes every waiter whose record is durable, and one of the others to lead the next flush.
 pub(crate) fn wake(board: &impl Board, durable: Lsn) {
     board.full_fence();
     let mut next_leader = SessionId::NONE;
@@ -83,7 +85,7 @@ pub(crate) fn wake(board: &impl Board, durable: Lsn) {
         if session == SessionId::NONE {
             continue;
         }
-        // A newcomer that has not yet said what it wants may be taken for an older one: it is woken for nothing, and
+        // A newcomer that has not yet stored its LSN may be taken for an older waiter: it is woken for nothing, and
         // enters again.
         if board.wanted(place) < durable {
             if board.swap_tenant(place, session, SessionId::NONE) {
@@ -99,7 +101,7 @@ pub(crate) fn wake(board: &impl Board, durable: Lsn) {
     }
 }
 
-/// How many wait.
+/// Returns the number of waiters.
 pub(crate) fn count(board: &impl Board) -> u64 {
     (0..board.high()).filter(|&place| board.tenant(place) != SessionId::NONE).count() as u64
 }
@@ -132,7 +134,7 @@ impl Board for LogManager {
         self.header.waiter_high.fetch_max(high as u64);
     }
     fn full_fence(&self) {
-        // SeqCst: orders our stores before our loads against the other side's; see the top of the file.
+        // SeqCst: orders this side's stores before its loads, against the other side's; see the top of the file.
         fence(Ordering::SeqCst);
     }
     fn wake(&self, session: SessionId) {

@@ -1,16 +1,17 @@
-//! Who is attached: a slot for each open environment of each process, and how it is judged dead (PROTOCOLS D9).
+//! The table of attached processes: a slot for each open environment of each process, and the judgement whether its
+//! process is dead (PROTOCOLS D9).
 //!
-//! A slot's name is also its *seat*: a lock that the kernel drops when the process is gone. The environment's door keeps
-//! the seats ([`Seats`]; it locks bytes of the control file). The seat is taken before the slot says that somebody is
-//! attached, and that before the first session joins, so no session ever belongs to a seat that is still to be taken.
+//! A slot's name is also its *seat*: a lock that the kernel drops when the process is gone. The environment's door
+//! keeps the seats ([`Seats`]; it locks bytes of the control file). A process first takes the seat, then marks the
+//! slot as attached, then lets sessions join. So no session ever belongs to a seat that is not taken yet.
 //!
 //! Invariants
-//! 1. A slot whose process died stays as it is while a session of it is left. So no newcomer gets the name, and the seat,
-//!    of a process that is not repaired yet.
-//! 2. pid, start time and namespaces are stored before the word that says that somebody is attached.
+//! 1. A slot whose process died stays as it is while a session of it is left. So no newcomer gets the name and the
+//!    seat of a process that is not repaired yet.
+//! 2. pid, start time and namespaces are stored before the word that marks the slot as attached.
 //!
-//! Attaching is done by one process at a time, behind the door. If we die here: the slot is claimed and its seat is free,
-//! or will be in a moment; the next to attach gives it back.
+//! The door lets one process attach at a time. If we die here: the slot is claimed and its seat is free, or will be
+//! in a moment; the next process that attaches gives the slot back.
 
 use std::sync::Arc;
 
@@ -30,25 +31,26 @@ const CLAIMED: u64 = 1 << (INDEX_BITS + GENERATION_BITS);
 const ATTACHED: u64 = 2 << (INDEX_BITS + GENERATION_BITS);
 /// As many as an index can name, in whole chunks of the slab.
 const PROCESSES_MAX: u32 = (1 << INDEX_BITS) - FIRST_PROCESSES;
-/// How many names of one slot are tried: a seat may still be held by a process that was attached to another region.
+/// The number of names tried for one slot: a seat may still be held by a process that was attached to another region.
 const SEATS_TRIED: u32 = 1000;
 
-/// The locks by which the kernel says who is gone. Numbers are below 2^36.
+/// The locks by which the kernel tells which processes are gone. Numbers are below 2^36.
 pub trait Seats: Send + Sync {
-    /// Takes a seat; false if somebody else has it. It is free again when this process is gone, at the latest.
+    /// Takes a seat. Returns false if another process has it. The kernel frees the seat when this process is gone.
     ///
     /// # Errors
-    /// Whatever keeps locks from being taken at all.
+    /// Any failure other than a lock that is taken.
     fn take(&self, seat: u64) -> std::result::Result<bool, Box<dyn std::error::Error + Send + Sync>>;
 
     /// Gives a seat back.
     fn give_back(&self, seat: u64);
 
-    /// Whether nobody else has the seat, for certain.
+    /// Returns whether certainly no other process has the seat.
     fn is_free(&self, seat: u64) -> bool;
 }
 
-/// Names one attach of the region: the slot's index (low 16 bits) and its generation (20 bits above). Zero is none.
+/// Names one attach of the region: the slot's index (low 16 bits) and its generation (20 bits above). Zero names no
+/// attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AttachmentId(u64);
 
@@ -66,7 +68,8 @@ impl AttachmentId {
     }
 }
 
-/// What a process slot says: the name of its present or last tenant, and how far that is.
+/// The state of a process slot: the name of its present or last tenant, and whether the tenant is claimed, attached
+/// or gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tenant(u64);
 bits!(Tenant: u64);
@@ -84,7 +87,7 @@ impl Tenant {
         self.0 & !NAME == ATTACHED
     }
 
-    /// The next name of the slot with that index, claimed. Generations go round without zero.
+    /// Returns the next name of the slot with that index, claimed. Generations wrap around and skip zero.
     fn next(self, index: u32) -> Tenant {
         let generation = ((self.0 & NAME) >> INDEX_BITS) + 1;
         let generation = (generation & ((1 << GENERATION_BITS) - 1)).max(1);
@@ -103,17 +106,17 @@ impl Tenant {
 shared! {
     /// One attach of the region by one process.
     pub(crate) struct ProcessSlot {
-        /// Whose it is; stored last when somebody comes.
+        /// The tenant; stored last when a process attaches.
         pub(crate) tenant: Word<Tenant>,
-        /// The process, as its own pid namespace calls it.
+        /// The pid in the process's own pid namespace.
         pub(crate) pid: Word<u64>,
-        /// When it started, in clock ticks after boot; zero is not known.
+        /// The start time, in clock ticks after boot; zero: not known.
         pub(crate) start_time: Word<u64>,
-        /// The pid namespace's inode; zero is not known.
+        /// The pid namespace's inode; zero: not known.
         pub(crate) pid_namespace: Word<u64>,
-        /// The time namespace's inode: start times are told in it. Zero where there are none.
+        /// The inode of the time namespace that the start time counts in. Zero if there are none.
         pub(crate) time_namespace: Word<u64>,
-        /// Checksum of all that, for one who is attached: who lives must not be told by what a wild store has left.
+        /// Checksum of all that while a process is attached: the judgement of life must not depend on a wild store.
         pub(crate) check: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 2],
@@ -121,7 +124,8 @@ shared! {
 }
 
 impl ProcessSlot {
-    /// What is known of the process. Nothing, if the slot says what nobody has stored there: then its seat alone tells of it.
+    /// Returns what is known of the process: nothing if the checksum is wrong; then only its seat tells whether it
+    /// lives.
     pub(crate) fn identity(&self) -> Identity {
         let name = self.tenant.load().id();
         let found = Identity {
@@ -136,18 +140,18 @@ impl ProcessSlot {
         }
     }
 
-    /// Whether one who is attached is said to be what it has stored.
+    /// Returns whether the slot's content can have been stored by its tenant.
     fn is_sane(&self, index: u32) -> bool {
         let tenant = self.tenant.load();
         let is_so = tenant.0 >> (INDEX_BITS + GENERATION_BITS + 2) == 0
             && (tenant.is_free() || tenant.id().index() == index)
             && (!tenant.is_attached() || self.identity().pid != 0);
-        // Another may have come meanwhile.
+        // Another process may have attached meanwhile.
         is_so || self.tenant.load() != tenant
     }
 }
 
-/// Of what a slot says of a process.
+/// Returns the checksum of a slot's description of a process.
 fn checksum(name: AttachmentId, process: Identity) -> u64 {
     let words = [name.raw(), process.pid.into(), process.start_time, process.pid_namespace, process.time_namespace];
     words.into_iter().fold(1, |sum: u64, word| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
@@ -177,20 +181,20 @@ impl Attachments {
         Ok(attachments)
     }
 
-    /// The table as one sees it who is not attached.
+    /// Opens the table without attaching.
     pub(crate) fn look(region: &Region, header: &ProcessHeader) -> Result<Attachments> {
         let none = || Error::NotInitialised { path: region.path().to_path_buf() };
         let slots = Slab::attach(region, header.processes.load().ok_or_else(none)?);
         Ok(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId(0) })
     }
 
-    /// The same, asking the seats too who lives.
+    /// Makes this table ask the seats too whether a process lives.
     pub(crate) fn asking(mut self, seats: Arc<dyn Seats>) -> Attachments {
         self.seats = Some(seats);
         self
     }
 
-    /// Whether it was opened to look: nobody is attached by it.
+    /// Returns whether it was opened to look, without attaching.
     pub(crate) fn only_looks(&self) -> bool {
         self.own == AttachmentId(0)
     }
@@ -212,7 +216,7 @@ impl Attachments {
                 if self.slots.capacity() >= PROCESSES_MAX {
                     return Err(Error::TooManyProcesses { limit: self.slots.capacity() });
                 }
-                // Nobody else is here: attaching is done behind the door.
+                // No other process is here: the door lets one attach at a time.
                 self.slots.grow()?;
                 continue;
             };
@@ -234,7 +238,7 @@ impl Attachments {
         }
     }
 
-    /// The first name of the slot, from `claimed` on, whose seat is to be had.
+    /// Takes the seat of the first possible name of the slot, from `claimed` on.
     fn take_seat(&self, index: u32, claimed: Tenant) -> Result<Tenant> {
         let Some(seats) = &self.seats else { return Ok(claimed) };
         let mut tenant = claimed;
@@ -247,52 +251,52 @@ impl Attachments {
         Err(Error::Seat("the kernel says of all locks by which we could be told apart that others hold them".into()))
     }
 
-    /// The name of this attach.
+    /// Returns the name of this attach.
     #[inline]
     pub(crate) fn own(&self) -> AttachmentId {
         self.own
     }
 
-    /// This process.
+    /// Returns this process.
     #[inline]
     pub(crate) fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Whether that attach is of a living process, or of one of which nobody here can say that it is gone.
+    /// Returns whether the process of that attach lives, or cannot be known to be gone.
     pub(crate) fn lives(&self, id: AttachmentId) -> bool {
         if id == self.own {
             return true;
         }
         let Some(slot) = self.slot(id) else {
-            // Whoever has a session has a slot, unless a wild store has hit that.
+            // Each attach with a session has a slot, unless a wild store has hit it.
             return self.seats.as_ref().is_some_and(|seats| !seats.is_free(id.raw()));
         };
         if self.is_seat_free(id) {
             return false;
         }
         let has_ended = self.process.has_ended(slot.identity());
-        // Whoever left meanwhile is as little there as one that died; a newcomer in its slot has another name.
+        // A process that left meanwhile is gone, like a dead one; a newcomer in its slot has another name.
         !has_ended && slot.tenant.load().id() == id
     }
 
-    /// Whether the kernel says that the seat is free: cheaper to ask than [`Attachments::lives`], and all there is to be known of
-    /// a process whose end the kernel would tell.
+    /// Returns whether the kernel reports the seat as free. Cheaper than [`Attachments::lives`], and enough for a
+    /// process whose end the kernel reports anyway.
     pub(crate) fn is_seat_free(&self, id: AttachmentId) -> bool {
         self.seats.as_ref().is_some_and(|seats| seats.is_free(id.raw()))
     }
 
-    /// Whether the process that has that name is seen to have ended.
+    /// Returns whether the process with that name is seen to have ended.
     pub(crate) fn owner_has_ended(&self, name: u64) -> bool {
         self.identity(AttachmentId::from_raw(name)).is_some_and(|owner| self.process.has_ended(owner))
     }
 
-    /// What is known of the process of that attach; none if it has left.
+    /// Returns what is known of the process of that attach, or `None` if it has left.
     pub(crate) fn identity(&self, id: AttachmentId) -> Option<Identity> {
         self.slot(id).map(ProcessSlot::identity)
     }
 
-    /// Everyone who is attached and not this attach itself, the dead included.
+    /// Returns every other attach, the dead included.
     pub(crate) fn others(&self) -> impl Iterator<Item = (AttachmentId, Identity)> + '_ {
         let attached = |(_, slot): (u32, &ProcessSlot)| {
             let tenant = slot.tenant.load();
@@ -301,26 +305,27 @@ impl Attachments {
         self.all().filter_map(attached)
     }
 
-    /// Whether one of the others, who lives, is certainly stopped.
+    /// Returns whether another living process is certainly stopped.
     pub(crate) fn is_one_stopped(&self) -> bool {
         self.others().any(|(id, identity)| self.process.sees_stopped(identity) && self.lives(id))
     }
 
-    /// Gives back the slots of processes that died and of which no session is left. They cannot get one any more, so
-    /// this may be done at any time, by any number at once.
+    /// Gives back the slots of dead processes that have no session left. Such a process cannot get another session,
+    /// so any number of callers may do this at any time.
     pub(crate) fn forget_gone(&self, sessions: &Slab<SessionSlot>) {
         for (_, slot) in self.all() {
             let tenant = slot.tenant.load();
             let gone = !tenant.is_free() && !self.lives(tenant.id()) && !has_sessions(sessions, tenant.id());
-            // Without seats nobody can say whether a claim is still being made.
+            // Without seats a claim in progress cannot be told from an abandoned one.
             if gone && (tenant.is_attached() || self.seats.is_some()) {
-                // Failing means that another has done it.
+                // A failure means that another process has done it.
                 let _ = slot.tenant.compare_exchange(tenant, tenant.left());
             }
         }
     }
 
-    /// Leaves. The slot stays taken while a session of it is left, which is then repaired as a dead one's.
+    /// Leaves the table. The slot stays taken while a session of this attach is left, which is then repaired like a
+    /// dead one.
     pub(crate) fn detach(&self, sessions: &Slab<SessionSlot>) {
         if !self.process.is_current() {
             return;
@@ -334,7 +339,8 @@ impl Attachments {
             rio::planted::linger();
             tenant = slot.tenant.load();
         }
-        // Failing means that another saw our seat free and has done it; a newcomer may have the slot by now, under another name.
+        // A failure means that another process saw our seat free and did it; a newcomer may have the slot by now,
+        // under another name.
         let _ = slot.tenant.compare_exchange(tenant, tenant.left());
     }
 
@@ -356,7 +362,7 @@ impl Attachments {
         }
     }
 
-    /// Whether that attach has a slot: each that has a session has one.
+    /// Returns whether that attach has a slot: each attach with a session has one.
     pub(crate) fn is_known(&self, id: AttachmentId) -> bool {
         self.slot(id).is_some()
     }
@@ -380,7 +386,7 @@ impl Attachments {
     }
 }
 
-/// Whether a slot of the session table is of that attach.
+/// Returns whether that attach has a session.
 pub(crate) fn has_sessions(sessions: &Slab<SessionSlot>, id: AttachmentId) -> bool {
     (1..=sessions.capacity()).any(|index| {
         let status = sessions.at(index).status.load();

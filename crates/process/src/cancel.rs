@@ -1,9 +1,9 @@
-//! Ending the waits of this process from outside of them: from a signal handler, say.
+//! Cancelling the waits of this process from outside, for example from a signal handler.
 //!
-//! [`cancel_waits`] changes one number of this process and does nothing else, so a signal handler may call it at any instruction.
-//! A session notes the number when a transaction begins ([`Session::heed_cancels`]), and a wait ends when the number is another
-//! ([`Session::is_cancelled`]). So a call that comes before the transaction has begun to wait is not lost. Nobody is woken: a wait
-//! looks again within [`SLEEP_MAX`](crate::SLEEP_MAX).
+//! [`cancel_waits`] changes one number of this process and does nothing else, so a signal handler may call it at any
+//! instruction. A session notes the number when a transaction begins ([`Session::heed_cancels`]), and a wait ends
+//! when the number has changed ([`Session::is_cancelled`]). So a call before the transaction begins to wait is not
+//! lost. The call wakes no session: a waiter looks again within [`SLEEP_MAX`](crate::SLEEP_MAX).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,24 +19,24 @@ pub fn cancel_waits() {
     CANCELS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often [`cancel_waits`] was called.
+/// Returns the number of calls of [`cancel_waits`].
 pub fn cancels() -> u32 {
     CANCELS.load(Ordering::Relaxed)
 }
 
 impl Session {
-    /// Calls of [`cancel_waits`] from now on concern it, those before do not.
+    /// Makes the session heed calls of [`cancel_waits`] from now on, and ignore earlier ones.
     #[inline]
     pub fn heed_cancels(&self) {
         self.cancels.set(cancels());
     }
 
-    /// As [`Session::heed_cancels`], at the time when there had been so many.
+    /// As [`Session::heed_cancels`], from the moment when [`cancels`] returned `cancels`.
     pub fn heed_cancels_since(&self, cancels: u32) {
         self.cancels.set(cancels);
     }
 
-    /// Whether [`cancel_waits`] was called since.
+    /// Returns whether [`cancel_waits`] was called since that moment.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancels.get() != cancels() && !planted("process: a wait is not cancelled")

@@ -1,8 +1,8 @@
 //! The two clocks: how much time has passed, and what time it is.
 //!
-//! Every duration that processes share comes from the time since the machine started, `CLOCK_BOOTTIME`. Nobody sets this clock, all
-//! processes of the machine read it alike, and it goes on while the machine is suspended. The wall clock may jump: it is read only
-//! for times that people are shown or name.
+//! Every duration that processes share comes from the time since the machine started, `CLOCK_BOOTTIME`. This clock is
+//! never set, all processes of the machine read the same time, and it goes on while the machine is suspended. The
+//! wall clock may jump: the library reads it only for times that it shows to people or gets from them.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -10,10 +10,11 @@ use std::time::{Duration, SystemTime};
 use rio::planted;
 use rustix::time::{clock_gettime, ClockId};
 
-/// What tests add to the wall clock of this process, in microseconds.
+/// Microseconds that tests add to the wall clock of this process.
 static SHIFT: AtomicI64 = AtomicI64::new(0);
 
-/// Microseconds since the machine started. Every duration in shared memory is a difference of two of these.
+/// Returns the microseconds since the machine started. Every duration in shared memory is a difference of two of
+/// these.
 pub fn boot_micros() -> u64 {
     if planted("process: durations come from the wall clock") {
         return wall_micros();
@@ -23,21 +24,21 @@ pub fn boot_micros() -> u64 {
     u64::try_from(micros).unwrap_or(0)
 }
 
-/// Microseconds since 1970 as the wall clock says: it may jump.
+/// Returns the microseconds since 1970 by the wall clock, which may jump.
 pub fn wall_micros() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
-    // Relaxed: the number alone is the message.
+    // Relaxed: the store publishes nothing else.
     micros.saturating_add_signed(SHIFT.load(Ordering::Relaxed))
 }
 
-/// What the wall clock of now calls the moment `boot` of [`boot_micros`].
+/// Returns the time of the moment `boot` of [`boot_micros`] by the present wall clock.
 pub fn wall_time(boot: u64) -> SystemTime {
     let ago = Duration::from_micros(boot_micros().saturating_sub(boot));
     SystemTime::now().checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Sets the wall clock of this process ahead, or back, by so many microseconds: for tests.
+/// Shifts the wall clock of this process by `micros` microseconds: for tests.
 #[doc(hidden)]
 pub fn shift_wall_clock(micros: i64) {
     SHIFT.store(micros, Ordering::Relaxed);

@@ -1,18 +1,18 @@
 //! The repair of one dead session among living ones (PROTOCOLS D4, D5).
 //!
-//! The right to repair is a word in the dead slot, taken by compare-and-swap with the repairer's own session, and free
-//! again when that is dead. Whoever has it works *in the dead session's name*: with its undo log, and under the latches
-//! it died with.
+//! The right to repair is a word in the dead session's slot. A repairer takes it by compare-and-swap with its own
+//! session, and it is free again when the repairer is dead. The repairer works *in the dead session's name*: with the
+//! dead session's undo log, and under the latches that it died with.
 //!
 //! The order is that of D4: [`Corpse::roll_back`]; then the caller redoes the record whose append is noted
 //! ([`Corpse::noted_append`]) on those of its pages that are older; [`Corpse::let_go`] gives the latches back, last.
-//! All of that needs no latch and no disk, so it is done by whoever waits for a latch of the dead one, whatever it holds
-//! itself. What is left (transactions, pins) needs latches, and is done by someone who holds none; [`Corpse::bury`] then
-//! frees the slot.
+//! All of that needs no latch and no disk, so a waiter for a latch of the dead session does it, whatever the waiter
+//! holds itself. The rest (transactions, pins) needs latches, and a session that holds none does it; [`Corpse::bury`]
+//! then frees the slot.
 //!
-//! If we die here: the slot still says all; the next repairer begins again. Each step done twice is the same as once. But
-//! what we did to the slot in a section of ours goes back when that is rolled back. So the right of a dead repairer is taken
-//! only after its own section was rolled back ([`ProcessManager::dead_repairer`]).
+//! If we die here: the slot still has all the notes, and the next repairer begins again. Each step done twice is the
+//! same as once. But the roll-back of our own open section also takes back its changes to the dead session's slot. So
+//! a dead repairer's right is taken only after its own section was rolled back ([`ProcessManager::dead_repairer`]).
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -23,24 +23,25 @@ use crate::latch::Waker;
 use crate::slot::{Claim, SessionSlot, State};
 use crate::{Latch, NotedAppend, ProcessManager, Session, SessionId};
 
-/// A dead session, and the right to repair it. Dropped before [`Corpse::bury`], it leaves the rest to another.
+/// A dead session, and the right to repair it. If it is dropped before [`Corpse::bury`], another repairer does the
+/// rest.
 #[must_use = "the slot is free only after `bury`"]
 pub struct Corpse<'m> {
     processes: &'m ProcessManager,
-    /// Works in the dead one's name.
+    /// Works in the dead session's name.
     stand_in: Session,
     by: SessionId,
     taken: Instant,
 }
 
 impl ProcessManager {
-    /// Every session that is dead and not yet repaired. Unwinds if the table that says so is broken.
+    /// Returns every session that is dead and not yet repaired. Unwinds if the table of sessions is broken.
     pub fn dead_sessions(&self) -> Vec<SessionId> {
         if let Err(what) = self.check() {
             self.give_up(&what);
         }
         let mut dead = Vec::new();
-        // Of each process it is asked once: that may be a system call or two.
+        // Ask once for each process: that may take a system call or two.
         let mut known = HashMap::new();
         for (index, slot) in self.slots() {
             let status = slot.status.load();
@@ -59,31 +60,32 @@ impl ProcessManager {
         dead
     }
 
-    /// Whether a session is marked dead and not yet repaired: without a system call.
+    /// Returns whether a session is marked dead and not yet repaired. Makes no system call.
     pub fn has_marked_dead(&self) -> bool {
         self.slots().any(|(_, slot)| slot.status.load().state() == State::Dead)
     }
 
-    /// Dead sessions that were repaired while others lived.
+    /// Returns the number of dead sessions that were repaired while others lived.
     pub fn repaired_count(&self) -> u64 {
         self.0.header.repaired.load()
     }
 
-    /// The session that died while it repaired `dead`, if it left a section open. What it changed in there may be the slot of
-    /// the one it repaired: the caller repairs it physically before it takes the right.
+    /// Returns the session that died while it repaired `dead`, if it left a section open. That section may have
+    /// changed the slot of `dead`, so the caller repairs the dead repairer physically before it takes the right.
     pub fn dead_repairer(&self, dead: SessionId) -> Option<SessionId> {
         let other = self.slot(dead)?.reaper.load().of_tenant(dead.generation());
         (!self.is_alive(other) && self.may_go_back(other)).then_some(other)
     }
 
-    /// Whether a section of a session that is dead is open: nobody has rolled it back.
+    /// Returns whether a dead session has an open section that is not rolled back yet.
     fn may_go_back(&self, dead: SessionId) -> bool {
         let log = self.slot(dead).and_then(|slot| slot.undo.load());
         let is_open = log.is_some_and(|log| Undo::open(&self.0.region, log).has_images());
         is_open && !planted("process: the section of a dead repairer goes back later")
     }
 
-    /// The right to repair `dead`, for the session `by`; none if it lives, was repaired, or another living session is at it.
+    /// Takes the right to repair `dead`, for the session `by`. `None` if `dead` lives or was repaired, or if another
+    /// living session repairs it.
     pub fn take_corpse(&self, by: &Session, dead: SessionId) -> Option<Corpse<'_>> {
         let slot = self.slot(dead)?;
         let status = slot.status.load();
@@ -91,7 +93,7 @@ impl ProcessManager {
             return None;
         }
         if status.state() == State::Alive {
-            // Refused means that somebody else has marked it, or buried it.
+            // A failure means that another session has marked it, or buried it.
             let _ = slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
         failpoint("repair: found dead, right not taken");
@@ -104,10 +106,10 @@ impl ProcessManager {
             return None;
         }
         failpoint("repair: right taken");
-        // The slot may have been buried, and have a new tenant, before the right was ours.
+        // The session may have been buried, and its slot have a new tenant, before the right was ours.
         let still = self.slot(dead).is_some_and(|slot| slot.status.load().state() == State::Dead);
         let Some(log) = slot.undo.load().filter(|_| still) else {
-            // A session that died before it had an undo log has held nothing.
+            // A session that died before it had an undo log held nothing.
             if still {
                 slot.leave();
             }
@@ -120,17 +122,17 @@ impl ProcessManager {
 }
 
 impl Corpse<'_> {
-    /// Who died.
+    /// Returns the dead session.
     pub fn id(&self) -> SessionId {
         self.stand_in.id()
     }
 
-    /// A session that works in the dead one's name: what it latched is latched by it.
+    /// Returns a session that works in the dead session's name and has its latches.
     pub fn session(&self) -> &Session {
         &self.stand_in
     }
 
-    /// Rolls the open section back. Returns how many before-images were put back.
+    /// Rolls the open section back. Returns the number of before-images put back.
     pub fn roll_back(&self) -> usize {
         failpoint("repair: before the dead one's section is rolled back");
         if planted("process: the dead are not rolled back") {
@@ -139,48 +141,49 @@ impl Corpse<'_> {
         self.stand_in.undo().roll_back()
     }
 
-    /// The append the dead session had noted and not finished, if any.
+    /// Returns the append that the dead session had noted and not finished, if any.
     pub fn noted_append(&self) -> Option<NotedAppend> {
         let lsn = self.slot().append_lsn.load();
         let is_noted = lsn != 0 && !planted("process: noted appends are not looked at");
         is_noted.then(|| NotedAppend { session: self.id(), lsn, txn: self.slot().append_txn.get() })
     }
 
-    /// What the dead session had in hand; zero for nothing.
+    /// Returns what the dead session had in hand; zero for nothing.
     pub fn in_hand(&self) -> u64 {
         self.slot().in_hand.load()
     }
 
-    /// Where it had pins, or may have had.
+    /// Returns the places where it had pins, or may have had.
     pub fn pins(&self) -> impl Iterator<Item = u64> + '_ {
         self.slot().pins.iter().map(|note| note.load()).filter(|note| note.place() != 0).map(|note| note.place())
     }
 
-    /// Whether it had more pins than it could note: then it may have had one anywhere.
+    /// Returns whether it had more pins than notes: then it may have had a pin anywhere.
     pub fn has_unnoted_pins(&self) -> bool {
         self.slot().pins_unnoted.load() != 0
     }
 
-    /// Forgets where it had pins: they are counted no more.
+    /// Clears its notes of pins: the counts no longer include them.
     pub fn forget_pins(&self) {
         failpoint("repair: pins recounted, still noted");
         self.slot().pins.iter().for_each(|note| note.init(crate::notes::Note::NONE));
     }
 
-    /// What it had in hand is where it belongs: it had only not said so.
+    /// Clears its `in_hand`: the thing is where it belongs, and the session died before it noted that.
     pub fn put_back(&self) {
         failpoint("repair: in its place, still in a dead hand");
         self.slot().in_hand.publish(0);
     }
 
-    /// What it had in hand is where it belongs when the section closes, which is another session's.
+    /// Clears its `in_hand` within `section`, a section of another session: when it closes, the thing is where it
+    /// belongs.
     pub fn put_back_in(&self, section: &mut rio::Section<'_>) {
         failpoint("repair: puts back what was in hand");
         self.slot().in_hand.set(section, 0);
         failpoint("repair: put back, section open");
     }
 
-    /// Gives all its latches back. The noted record is redone, so the note goes first.
+    /// Gives all its latches back. The noted record was redone, so its note is cleared first.
     pub fn let_go(&self) {
         failpoint("repair: redone, append still noted");
         self.stand_in.clear_append();
@@ -206,18 +209,19 @@ impl Corpse<'_> {
         }
     }
 
-    /// Whether its latches were given back, and so everything done that comes before.
+    /// Returns whether its latches were given back, and so whether all earlier steps are done.
     pub fn is_let_go(&self) -> bool {
         let holds = self.slot().notes.iter().any(|note| note.load().place() != 0);
         !holds && self.slot().append_lsn.load() == 0 && !self.stand_in.undo().has_images()
     }
 
-    /// Frees the slot: nothing of the dead session is left. The right to repair it is given back after that, or another
-    /// would take it for a slot that has a new tenant by the time it is freed again.
+    /// Frees the slot: nothing of the dead session is left. The right to repair is given back after that; otherwise
+    /// another repairer could take it and free the slot again when it has a new tenant.
     ///
-    /// If we die here, or are stopped: the right is for the tenant that was, and keeps nobody from repairing the next.
+    /// If we die here, or are stopped: the right is for the former tenant only, and does not block the repair of the
+    /// next.
     ///
-    /// `learned` is when the repairer was told of the death.
+    /// `learned` is the time when the repairer learned of the death.
     pub fn bury(self, learned: Instant) {
         if let Some(counts) = self.processes.counts() {
             counts.note_burial(learned.elapsed());
@@ -241,7 +245,7 @@ impl Corpse<'_> {
 
 impl Drop for Corpse<'_> {
     fn drop(&mut self) {
-        // Refused when we were taken for dead, or have stood still since the burial and the next tenant was repaired.
+        // Fails if we were taken for dead, or stood still since the burial until the next tenant was repaired.
         let own = Claim::new(self.by, self.id().generation());
         let _ = self.slot().reaper.compare_exchange(own, Claim::NONE);
     }

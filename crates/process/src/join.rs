@@ -1,10 +1,11 @@
-//! Coming and going: how a thread gets a session slot and gives it back.
+//! Joining and leaving: a thread takes a session slot and gives it back.
 //!
-//! A slot is taken by one compare-and-swap that also says whose it is, so no latch is needed and nobody waits for a
-//! newcomer. Undo logs are made when a slot has its first tenant and stay with it.
+//! A thread takes a slot by one compare-and-swap that also names the tenant, so no latch is needed and no session
+//! waits for a newcomer. A slot's first tenant makes its undo log, which stays with the slot.
 //!
-//! If we die here: between the swap and the return, the slot is ours, alive in name, and repaired like any other;
-//! while slots are added, the claim names our attach and the next to need slots takes it over.
+//! If we die here: between the swap and the return, the slot is marked alive in our name, and is repaired like any
+//! other. While slots are added, the claim names our attach, and the next session that needs slots takes the claim
+//! over.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use crate::slot::{SessionId, SessionSlot, State, SESSIONS_MAX};
 use crate::{Error, ProcessManager, Result, Session};
 
 impl ProcessManager {
-    /// Makes the calling thread a session. It ends when the handle is dropped.
+    /// Makes the calling thread a session, which ends when the handle is dropped.
     ///
     /// # Errors
-    /// `Region` if the region cannot grow, `TooManySessions`; `OnlyLooks`.
+    /// `Region` if the region cannot grow; `TooManySessions`; `OnlyLooks`.
     pub fn join(&self) -> Result<Session> {
         if self.only_looks() {
             return Err(Error::OnlyLooks);
@@ -63,14 +64,14 @@ impl ProcessManager {
         Ok(log)
     }
 
-    /// Adds slots, or waits a moment while another does.
+    /// Adds slots, or waits a moment while another session does.
     fn add_slots(&self) -> Result<()> {
         let growing = &self.0.header.growing;
         let me = self.0.attachments.own().raw();
         if let Err(other) = growing.compare_exchange(0, me) {
             let lives = self.0.attachments.lives(AttachmentId::from_raw(other));
             if lives || growing.compare_exchange(other, me).is_err() {
-                // Whoever adds them may be stopped, and all others gone on in other memory.
+                // The session that adds slots may be stopped, and the others may have moved on to a new region.
                 if self.0.region.is_broken() {
                     crate::session::leave_broken();
                 }
@@ -100,7 +101,7 @@ impl ProcessManager {
 }
 
 impl SessionSlot {
-    /// Gives the slot back. Its tenant holds nothing any more.
+    /// Gives the slot back. The tenant holds nothing any more.
     pub(crate) fn leave(&self) {
         failpoint("session: about to leave");
         self.clear();

@@ -1,33 +1,33 @@
-//! Ordinary latches that can be made to cost what semaphores of the kernel cost: LIBTP figure 5, in a build for it alone.
+//! Ordinary latches with the cost of the kernel's semaphores: LIBTP figure 5, in a build for it alone.
 //!
-//! In every other build (without the feature `kernel-latches`) nothing of this is there.
+//! Without the feature `kernel-latches` this module does not exist.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::os::{add_to_semaphore, SemaphoreSet};
 
-/// No semaphore is paid to.
+/// Latches pay to no semaphore.
 const NONE: i32 = -1;
-/// More than there are latches at one time, so that nobody waits for it; half of what a semaphore may be.
+/// More than the latches held at one time, so that no call waits; half of a semaphore's largest value.
 const VALUE: i16 = 16_000;
 
 /// The semaphore that latches of this process pay to.
 static PAID_TO: AtomicI32 = AtomicI32::new(NONE);
 
-/// The price of the paper's synchronisation for a program that runs on ordinary latches: as long as this lives, every latch
-/// that a session of this process takes costs a call on a semaphore that nobody waits for, and another when it is let go. The figure's
-/// runs were single-user, so none of its semaphores was contended either.
+/// The price of the paper's synchronisation for a program that runs on ordinary latches. While this lives, every
+/// latch that a session of this process takes costs a call on a semaphore that no session waits for, and another call
+/// at its release. The figure's runs were single-user, so none of its semaphores was contended either.
 ///
-/// One at a time: where a second begins, the first costs nothing any more.
+/// One at a time: if a second begins, the first has no effect any more.
 #[must_use = "latches cost what they always do when it is dropped"]
 pub struct KernelLatches(SemaphoreSet);
 
 impl KernelLatches {
-    /// Makes the semaphore; latches cost from here on.
+    /// Makes the semaphore. Latches cost a call from here on.
     ///
     /// # Errors
-    /// The error of `semget`: none allowed here, or too many.
+    /// The error of `semget`: semaphores are not allowed here, or there are too many.
     pub fn begin() -> io::Result<KernelLatches> {
         let semaphore = SemaphoreSet::create()?;
         semaphore.add(VALUE)?;
@@ -35,7 +35,7 @@ impl KernelLatches {
         Ok(KernelLatches(semaphore))
     }
 
-    /// How many more latches may be held: one less for each that is held and was paid for.
+    /// Returns the number of latches that may still be taken: one less for each held latch that was paid for.
     ///
     /// # Errors
     /// The error of `semctl`.
@@ -46,18 +46,18 @@ impl KernelLatches {
 
 impl Drop for KernelLatches {
     fn drop(&mut self) {
-        // Not another's, which began since.
+        // Leave a later one's semaphore in place.
         let _ = PAID_TO.compare_exchange(self.0.id(), NONE, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// What a latch that is taken pays, if it has to.
+/// Pays for a latch that is taken, if there is a price.
 #[inline]
 pub(crate) fn pay_acquire() {
     pay(-1);
 }
 
-/// What a latch that is let go pays.
+/// Pays for a latch that is released.
 #[inline]
 pub(crate) fn pay_release() {
     pay(1);
@@ -67,7 +67,7 @@ pub(crate) fn pay_release() {
 fn pay(value: i16) {
     let semaphore = PAID_TO.load(Ordering::Relaxed);
     if semaphore != NONE {
-        // One that was removed this moment costs its call as well.
+        // A call on a semaphore that was just removed costs as much.
         let _ = add_to_semaphore(semaphore, value);
     }
 }

@@ -5,11 +5,12 @@
 //!
 //! Invariants
 //! 1. A session waits only for latches of higher rank than it holds (`rank.rs`).
-//! 2. Every latch a session holds or wants is in its notes (`notes.rs`), also between any two instructions.
+//! 2. Every latch that a session holds or wants is in its notes (`notes.rs`), also between any two instructions.
 //! 3. A latch is never upgraded.
 //!
-//! If the holder dies: the word keeps it. A waiter looks every [`SLEEP_MAX`] whether the holder lives, and hands a dead
-//! one to the environment's repairer. A guard dropped by a panic of the library frees nothing (PROTOCOLS D10).
+//! If the holder dies: the word still names it. A waiter checks every [`SLEEP_MAX`] whether the holder lives, and
+//! hands a dead holder to the environment's repairer. A guard dropped by a panic of the library frees nothing
+//! (PROTOCOLS D10).
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -27,7 +28,7 @@ use crate::{os, LongWait, Rank, Session, SessionId, SLEEP_MAX};
 #[cfg(feature = "kernel-latches")]
 use crate::kernel_latches::{pay_acquire, pay_release};
 
-/// Nothing: in the figure's build alone may a latch be made to call the kernel.
+/// Does nothing: only in the figure's build can a latch call the kernel.
 #[cfg(not(feature = "kernel-latches"))]
 #[inline(always)]
 fn pay_acquire() {}
@@ -44,25 +45,26 @@ shared! {
     } size 8
 }
 
-/// What tools see a session wait for when it waits long for a latch, with the latch's place as the subject.
+/// The kind of wait that tools see for a long wait for a latch, with the latch's place as the subject.
 pub const WAITS_FOR_LATCH: u32 = 2;
 
-/// Looks at the word so often before it sleeps: for the holder on another processor to finish ...
+/// The number of looks at the word before a sleep: for a holder that finishes on another processor ...
 const PAUSES: u32 = 100;
-/// ... and these for a holder that waits for this processor.
+/// ... and with a yield, for a holder that waits for this processor.
 const YIELDS: u32 = 2;
 /// The sleep between looks at a frozen word.
 const THAW: Duration = Duration::from_micros(100);
-/// Whoever lets go because it unwinds looks so often; then the count is left to who finds it wrong.
+/// The number of looks of a session that releases while it unwinds. After that the count stays wrong until another
+/// session finds it.
 const THAWS_UNWINDING: u32 = 1000;
-/// So many looks in a row must find a word that its holders' notes do not explain before it counts as damaged: a holder that
-/// lets go and comes back between two of our loads is no rarity, one that always does is.
+/// The number of consecutive looks that must find a word not explained by its holders' notes before the word counts
+/// as damaged. A holder often releases and comes back between two of our loads, but not every time.
 const DOUBTS: u32 = 16;
-/// The bound of the first sleep; each further one is twice as long, up to [`SLEEP_MAX`].
+/// The bound of the first sleep; each further bound is twice as long, up to [`SLEEP_MAX`].
 const SLEEP_FIRST: Duration = Duration::from_micros(100);
 
 impl Latch {
-    /// Holds it shared with others, waiting as long as it takes.
+    /// Takes the latch shared, and waits as long as that takes.
     #[inline]
     pub fn shared<'l>(&'l self, session: &'l Session, rank: Rank) -> SharedGuard<'l> {
         pay_acquire();
@@ -78,7 +80,7 @@ impl Latch {
         SharedGuard { latch: self, session, note }
     }
 
-    /// Holds it alone, waiting as long as it takes.
+    /// Takes the latch exclusively, and waits as long as that takes.
     #[inline]
     pub fn exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> ExclusiveGuard<'l> {
         pay_acquire();
@@ -92,7 +94,7 @@ impl Latch {
         ExclusiveGuard { latch: self, session, note }
     }
 
-    /// Holds it shared with others if that needs no waiting. The order of ranks does not bind.
+    /// Takes the latch shared if that needs no wait. The order of ranks does not apply.
     #[inline]
     pub fn try_shared<'l>(&'l self, session: &'l Session, rank: Rank) -> Option<SharedGuard<'l>> {
         let place = session.place_of(self);
@@ -109,7 +111,7 @@ impl Latch {
         Some(SharedGuard { latch: self, session, note })
     }
 
-    /// Holds it alone if that needs no waiting. The order of ranks does not bind.
+    /// Takes the latch exclusively if that needs no wait. The order of ranks does not apply.
     #[inline]
     pub fn try_exclusive<'l>(&'l self, session: &'l Session, rank: Rank) -> Option<ExclusiveGuard<'l>> {
         let note = session.take_note(rank, false);
@@ -124,49 +126,50 @@ impl Latch {
         Some(ExclusiveGuard { latch: self, session, note })
     }
 
-    /// The guard of a latch that the session holds alone already: for the repair of a dead session in its name. None if it
-    /// does not hold it.
+    /// Returns a guard of a latch that the session already holds exclusively: for the repair of a dead session in its
+    /// name. `None` if the session does not hold the latch.
     pub fn adopt_exclusive<'l>(&'l self, session: &'l Session) -> Option<ExclusiveGuard<'l>> {
         let note = session.note_of(session.place_of(self))?;
         (self.owner() == Some(session.id())).then_some(ExclusiveGuard { latch: self, session, note })
     }
 
-    /// Looks whether whoever holds it is dead; if so, its latches are given back. For who only ever tries the latch.
+    /// Checks whether a holder is dead; if so, gives that session's latches back. For a caller that only ever tries
+    /// the latch.
     #[cold]
     pub fn help_the_dead_holder(&self, session: &Session) {
         let _ = self.look_for_the_dead(session);
     }
 
-    /// Frees it if the session holds it alone: the repair of a dead one.
+    /// Frees the latch if the session holds it exclusively: for the repair of a dead session.
     pub(crate) fn free_for(&self, dead: &Session) {
         if self.owner() == Some(dead.id()) {
             latch_word::release_exclusive(self.word.cell(), dead.owner(), &Waker);
         }
     }
 
-    /// Whether the notes of the living do not explain the word at this moment: somebody should wait for the latch properly,
-    /// and so find out. For who only ever tries it.
+    /// Returns whether the living sessions' notes do not explain the word at this moment. A session should then wait
+    /// for the latch properly, which settles the doubt. For a caller that only ever tries the latch.
     #[cold]
     pub fn is_doubtful(&self, session: &Session) -> bool {
         !self.look_for_the_dead(session)
     }
 
-    /// The word, for who counts its holders.
+    /// Returns the word, for the session that counts its holders.
     pub(crate) fn cell(&self) -> &AtomicU64 {
         self.word.cell()
     }
 
-    /// Frees it whatever its state: for repair when nobody else is attached.
+    /// Frees the latch in any state: for the repair when no other process is attached.
     pub fn reset_alone(&self) {
         self.word.init(0);
     }
 
-    /// Who holds it exclusively at this moment.
+    /// Returns the present exclusive holder.
     pub fn owner(&self) -> Option<SessionId> {
         SessionId::from_latch_word(self.word.load())
     }
 
-    /// How many hold it shared at this moment.
+    /// Returns the present number of shared holders.
     pub fn shared_count(&self) -> u32 {
         u32::try_from(self.word.load() & latch_word::COUNT).expect("the count has 14 bits")
     }
@@ -201,8 +204,8 @@ impl Latch {
         latch_word::release_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
-    /// After a whole time-out: whoever holds the latch may be dead, or nobody holds it at all. False if the word is not what
-    /// the notes of the living say, which may be so for a moment only.
+    /// Looks after a whole time-out: the holder may be dead, or no session may hold the latch. Returns false if the
+    /// living sessions' notes do not explain the word, which may be so for a moment only.
     fn look_for_the_dead(&self, session: &Session) -> bool {
         let (processes, place) = (session.processes(), session.place_of(self));
         let seen = self.word.load();
@@ -219,7 +222,7 @@ impl Latch {
             }
             None => (None, true),
         };
-        // One that let go and left since is not dead: then the word has changed.
+        // A holder that released and left since is not dead: then the word has changed.
         let is_same = self.word.load() == seen;
         if let Some(dead) = dead.filter(|_| is_same) {
             processes.meet_dead(session, dead);
@@ -227,7 +230,7 @@ impl Latch {
         is_noted || !is_same
     }
 
-    /// Whoever froze the word may have died.
+    /// Finishes the count of the session that froze the word, if that session has died.
     #[cold]
     fn thaw_for_the_dead(&self, session: &Session) {
         let processes = session.processes();
@@ -236,8 +239,8 @@ impl Latch {
         }
     }
 
-    /// The word has long not been what the notes say: a wild store has hit it. A count is made right; an owner that does not
-    /// know of it will never let go.
+    /// Handles a word that the notes have not explained for long: a wild store has hit it. A wrong count is
+    /// corrected. A wrong owner would never release, so the region is given up.
     #[cold]
     fn doubt(&self, session: &Session) {
         let seen = self.word.load();
@@ -256,13 +259,13 @@ impl fmt::Debug for Latch {
 }
 
 impl crate::ProcessManager {
-    /// Whether that living session has noted that it holds, or wants, the latch at `place` alone.
+    /// Returns whether that living session has noted that it holds, or wants, the latch at `place` exclusively.
     fn has_noted(&self, owner: SessionId, place: u64) -> bool {
         let about = |note: &Note| note.is_exclusive() && note.is_about(place);
         self.slot(owner).is_some_and(|slot| slot.notes.iter().any(|note| about(&note.load())))
     }
 
-    /// A dead session whose notes say that it holds, or may hold, the latch at `place`.
+    /// Returns a dead session whose notes state that it holds, or may hold, the latch at `place`.
     fn dead_holder(&self, place: u64) -> Option<SessionId> {
         self.slots().find_map(|(index, slot)| {
             let noted = slot.notes.iter().any(|note| note.load().is_about(place));
@@ -273,19 +276,19 @@ impl crate::ProcessManager {
     }
 }
 
-/// A session that waits for a latch: spinning, then in the kernel, its note stepped back while it sleeps.
+/// A session that waits for a latch: it spins, then sleeps in the kernel, with its note cleared during the sleep.
 struct Waiting<'l> {
     latch: &'l Latch,
     session: &'l Session,
     note: usize,
     /// The note when wanting, holding, releasing.
     states: [Note; 3],
-    /// How often in a row the word was not what the notes say.
+    /// The number of consecutive looks at which the notes did not explain the word.
     doubts: Cell<u32>,
-    /// How often it has waited for a frozen word.
+    /// The number of waits for a frozen word.
     thaws: Cell<u32>,
     began: Instant,
-    /// Said for the tools once the wait is a long one.
+    /// The statement for the tools, once the wait is long.
     said: OnceCell<LongWait<'l>>,
 }
 
@@ -303,7 +306,7 @@ impl<'l> Waiting<'l> {
         }
     }
 
-    /// After a whole time-out.
+    /// Looks at the word after a whole time-out.
     fn look(&self) {
         let is_sane = self.latch.look_for_the_dead(self.session);
         let doubts = if is_sane { 0 } else { self.doubts.get() + 1 };
@@ -330,14 +333,15 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         failpoint("latch: waits, noted as wanting");
         self.session.write_note(self.note, Note::NONE);
         if self.session.region().is_broken() {
-            // It wants the latch no more, and its handle knows that too: whoever leaves goes on to take other latches on its way.
+            // The session does not want the latch any more. The handle must know that too, because the unwinding
+            // session takes other latches on its way.
             self.session.drop_note(self.note);
             leave_broken();
         }
         failpoint("latch: waits, note stepped back");
         let mut bound = SLEEP_MAX.min(SLEEP_FIRST * (1 << round.min(16)));
         if bound == SLEEP_MAX {
-            // Its note says that it wants nothing; the handle is not used any more.
+            // The note is empty already, and the unwound handle is not used any more.
             self.session.leave_if_late();
             let place = self.session.place_of(self.latch);
             self.said.get_or_init(|| self.session.waits_since(WAITS_FOR_LATCH, place, self.began.elapsed()));
@@ -347,7 +351,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
         }
         let mut outcome = os::sleep_on_latch(word, seen, class, bound);
         if bound < SLEEP_MAX {
-            // Too soon to suspect anybody of being dead.
+            // Too soon to suspect that a session is dead.
             outcome = Wait::Woken;
         }
         if outcome == Wait::TimedOut {
@@ -359,14 +363,14 @@ impl Waiter<AtomicU64> for Waiting<'_> {
     }
 
     fn thaw(&self, word: &AtomicU64) -> bool {
-        // In a broken region it is all the same, and whoever unwinds cannot begin to unwind.
+        // A broken region needs no right count. A session that already unwinds cannot start to unwind again.
         if self.session.region().is_broken() || (unwinds() && self.thaws.get() > THAWS_UNWINDING) {
             return false;
         }
         self.session.leave_if_late();
         self.thaws.set(self.thaws.get() + 1);
         self.session.write_note(self.note, self.states[1]);
-        // Nobody wakes us: a reaper counts for a moment only.
+        // No session wakes us: a reaper counts only for a moment.
         if os::sleep_on_latch(word, word.look(), Class::Reader, THAW) == Wait::TimedOut {
             self.look();
         }
@@ -379,7 +383,7 @@ impl Waiter<AtomicU64> for Waiting<'_> {
     }
 }
 
-/// Wakes whoever waits, and never waits itself: for repair.
+/// Wakes waiters, and never waits itself: for repair.
 pub(crate) struct Waker;
 
 impl Waiter<AtomicU64> for Waker {
@@ -397,7 +401,7 @@ impl Waiter<AtomicU64> for Waker {
     }
 }
 
-/// A latch held shared with others. Dropping it lets go.
+/// A latch held shared. Dropping the guard releases it.
 #[must_use = "the latch is held as long as its guard lives"]
 pub struct SharedGuard<'l> {
     latch: &'l Latch,
@@ -406,14 +410,15 @@ pub struct SharedGuard<'l> {
 }
 
 impl<'l> SharedGuard<'l> {
-    /// The session that holds it.
+    /// Returns the session that holds the latch.
     #[inline]
     pub fn session(&self) -> &'l Session {
         self.session
     }
 }
 
-// SAFETY: while it lives nobody has the latch exclusively, in any process, and who has an area shows for it guards of its latch alone.
+// SAFETY: while this guard lives, no session of any process holds the latch exclusively; the owner of an area uses
+// only guards of its own latch as holds.
 unsafe impl SharedHold for SharedGuard<'_> {}
 
 impl Drop for SharedGuard<'_> {
@@ -433,7 +438,7 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
-/// A latch held alone. Dropping it lets go.
+/// A latch held exclusively. Dropping the guard releases it.
 #[must_use = "the latch is held as long as its guard lives"]
 pub struct ExclusiveGuard<'l> {
     latch: &'l Latch,
@@ -442,14 +447,14 @@ pub struct ExclusiveGuard<'l> {
 }
 
 impl<'l> ExclusiveGuard<'l> {
-    /// The session that holds it.
+    /// Returns the session that holds the latch.
     #[inline]
     pub fn session(&self) -> &'l Session {
         self.session
     }
 }
 
-// SAFETY: as a shared one; and nobody else has the latch at all.
+// SAFETY: as for a shared guard; and no other session holds the latch at all.
 unsafe impl SharedHold for ExclusiveGuard<'_> {}
 // SAFETY: as above.
 unsafe impl ExclusiveHold for ExclusiveGuard<'_> {}

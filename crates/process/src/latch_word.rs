@@ -1,4 +1,4 @@
-//! The state machine of a latch: which words there are and who may change which into which.
+//! The state machine of a latch: its words, and the allowed changes between them.
 //!
 //! Paper: LIBTP section 4.3: test-and-set first, a system call only when that fails. Departure: shared and exclusive.
 //!
@@ -9,24 +9,24 @@
 //!  | generation, 26 | index, 20      |      |       |       |       | 14 (bit 13: full) |
 //!  +----------------+----------------+------+-------+-------+-------+-------------------+
 //! ```
-//! * `READERS`, `WRITERS`: somebody who wants it shared, or exclusive, sleeps on the word. Whoever lets the last hold
-//!   go clears both and wakes all such readers and one such writer. That writer, whether it gets the latch or sleeps
-//!   again, sets `WRITERS`, because others may still sleep: so one wake is enough.
-//! * `PENDING`: a writer waits for shared holders to leave; no new ones come in. So writers do not starve.
-//! * `FREEZE`: a reaper is counting (PROTOCOLS D7); neither acquired nor released until it is gone.
+//! * `READERS`, `WRITERS`: a session that wants the latch shared, or exclusively, sleeps on the word. The last holder
+//!   clears both bits at its release and wakes all such readers and one such writer. That writer sets `WRITERS`
+//!   again, whether it gets the latch or sleeps again, because others may still sleep: so one wake is enough.
+//! * `PENDING`: a writer waits for shared holders to leave; no new shared holders come in. So writers do not starve.
+//! * `FREEZE`: a reaper is counting the holders (PROTOCOLS D7); until it is done no session acquires or releases.
 //!
 //! Invariants ([`check`])
 //! 1. Never both an owner and shared holders.
-//! 2. `PENDING` only while nobody owns the word.
-//! 3. The three waiting bits are advice: a sleeper that times out goes by the holders alone, and clears `PENDING`.
+//! 2. `PENDING` only while the word has no owner.
+//! 3. The three waiting bits are advice: a sleeper that times out considers only the holders, and clears `PENDING`.
 //!
-//! 4. A reaper freezes only a word with shared holders, so never an owned one. (PROTOCOLS D7 has every release a swap; by
-//!    this invariant an owner's need not be.)
+//! 4. A reaper freezes only a word with shared holders, so never an owned one. (PROTOCOLS D7 makes every release a
+//!    swap; this invariant frees the owner's release from that.)
 //!
-//! If we die here: with a bit set and not asleep, or having cleared it and not woken anyone: whoever is concerned
-//! wakes by itself, after as long again as it has slept so far, [`SLEEP_MAX`](crate::SLEEP_MAX) at most.
+//! If we die here: a waiting bit may be set without a sleeper, or cleared without a wake. A sleeper wakes by itself,
+//! after as long again as it has slept so far, [`SLEEP_MAX`](crate::SLEEP_MAX) at most.
 //!
-//! Everything is generic over the word and over how to wait, so that loom can run it.
+//! Everything is generic over the word and over the way to wait, so that loom can run it.
 
 use rio::failpoint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,9 +54,9 @@ const ASLEEP: u64 = READERS | WRITERS;
 
 /// The atomic a latch is made of: the real one, or loom's.
 pub(crate) trait StateWord {
-    /// Loads; only ever the expected value of a swap, or a hint.
+    /// Loads the word: only as the expected value of a swap, or as a hint.
     fn look(&self) -> u64;
-    /// Swaps if it holds `old`; the error is what it holds.
+    /// Swaps if the word holds `old`; the error is the value found.
     fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64>;
     /// Stores zero.
     fn free(&self);
@@ -65,64 +65,65 @@ pub(crate) trait StateWord {
 impl StateWord for AtomicU64 {
     #[inline]
     fn look(&self) -> u64 {
-        // Relaxed: what is decided with it is confirmed by a swap.
+        // Relaxed: a swap confirms each decision based on the value.
         self.load(Ordering::Relaxed)
     }
     #[inline]
     fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64> {
-        // AcqRel, both ways: acquiring pairs with the release by the last holder; releasing publishes what was done
-        // under the latch; and either publishes the note the session wrote before it to the reaper's freezing swap.
+        // AcqRel, both ways: an acquire pairs with the release by the last holder; a release publishes the stores
+        // made under the latch; and either publishes the note that the session wrote before it to the reaper's
+        // freezing swap.
         rio::schedule::point();
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed)
     }
     #[inline]
     fn free(&self) {
-        // Release: publishes what was done under the latch to the next swap that acquires it.
+        // Release: publishes the stores made under the latch to the next swap that acquires it.
         rio::schedule::point();
         self.store(0, Ordering::Release);
     }
 }
 
-/// Who sleeps, and so who is woken.
+/// The kind of a sleeper, which decides how it is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Wants the latch shared: all of them are woken together.
+    /// Wants the latch shared: all readers are woken together.
     Reader,
-    /// Wants it exclusive: one is woken.
+    /// Wants the latch exclusively: one writer is woken.
     Writer,
 }
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// Woken, or the word had changed before sleep, or too little time has passed to draw a conclusion.
+    /// Woken, or the word had changed before the sleep, or the sleep was too short for a conclusion.
     Woken,
-    /// The whole bound passed: whoever should have woken us may be dead.
+    /// The whole bound passed: the session that should have woken us may be dead.
     TimedOut,
 }
 
-/// How a session waits and wakes others: spinning, the kernel, or loom's model of it.
+/// The way a session waits and wakes others: spinning, the kernel, or loom's model of it.
 pub(crate) trait Waiter<W> {
-    /// How often to look again before sleeping.
+    /// The number of further looks before a sleep.
     const SPINS: u32;
-    /// Passes a moment between looks; `round` counts them.
+    /// Passes a moment between looks; `round` counts the looks.
     fn pause(&self, round: u32);
-    /// Sleeps while the word is `seen`. The first time `round` is 0.
+    /// Sleeps while the word is `seen`. `round` counts the sleeps from 0.
     fn wait(&self, word: &W, seen: u64, class: Class, round: u32) -> Wait;
-    /// Waits a moment for a reaper to unfreeze the word, which is to be released. False if it is not worth it any more.
+    /// Waits a moment for a reaper to unfreeze a word that is to be released. Returns false to give up the release.
     fn thaw(&self, word: &W) -> bool;
     /// Wakes all readers, or one writer.
     fn wake(&self, word: &W, class: Class);
 }
 
-/// One attempt to become a shared holder; fails also if another changed the word meanwhile.
+/// Tries once to become a shared holder. Fails also if another session changes the word meanwhile.
 #[inline]
 pub(crate) fn acquire_shared(word: &impl StateWord) -> bool {
     let seen = word.look();
     seen & SHARED_BLOCKED == 0 && word.swap_if(seen, seen + 1).is_ok()
 }
 
-/// Becomes a shared holder if nothing stands against it.
+/// Becomes a shared holder if the word allows it.
 pub(crate) fn try_shared(word: &impl StateWord) -> bool {
     let mut seen = word.look();
     while seen & SHARED_BLOCKED == 0 {
@@ -134,19 +135,19 @@ pub(crate) fn try_shared(word: &impl StateWord) -> bool {
     false
 }
 
-/// One attempt to become the owner of a word nobody wants; `owner` has owner bits only.
+/// Tries once to become the owner of a word that no session holds or wants; `owner` has owner bits only.
 #[inline]
 pub(crate) fn acquire_exclusive(word: &impl StateWord, owner: u64) -> bool {
     word.swap_if(0, owner).is_ok()
 }
 
-/// Becomes the owner if nobody holds the word; sleepers' bits are kept.
+/// Becomes the owner if no session holds the word; keeps the sleepers' bits.
 pub(crate) fn try_exclusive(word: &impl StateWord, owner: u64) -> bool {
     take_exclusive(word, owner, 0)
 }
 
-/// Becomes the owner if nobody holds the word, adding `bits`. It takes `PENDING` away: a writer who still wants it
-/// sets it again.
+/// Becomes the owner if no session holds the word, and adds `bits`. Clears `PENDING`: a writer that still wants the
+/// latch sets it again.
 fn take_exclusive(word: &impl StateWord, owner: u64, bits: u64) -> bool {
     let mut seen = word.look();
     while seen & EXCLUSIVE_BLOCKED == 0 {
@@ -158,7 +159,7 @@ fn take_exclusive(word: &impl StateWord, owner: u64, bits: u64) -> bool {
     false
 }
 
-/// Waits until it is a shared holder.
+/// Waits until the caller is a shared holder.
 pub(crate) fn wait_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     let mut round = 0;
     loop {
@@ -173,7 +174,7 @@ pub(crate) fn wait_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     }
 }
 
-/// Sets `READERS`. Returns the word to sleep on, or none if it changed and deserves another look.
+/// Sets `READERS`. Returns the word to sleep on, or `None` if it changed and deserves another look.
 fn announce_reader(word: &impl StateWord) -> Option<u64> {
     let seen = word.look();
     if seen & SHARED_BLOCKED == 0 {
@@ -185,7 +186,8 @@ fn announce_reader(word: &impl StateWord) -> Option<u64> {
     word.swap_if(seen, seen | READERS).ok().map(|_| seen | READERS)
 }
 
-/// After a whole time-out: the writer that set `PENDING` may be dead, so it counts no longer.
+/// Tries to become a shared holder in spite of `PENDING`, after a whole time-out: the writer that set the bit may be
+/// dead.
 fn enter_past_pending(word: &impl StateWord) -> bool {
     let mut seen = word.look();
     while seen & (SHARED_BLOCKED & !PENDING) == 0 {
@@ -197,9 +199,9 @@ fn enter_past_pending(word: &impl StateWord) -> bool {
     false
 }
 
-/// Waits until it is the owner.
+/// Waits until the caller is the owner.
 pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl Waiter<W>) {
-    // Once we have slept we may have had the only wake, so we pass it on: see `WRITERS` above.
+    // A writer that has slept may have consumed the only wake, so it passes the wake on: see `WRITERS` above.
     let (mut round, mut pass_on) = (0, 0);
     loop {
         let taken = spin(word, waiter, || {
@@ -220,12 +222,12 @@ pub(crate) fn wait_exclusive<W: StateWord>(word: &W, owner: u64, waiter: &impl W
 fn hold_readers_off(word: &impl StateWord) {
     let seen = word.look();
     if seen & COUNT != 0 && seen & (PENDING | FREEZE) == 0 {
-        // Refused means the word moves; the next round looks again.
+        // A failure means that the word changed; the next round looks again.
         let _ = word.swap_if(seen, seen | PENDING);
     }
 }
 
-/// Sets `WRITERS`, and `PENDING` if there are shared holders. Returns the word to sleep on, or none if it is worth
+/// Sets `WRITERS`, and `PENDING` if there are shared holders. Returns the word to sleep on, or `None` if it deserves
 /// another look.
 fn announce_writer(word: &impl StateWord) -> Option<u64> {
     let seen = word.look();
@@ -239,8 +241,8 @@ fn announce_writer(word: &impl StateWord) -> Option<u64> {
     word.swap_if(seen, wanted).ok().map(|_| wanted)
 }
 
-/// Not on a frozen word: the note of a session that spins says that the session is about to hold the latch, and the reaper counts when
-/// no note says so.
+/// Spins until `attempt` succeeds. Returns false after `SPINS` pauses, or at once on a frozen word: the note of a
+/// spinning session states that it is about to hold the latch, and the reaper waits until no note states that.
 fn spin<W: StateWord>(word: &W, waiter: &impl Waiter<W>, mut attempt: impl FnMut() -> bool) -> bool {
     for round in 0..=waiter_rounds(waiter) {
         if attempt() {
@@ -260,14 +262,14 @@ fn waiter_rounds<W, T: Waiter<W>>(_: &T) -> u32 {
     T::SPINS
 }
 
-/// One attempt to stop being a shared holder of a word nobody waits for.
+/// Tries once to stop being a shared holder of a word without waiters.
 #[inline]
 pub(crate) fn leave_shared(word: &impl StateWord) -> bool {
     let seen = word.look();
     seen & (ASLEEP | PENDING | FREEZE) == 0 && word.swap_if(seen, seen - 1).is_ok()
 }
 
-/// Stops being a shared holder; the last one wakes the sleepers.
+/// Stops being a shared holder; the last holder wakes the sleepers.
 pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     loop {
         let seen = word.look();
@@ -293,11 +295,13 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
     }
 }
 
-/// One attempt to stop being the owner of a word nobody waits for. A look and a store, at half the price of two swaps.
+/// Tries once to stop being the owner of a word without waiters, by a load and a store, at half the price of two
+/// swaps.
 ///
-/// A sleeper's bit that is set between the two is lost; nothing else can be, because nobody else changes an owned word
-/// otherwise. The sleeper's kernel call compares the word once more, hundreds of nanoseconds later, so it sleeps in vain
-/// only if we lose the processor between two instructions; then it wakes by itself (invariant 3).
+/// A sleeper's bit that is set between the two is lost. Nothing else can be, because no other session changes an
+/// owned word otherwise. The sleeper's kernel call compares the word once more, hundreds of nanoseconds later, so the
+/// sleeper misses its wake only if we lose the processor between the two instructions; then it wakes by itself
+/// (invariant 3).
 #[inline]
 pub(crate) fn leave_exclusive(word: &impl StateWord, owner: u64) -> bool {
     let alone = word.look() == owner;
@@ -344,8 +348,8 @@ pub(crate) fn check(word: u64) {
     demand(word & OWNER == 0 || word & PENDING == 0, "a writer is pending on an owned latch", word);
 }
 
-/// Asserts what a wild store can break. Not while unwinding, where latches are let go and a second panic would end the
-/// process: whoever waits for the latch finds the same.
+/// Asserts an invariant that a wild store can break. Not while unwinding, because a second panic would end the
+/// process: a waiter for the latch finds the same.
 fn demand(holds: bool, what: &str, word: u64) {
     assert!(holds || std::thread::panicking(), "{what}: {word:#x}");
 }

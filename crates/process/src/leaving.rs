@@ -1,30 +1,31 @@
-//! A process leaves: it waits for others where it has to, but not without end.
+//! The departure of a process: it waits for others if it has to, but not for ever.
 //!
-//! What it waits for may be held by a process that is stopped. Then it goes without: the thread that waits unwinds with
-//! [`Late`], and its session is dead, as after a panic of the library (PROTOCOLS D10): what it held is for the others to
-//! repair, like that of one who was killed there.
+//! A stopped process may hold what the leaving one waits for. The waiting thread then unwinds with [`Late`], and its
+//! session is dead, as after a panic of the library (PROTOCOLS D10): the others repair it like a session that was
+//! killed at that place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::{ProcessManager, Session};
 
-/// So long who leaves waits if some process is stopped.
+/// The longest wait of a leaving process if some process is stopped.
 const STOPPED: Duration = Duration::from_millis(300);
-/// So long if none is seen to be: it may be paused with its container, or the disk be slow.
+/// The longest wait if no process is seen to be stopped: one may be paused with its container, or the disk may be
+/// slow.
 const UNSEEN: Duration = Duration::from_secs(5);
-/// How often it is looked whether one is.
+/// The time between two looks for stopped processes.
 const GLANCE: Duration = Duration::from_millis(20);
-/// Nobody leaves.
+/// The value while the handle is not leaving.
 const NEVER: u64 = u64::MAX;
 
-/// What a session unwinds with whose process leaves, when what it waits for does not come.
+/// The payload with which a session of a leaving process unwinds when its wait takes too long.
 pub struct Late;
 
-/// Since when this handle leaves.
+/// The state of a handle's departure.
 pub(crate) struct Leaving {
     attached: Instant,
-    /// Milliseconds after that.
+    /// The begin of the departure, in milliseconds after `attached`.
     since: AtomicU64,
     looked: AtomicU64,
 }
@@ -40,19 +41,20 @@ impl Leaving {
 }
 
 impl ProcessManager {
-    /// From now on the sessions of this handle wait for others a moment only; if one has to for longer, it unwinds with [`Late`].
+    /// Makes the sessions of this handle wait for others only a moment; a session that has to wait longer unwinds
+    /// with [`Late`].
     pub fn begin_to_leave(&self) {
         let leaving = &self.0.leaving;
-        // Relaxed, everywhere: who sees it later waits a little longer.
+        // Relaxed, everywhere: a thread that sees the store later waits a little longer.
         leaving.since.store(leaving.now(), Ordering::Relaxed);
     }
 
-    /// From now on they wait as long as it takes: for who knows that nobody else is there.
+    /// Makes them wait as long as it takes again: for a caller that knows that no other process is attached.
     pub fn take_time(&self) {
         self.0.leaving.since.store(NEVER, Ordering::Relaxed);
     }
 
-    /// Whether the time is over that this handle had to leave in.
+    /// Returns whether this handle's time to leave is over.
     #[cold]
     fn is_late(&self) -> bool {
         let leaving = &self.0.leaving;
@@ -61,7 +63,7 @@ impl ProcessManager {
         if waited < STOPPED || waited >= UNSEEN {
             return waited >= UNSEEN;
         }
-        // The same for all threads: each look is a file or two for every process there is.
+        // Shared by all threads: each look reads a file or two for every process.
         let looked = leaving.looked.load(Ordering::Relaxed);
         if Duration::from_millis(now.saturating_sub(looked)) < GLANCE {
             return false;
@@ -72,7 +74,7 @@ impl ProcessManager {
 }
 
 impl Session {
-    /// Leaves by unwinding, with [`Late`], if its process leaves and has waited long enough. Called by who waits.
+    /// Unwinds with [`Late`] if its process is leaving and has waited long enough. Waiters call this.
     #[inline]
     pub(crate) fn leave_if_late(&self) {
         self.processes().leave_if_late();
@@ -89,11 +91,11 @@ impl ProcessManager {
 
     #[cold]
     fn unwind_if_late(&self) {
-        // Whoever unwinds cannot begin to.
+        // A thread that unwinds already cannot start to unwind again.
         if crate::unwinding::unwinds() || rio::planted("process: who leaves waits without end") || !self.is_late() {
             return;
         }
-        // Whatever panic of the program's this is a destructor of: what unwinds from here on is ours.
+        // This may run in a destructor during a panic of the program: from here on the panic is the library's.
         crate::unwinding::is_ours();
         std::panic::resume_unwind(Box::new(Late));
     }

@@ -1,10 +1,10 @@
-//! The process manager: who uses the environment, how they exclude each other, how they sleep and wake.
+//! The process manager: the users of the environment, their mutual exclusion, their sleeping and waking.
 //!
-//! Paper: LIBTP sections 3.2.4 and 4.3. Departures: the kernel is asked only when a latch is not free; a waiter sleeps
-//! on a word, not on a semaphore, and never without a bound; and every session leaves notes, so that a survivor knows
-//! what a killed one held.
+//! Paper: LIBTP sections 3.2.4 and 4.3. Departures: only a latch that is not free costs a system call; a waiter
+//! sleeps on a word, not on a semaphore, and never without a bound; every session leaves notes, so that a survivor
+//! knows the latches and pins of a killed one.
 //!
-//! It does not know what anyone waits for.
+//! It does not know what a session waits for.
 //!
 //! # Example
 //! ```
@@ -90,11 +90,12 @@ pub use watch::{DeathWatch, Waker};
 /// Slots in the slab's first chunk.
 const FIRST_SLOTS: u32 = 16;
 
-/// What can be chosen about sessions. Nothing needs to be.
+/// Settings of sessions, all optional.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Bytes of before-images a session can save at first; it grows by [`Session::ensure_undo`]. 64 KiB.
+    /// Bytes of before-images that a new session's undo log holds; [`Session::ensure_undo`] makes the log longer. 64
+    /// KiB.
     pub undo_bytes: u64,
 }
 
@@ -104,21 +105,22 @@ impl Default for Settings {
     }
 }
 
-/// Who knows all managers, and so can repair what a dead session left in them.
+/// The repair of dead sessions, by the environment, which knows all managers.
 pub trait Repairer: Send + Sync {
-    /// `waiting` waits for a latch of `dead`: gives the latches back, after what must come first. Waits for nothing, for the
-    /// caller may hold latches.
+    /// Repairs `dead` physically and gives its latches back, because `waiting` waits for one of them. Waits for
+    /// nothing, because the caller may hold latches.
     fn free_latches(&self, waiting: &Session, dead: SessionId);
 
-    /// Repairs every dead session, transactions and all. The caller holds no latch.
+    /// Repairs every dead session completely, with its transactions. The caller holds no latch.
     fn repair_all(&self, by: &Session);
 
-    /// Whether anybody can be repaired at all: not when what that needs has failed for good.
+    /// Returns whether repair is possible at all: not if something that it needs has failed for good.
     fn can_repair(&self) -> bool {
         true
     }
 
-    /// The region holds what nobody can have meant: it is declared broken, with the reason for people.
+    /// Declares the region broken, because it contains something that no session stores, with the reason for the
+    /// user.
     fn give_up(&self, why: &str);
 }
 
@@ -131,16 +133,16 @@ struct Inner {
     header: Held<ProcessHeader>,
     slots: Slab<SessionSlot>,
     settings: Settings,
-    /// Who is attached, this process among them.
+    /// The attached processes, this one among them.
     attachments: Attachments,
     repairer: OnceLock<Box<dyn Repairer>>,
-    /// Whether this handle leaves.
+    /// Whether this handle is leaving.
     leaving: Leaving,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A region that has been hit by a wild store may have no table to leave; the seat is given back all the same.
+        // After a wild store the table to leave may be gone; the seat is given back all the same.
         let detached = catch_unwind(AssertUnwindSafe(|| self.attachments.detach(&self.slots)));
         if detached.is_err() {
             self.region.mark_broken();
@@ -177,17 +179,17 @@ impl ProcessManager {
         Ok(())
     }
 
-    /// Opens the process manager of a region, by itself: who is dead is asked of the kernel's table of processes alone,
-    /// and nobody else attaches at the same time.
+    /// Opens the process manager of a region without seats: deaths are learned from the kernel's table of processes
+    /// alone. The caller makes sure that no other process attaches at the same time.
     ///
     /// # Errors
-    /// `NotInitialised` if the region has none; `Region` if it cannot grow; `TooManyProcesses`.
+    /// `NotInitialised` if the region has none; `Region` if the region cannot grow; `TooManyProcesses`.
     pub fn attach(region: &Region, settings: &Settings) -> Result<ProcessManager> {
         ProcessManager::attach_with(region, settings, None)
     }
 
-    /// Opens the process manager of a region and takes one of the seats, before any session can join: who is dead is asked
-    /// of them too (PROTOCOLS D9). The caller lets nobody else attach at the same time.
+    /// Opens the process manager of a region and takes a seat before any session joins: deaths are learned from the
+    /// seats too (PROTOCOLS D9). The caller makes sure that no other process attaches at the same time.
     ///
     /// # Errors
     /// As [`ProcessManager::attach`], and `Seat`.
@@ -195,8 +197,8 @@ impl ProcessManager {
         ProcessManager::attach_with(region, settings, Some(seats))
     }
 
-    /// Opens the process manager of a region to look at it: takes no place in it and no seat, so that no session can join, and
-    /// changes nothing. At any time, whatever the others do.
+    /// Opens the process manager of a region to look at it: takes no slot and no seat, so no session can join, and
+    /// changes nothing. Allowed at any time.
     ///
     /// # Errors
     /// `NotInitialised` if the region has none.
@@ -204,7 +206,7 @@ impl ProcessManager {
         ProcessManager::open_with(region, settings, |header, _| Ok(Attachments::look(region, header)?.asking(seats)))
     }
 
-    /// Whether it was opened to look.
+    /// Returns whether it was opened to look.
     pub fn only_looks(&self) -> bool {
         self.0.attachments.only_looks()
     }
@@ -234,41 +236,41 @@ impl ProcessManager {
         })))
     }
 
-    /// What tells this process from a child that fork or clone makes of it: to the child every session here is its
-    /// parent's, and none of them may be touched.
+    /// Returns the mark that tells this process from a child made by fork or clone. A child must not touch its
+    /// sessions: they are its parent's.
     pub fn fork_mark(&self) -> ForkMark {
         self.0.attachments.process().mark()
     }
 
-    /// The pid of the process that attached.
+    /// Returns the pid of the process that attached.
     pub fn pid(&self) -> u32 {
         self.0.attachments.process().pid()
     }
 
-    /// Whether the process that attached to the region in that seat is seen to have ended, whatever the kernel says of the
-    /// seat: a child of it that was made behind the C library's back keeps the lock until it calls us or ends (PROTOCOLS
-    /// D9). For who has not attached yet.
+    /// Returns whether the process with this seat is seen to have ended, even if the seat is still locked: a child
+    /// made by a raw `clone` keeps the lock until it calls the library or ends (PROTOCOLS D9). For a caller that has
+    /// not attached yet.
     pub fn has_ended(region: &Region, seat: u64) -> bool {
         let header = region.root::<ProcessHeader>(RootSlot::Process).map(|header| region.hold(header));
         let Some(attachments) = header.map(|header| Attachments::look(region, &header)) else { return false };
         attachments.is_ok_and(|attachments| attachments.owner_has_ended(seat))
     }
 
-    /// Gives back the places of attached processes that died and of which no session is left. Called when somebody
-    /// attaches; of use after a repair.
+    /// Gives back the slots of dead processes without sessions. Called when a process attaches; also useful after a
+    /// repair.
     pub fn forget_gone(&self) {
         self.0.attachments.forget_gone(&self.0.slots);
     }
 
-    /// Says who repairs when a latch's holder is found dead. Set once, by the environment, which knows all managers.
-    /// Without it a session that meets a dead holder panics with its name, rather than wait for ever.
+    /// Sets the repairer of dead sessions. The environment, which knows all managers, sets it once. Without a
+    /// repairer, a session that waits for a dead holder panics with the holder's name instead of waiting for ever.
     pub fn set_repairer(&self, repairer: Box<dyn Repairer>) {
-        // A second one is another handle of the same environment: the first does the same.
+        // A second repairer belongs to another handle of the same environment: the first does the same.
         let _ = self.0.repairer.set(repairer);
     }
 
-    /// Says that the region is broken: whoever waits in it, or is about to, leaves it by unwinding with [`Broken`]. When this
-    /// returns, whatever a session did without having seen that is visible here.
+    /// Marks the region broken: every session that waits in it, or is about to, leaves it by unwinding with
+    /// [`Broken`]. On return, the stores of sessions that had not seen the mark are visible here.
     pub fn declare_broken(&self) {
         self.0.region.mark_broken();
         if !planted("process: broken memory is declared without a barrier") {
@@ -276,8 +278,8 @@ impl ProcessManager {
         }
     }
 
-    /// The region holds what no session can have left there: a wild store. Leaves it by unwinding, as everyone else will
-    /// (PROTOCOLS D13).
+    /// Gives the region up after a wild store: it contains something that no session stores. The caller unwinds, and
+    /// so will all other sessions (PROTOCOLS D13).
     ///
     /// # Panics
     /// Without a repairer, with `why`.
@@ -290,17 +292,17 @@ impl ProcessManager {
         session::leave_broken()
     }
 
-    /// Whether the slot of that session is its own, be it alive or dead and not yet repaired.
+    /// Returns whether the session still has its slot: it lives, or is dead and not yet repaired.
     pub fn exists(&self, session: SessionId) -> bool {
         self.slot(session).is_some()
     }
 
-    /// How often the environment's memory was made anew while it was in use.
+    /// Returns the number of times that the region was made anew while in use.
     pub fn rebuild_count(&self) -> u64 {
         self.0.header.rebuilt.load()
     }
 
-    /// How long repairs took since the region was made.
+    /// Returns how long repairs took since the region was made.
     pub fn repair_times(&self) -> RepairTimes {
         self.counts().map_or_else(RepairTimes::default, RepairCounts::times)
     }
@@ -309,15 +311,15 @@ impl ProcessManager {
         self.0.region.try_at(self.0.header.times.load()?)
     }
 
-    /// Says how often, in a new region.
+    /// Sets that number in a new region.
     pub fn set_rebuild_count(&self, count: u64) {
         self.0.header.rebuilt.publish(count);
     }
 
-    /// Checks what can be seen of a wild store in the process manager's part of the region (PROTOCOLS F3).
+    /// Checks the process manager's part of the region for traces of a wild store (PROTOCOLS F3).
     ///
     /// # Errors
-    /// What is wrong, half a sentence.
+    /// The fault, as half a sentence.
     pub fn check(&self) -> std::result::Result<(), String> {
         self.0.region.check_header()?;
         self.0.slots.check()?;
@@ -333,7 +335,7 @@ impl ProcessManager {
         }
     }
 
-    /// Where its structures lie: for tests that damage them.
+    /// Returns where its structures lie: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let mut all = vec![
@@ -347,19 +349,20 @@ impl ProcessManager {
             let bytes = |at: u64, count: u64| at..at + count;
             all.push(Extent { name: "undo log headers", range: bytes(log.raw(), size_of::<rio::UndoLog>() as u64) });
             let area = self.0.region.at(log).area.load().map_or(0, Offset::raw);
-            // Where its first images lie: the rest is seldom in use.
+            // The place of the first images: the rest is seldom in use.
             all.push(Extent { name: "undo logs", range: bytes(area, 256) });
         }
         all
     }
 
-    /// The region the sessions are in.
+    /// Returns the region that the sessions are in.
     #[inline]
     pub fn region(&self) -> &Region {
         &self.0.region
     }
 
-    /// Wakes the session if it sleeps, or lets its next sleep return at once. Never needed for progress (PROTOCOLS D8).
+    /// Wakes the session if it sleeps, else makes its next sleep return at once. Progress never depends on it
+    /// (PROTOCOLS D8).
     #[inline]
     pub fn wake(&self, session: SessionId) {
         if let Some(slot) = self.slot(session) {
@@ -367,28 +370,28 @@ impl ProcessManager {
         }
     }
 
-    /// Whether the session lives: it has not left, is not marked dead, and its process is not known to have ended
-    /// (PROTOCOLS D9). A stopped process lives.
+    /// Returns whether the session lives: it has not left, is not marked dead, and its process is not known to have
+    /// ended (PROTOCOLS D9). A stopped process lives.
     pub fn is_alive(&self, session: SessionId) -> bool {
         self.slot(session).is_some_and(|slot| self.tenant_lives(slot))
     }
 
-    /// Whether the session's process is certainly stopped, by a signal or a debugger: it lives, and does nothing.
+    /// Returns whether the session's process is certainly stopped, by a signal or a debugger.
     pub fn is_stopped(&self, session: SessionId) -> bool {
         let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
         let identity = attachment.and_then(|id| self.0.attachments.identity(id));
         identity.is_some_and(|identity| self.0.attachments.process().sees_stopped(identity))
     }
 
-    /// Whether the session's process can be seen to run. If not, it may be stopped, or paused with its container, and goes on
-    /// some day with what it was at; nobody may count on it that it has done that long ago.
+    /// Returns whether the session's process can be seen to run. If not, it may be stopped, or paused with its
+    /// container, and may resume its work at any later time.
     pub fn is_seen_running(&self, session: SessionId) -> bool {
         let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
         let identity = attachment.and_then(|id| self.0.attachments.identity(id));
         identity.is_some_and(|identity| self.0.attachments.process().sees_running(identity))
     }
 
-    /// A session and its process, for people.
+    /// Describes a session and its process, for people.
     pub fn describe(&self, session: SessionId) -> String {
         let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
         let pid = attachment.and_then(|id| self.0.attachments.identity(id)).map_or(0, |identity| identity.pid);
@@ -399,19 +402,19 @@ impl ProcessManager {
         }
     }
 
-    /// Who holds the latch at `place` alone at this moment, for the tools.
+    /// Returns the present exclusive holder of the latch at `place`, for the tools.
     pub fn latch_owner(&self, place: u64) -> Option<SessionId> {
         self.0.region.try_at(Offset::<Latch>::from_raw(place)?)?.owner()
     }
 
-    /// Every session there is, dead ones included, for the tools.
+    /// Returns every session, dead ones included, for the tools.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
         let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot), &self.0.attachments);
         self.slots().filter(|(_, slot)| taken(slot)).map(info).collect()
     }
 
-    /// Every task of a repair that a session has at this moment, for the tools.
+    /// Returns every present task of a repair with its session, for the tools.
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
         let taken = |(_, slot): &(u32, &SessionSlot)| slot.status.load().state() != State::Free;
         let reapers = self.slots().filter(taken).map(|(_, slot)| {
@@ -422,27 +425,29 @@ impl ProcessManager {
         reapers.chain([freezer]).filter(|(_, session)| *session != SessionId::NONE).collect()
     }
 
-    /// The appends that sessions have noted and not yet cleared (PROTOCOLS D3): LSN and transaction, zero for none.
+    /// Returns the appends that sessions have noted and not yet cleared (PROTOCOLS D3): LSN and transaction, zero for
+    /// none.
     pub fn noted_appends(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.slots.iter().filter_map(|slot| {
             // Acquire: a cleared note means that the record is in its transaction's slot.
             let lsn = slot.append_lsn.load();
             let txn = slot.append_txn.load();
-            // The next note has another LSN, and then the transaction may have been its own.
+            // A later note has another LSN; the transaction read may then belong to it.
             (lsn != 0 && slot.append_lsn.load() == lsn).then_some((lsn, txn))
         })
     }
 
-    /// Raises the tree epoch. A page unlinked before may be used again once the number returned
-    /// [has passed](ProcessManager::tree_epoch_passed) (PROTOCOLS T2).
+    /// Raises the tree epoch. A page that was unlinked before may be used again once the returned number [has
+    /// passed](ProcessManager::tree_epoch_passed) (PROTOCOLS T2).
     ///
-    /// No fence is needed between a session's note and its first read: it can reach the unlinked page only through a
-    /// page it latched before the unlinking latched that one exclusively, and that latch orders its note before us.
+    /// No fence is needed between a session's note and its first read: the session can reach the unlinked page only
+    /// through a page that it latched before the unlinking session latched that page exclusively. That latch orders
+    /// the note before this call.
     pub fn next_tree_epoch(&self) -> u64 {
         self.0.header.tree_epoch.fetch_add(1) + 1
     }
 
-    /// Whether every session that was inside a tree operation when `epoch` began has left it.
+    /// Returns whether every session that was inside a tree operation when `epoch` began has left it.
     pub fn tree_epoch_passed(&self, epoch: u64) -> bool {
         self.slots().all(|(_, slot)| {
             let entered = slot.tree_epoch.load();
@@ -454,7 +459,7 @@ impl ProcessManager {
         (1..=self.0.slots.capacity()).map(|index| (index, self.0.slots.at(index)))
     }
 
-    /// The slot of a session that has not left it.
+    /// Returns the slot of a session that has not left it.
     #[inline]
     fn slot(&self, session: SessionId) -> Option<&SessionSlot> {
         let index = session.index();
@@ -480,13 +485,14 @@ impl ProcessManager {
         }
     }
 
-    /// Whether somebody is dead who will never be repaired: what it holds is held until the environment is opened anew.
+    /// Returns whether there is a dead session that cannot be repaired: it holds its latches and locks until the
+    /// environment is opened anew.
     pub fn are_dead_for_good(&self) -> bool {
         let cannot = self.0.repairer.get().is_some_and(|repairer| !repairer.can_repair());
         cannot && !self.dead_sessions().is_empty()
     }
 
-    /// Somebody found that `dead` holds what it waits for.
+    /// Handles the death of `dead`, which holds a latch that `waiting` waits for.
     #[cold]
     fn meet_dead(&self, waiting: &Session, dead: SessionId) {
         match self.0.repairer.get() {

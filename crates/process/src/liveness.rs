@@ -1,11 +1,12 @@
-//! Whether a process still runs (PROTOCOLS D9), as another process learns it from the kernel's table of processes.
+//! The judgement whether a process still runs (PROTOCOLS D9), by the kernel's table of processes.
 //!
-//! A process is named by its pid and the time it started, so that a pid used again is not taken for it, and by the
-//! namespaces in which these two are told: an observer in another pid namespace can say nothing of it. Only what is
-//! certain counts as death: a stopped process lives, and so does one we may not look at.
+//! A process is identified by its pid and its start time, so that a reused pid is not taken for the same process, and
+//! by the namespaces of these two: an observer in another pid namespace can learn nothing about it. Only certain
+//! evidence counts as death: a stopped process lives, and so does a process that we may not look at.
 //!
-//! `/proc` need not be that of our pid namespace: who enters a new one without mounting it anew sees there, under the pids of
-//! its neighbours, other processes. Then the kernel is asked by pid alone, which it reads as we mean it.
+//! `/proc` need not be that of our pid namespace: after entering a new namespace without mounting `/proc` anew, a
+//! process sees other processes there under the pids of its neighbours. Then the library asks the kernel by pid
+//! alone, which the kernel reads in our namespace.
 
 use std::time::Duration;
 
@@ -15,29 +16,29 @@ use rustix::process::{pidfd_open, test_kill_process, Pid, PidfdFlags};
 
 use crate::os::{timespec, ForkMark};
 
-/// What tells a process from all others.
+/// Identifies a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) pid: u32,
-    /// In clock ticks after boot; zero where the kernel does not say.
+    /// In clock ticks after boot; zero if the kernel does not tell.
     pub(crate) start_time: u64,
-    /// The inode of the pid namespace; zero where the kernel does not say.
+    /// The inode of the pid namespace; zero if the kernel does not tell.
     pub(crate) pid_namespace: u64,
-    /// The inode of the time namespace, in which start times are told; zero where there are none.
+    /// The inode of the time namespace, in which the start time counts; zero if there are none.
     pub(crate) time_namespace: u64,
 }
 
-/// The process that made it.
+/// The process that made this value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process {
     identity: Identity,
     mark: ForkMark,
-    /// `/proc` names processes as we do.
+    /// `/proc` is that of our own pid namespace.
     has_table: bool,
 }
 
 impl Process {
-    /// The calling process.
+    /// Returns the calling process.
     pub(crate) fn this() -> Process {
         let start_time = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| Stat::parse(&stat));
         let identity = Identity {
@@ -62,19 +63,19 @@ impl Process {
         self.identity.pid
     }
 
-    /// Whether the caller is still the process that made this: not so in the child of a fork. It costs one load.
+    /// Returns whether the caller is still the process that made this, and not a child of a fork. It costs one load.
     #[inline]
     pub(crate) fn is_current(&self) -> bool {
         self.mark.is_current()
     }
 
-    /// Whether it can be seen from here that the whole of that process has ended.
+    /// Returns whether that process, with all its threads, is seen to have ended.
     pub(crate) fn has_ended(&self, other: Identity) -> bool {
         let own = &self.identity;
         if !self.shares_pids_with(other) || planted("process: the seat alone says who is dead") {
             return false;
         }
-        // Start times of another time namespace are shifted against ours: then only a pid that nobody has is an answer.
+        // Start times of another time namespace are shifted against ours: then only an unused pid proves the end.
         let start_time = if other.time_namespace == own.time_namespace { other.start_time } else { 0 };
         if other.pid == own.pid {
             return start_time != 0 && own.start_time != 0 && start_time != own.start_time;
@@ -85,31 +86,32 @@ impl Process {
         }
     }
 
-    /// Whether the other is certainly stopped, by a signal or a debugger.
+    /// Returns whether the other process is certainly stopped, by a signal or a debugger.
     pub(crate) fn sees_stopped(&self, other: Identity) -> bool {
         self.has_table && self.shares_pids_with(other) && process_is_stopped(other.pid)
     }
 
-    /// Whether the other can be seen to run: not stopped, not frozen with its container, not in the middle of a system call that
-    /// no signal ends. Of whom nothing can be seen from here it is not known.
+    /// Returns whether the other process can be seen to run: not stopped, not frozen with its container, not in an
+    /// uninterruptible system call. False for a process that cannot be seen from here.
     pub(crate) fn sees_running(&self, other: Identity) -> bool {
         self.has_table && self.shares_pids_with(other) && process_is_running(other.pid)
     }
 
-    /// Whether the other's pid means the same here.
+    /// Returns whether the other process's pid means the same here.
     pub(crate) fn shares_pids_with(&self, other: Identity) -> bool {
         other.pid != 0 && other.pid_namespace != 0 && other.pid_namespace == self.identity.pid_namespace
     }
 }
 
-/// The inode of a namespace of this process, or zero.
+/// Returns the inode of a namespace of this process, or zero.
 fn namespace(kind: &str) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |metadata| metadata.ino())
 }
 
-/// Whether `/proc` is that of our own pid namespace. It names us there as that namespace does, and, where the kernel says so
-/// (since 4.1), by as many pids as there are namespaces from there down to ours.
+/// Returns whether `/proc` is that of our own pid namespace: it gives us the same pid as that namespace, and, if the
+/// kernel lists our pids (since 4.1), only one. The kernel lists a pid for each namespace from that of `/proc` down
+/// to ours.
 fn table_is_ours() -> bool {
     let own = std::process::id().to_string();
     let is_named_so = std::fs::read_link("/proc/self").is_ok_and(|name| name.as_os_str() == own.as_str());
@@ -117,14 +119,14 @@ fn table_is_ours() -> bool {
     is_named_so && names_alone(&status, &own)
 }
 
-/// Whether these lines on a process name no pid but this one.
+/// Returns whether these lines about a process name only this pid.
 fn names_alone(status: &str, pid: &str) -> bool {
     let names = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     names.is_none_or(|names| names.split_ascii_whitespace().eq([pid]))
 }
 
-/// Whether the whole of the process of that pid has ended, asked without `/proc`: of another that has its pid by now it says
-/// what it knows of that one.
+/// Returns whether the process with that pid, with all its threads, has ended, without `/proc`. If another process
+/// has the pid by now, the answer is about that process.
 fn pid_has_ended(pid: u32) -> bool {
     let Some(named) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
     match pidfd_open(named, PidfdFlags::empty()) {
@@ -132,12 +134,12 @@ fn pid_has_ended(pid: u32) -> bool {
             let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
             matches!(poll(&mut polled, Some(&timespec(Duration::ZERO))), Ok(1))
         }
-        // A kernel or sandbox that knows no such descriptors, or none left.
+        // The kernel or sandbox has no such descriptors, or none is left.
         Err(_) => !pid_exists(pid),
     }
 }
 
-/// Whether a process of that pid runs that started then (zero: whenever).
+/// Returns whether a process with that pid and that start time runs. Zero matches any start time.
 fn process_runs(pid: u32, start_time: u64) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => match Stat::parse(&stat) {
@@ -151,32 +153,33 @@ fn process_runs(pid: u32, start_time: u64) -> bool {
     }
 }
 
-/// Whether a process of that pid is stopped, by a signal or a debugger.
+/// Returns whether a process with that pid is stopped, by a signal or a debugger.
 fn process_is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.ok().and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.is_stopped)
 }
 
-/// Whether all threads of a process of that pid are seen to run. The process's own line is that of its first thread alone: it
-/// says nothing of the one that may be writing to a file, and a zombie's others may well run.
+/// Returns whether all threads of a process with that pid are seen to run. The process's own line describes only its
+/// first thread. It does not show the thread that may be writing to a file, and other threads of a zombie may well
+/// run.
 fn process_is_running(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     let stats = threads.filter_map(Result::ok).filter_map(|thread| {
-        // It may have ended since.
+        // The thread may have ended since.
         std::fs::read_to_string(thread.path().join("stat")).ok()
     });
     all_run(stats) && !process_is_frozen(pid)
 }
 
-/// Whether these lines of a process's threads say that all run that have not ended, and that there is one.
+/// Returns whether, by these lines, at least one thread has not ended, and all such threads run.
 fn all_run(stats: impl Iterator<Item = String>) -> bool {
     let living = stats.map(|stat| Stat::parse(&stat)).filter(|stat| !stat.as_ref().is_some_and(|stat| stat.is_over));
     let mut running = living.map(|stat| stat.is_some_and(|stat| stat.is_running)).peekable();
     running.peek().is_some() && running.all(|is_running| is_running)
 }
 
-/// Whether a control group of the second kind (cgroups(7)) that it is in stands still. In one of the first kind it waits for
-/// the disk, as far as the kernel tells.
+/// Returns whether the process is in a frozen control group of version 2 (cgroups(7)). In a frozen group of version 1
+/// the kernel reports the process as waiting for the disk.
 fn process_is_frozen(pid: u32) -> bool {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return false };
@@ -184,25 +187,26 @@ fn process_is_frozen(pid: u32) -> bool {
     events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
 }
 
-/// Asks without /proc, which may hide other users' processes or not be there at all.
+/// Returns whether a process with that pid exists. Asks without `/proc`, which may hide other users' processes or be
+/// missing.
 fn pid_exists(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
     test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
 }
 
-/// What `/proc/PID/stat` says of a process.
+/// The content of `/proc/PID/stat`.
 struct Stat {
     has_ended: bool,
-    /// As the line of one thread: it has ended.
+    /// If the line is that of one thread: it has ended.
     is_over: bool,
     is_stopped: bool,
-    /// It runs, or waits for something that may come.
+    /// It runs, or sleeps interruptibly.
     is_running: bool,
     start_time: u64,
 }
 
 impl Stat {
-    /// Fields are counted behind the last parenthesis, because the command's name may contain anything.
+    /// Counts fields from the last parenthesis, because the command's name may contain anything.
     fn parse(text: &str) -> Option<Stat> {
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
         // Fields 3 (state), 20 (threads) and 22 (start time) of proc(5). A zombie with other threads still runs.
@@ -245,7 +249,7 @@ mod tests {
     fn without_a_table_a_process_has_ended_when_the_kernel_says_so() {
         let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts");
         let this = Process { has_table: false, ..Process::this() };
-        // Its start is not known: it may be told in a table that is not ours.
+        // The start time is unknown: it may come from a table that is not ours.
         let other = Identity { pid: child.id(), start_time: 1, ..this.identity() };
         assert!(!this.has_ended(other) && !this.sees_running(other) && !this.sees_stopped(other));
         child.kill().expect("it is ours");

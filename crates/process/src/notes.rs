@@ -1,8 +1,8 @@
-//! The notes a session leaves about its latches, for whoever repairs it after its death (PROTOCOLS D7).
+//! The notes of a session about its latches, for its repairer after its death (PROTOCOLS D7).
 //!
-//! A note is one word: where the latch lies, whether it is wanted exclusively, and a state. For an exclusive latch the
-//! latch word itself names the owner, so its note is a hint only and is `holding` from the start. For a shared one the
-//! latch has a count, and the states say how sure the note is:
+//! A note is one word: the latch's place, whether it is wanted exclusively, and a state. For an exclusive latch the
+//! latch word itself names the owner, so its note is only a hint and is `holding` from the start. For a shared latch
+//! there is only a count, and the states tell how certain the note is:
 //!
 //! ```text
 //!   none --> wanting --> holding --> releasing --> none
@@ -11,15 +11,16 @@
 //!             none
 //! ```
 //!
-//! Stores are relaxed. The swap on the latch word that follows publishes a `wanting` or `releasing` to a reaper that
-//! froze the word after it; a reaper of a dead session has learned from the kernel that it is gone, which orders all.
+//! Stores are relaxed. The following swap on the latch word publishes a `wanting` or `releasing` to a reaper that
+//! freezes the word after that swap. A reaper of a dead session has learned of the death from the kernel, which
+//! orders all stores.
 
 use rio::bits;
 
-/// How many latches a session may hold or want at once.
+/// The number of latches that a session may hold or want at once.
 pub const NOTES: usize = 12;
 
-/// One note. A latch's offset is a multiple of eight; the three bits below say the rest.
+/// One note. A latch's offset is a multiple of eight; the three low bits are the mode and the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note(u64);
 bits!(Note: u64);
@@ -31,59 +32,59 @@ const STATE: u64 = 3;
 const EXCLUSIVE: u64 = 4;
 
 impl Note {
-    /// Nothing noted.
+    /// The empty note.
     pub(crate) const NONE: Note = Note(0);
 
-    /// May or may not be counted in the latch at `place`.
+    /// Makes a note: the session may or may not be counted in the latch at `place`.
     #[inline]
     pub(crate) fn wanting(place: u64) -> Note {
         Note(place | WANTING)
     }
 
-    /// Is counted in the latch at `place`.
+    /// Makes a note: the session is counted in the latch at `place`.
     #[inline]
     pub(crate) fn holding(place: u64) -> Note {
         Note(place | HOLDING)
     }
 
-    /// May or may not be counted any more.
+    /// Makes a note: the session may or may not be counted any more.
     #[inline]
     pub(crate) fn releasing(place: u64) -> Note {
         Note(place | RELEASING)
     }
 
-    /// Holds the latch at `place` exclusively, or wants to: the latch says.
+    /// Makes a note: the session holds the latch at `place` exclusively, or wants to. The latch word tells which.
     #[inline]
     pub(crate) fn exclusive(place: u64) -> Note {
         Note(place | EXCLUSIVE | HOLDING)
     }
 
-    /// Whether it says that a latch is held.
+    /// Returns whether the note states that a latch is held.
     pub(crate) fn is_held(self) -> bool {
         self.0 & STATE == HOLDING
     }
 
-    /// Where the latch lies, and whether it is held alone.
+    /// Returns the latch's place, and whether it is held exclusively.
     pub(crate) fn held(self) -> (u64, bool) {
         (self.place(), self.is_exclusive())
     }
 
-    /// Where the latch lies.
+    /// Returns the latch's place.
     pub(crate) fn place(self) -> u64 {
         self.0 & !(STATE | EXCLUSIVE)
     }
 
-    /// Whether it is about a latch held or wanted alone.
+    /// Returns whether the note is about a latch held or wanted exclusively.
     pub(crate) fn is_exclusive(self) -> bool {
         self.0 & EXCLUSIVE != 0
     }
 
-    /// Whether nobody but the session itself can say if it is counted.
+    /// Returns whether only the session itself knows if it is counted.
     pub(crate) fn is_unsure(self) -> bool {
         matches!(self.0 & STATE, WANTING | RELEASING)
     }
 
-    /// Whether it is about the latch at `place`.
+    /// Returns whether the note is about the latch at `place`.
     pub(crate) fn is_about(self, place: u64) -> bool {
         self != Note::NONE && self.0 & !(STATE | EXCLUSIVE) == place
     }

@@ -1,7 +1,8 @@
-//! What the process manager asks of the kernel: sleep on a word, wake its sleepers.
+//! The process manager's calls to the kernel: sleep on a word, wake its sleepers.
 //!
-//! The only file of this crate with `unsafe` in it, but for what a latch's guards promise to rio (`latch`). Futexes are shared, not private: the sleepers are in other
-//! processes, which map the word at other addresses. No call here sleeps without a bound (PROTOCOLS D8).
+//! The only file of this crate with `unsafe`, except for the promises of latch guards to rio (`latch`). Futexes are
+//! shared, not private: the sleepers are in other processes, which map the word at other addresses. No call here
+//! sleeps without a bound (PROTOCOLS D8).
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -22,13 +23,13 @@ pub(crate) fn sleep_while(word: &AtomicU32, seen: u32, bound: Duration) -> Wait 
     outcome(futex::wait(word, futex::Flags::empty(), seen, Some(&timeout)), bound)
 }
 
-/// Wakes whoever sleeps on `word`.
+/// Wakes all sleepers on `word`.
 pub(crate) fn wake_all(word: &AtomicU32) {
-    // A wake is an optimisation (PROTOCOLS D8), so a refusal is no error.
+    // A wake is an optimisation (PROTOCOLS D8), so a failure is ignored.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
 }
 
-/// Sleeps while the low half of the latch word is that of `seen`, at most `bound`, as one of `class`.
+/// Sleeps while the low half of the latch word equals that of `seen`, at most `bound`, as a sleeper of `class`.
 ///
 /// The low half has the count, all waiting bits and most of the owner's index, so a change that matters changes it.
 pub(crate) fn sleep_on_latch(word: &AtomicU64, seen: u64, class: Class, bound: Duration) -> Wait {
@@ -51,11 +52,11 @@ pub(crate) fn wake_on_latch(word: &AtomicU64, class: Class) {
     let _ = futex::wake_bitset(low_half(word), futex::Flags::empty(), count, bits(class));
 }
 
-/// Returns when every processor that runs has passed a full fence: what was stored before is seen by all from then on, and
-/// what was done by who had not seen it is visible here.
+/// Returns when every running processor has passed a full fence. All threads see the stores made before the call from
+/// then on, and the stores of a thread that had not seen them are visible here.
 pub(crate) fn barrier_everywhere() {
     if rustix::thread::membarrier(rustix::thread::MembarrierCommand::Global).is_err() {
-        // A kernel or sandbox without it: far longer than any processor keeps a store to itself.
+        // The kernel or sandbox has no such call. Sleep far longer than any processor delays a store.
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -68,8 +69,8 @@ fn bits(class: Class) -> NonZeroU32 {
     NonZeroU32::new(bits).expect("neither is zero")
 }
 
-/// The half of a latch word the kernel compares. It is given to the kernel only: this program never loads or stores
-/// through it, so no two accesses of different size meet.
+/// Returns the half of a latch word that the kernel compares. Only the kernel gets it: this program never loads or
+/// stores through it, so no two accesses of different size meet.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let halves = std::ptr::from_ref(word).cast::<[AtomicU32; 2]>();
     let low = if cfg!(target_endian = "little") { 0 } else { 1 };
@@ -88,7 +89,7 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
         // AGAIN: the word had changed. INTR: a signal; the caller looks again anyway.
         Ok(()) | Err(Errno::AGAIN | Errno::INTR) => Wait::Woken,
         Err(Errno::TIMEDOUT) => Wait::TimedOut,
-        // A kernel or sandbox without futexes: waiting still works, by looking now and then.
+        // The kernel or sandbox has no futexes: waiting still works, by looking now and then.
         Err(_) => {
             std::thread::sleep(bound.min(Duration::from_millis(1)));
             Wait::TimedOut
@@ -96,30 +97,31 @@ fn outcome(result: rustix::io::Result<()>, bound: Duration) -> Wait {
     }
 }
 
-/// Tells a process from the children that fork, or clone without the C library's knowledge, makes of it.
+/// Tells a process from its children, made by fork or by a clone that the C library does not know.
 ///
-/// It is a number in a page that the kernel wipes in a child ([`rio::ForkMark`]). Looking costs one load, so every call can
-/// afford it.
+/// The mark is a number in a page that the kernel wipes in a child ([`rio::ForkMark`]). A check costs one load, so
+/// every call can afford it.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkMark(rio::ForkMark);
 
-/// Of those who have a session: a child's own memory (rio's kind) says nothing of what it has given up of that.
+/// The marks of processes with sessions. A child may have made a mark of rio's kind for memory of its own, and still
+/// have its parent's sessions to give up.
 static MARKS: rio::ForkMarks = rio::ForkMarks::new(1);
 
 impl ForkMark {
-    /// The mark of the calling process.
+    /// Returns the mark of the calling process.
     pub(crate) fn of_this_process() -> ForkMark {
         ForkMark(MARKS.of_this_process())
     }
 
-    /// Whether the calling process is the one that made the mark, and not a child of it. It costs one load.
+    /// Returns whether the calling process made the mark, and is not a child of the maker. It costs one load.
     #[inline]
     pub fn is_current(&self) -> bool {
         self.0.is_current() || rio::planted("process: the child of a fork is its parent")
     }
 
-    /// Whether the calling process is a child of one that made marks, and has made none itself: then what it inherited is
-    /// to be given up first. Never so where the kernel wipes no pages.
+    /// Returns whether the calling process is a child of a process that made marks, and has made none itself. It must
+    /// then first give up what it inherited. Always false if the kernel wipes no pages.
     pub fn none_since_fork() -> bool {
         MARKS.none_since_fork()
     }
@@ -131,7 +133,7 @@ pub(crate) struct SemaphoreSet(libc::c_int);
 
 #[cfg(feature = "sysv")]
 impl SemaphoreSet {
-    /// Makes one of value zero.
+    /// Makes a semaphore of value zero.
     pub(crate) fn create() -> std::io::Result<SemaphoreSet> {
         // SAFETY: takes and returns integers only.
         let id = unsafe { libc::semget(libc::IPC_PRIVATE, 1, libc::IPC_CREAT | 0o600) };
@@ -141,13 +143,13 @@ impl SemaphoreSet {
         Ok(SemaphoreSet(id))
     }
 
-    /// Adds `value`; a negative one waits until the semaphore is large enough.
+    /// Adds `value`; with a negative value it waits until the semaphore is large enough.
     #[inline]
     pub(crate) fn add(&self, value: i16) -> std::io::Result<()> {
         add_to_semaphore(self.0, value)
     }
 
-    /// What it is worth.
+    /// Returns the semaphore's value.
     #[cfg(feature = "kernel-latches")]
     pub(crate) fn value(&self) -> std::io::Result<i32> {
         // SAFETY: GETVAL takes no further argument; takes and returns integers only.
@@ -158,14 +160,14 @@ impl SemaphoreSet {
         Ok(value)
     }
 
-    /// The kernel's name for it, good until it is dropped.
+    /// Returns the kernel's name for the semaphore, valid until this is dropped.
     #[cfg(feature = "kernel-latches")]
     pub(crate) fn id(&self) -> i32 {
         self.0
     }
 }
 
-/// Adds to a semaphore by the kernel's name for it; one that was removed is an error.
+/// Adds to a semaphore by the kernel's name. A removed semaphore is an error.
 #[cfg(feature = "sysv")]
 #[inline]
 pub(crate) fn add_to_semaphore(id: i32, value: i16) -> std::io::Result<()> {

@@ -1,18 +1,19 @@
-//! A process as one number: as much of it as a kernel lock can name by the byte that is locked.
+//! A process as one number, small enough that a kernel lock can name it by the position of the locked byte.
 //!
-//! Who holds a lock that is waited for without a word in the region (there may be none yet) locks a byte of that number
-//! beside it, and the kernel takes it back with the lock. What is known of the process then is what its pid says.
+//! Processes may wait for a lock when there is no region yet, and so no word that names the holder. The holder
+//! therefore also locks the byte of its own number, and the kernel drops that lock together with the other. A waiter
+//! then knows the holder's pid, and no more.
 
 use std::time::{Duration, Instant};
 
 use crate::liveness::{Identity, Process};
 
-/// So long a process is waited for that is stopped, or has ended and left what it held to a child: whoever goes on within
-/// that time was only slow.
+/// How long to wait for a process that is stopped, or that has ended and left its lock to a child. A process that
+/// resumes within that time was only slow.
 const STUCK: Duration = Duration::from_secs(5);
-/// So long if it cannot be seen to run, in another container say.
+/// How long to wait for a process that cannot be seen to run, for example in another container.
 const UNSEEN: Duration = Duration::from_secs(30);
-/// How often it is looked at.
+/// The time between two looks at the process.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// Bits of a pid (`PID_MAX_LIMIT` of the kernel is 2^22).
@@ -28,49 +29,49 @@ impl Passer {
     /// Numbers are below this.
     pub const END: u64 = 1 << (PID_BITS + NAMESPACE_BITS);
 
-    /// The calling process.
+    /// Returns the calling process.
     pub fn this() -> Passer {
         let own = Process::this().identity();
         let namespace = own.pid_namespace & ((1 << NAMESPACE_BITS) - 1);
         Passer(namespace << PID_BITS | u64::from(own.pid) & ((1 << PID_BITS) - 1))
     }
 
-    /// The one of that number.
+    /// Returns the process with that number.
     pub fn from_raw(raw: u64) -> Passer {
         Passer(raw % Passer::END)
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn raw(self) -> u64 {
         self.0
     }
 
-    /// Its pid, as its own namespace counts.
+    /// Returns its pid in its own namespace.
     pub fn pid(self) -> u32 {
         u32::try_from(self.0 & ((1 << PID_BITS) - 1)).expect("masked to fewer bits")
     }
 
-    /// Whether it is certainly stopped.
+    /// Returns whether the process is certainly stopped.
     pub fn is_stopped(self) -> bool {
         Process::this().sees_stopped(self.identity())
     }
 
-    /// Whether it can be seen to run.
+    /// Returns whether the process can be seen to run.
     pub fn is_seen_running(self) -> bool {
         Process::this().sees_running(self.identity())
     }
 
-    /// Whether it has certainly ended: what it held is then held by a child of it.
+    /// Returns whether the process has certainly ended: a child of it then holds its lock.
     pub fn has_ended(self) -> bool {
         Process::this().has_ended(self.identity())
     }
 
-    /// Itself and how it is, for people: before a verb.
+    /// Describes the process and its state for people, as the subject of a sentence.
     pub fn describe(self) -> String {
         let pid = self.pid();
         match () {
             () if self.is_stopped() => format!("process {pid}, which is stopped,"),
-            // What it held is held by a child that fork did not tell us of (PROTOCOLS D9).
+            // A child made without our fork handlers holds its lock (PROTOCOLS D9).
             () if self.has_ended() => format!("a child of process {pid}, which itself has ended,"),
             () if self.is_seen_running() => format!("process {pid}"),
             () => format!("process {pid}, which cannot be seen to run from here,"),
@@ -78,12 +79,12 @@ impl Passer {
     }
 
     fn identity(self) -> Identity {
-        // When it started is not known, so another of its pid is taken for it.
+        // The start time is not known, so a later process with the same pid is taken for it.
         Identity { pid: self.pid(), start_time: 0, pid_namespace: self.0 >> PID_BITS, time_namespace: 0 }
     }
 }
 
-/// How long somebody is waited for: as long as it takes, if it is seen to run.
+/// The limit of a wait for another process: none while that process is seen to run.
 #[derive(Debug)]
 pub struct Patience {
     looked: Instant,
@@ -92,14 +93,14 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Begins now.
+    /// Begins a wait.
     #[allow(clippy::new_without_default)] // It is a moment, not a value.
     pub fn new() -> Patience {
         let now = Instant::now();
         Patience { looked: now, not_stuck: now, seen_running: now }
     }
 
-    /// Whether it is over with who is waited for; asked often.
+    /// Returns whether the wait should end. `who` returns the awaited process. Called often.
     pub fn is_over(&mut self, who: impl FnOnce() -> Option<Passer>) -> bool {
         if self.looked.elapsed() < GLANCE {
             return false;

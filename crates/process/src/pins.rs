@@ -1,26 +1,28 @@
-//! Notes of pins: which counts in the region a session is part of, and whether it certainly is.
+//! Notes of pins: the counts in the region that include a session, and whether they certainly do.
 //!
-//! A pin is a count in a slot of some manager. A count does not say whose it is, so a session notes each of its pins, in
-//! the same three states as a latch held shared (PROTOCOLS D7): wanting before it counts itself, holding after,
-//! releasing before it takes itself off.
+//! A pin is a count in a slot of some manager. A count does not name its sessions, so a session notes each of its
+//! pins, in the same three states as a latch held shared (PROTOCOLS D7): wanting before it adds itself to the count,
+//! holding after that, releasing before it subtracts itself.
 //!
-//! If we die here: whoever repairs us stores the number of the living (`ProcessManager::pinned_by`).
+//! If we die here: the repairing session stores the number of living sessions in the count
+//! (`ProcessManager::pinned_by`).
 
 use crate::notes::Note;
 use crate::{ProcessManager, Session};
 use rio::failpoint;
 
-/// How many pins a session can note. Beyond these it only counts how many it has: if it dies with so many, every pin of
-/// everybody is counted anew.
+/// The number of pins that a session can note. Further pins are only counted: if a session dies with such pins, all
+/// pins of all sessions are counted anew.
 pub(crate) const PINS: usize = 62;
 
-/// Which note of its session is about a pin.
+/// The note of a pin.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a pin's note is given back with the pin"]
 pub struct PinNote(usize);
 
 impl Session {
-    /// Notes that a pin is about to be counted at `place`, a multiple of eight. Afterwards, [`Session::has_pinned`].
+    /// Notes that a pin is about to be counted at `place`, a multiple of eight. Call [`Session::has_pinned`]
+    /// afterwards.
     #[inline]
     pub fn note_pin(&self, place: u64) -> PinNote {
         let used = self.pins_used().get();
@@ -41,7 +43,7 @@ impl Session {
         PinNote(PINS)
     }
 
-    /// The pin is counted.
+    /// Notes that the pin is counted.
     #[inline]
     pub fn has_pinned(&self, note: PinNote, place: u64) {
         failpoint("pin: counted, not noted as held");
@@ -50,7 +52,7 @@ impl Session {
         }
     }
 
-    /// The pin is about to be taken off the count. Afterwards, [`Session::has_unpinned`].
+    /// Notes that the pin is about to be taken off the count. Call [`Session::has_unpinned`] afterwards.
     #[inline]
     pub fn note_unpin(&self, note: PinNote, place: u64) {
         failpoint("pin: held, about to be taken off");
@@ -59,7 +61,7 @@ impl Session {
         }
     }
 
-    /// The pin is no longer counted.
+    /// Clears the note: the pin is no longer counted.
     #[inline]
     pub fn has_unpinned(&self, note: PinNote) {
         failpoint("pin: taken off, still noted");
@@ -77,8 +79,8 @@ impl Session {
 }
 
 impl ProcessManager {
-    /// How many living sessions have a pin at `place`; none if that cannot be said at this moment. The caller keeps new
-    /// ones away; those there are may go meanwhile.
+    /// Returns the number of pins that living sessions have at `place`, or `None` if that is uncertain at this
+    /// moment. The caller keeps new pins away; present ones may go meanwhile.
     pub fn pinned_by(&self, place: u64) -> Option<u32> {
         let mut count = 0;
         for (_, slot) in self.slots() {
@@ -88,7 +90,7 @@ impl ProcessManager {
                 is_unsure |= note.is_unsure();
                 sure += 1;
             }
-            // Asked last, and only of those it matters for: it may be a system call, and the caller holds latches.
+            // Checked last, and only if it matters: it may be a system call, and the caller holds latches.
             if (sure == 0 && !is_unsure) || !self.tenant_lives(slot) {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! The order in which latches are taken. A debug build asserts it; `docs/latch-order.md` draws it.
 //!
-//! Whoever waits for a latch holds only latches of lower rank, so no circle of waiters can close. An attempt that does
-//! not wait may go against the order.
+//! A waiter for a latch holds only latches of lower rank, so no circle of waiters can close. An attempt that does not
+//! wait may go against the order.
 
 /// A latch's place in the order; the larger is taken later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,11 +12,11 @@ impl Rank {
     pub const CATALOGUE: Rank = Rank(10);
     /// The meta page of a file.
     pub const META: Rank = Rank(40);
-    /// A bucket of the page table; of two the lower number first.
+    /// A bucket of the page table; of two buckets the lower number first.
     pub const BUCKET: Rank = Rank(50);
     /// The replacer of frames.
     pub const REPLACER: Rank = Rank(52);
-    /// A bucket of the lock table; of two the lower number first.
+    /// A bucket of the lock table; of two buckets the lower number first.
     pub const LOCK_BUCKET: Rank = Rank(60);
     /// The free lists of the lock table.
     pub const LOCK_SLAB: Rank = Rank(62);
@@ -29,7 +29,8 @@ impl Rank {
     /// The table of sessions.
     pub const SESSIONS: Rank = Rank(90);
 
-    /// A page at `level` of a tree, leaves at 0: child before parent, and on one level left before right.
+    /// Returns the rank of a page at `level` of a tree, leaves at 0: child before parent, and on one level left
+    /// before right.
     ///
     /// # Panics
     /// If `level` is above 19: no tree of pages is that deep.
@@ -39,18 +40,18 @@ impl Rank {
         Rank(20 + level)
     }
 
-    /// The number in the order.
+    /// Returns the number in the order.
     #[inline]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Whether several latches of this rank may be held at once, in an order of their own: pages and buckets.
+    /// Returns whether several latches of this rank may be held at once, in an order of their own: pages and buckets.
     pub(crate) fn may_repeat(self) -> bool {
         (20..40).contains(&self.0) || self == Rank::BUCKET || self == Rank::LOCK_BUCKET
     }
 
-    /// Whether a holder of `held` may wait for `self`.
+    /// Returns whether a holder of `held` may wait for `self`.
     pub(crate) fn may_follow(self, held: Rank) -> bool {
         self > held || (self == held && self.may_repeat())
     }

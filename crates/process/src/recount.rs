@@ -1,12 +1,12 @@
-//! Counting the holders of a shared latch anew when one of them has died (PROTOCOLS D7).
+//! A new count of the holders of a shared latch after one of them has died (PROTOCOLS D7).
 //!
-//! The word's count does not say whether the dead one is in it. So the word is frozen: every acquire and release is a
-//! compare-and-swap, fails, and looks again. Then the notes of the living are read until none of them is unsure, and their
-//! number is stored.
+//! The count in the word does not tell whether it includes the dead session. So the reaper freezes the word: every
+//! acquire and release is a compare-and-swap, fails, and looks again. Then the reaper reads the notes of the living
+//! sessions until none of them is unsure, and stores their number.
 //!
-//! One session at a time freezes; its name and the latch are in the header.
-//! If we die here: the next to freeze a latch first finishes ours. Until then, whoever wants it waits, finds a word that is
-//! frozen by a dead session, and has it repaired.
+//! One session at a time freezes a latch; the header names the session and the latch. If we die here: the next
+//! session that freezes a latch first finishes our count. Until then a waiter for our latch finds it frozen by a dead
+//! session, and finishes the count.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -16,23 +16,25 @@ use rio::{failpoint, planted, Offset};
 use crate::latch_word::{self, StateWord, Waiter, COUNT, FREEZE, OWNER, READERS, WRITERS};
 use crate::{Latch, ProcessManager, SessionId};
 
-/// How long to wait for one who is about to say whether it is counted.
+/// How long to wait for a session whose note is unsure.
 const MOMENT: Duration = Duration::from_micros(20);
 
-/// Whoever runs has long said by then; who is stopped, or paused with its container, says it when it goes on.
+/// After this number of rounds every running session has settled its note; a stopped or paused session settles it
+/// when it goes on.
 const UNSURE_ROUNDS: u64 = 1 << 17;
-/// So often that long, and who is not seen at all, in another container say, is waited for no more: what it is said to be about
-/// may be what a wild store has left in its notes, and then it will never say. (If it is paused, all that is lost is the region.)
+/// After this number of such times the reaper no longer waits for a session that cannot be seen to run, for example
+/// in another container. A wild store may have left its note, and then the note never settles. (If the session is
+/// only paused, all that is lost is the region.)
 const UNSEEN_TIMES: u64 = 8;
 
 impl ProcessManager {
-    /// Stores how many living sessions hold the latch at `place` shared. `by` does it.
+    /// Stores the number of living sessions that hold the latch at `place` shared. `by` is the calling session.
     pub(crate) fn recount(&self, by: SessionId, place: u64, waiter: &impl Waiter<AtomicU64>) {
         self.become_freezer(by);
         failpoint("recount: is the freezer");
         self.finish_recount(waiter);
         let Some(word) = self.latch_word(place) else { return self.stop_freezing(by) };
-        // First the header: a word that is frozen is always named there.
+        // First the header: it always names a frozen word.
         self.0.header.frozen.publish(place);
         failpoint("recount: latch named, not frozen");
         if freeze(word) {
@@ -44,25 +46,26 @@ impl ProcessManager {
         self.stop_freezing(by);
     }
 
-    /// Whether the latch at `place` is frozen by a session that is dead, and which.
+    /// Returns the dead session that froze the latch at `place`, if there is one.
     pub(crate) fn dead_freezer(&self, place: u64) -> Option<SessionId> {
         let freezer = self.0.header.freezer.load();
         let is_it = self.0.header.frozen.load() == place && freezer != SessionId::NONE;
         (is_it && !self.is_alive(freezer)).then_some(freezer)
     }
 
-    /// Whether somebody living has frozen the latch at `place`, or is about to free it.
+    /// Returns whether a living session has frozen the latch at `place`, or is about to freeze or unfreeze it.
     pub(crate) fn is_freezing(&self, place: u64) -> bool {
         let freezer = self.0.header.freezer.load();
         self.0.header.frozen.load() == place && self.is_alive(freezer)
     }
 
-    /// Whether so many living sessions have noted that they hold the latch at `place` shared, or one is about to say.
+    /// Returns whether `count` living sessions have noted that they hold the latch at `place` shared. Also true while
+    /// a note is unsure.
     pub(crate) fn holders_are(&self, place: u64, count: u64) -> bool {
         self.holders(place).is_none_or(|holders| holders == count)
     }
 
-    /// Finishes what a dead freezer left, for who finds its latch frozen.
+    /// Finishes the count of a dead freezer, for a session that finds its latch frozen.
     pub(crate) fn thaw_for_the_dead(&self, by: SessionId, waiter: &impl Waiter<AtomicU64>) {
         self.become_freezer(by);
         self.finish_recount(waiter);
@@ -86,11 +89,11 @@ impl ProcessManager {
     }
 
     fn stop_freezing(&self, by: SessionId) {
-        // Refused means that we were taken for dead: the role is another's.
+        // A failure means that we were taken for dead: another session has the role.
         let _ = self.0.header.freezer.compare_exchange(by, SessionId::NONE);
     }
 
-    /// Whoever froze before us died.
+    /// Finishes the count of a freezer that died before us.
     fn finish_recount(&self, waiter: &impl Waiter<AtomicU64>) {
         let place = self.0.header.frozen.load();
         if let Some(word) = self.latch_word(place).filter(|word| word.look() & FREEZE != 0) {
@@ -128,7 +131,7 @@ impl ProcessManager {
             if seen & OWNER != 0 {
                 self.give_up(&format!("the latch at {place} is frozen and has an owner: {seen:#x}"));
             }
-            // The waiting bits are advice: whoever still sleeps sets them again.
+            // The waiting bits are advice: a session that still sleeps sets them again.
             if word.swap_if(seen, count).is_ok() {
                 break;
             }
@@ -137,7 +140,7 @@ impl ProcessManager {
         latch_word::wake_sleepers(word, READERS | WRITERS, waiter);
     }
 
-    /// Whether one of those who are about to say whether they hold the latch may stand still, after that many long waits.
+    /// Returns whether a session with an unsure note about the latch may be standing still, after `times` long waits.
     fn unsure_may_stand_still(&self, place: u64, times: u64) -> bool {
         let unsure = |slot: &crate::slot::SessionSlot| {
             slot.notes.iter().map(|note| note.load()).any(|note| note.is_about(place) && note.is_unsure())
@@ -150,7 +153,7 @@ impl ProcessManager {
         })
     }
 
-    /// How many living sessions hold the latch at `place` shared; none while one of them is about to change that.
+    /// Returns the number of living sessions that hold the latch at `place` shared, or `None` while a note is unsure.
     fn holders(&self, place: u64) -> Option<u64> {
         let mut count = 0;
         for (_, slot) in self.slots() {
@@ -173,7 +176,7 @@ impl ProcessManager {
     }
 }
 
-/// Freezes a word with shared holders. False if it has none: then nobody is counted who should not be.
+/// Freezes a word with shared holders. Returns false if it has none: then its count includes no dead session.
 fn freeze(word: &AtomicU64) -> bool {
     loop {
         let seen = word.look();

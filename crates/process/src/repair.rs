@@ -1,13 +1,14 @@
-//! Repair when everyone is dead: the region is there, nobody is attached, and one process puts it in order (PROTOCOLS
-//! L6, D4).
+//! Repair when all sessions are dead: the region exists, no process is attached, and one process repairs it
+//! (PROTOCOLS L6, D4).
 //!
-//! The order is that of D4. Opening the repair rolls back every open section; the caller resets every latch
-//! ([`Latch::reset_alone`]), has the notes of appends that never came to be forgotten
-//! ([`AloneRepair::forget_unpublished`]), and redoes, on every page that is older, the records whose append is noted;
-//! [`AloneRepair::finish`] frees the slots, last.
+//! The order is that of D4. Opening the repair rolls back every open section. Then the caller resets every latch
+//! ([`Latch::reset_alone`]), clears the notes of appends that never came to be ([`AloneRepair::forget_unpublished`]),
+//! and redoes the records whose append is noted on every page that is older. [`AloneRepair::finish`] frees the slots,
+//! last.
 //!
-//! If we die here: the slots are still taken, and so are the notes of what the log has; the next to open does it all
-//! again: rolling back an empty undo log and redoing a record on a page that has it change nothing.
+//! If we die here: the slots are still taken, and the notes of published appends are still there. The next process
+//! that opens the region does it all again: to roll back an empty undo log, or to redo a record on a page that has
+//! it, changes nothing.
 //!
 //! [`Latch::reset_alone`]: crate::Latch::reset_alone
 
@@ -16,19 +17,19 @@ use rio::{failpoint, planted, Undo};
 use crate::slot::{SessionId, State};
 use crate::ProcessManager;
 
-/// An append a session had noted when it died (PROTOCOLS D3). The record exists if the log's tail is beyond it.
+/// An append that a session had noted when it died (PROTOCOLS D3). The record exists if the log's tail is beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedAppend {
-    /// Whose note it is.
+    /// The session that noted it.
     pub session: SessionId,
-    /// The LSN it was about to publish.
+    /// The LSN that the session was about to publish.
     pub lsn: u64,
-    /// The transaction it was for; zero for none.
+    /// The transaction of the record; zero for none.
     pub txn: u64,
 }
 
-/// The repair of a region nobody else is attached to. Dropped before [`finish`](AloneRepair::finish), it leaves all
-/// slots to the next repair.
+/// The repair of a region that no other process is attached to. If it is dropped before
+/// [`finish`](AloneRepair::finish), the next repair begins again with all slots.
 #[must_use = "the slots are free only after `finish`"]
 pub struct AloneRepair<'m> {
     processes: &'m ProcessManager,
@@ -38,8 +39,8 @@ pub struct AloneRepair<'m> {
 }
 
 impl ProcessManager {
-    /// Begins the repair of what sessions of earlier attaches left behind: their open sections are rolled back.
-    /// The caller knows that nobody else is attached. Sessions of this attach live on.
+    /// Begins the repair of the sessions of earlier attaches: rolls back their open sections. The caller knows that
+    /// no other process is attached. Sessions of this attach live on.
     pub fn repair_alone(&self) -> AloneRepair<'_> {
         let mut repair = AloneRepair { processes: self, dead: Vec::new(), appends: Vec::new(), images: 0 };
         self.0.header.growing.publish(0);
@@ -65,13 +66,14 @@ impl ProcessManager {
 }
 
 impl AloneRepair<'_> {
-    /// The appends to be redone, if the log has them.
+    /// Returns the appends to redo, if the log has them.
     pub fn appends(&self) -> &[NotedAppend] {
         &self.appends
     }
 
-    /// Forgets the appends that the log, which ends at `tail`, does not have. To be called before anything is appended: the
-    /// next record will lie at that very place, and whoever repairs after our death would take it for the dead one's.
+    /// Clears the notes of appends that the log, which ends at `tail`, does not have. Call it before any append: the
+    /// next record lies at that very place, and a repairer after our death would take that record for the dead
+    /// session's.
     pub fn forget_unpublished(&mut self, tail: u64) {
         failpoint("alone: appends that never came to be still noted");
         let unpublished = self.appends.iter().filter(|note| note.lsn >= tail);
@@ -81,17 +83,17 @@ impl AloneRepair<'_> {
         self.appends.retain(|note| note.lsn < tail);
     }
 
-    /// How many sessions had died.
+    /// Returns the number of dead sessions.
     pub fn sessions(&self) -> usize {
         self.dead.len()
     }
 
-    /// How many before-images were put back.
+    /// Returns the number of before-images put back.
     pub fn images(&self) -> usize {
         self.images
     }
 
-    /// Frees the dead sessions' slots: pages are redone and latches reset.
+    /// Frees the dead sessions' slots. The pages are redone and the latches reset.
     pub fn finish(self) {
         for &index in &self.dead {
             self.processes.0.slots.at(index).leave();

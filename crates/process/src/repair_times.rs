@@ -1,23 +1,24 @@
-//! How long repairs of the dead took, counted in the region: for `tp stat`.
+//! Durations of repairs, counted in the region: for `tp stat`.
 //!
-//! Written by whoever repairs, read by tools. Two times of each dead session: of the physical half, for which others may wait
-//! with latches held; and from when the repairer learned of the death until nothing of the dead was left. What lies before
-//! that, the end of the process and the news of it, is the kernel's.
+//! Repairing sessions write them, tools read them. There are two times for each dead session: that of the physical
+//! half, for which others may wait with latches held; and the time from when the repairer learned of the death until
+//! nothing of the dead session was left. The time before that, from the end of the process to the news of it, is the
+//! kernel's.
 
 use std::time::Duration;
 
 use rio::{shared, Word};
 
-/// Each power of two of microseconds has four classes.
+/// The number of classes: four for each power of two of microseconds.
 const CLASSES: usize = 96;
 const PER_OCTAVE: u32 = 4;
 
 shared! {
     /// The counts.
     pub(crate) struct RepairCounts {
-        /// Of the physical half, by class.
+        /// Number of physical halves, by class.
         pub(crate) physical: [Word<u32>; 96],
-        /// From the news to the burial, by class.
+        /// Number of repairs, by class of the time from the news to the burial.
         pub(crate) burial: [Word<u32>; 96],
         /// The longest physical half, microseconds.
         pub(crate) physical_max: Word<u64>,
@@ -28,24 +29,24 @@ shared! {
     } size 832
 }
 
-/// How long something took, many times.
+/// The distribution of a duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Times {
     counts: [u64; CLASSES],
     max_micros: u64,
 }
 
-/// What there is to know about the repairs of a region.
+/// The durations of a region's repairs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairTimes {
     /// The physical halves.
     pub physical: Times,
-    /// From the news of each death until nothing of the dead was left.
+    /// The times from the news of each death until nothing of the dead session was left.
     pub burial: Times,
 }
 
 impl RepairTimes {
-    /// Adds those of another region.
+    /// Adds the durations of another region.
     pub fn add(&mut self, other: &RepairTimes) {
         self.physical.add(&other.physical);
         self.burial.add(&other.burial);
@@ -63,17 +64,17 @@ impl Times {
         Times { counts: std::array::from_fn(|class| u64::from(counts[class].load())), max_micros: max.load() }
     }
 
-    /// How often.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The longest.
+    /// Returns the longest duration.
     pub fn max(&self) -> Duration {
         Duration::from_micros(self.max_micros)
     }
 
-    /// So many percent took no longer; known to a fifth.
+    /// Returns the duration that `percent` percent did not exceed, to an accuracy of a fifth.
     pub fn percentile(&self, percent: u64) -> Duration {
         let wanted = (self.count() * percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -115,7 +116,7 @@ fn note(counts: &[Word<u32>; CLASSES], max: &Word<u64>, took: Duration) {
     max.fetch_max(micros);
 }
 
-/// The class of a time: four for each power of two, by its highest three bits.
+/// Returns the class of a time: four for each power of two, by its highest three bits.
 fn class_of(micros: u64) -> usize {
     let micros = micros.max(u64::from(PER_OCTAVE));
     let octave = micros.ilog2();
@@ -124,7 +125,7 @@ fn class_of(micros: u64) -> usize {
     usize::try_from(class).map_or(CLASSES - 1, |class| class.min(CLASSES - 1))
 }
 
-/// Where a class ends: the longest time in it.
+/// Returns the longest time in a class.
 fn end_of(class: u32) -> u64 {
     let (octave, quarter) = (class / PER_OCTAVE, u64::from(class % PER_OCTAVE));
     ((5 + quarter) << octave) - 1

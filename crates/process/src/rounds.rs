@@ -1,21 +1,24 @@
-//! Background work that one process does for all, and how the others notice that it has stopped doing it.
+//! Background work that one process does for all, and the way the others notice that it has stopped.
 //!
-//! Each process has threads for the same work, so that any may die. If all of them looked every few milliseconds, sixty
-//! processes would spend more on looking than on working. So they agree by a word, the time at which the last round began:
-//! whoever began it *leads*, and goes on with the next rounds; the others look seldom, and one of them leads once the word
-//! is too old. That a leader has died or is stopped, or that its round takes long, is all the same: nobody asks who it is.
+//! Each process has threads for the same work, so that any process may die. If all of them looked every few
+//! milliseconds, sixty processes would spend more time on looking than on working. So they share a word, the time at
+//! which the last round began. The thread that began it *leads* and goes on with the next rounds; the others look
+//! seldom, and one of them leads once the word is too old. It does not matter whether the leader is dead, stopped or
+//! slow, and no thread checks which process it is.
 //!
-//! Invariant: nothing depends on there being one leader. Two that lead at once do some work twice, or find a role taken.
+//! Invariant: nothing depends on there being one leader. Two leaders at once do some work twice, or find a role
+//! taken.
 //!
-//! If we die here: the word grows old.
+//! If we die here: the word grows old, and another thread leads.
 
 use std::time::Duration;
 
 use crate::{boot_micros, ProcessManager};
 
-/// The word while nobody leads. It is not a time: shortly after the machine's start, zero would pass for a recent one.
+/// The word while there is no leader. A special value, not a time: shortly after the machine's start a time of zero
+/// would count as recent.
 const NOBODY: u64 = 0;
-/// How many kinds of work have a word.
+/// The number of kinds of work with a word.
 pub(crate) const ROUNDS: usize = 3;
 
 /// A kind of background work.
@@ -25,7 +28,7 @@ pub enum Work {
     Log = 0,
     /// Everything else that one process does for all.
     House = 1,
-    /// Looking for the dead, by those who wait for locks.
+    /// Looking for dead sessions, by waiters for locks.
     Dead = 2,
 }
 
@@ -33,44 +36,45 @@ pub enum Work {
 #[derive(Debug)]
 pub struct Rounds {
     work: Work,
-    /// The word as we left it, if we lead.
+    /// The word as this thread left it, if it leads.
     led: Option<u64>,
 }
 
 impl Rounds {
-    /// Begins as one of the others.
+    /// Begins as a thread that does not lead.
     pub fn new(work: Work) -> Rounds {
         Rounds { work, led: None }
     }
 
-    /// Whether the next round is ours: we lead, or the last round began at least `patience` ago.
+    /// Begins the next round if this thread leads, or if the last round began at least `patience` ago. Returns
+    /// whether it did.
     pub fn begin(&mut self, processes: &ProcessManager, patience: Duration) -> bool {
         let word = &processes.0.header.rounds[self.work as usize];
         let (last, now) = (word.load(), boot_micros());
         let is_due = last == NOBODY || u128::from(now.abs_diff(last)) >= patience.as_micros();
-        // Two words in one microsecond differ, or two would lead.
+        // Two words in one microsecond must differ, or two threads would lead.
         let now = if now == last { now + 1 } else { now };
         let is_ours = (self.led == Some(last) || is_due) && word.compare_exchange(last, now).is_ok();
         self.led = is_ours.then_some(now);
         is_ours
     }
 
-    /// Leaves the next round to whoever looks first.
+    /// Leaves the next round to the first thread that looks.
     pub fn resign(&mut self, processes: &ProcessManager) {
         if let Some(led) = self.led.take() {
-            // Refused means that another leads already.
+            // A failure means that another thread leads already.
             let _ = processes.0.header.rounds[self.work as usize].compare_exchange(led, NOBODY);
         }
     }
 
-    /// Whether the last round was ours.
+    /// Returns whether the last round was this thread's.
     pub fn leads(&self) -> bool {
         self.led.is_some()
     }
 }
 
 impl ProcessManager {
-    /// Whether nobody has begun such a round for `period`; if so, one begins now.
+    /// Begins a round if no thread has begun one for `period`. Returns whether it did.
     pub fn begin_if_due(&self, work: Work, period: Duration) -> bool {
         Rounds::new(work).begin(self, period)
     }

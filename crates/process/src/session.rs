@@ -1,12 +1,12 @@
 //! A session: one thread's handle to the environment.
 //!
-//! It may move to another thread but is used by one at a time, so what only it writes (its notes, its undo log) needs
-//! no more than plain stores.
+//! A session may move to another thread, but one thread uses it at a time. So words that only the session writes (its
+//! notes, its undo log) need only plain stores.
 //!
 //! Invariants
-//! 1. A slot is given back only by a session that holds no latch, has no open section and noted no append. One that
-//!    does, or goes because the library panics, is marked dead, and repaired like one that was killed (PROTOCOLS D10).
-//! 2. The handle a forked child inherits does nothing: the slot is the parent's.
+//! 1. A session gives its slot back only if it holds no latch, has no open section and has noted no append.
+//!    Otherwise, or if the library panics, it is marked dead, and repaired like a killed session (PROTOCOLS D10).
+//! 2. A handle that a forked child inherits does nothing: the slot is the parent's.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::slot::{SessionSlot, State};
 use crate::unwinding::unwinds;
 use crate::{Latch, ProcessManager, Rank, Result, SessionId, NOTES};
 
-/// One thread's handle. Dropping it leaves.
+/// One thread's handle. Dropping it leaves the environment.
 pub struct Session {
     slot: Held<SessionSlot>,
     id: SessionId,
@@ -34,24 +34,24 @@ pub struct Session {
     /// The ranks of the latches noted, for the debug build's assertion.
     ranks: [Cell<Rank>; NOTES],
     tree_depth: Cell<u32>,
-    /// So many [`Freeing`] there are of it.
+    /// The number of live [`Freeing`] guards.
     freeing: Cell<u32>,
-    /// It does nothing more to what is shared.
+    /// The session is dead and changes nothing shared any more.
     dead: Cell<bool>,
-    /// Something bears its name that it has not given back.
+    /// Another manager's table has an entry in its name that it has not given back.
     owing: Cell<bool>,
-    /// The last append noted, and the transaction it was for: also when the note itself is gone.
+    /// The last append noted, and its transaction, also after the note was cleared.
     last_noted: Cell<(u64, u64)>,
-    /// How often waits had been cancelled when its transaction began (`cancel.rs`).
+    /// The number of cancellations when its transaction began (`cancel.rs`).
     pub(crate) cancels: Cell<u32>,
-    /// It works in a dead session's name, for its repair.
+    /// The session works in a dead session's name, for its repair.
     is_stand_in: bool,
     undo_log: Offset<UndoLog>,
     undo: UndoHandle,
     processes: ProcessManager,
 }
 
-/// A handle to the undo log, and a newer one once the log has grown: growing needs no exclusive borrow that way.
+/// A handle to the undo log, and a newer handle once the log has grown. So growth needs no exclusive borrow.
 struct UndoHandle {
     undo: Undo,
     newer: OnceCell<Box<UndoHandle>>,
@@ -67,7 +67,7 @@ impl UndoHandle {
     }
 }
 
-/// A session is at something that frees space while this lives.
+/// While this lives, its session's work frees space.
 pub struct Freeing<'s>(&'s Session);
 
 impl Drop for Freeing<'_> {
@@ -108,7 +108,8 @@ impl Session {
         }
     }
 
-    /// A session in the name of one that is dead, with the latches it died with. Dropped, it changes nothing.
+    /// Makes a session in the name of a dead one, with the latches that the dead session held. Its drop changes
+    /// nothing.
     pub(crate) fn stand_in(
         processes: ProcessManager,
         dead: SessionId,
@@ -122,45 +123,45 @@ impl Session {
         session
     }
 
-    /// Its name.
+    /// Returns the session's name.
     #[inline]
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// Says, while the answer lives, that the session is at something that frees space, or is needed for that: such work may use
-    /// what is kept back of a full disk.
+    /// States, while the guard lives, that the session's work frees space, or is needed for that: such work may use
+    /// the space that is kept back of a full disk.
     #[inline]
     pub fn begin_freeing(&self) -> Freeing<'_> {
         self.freeing.set(self.freeing.get() + 1);
         Freeing(self)
     }
 
-    /// Whether it is at something that frees space.
+    /// Returns whether the session's work frees space.
     #[inline]
     pub fn is_freeing(&self) -> bool {
         self.freeing.get() > 0
     }
 
-    /// The region it works in.
+    /// Returns the region that the session works in.
     #[inline]
     pub fn region(&self) -> &Region {
         self.processes.region()
     }
 
-    /// The process manager it joined.
+    /// Returns the process manager that the session joined.
     #[inline]
     pub fn processes(&self) -> &ProcessManager {
         &self.processes
     }
 
-    /// Opens a section (PROTOCOLS D2). It must be closed before the latches of what it changes are given back.
+    /// Opens a section (PROTOCOLS D2). The section must be closed before the latches on its changes are given back.
     #[inline]
     pub fn section(&self) -> Section<'_> {
         self.undo().section()
     }
 
-    /// Its undo log.
+    /// Returns the session's undo log.
     #[inline]
     pub fn undo(&self) -> &Undo {
         &self.undo.newest().undo
@@ -198,28 +199,29 @@ impl Session {
     pub fn note_append(&self, lsn: u64, txn: u64) {
         self.last_noted.set((lsn, txn));
         self.slot.append_txn.init(txn);
-        // Release: the LSN says that the note counts, so the transaction is stored before it, also by the compiler.
+        // Release: a non-zero LSN makes the note valid, so the transaction is stored before it; the compiler keeps
+        // this order too.
         failpoint("session: append half noted");
         self.slot.append_lsn.publish(lsn);
         failpoint("session: append noted");
     }
 
-    /// The LSN it noted last, and the transaction that was for; zeros if it noted none. Known also when it is dead and has been
-    /// repaired.
+    /// Returns the LSN that the session noted last, and its transaction; zeros if there was no note. Known even after
+    /// the session's death and repair.
     pub fn last_noted(&self) -> (u64, u64) {
         self.last_noted.get()
     }
 
-    /// Clears the note: the changes its record describes are complete.
+    /// Clears the note: the changes that the record describes are complete.
     #[inline]
     pub fn clear_append(&self) {
-        // Release: every change of a page stays above it.
+        // Release: every change of a page stays before this store.
         failpoint("session: append to be cleared");
         self.slot.append_lsn.publish(0);
     }
 
-    /// Enters a tree operation: pages unlinked from now on are not used again before it has left (PROTOCOLS T2).
-    /// May be nested.
+    /// Enters a tree operation: pages unlinked from now on are not used again before the session has left it
+    /// (PROTOCOLS T2). Calls may be nested.
     #[inline]
     pub fn enter_tree(&self) {
         let depth = self.tree_depth.get();
@@ -230,7 +232,7 @@ impl Session {
         self.tree_depth.set(depth + 1);
     }
 
-    /// Whether it is in a tree operation.
+    /// Returns whether the session is in a tree operation.
     pub fn is_in_tree(&self) -> bool {
         self.tree_depth.get() != 0
     }
@@ -238,7 +240,7 @@ impl Session {
     /// Leaves a tree operation.
     ///
     /// # Panics
-    /// If it is in none.
+    /// If the session is in no tree operation.
     #[inline]
     pub fn leave_tree(&self) {
         let depth = self.tree_depth.get();
@@ -250,7 +252,8 @@ impl Session {
         }
     }
 
-    /// Says for the tools what it waits for: a kind (zero: nothing) and a subject, in its manager's own numbering.
+    /// Sets, for the tools, what the session waits for: a kind (zero: nothing) and a subject, in its manager's own
+    /// numbering.
     #[inline]
     pub fn wait_info(&self, kind: u32, subject: u64) {
         self.slot.wait_subject.init(subject);
@@ -259,8 +262,8 @@ impl Session {
         self.slot.wait_kind.publish(kind);
     }
 
-    /// As [`Session::wait_info`], and since when; whoever drops it goes back to what it said before. For waits that turn out
-    /// to be long: it looks at the clock.
+    /// As [`Session::wait_info`], and sets when the wait began. Dropping the result restores the previous statement.
+    /// Only for waits that turn out to be long, because this reads the clock.
     pub fn waits_since(&self, kind: u32, subject: u64, waited: Duration) -> LongWait<'_> {
         let before = (self.slot.wait_kind.get(), self.slot.wait_subject.get(), self.slot.wait_since.get());
         self.wait_info(kind, subject);
@@ -269,14 +272,14 @@ impl Session {
         LongWait { session: self, before }
     }
 
-    /// Says whether something bears its name in another manager's tables: if it goes without having given that back, it is dead
-    /// and repaired.
+    /// Sets whether another manager's table has an entry in the session's name. A session that ends while this is set
+    /// is marked dead and repaired.
     pub fn set_owing(&self, owing: bool) {
         self.owing.set(owing);
     }
 
-    /// Whether it is to be treated as killed: a panic ended what it did, or left a section of it open (PROTOCOLS D10).
-    /// Everything it held stays held until it is repaired, and it can do nothing more.
+    /// Returns whether the session counts as killed: a panic ended its work, or left a section open (PROTOCOLS D10).
+    /// It keeps everything that it held until it is repaired, and can do nothing more.
     #[inline]
     pub fn is_dead(&self) -> bool {
         (self.dead.get() || self.undo().is_broken()) && self.notices_its_death()
@@ -291,39 +294,40 @@ impl Session {
         true
     }
 
-    /// Marks it dead: what it holds is for others to repair. While a panic is under way in its thread that is told to nobody
-    /// before all of its guards are gone: they would come into the way of the repair.
+    /// Marks the session dead, so that others repair it. During a panic in its thread, its slot is marked only after
+    /// all its guards are gone, because their drops would interfere with the repair.
     #[cold]
     pub fn mark_dead(&self) {
         self.dead.set(true);
         let status = self.slot.status.load();
         if status.state() == State::Alive && status.generation() == self.id.generation() {
-            // Refused means that somebody else has marked it, and perhaps buried it since.
+            // A failure means that another session has marked it, and perhaps buried it since.
             let _ = self.slot.status.compare_exchange(status, status.with_state(State::Dead));
         }
     }
 
-    /// How many latches it holds.
+    /// Returns the number of latches that the session holds.
     pub fn latch_count(&self) -> u32 {
         self.notes_used.get().count_ones()
     }
 
-    /// Notes what it takes from a list, or will have taken when the section that changes the list closes; zero says that it
-    /// is where it belongs. A number only its manager understands, given to whoever repairs it after its death.
+    /// Notes what the session has in hand: taken from a list, or taken once the section that changes the list closes.
+    /// Zero means that the thing is where it belongs. The number is for its manager only, and is given to the
+    /// repairer after the session's death.
     #[inline]
     pub fn set_in_hand(&self, what: u64) {
-        // Release: what was done with the thing before stays before.
+        // Release: earlier stores to the thing stay before this store.
         self.slot.in_hand.publish(what);
     }
 
-    /// As [`Session::set_in_hand`], undone with the section.
+    /// As [`Session::set_in_hand`], and undone with the section.
     #[inline]
     pub fn set_in_hand_in(&self, section: &mut Section<'_>, what: u64) {
         self.slot.in_hand.set(section, what);
     }
 
-    /// Leaves by unwinding, with [`Broken`](crate::Broken), if the region was found broken (PROTOCOLS D13). What the session
-    /// holds is of no use to anybody then.
+    /// Leaves by unwinding, with [`Broken`](crate::Broken), if the region is marked broken (PROTOCOLS D13). The
+    /// session's latches and locks are then of no use to others.
     #[inline]
     pub fn leave_if_broken(&self) {
         if self.region().is_broken() {
@@ -331,8 +335,8 @@ impl Session {
         }
     }
 
-    /// Whether any session of the environment is dead and not yet repaired; if so, it is repaired now, transactions and all,
-    /// as far as nobody else is at it. The caller holds no latch.
+    /// Repairs every dead session of the environment completely, with its transactions, unless another session
+    /// repairs it already. Does nothing for a session that holds a latch.
     #[cold]
     pub fn help_the_dead(&self) {
         if self.latch_count() == 0 && !self.is_stand_in {
@@ -340,14 +344,14 @@ impl Session {
         }
     }
 
-    /// The latches it holds alone, by where they lie.
+    /// Returns the places of the latches that the session holds exclusively.
     pub fn latched_alone(&self) -> impl Iterator<Item = Offset<Latch>> + '_ {
         let alone = self.slot.notes.iter().map(|note| note.load()).filter(|note| note.is_exclusive());
         let places = alone.filter_map(|note| Offset::<Latch>::from_raw(note.place()));
         places.filter(|&place| self.region().try_at(place).is_some_and(|latch| latch.owner() == Some(self.id)))
     }
 
-    /// Which note says that it holds the latch at `place` alone.
+    /// Returns the note for the latch at `place` that the session holds exclusively.
     pub(crate) fn note_of(&self, place: u64) -> Option<usize> {
         self.slot.notes.iter().position(|note| note.load().is_exclusive() && note.load().is_about(place))
     }
@@ -371,7 +375,7 @@ impl Session {
         self.owner
     }
 
-    /// A latch's offset in the region.
+    /// Returns a latch's offset in the region.
     #[inline]
     pub(crate) fn place_of(&self, latch: &Latch) -> u64 {
         let place = std::ptr::from_ref(latch).addr().wrapping_sub(self.base) as u64;
@@ -379,7 +383,7 @@ impl Session {
         place
     }
 
-    /// Takes a free note. In a debug build, asserts the order of latches if the session is going to wait.
+    /// Takes a free note. A debug build asserts the order of latches if the session may wait.
     #[inline]
     pub(crate) fn take_note(&self, rank: Rank, waits: bool) -> usize {
         let used = self.notes_used.get();
@@ -420,8 +424,8 @@ impl Session {
         self.notes_used.set(self.notes_used.get() & !(1 << note));
     }
 
-    /// Whether a latch guard that is dropped now must free nothing (PROTOCOLS D10): above an open section that nobody closes any
-    /// more, and whenever the library panics, so that a panic leaves what a kill leaves.
+    /// Returns whether a latch guard dropped now must free nothing (PROTOCOLS D10): above an open section that will
+    /// not be closed any more, and whenever the library panics. So a panic leaves the same state as a kill.
     #[inline]
     pub(crate) fn abandons(&self) -> bool {
         (self.undo().is_open() || std::thread::panicking()) && self.abandons_what_it_holds()
@@ -429,14 +433,15 @@ impl Session {
 
     #[cold]
     fn abandons_what_it_holds(&self) -> bool {
-        // A section is dropped before the latches above which it was opened: of a panic in a destructor it alone tells.
+        // A section is dropped before the latches above which it was opened: for a panic in a destructor only the
+        // section shows it.
         let is_gone = self.undo().is_open() && (self.dead.get() || self.undo().is_broken());
         let abandons = (is_gone || unwinds()) && !planted("process: a panic frees latches above an open section");
         abandons && self.notices_its_death()
     }
 }
 
-/// Says what its session waits for, as long as it lives.
+/// States what its session waits for, as long as this value lives.
 pub struct LongWait<'s> {
     session: &'s Session,
     before: (u32, u64, u64),
@@ -469,12 +474,12 @@ impl Drop for Session {
         }
         let status = self.slot.status.load();
         if status.generation() != self.id.generation() {
-            // It was taken for dead and buried: the slot is another's.
+            // The session was taken for dead and buried: the slot has another tenant.
             return;
         }
         let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
         let clean = holds_nothing && !self.owing.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
-        // Whoever unwinds may be in the middle of anything.
+        // A session that unwinds may be in the middle of any change.
         if clean && !self.is_dead() && !unwinds() {
             self.slot.leave();
         } else {

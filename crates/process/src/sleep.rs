@@ -1,14 +1,14 @@
 //! Sleeping until another session wakes us, without losing a wake and never without a bound.
 //!
-//! Paper: LIBTP section 3.2.4, "for each process, a semaphore is maintained upon which that process waits". Departures:
-//! the semaphore is a word in the session's slot, one per thread; and every sleep ends within [`SLEEP_MAX`], because
-//! whoever should wake us may be dead (PROTOCOLS D8).
+//! Paper: LIBTP section 3.2.4, "for each process, a semaphore is maintained upon which that process waits".
+//! Departures: the semaphore is a word in the session's slot, one per thread; and every sleep ends within
+//! [`SLEEP_MAX`], because the session that should wake us may be dead (PROTOCOLS D8).
 //!
-//! The word: bit 0, the session is in the kernel or on its way there; above it, the number of wakes. The sleeper takes
-//! a [`Ticket`] (the word), *then* looks whether what it waits for has come, *then* sleeps if the word still is the
-//! ticket. A waker first makes true what is waited for, then adds a wake: either the sleeper's look comes later and
-//! sees it, or its ticket is no longer the word. The waker enters the kernel only when bit 0 was set, and takes the bit away
-//! before: of several wakers only the first needs to, however long the sleeper takes to get up.
+//! The word: bit 0, the session is in the kernel or on its way there; above it, the number of wakes. The sleeper
+//! takes a [`Ticket`] (the word), *then* checks its condition, *then* sleeps if the word still equals the ticket. A
+//! waker first makes the condition true, then adds a wake: either the sleeper's check comes later and sees the
+//! condition, or the word differs from its ticket. The waker enters the kernel only if bit 0 was set, and clears the
+//! bit before: of several wakers only the first needs to enter, however long the sleeper takes to get up.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -19,27 +19,28 @@ use crate::latch_word::Wait;
 use crate::slot::SessionSlot;
 use crate::{os, Session, SessionId};
 
-/// No sleep is longer than this: whoever sleeps looks again at what it waits for, and at whether that still lives.
+/// No sleep is longer than this: a sleeper checks its condition again, and whether the session that it waits for
+/// still lives.
 pub const SLEEP_MAX: Duration = Duration::from_millis(5);
 
 const ASLEEP: u32 = 1;
 const ONE_WAKE: u32 = 2;
 
-/// The number of wakes at one moment: taken before the look that decides whether to sleep.
+/// The number of wakes at one moment: taken before the check that decides whether to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a ticket is taken before the condition is looked at, and then slept on"]
 pub struct Ticket(u32);
 
 impl Session {
-    /// Takes a ticket. After it, look whether what you wait for has come; if not, [`Session::sleep_on`] it.
+    /// Takes a ticket. Check your condition after this call; if it is not true, [`Session::sleep_on`] the ticket.
     #[inline]
     pub fn prepare_sleep(&self) -> Ticket {
         take_ticket(self.slot().sleep.cell())
     }
 
-    /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. Returns whether somebody has woken
-    /// us since the ticket was taken; the caller looks at its condition again either way. Unwinds if the region was found
-    /// broken, and if this process leaves and has waited for too long.
+    /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. Returns whether the session was
+    /// woken since the ticket was taken; the caller checks its condition again either way. Unwinds if the region is
+    /// marked broken, or if this process is leaving and has waited for too long.
     pub fn sleep_on(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
         self.leave_if_late();
@@ -49,8 +50,8 @@ impl Session {
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, bound)) == Wait::Woken
     }
 
-    /// Sleeps until woken, at most `duration`, however long that is: for one that waits for nothing but its turn, and that
-    /// nobody waits for. Otherwise as [`Session::sleep_on`].
+    /// As [`Session::sleep_on`], but sleeps up to `duration`, however long that is: for a session that waits only for
+    /// its turn, and that no other session waits for.
     pub fn sleep_long(&self, ticket: Ticket, duration: Duration) -> bool {
         self.leave_if_broken();
         self.leave_if_late();
@@ -58,14 +59,15 @@ impl Session {
         sleep_on(word, ticket, |asleep| os::sleep_while(word, asleep, duration)) == Wait::Woken
     }
 
-    /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. A wake sent before the call is not
-    /// seen; where that matters take a ticket first. Returns whether it was woken.
+    /// Sleeps until woken, at most `duration` and never longer than [`SLEEP_MAX`]. Misses a wake sent before the
+    /// call; take a ticket first if that matters. Returns whether it was woken.
     pub fn sleep(&self, duration: Duration) -> bool {
         self.sleep_on(self.prepare_sleep(), duration)
     }
 
-    /// Sleeps until `ready` says so, looking again at every wake and at least every [`SLEEP_MAX`]. Returns false if
-    /// the deadline passes first; none is for ever, and then `ready` should also end when what it waits for is dead.
+    /// Sleeps until `ready` returns true, which it checks at every wake and at least every [`SLEEP_MAX`]. Returns
+    /// false if the deadline passes first. Without a deadline it waits for ever, so `ready` must then also return
+    /// true if the session that it waits for is dead.
     pub fn sleep_until(&self, deadline: Option<Instant>, mut ready: impl FnMut() -> bool) -> bool {
         loop {
             let ticket = self.prepare_sleep();
@@ -105,17 +107,19 @@ pub(crate) trait SleepWord {
 impl SleepWord for AtomicU32 {
     #[inline]
     fn look(&self) -> u32 {
-        // Acquire: pairs with `add`. Who sees the wake in its ticket sees in its look what was made true before it.
+        // Acquire: pairs with `add`. A sleeper whose ticket includes the wake sees the condition that was made true
+        // before it.
         self.load(Ordering::Acquire)
     }
     #[inline]
     fn swap_if(&self, old: u32, new: u32) -> bool {
-        // The waker's `add` on the same word comes before or after this swap: it fails, or the waker sees bit 0.
+        // The waker's `add` on the same word comes before this swap, which then fails, or after it, and then the
+        // waker sees bit 0.
         self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
     #[inline]
     fn add(&self, value: u32) -> u32 {
-        // Release: publishes what was made true before the wake. Pairs with `look` and `and`.
+        // Release: publishes the condition made true before the wake. Pairs with `look` and `and`.
         self.fetch_add(value, Ordering::AcqRel)
     }
     #[inline]
@@ -147,7 +151,7 @@ fn sleep_on(word: &impl SleepWord, ticket: Ticket, park: impl FnOnce(u32) -> Wai
 #[inline]
 fn add_wake(word: &impl SleepWord, unpark: impl FnOnce()) {
     if word.add(ONE_WAKE) & ASLEEP != 0 {
-        // If the sleeper is up already and has gone to sleep again, it is woken for nothing.
+        // A sleeper that is up already and sleeps again is woken for nothing.
         word.and(!ASLEEP);
         unpark();
     }

@@ -1,10 +1,10 @@
-//! A session's place in the region: what others may know about it, and what its survivors need.
+//! A session's slot in the region: the facts that others may read, and the notes that its survivors need.
 //!
-//! Most of a slot is written by its session alone, with plain stores; one cache line of it is read by all.
+//! Only its session writes most of a slot, with plain stores. All sessions read one cache line of it.
 //!
 //! Invariants
-//! 1. The status word says who the tenant is, at once: state, generation and attachment change together.
-//! 2. A dead slot keeps everything until repair is complete; only then is it free.
+//! 1. The status word names the tenant: state, generation and attachment change together.
+//! 2. A dead session's slot keeps everything until the repair is complete; only then it is free.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -32,7 +32,7 @@ pub struct SessionId(u64);
 bits!(SessionId: u64);
 
 impl rio::Checkable for SessionId {
-    /// An index has 16 bits, a generation 26.
+    /// An index has 20 bits, a generation 26.
     const FREE: u64 = !(((1 << GENERATION_BITS) - 1) << 32 | ((1 << INDEX_BITS) - 1));
 }
 
@@ -44,36 +44,36 @@ impl SessionId {
         SessionId(u64::from(generation) << 32 | u64::from(index))
     }
 
-    /// The number, as it is stored; zero is none.
+    /// Returns the number, as it is stored; zero means no session.
     #[inline]
     pub fn raw(self) -> u64 {
         self.0
     }
 
-    /// From a stored number.
+    /// Makes a name from a stored number.
     #[inline]
     pub fn from_raw(raw: u64) -> SessionId {
         SessionId(raw)
     }
 
-    /// The slot's number, one-based; zero for none.
+    /// Returns the slot's number, one-based; zero for no session.
     #[inline]
     pub fn index(self) -> u32 {
         u32::try_from(self.0 & u64::from(u32::MAX)).expect("masked to 32 bits")
     }
 
-    /// Which tenant of the slot it is, counted from one.
+    /// Returns the number of the tenant of the slot, counted from one.
     #[inline]
     pub fn generation(self) -> u32 {
         u32::try_from(self.0 >> 32).expect("32 bits are left")
     }
 
-    /// Its bits as the owner in a latch word.
+    /// Returns the bits that name this session as the owner in a latch word.
     pub(crate) fn owner_bits(self) -> u64 {
         (u64::from(self.index()) << OWNER_SHIFT) | (u64::from(self.generation()) << (OWNER_SHIFT + INDEX_BITS))
     }
 
-    /// The owner a latch word names, if any.
+    /// Returns the owner that a latch word names, if any.
     pub(crate) fn from_latch_word(word: u64) -> Option<SessionId> {
         let owner = word >> OWNER_SHIFT;
         let index = owner & ((1 << INDEX_BITS) - 1);
@@ -93,31 +93,33 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// The right to repair a slot's tenant: who has it, and which tenant it is for. Zero is nobody's.
+/// The right to repair a slot's tenant: the repairer, and the tenant that the right is for. Zero: no session has it.
 ///
-/// Bits 0-19 and 32-57 are the repairer's, as in its name; 20-31 and 58-63 the low 18 bits of the tenant's generation. So the
-/// right of one who stands still after the burial is over with the tenant, and does not keep the next from being repaired.
+/// Bits 0-19 and 32-57 are the repairer's, as in its name; bits 20-31 and 58-63 are the low 18 bits of the tenant's
+/// generation. So the right of a repairer that stands still after the burial ends with the tenant, and does not block
+/// the repair of the next tenant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim(u64);
 bits!(Claim: u64);
 
-/// How many bits of the tenant's generation lie beside the repairer's index.
+/// The number of bits of the tenant's generation that lie beside the repairer's index.
 const BESIDE_INDEX: u32 = 32 - INDEX_BITS;
 const GENERATION_SHIFT: u32 = 32 + GENERATION_BITS;
 const REPAIRER: u64 = ((1 << GENERATION_BITS) - 1) << 32 | ((1 << INDEX_BITS) - 1);
 
 impl Claim {
-    /// Nobody's.
+    /// No session has the right.
     pub(crate) const NONE: Claim = Claim(0);
 
-    /// That of `by` to repair the tenant of that generation.
+    /// Returns the right of `by` to repair the tenant of that generation.
     pub(crate) fn new(by: SessionId, generation: u32) -> Claim {
         let generation = u64::from(generation);
         let low = generation & ((1 << BESIDE_INDEX) - 1);
         Claim(by.0 | low << INDEX_BITS | (generation >> BESIDE_INDEX) << GENERATION_SHIFT)
     }
 
-    /// Who repairs the tenant of that generation: none if nobody does, or the right is for one that was there before.
+    /// Returns the repairer of the tenant of that generation. `NONE` if there is no repairer, or the right is for an
+    /// earlier tenant.
     pub(crate) fn of_tenant(self, generation: u32) -> SessionId {
         let by = SessionId(self.0 & REPAIRER);
         let is_this = self == Claim::new(by, generation) || planted("process: the right to repair outlives the tenant");
@@ -129,14 +131,14 @@ impl Claim {
     }
 }
 
-/// What a slot is.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody's: the next to join may have it.
+    /// The slot has no tenant: the next session that joins may take it.
     Free,
-    /// A session's that has not left; its process may have died.
+    /// The tenant has not left; its process may have died.
     Alive,
-    /// Of a session that is known to be dead and not yet repaired.
+    /// The tenant is known to be dead and is not yet repaired.
     Dead,
 }
 
@@ -170,17 +172,17 @@ impl Status {
         u32::try_from((self.0 >> 2) & ((1 << GENERATION_BITS) - 1)).expect("masked to 26 bits")
     }
 
-    /// Which attach of the region the tenant belongs to.
+    /// Returns the attach of the region that the tenant belongs to.
     pub(crate) fn attachment(self) -> AttachmentId {
         AttachmentId::from_raw(self.0 >> ATTACHMENT_SHIFT)
     }
 
-    /// The same tenant in another state.
+    /// Returns the same tenant in another state.
     pub(crate) fn with_state(self, state: State) -> Status {
         Status::new(state, self.generation(), self.attachment())
     }
 
-    /// The next tenant, of that attachment. Generations go round without zero.
+    /// Returns the next tenant, of that attach. Generations wrap around and skip zero.
     pub(crate) fn next_tenant(self, attachment: AttachmentId) -> Status {
         let generation = (self.generation() + 1) % (1 << GENERATION_BITS);
         Status::new(State::Alive, generation.max(1), attachment)
@@ -200,15 +202,16 @@ shared! {
         pub(crate) growing: Word<u64>,
         /// The slab of process slots.
         pub(crate) processes: Link<SlabHeader>,
-        /// The session that counts the holders of a latch (`recount.rs`), or none.
+        /// The session that counts the holders of a latch (`recount.rs`), or zero.
         pub(crate) freezer: Word<SessionId>,
-        /// The latch it counts, or zero.
+        /// The latch whose holders that session counts, or zero.
         pub(crate) frozen: Word<u64>,
         /// Dead sessions that were repaired while others lived.
         pub(crate) repaired: Word<u64>,
-        /// How often the environment's memory was made anew while it was in use, this region included.
+        /// The number of times that the environment's region was made anew while in use, this region included.
         pub(crate) rebuilt: Word<u64>,
-        /// When the last round of each kind of background work began (`rounds.rs`), in microseconds since the machine started; zero is never.
+        /// The time when the last round of each kind of background work began (`rounds.rs`), in microseconds since
+        /// the machine started; zero: never.
         pub(crate) rounds: [Word<u64>; ROUNDS],
         /// How long repairs took.
         pub(crate) times: Link<RepairCounts>,
@@ -220,39 +223,41 @@ shared! {
 shared! {
     /// A session's slot.
     pub(crate) struct SessionSlot {
-        /// The tree epoch at which it entered a tree operation, or zero (PROTOCOLS T2). Written by the session alone, as is all to
-        /// `wait_subject`; every read writes this and the first notes, and they share no line with what others look for.
+        /// The tree epoch at which the session entered a tree operation, or zero (PROTOCOLS T2). Only the session
+        /// writes this and the words down to `wait_subject`. Every read of records writes this word and the first
+        /// notes, so they share no cache line with words that other sessions read.
         pub(crate) tree_epoch: Word<u64>,
-        /// Which latches it holds or wants (PROTOCOLS D7).
+        /// The latches that the session holds or wants (PROTOCOLS D7).
         pub(crate) notes: [Word<Note>; 12],
-        /// The LSN it is about to publish, or zero (PROTOCOLS D3): who takes a snapshot looks.
+        /// The LSN that the session is about to publish, or zero (PROTOCOLS D3). A session that takes a snapshot
+        /// reads it.
         pub(crate) append_lsn: Word<u64>,
         /// The transaction that append is for.
         pub(crate) append_txn: Word<u64>,
-        /// What it waits for: a number only its manager understands.
+        /// What the session waits for: a number that only its manager understands.
         pub(crate) wait_subject: Word<u64>,
 
-        /// Who the tenant is; stored last when one comes or goes.
+        /// The tenant; stored last when one comes or goes.
         pub(crate) status: Word<Status>,
-        /// Who is repairing it (PROTOCOLS D5), or none.
+        /// The right to repair the tenant (PROTOCOLS D5), or zero.
         pub(crate) reaper: Word<Claim>,
-        /// Its undo log; stays with the slot.
+        /// The tenant's undo log; stays with the slot.
         pub(crate) undo: Link<UndoLog>,
-        /// What it sleeps on: bit 0 asleep, above it the number of wakes.
+        /// The word that the session sleeps on: bit 0 asleep, above it the number of wakes.
         pub(crate) sleep: Word<u32>,
-        /// What kind of thing it waits for; zero is nothing.
+        /// The kind of thing that the session waits for; zero: nothing.
         pub(crate) wait_kind: Word<u32>,
-        /// Since when, in microseconds since the machine started; zero if that was not said.
+        /// When the wait began, in microseconds since the machine started; zero: not stated.
         pub(crate) wait_since: Word<u64>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 3],
 
-        /// What it has taken from a list and not yet put anywhere else: a number only its manager understands. Written by
-        /// the session alone, as is all from here on.
+        /// What the session has in hand, taken from a list and not yet put anywhere else: a number that only its
+        /// manager understands. Only the session writes this and the words below.
         pub(crate) in_hand: Word<u64>,
-        /// How many pins it has beyond those noted.
+        /// The number of pins without a note.
         pub(crate) pins_unnoted: Word<u64>,
-        /// Which pins it holds (PROTOCOLS D7).
+        /// The pins that the session holds (PROTOCOLS D7).
         pub(crate) pins: [Word<Note>; 62],
     } size 704
 }
@@ -261,8 +266,9 @@ const _: () = assert!(NOTES == 12, "the slot has as many notes as a session may 
 const _: () = assert!(PINS == 62, "the slot has as many notes as a session usually has pins");
 
 impl SessionSlot {
-    /// Empties all that a tenant leaves behind, except its status, its undo log, and the right to repair it: given back
-    /// before the slot is free, that would be taken by one who buries the next tenant.
+    /// Empties everything that a tenant leaves behind, except its status, its undo log, and the right to repair it.
+    /// If that right were given back before the slot is free, a second repairer could take it and bury the next
+    /// tenant.
     pub(crate) fn clear(&self) {
         self.notes.iter().chain(&self.pins).for_each(|note| note.init(Note::NONE));
         let own = [&self.append_lsn, &self.append_txn, &self.wait_subject, &self.in_hand, &self.pins_unnoted];
@@ -295,25 +301,25 @@ impl SessionSlot {
 /// What the tools show about a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Its name.
+    /// The session's name.
     pub id: SessionId,
-    /// Its process, as that process's own pid namespace calls it; zero is not known.
+    /// The pid of its process, in that process's own pid namespace; zero: not known.
     pub pid: u32,
-    /// Whether it lives.
+    /// Whether the session lives.
     pub alive: bool,
-    /// How many latches it holds.
+    /// The number of latches that it holds.
     pub latches: usize,
-    /// Which it holds, or is about to take, as its notes say: where each lies, and whether it holds it alone.
+    /// The latches that it holds, or is about to take, by its notes: the place of each, and whether it is exclusive.
     pub noted: Vec<(u64, bool)>,
-    /// The LSN it is about to publish or whose changes are not complete, or zero.
+    /// The LSN that it is about to publish, or whose changes are not complete, or zero.
     pub append_lsn: u64,
-    /// The tree epoch it is in, or zero.
+    /// The tree epoch that it is in, or zero.
     pub tree_epoch: u64,
-    /// What kind of thing it waits for, in its manager's numbering; zero is nothing.
+    /// The kind of thing that it waits for, in its manager's numbering; zero: nothing.
     pub wait_kind: u32,
-    /// Which one.
+    /// The thing that it waits for.
     pub wait_subject: u64,
-    /// Since when, if that was said.
+    /// When the wait began, if the session stated that.
     pub wait_since: Option<SystemTime>,
 }
 

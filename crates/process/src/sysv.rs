@@ -1,27 +1,27 @@
 //! A latch over a System V semaphore: every acquire and release is a system call.
 //!
-//! Paper: LIBTP section 4.3 and figure 5, which measures what that costs beside a spinlock. It exists for the benchmark
-//! that repeats the figure and for nothing else: it knows no sharing, no owner and no death.
+//! Paper: LIBTP section 4.3 and figure 5, which compares its cost with that of a spinlock. It exists only for the
+//! benchmark that repeats the figure: it has no shared mode, no owner, and no repair after a death.
 
 use std::io;
 
 use crate::os::SemaphoreSet;
 
-/// A latch that is always asked of the kernel.
+/// A latch whose every call goes to the kernel.
 pub struct SemaphoreLatch(SemaphoreSet);
 
 impl SemaphoreLatch {
-    /// Makes a free latch. The kernel keeps it until it is dropped.
+    /// Makes a free latch. The kernel keeps the semaphore until this is dropped.
     ///
     /// # Errors
-    /// The error of `semget` or `semctl`: none allowed here, or too many.
+    /// The error of `semget` or `semctl`: semaphores are not allowed here, or there are too many.
     pub fn new() -> io::Result<SemaphoreLatch> {
         let semaphore = SemaphoreSet::create()?;
         semaphore.add(1)?;
         Ok(SemaphoreLatch(semaphore))
     }
 
-    /// Holds it alone, sleeping in the kernel as long as it takes.
+    /// Takes the latch exclusively, and sleeps in the kernel as long as that takes.
     ///
     /// # Panics
     /// If the semaphore was removed.
@@ -32,7 +32,7 @@ impl SemaphoreLatch {
     }
 }
 
-/// A held [`SemaphoreLatch`]. Dropping it lets go.
+/// A held [`SemaphoreLatch`]. Dropping the guard releases it.
 #[must_use = "the latch is held as long as its guard lives"]
 pub struct SemaphoreGuard<'l>(&'l SemaphoreLatch);
 

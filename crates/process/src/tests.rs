@@ -1,4 +1,4 @@
-//! Tests of sessions and latches: every region is mapped twice, and worked through both mappings.
+//! Tests of sessions and latches: every region is mapped twice, and used through both mappings.
 
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -25,7 +25,7 @@ fn new_latch(processes: &ProcessManager) -> Offset<Latch> {
     processes.region().allocate::<Latch>(1).expect("room")
 }
 
-/// Whether `condition` becomes true within five seconds.
+/// Returns whether `condition` becomes true within five seconds.
 fn soon(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(5);
     while !condition() {
@@ -120,7 +120,7 @@ fn a_writer_gets_in_among_readers_that_never_pause() {
             scope.spawn(|| {
                 let session = processes.join().expect("room");
                 let latch = processes.region().at(latch);
-                // Overlapping holds: the next is wanted before the last is let go.
+                // Overlapping holds: the next latch is wanted before the last is released.
                 let mut held = latch.shared(&session, Rank::page(0));
                 while !stop.load(Ordering::Relaxed) {
                     if let Some(next) = latch.try_shared(&session, Rank::page(0)) {
@@ -321,7 +321,7 @@ fn a_waiter_repairs_the_dead_holder_and_goes_on() {
     }
 }
 
-/// The repairer of an environment in which there is nothing but latches and words.
+/// The repairer of an environment that has only latches and words.
 struct Undertaker(ProcessManager);
 
 impl Repairer for Undertaker {
@@ -385,7 +385,7 @@ fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
     assert_eq!(there.region().at(place).owner(), None);
 }
 
-/// Or one who took the right in between would bury the slot's next tenant, who lives.
+/// Otherwise a session that took the right in between would bury the slot's next tenant, which lives.
 #[test]
 fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
     let (here, there) = two_processes();
@@ -395,7 +395,7 @@ fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
     drop(dead);
     let second = there.join().expect("room");
     let corpse = here.take_corpse(&first, id).expect("nobody is at it");
-    // A burial, stopped half way.
+    // A burial that is stopped half way.
     here.slot(id).expect("it is not free yet").clear();
     assert!(there.take_corpse(&second, id).is_none(), "the first has not finished");
     corpse.bury(std::time::Instant::now());
@@ -412,7 +412,7 @@ fn a_count_that_a_dead_repairer_froze_is_thawed_by_who_wants_the_latch() {
     let latch = here.region().at(place);
     let (freezer, holder) = (here.join().expect("room"), here.join().expect("room"));
     let held = latch.shared(&holder, Rank::CATALOGUE);
-    // What is left of a repairer that dies between freezing and thawing.
+    // The state left by a repairer that dies between freezing and thawing.
     let header = &here.0.header;
     header.freezer.publish(freezer.id());
     header.frozen.publish(place.raw());

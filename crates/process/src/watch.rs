@@ -1,15 +1,16 @@
-//! The death watch: to be told by the kernel, at once, that a process that is attached has died.
+//! The death watch: the kernel reports at once that an attached process has died.
 //!
-//! A survivor that needs what a dead session held finds out by itself (PROTOCOLS D8, D9). The watch is for what nobody
-//! waits for yet. For each other process whose pid means the same here it keeps a descriptor that the kernel makes
-//! readable when the last thread of the process has ended; those of other pid namespaces, and all where the kernel has no
-//! such descriptors, are asked after at each timeout. Newcomers are asked after once their descriptor is there: it may be
-//! that of another process with the same pid.
+//! A survivor that waits for a dead session finds out by itself (PROTOCOLS D8, D9). The watch is for dead sessions
+//! that no survivor waits for yet. For each other process whose pid means the same here, the watch keeps a descriptor
+//! that the kernel makes readable when the process's last thread has ended. It checks processes of other pid
+//! namespaces, and all processes if the kernel has no such descriptors, at each timeout. It also checks newcomers
+//! once it has their descriptor, which may be that of another process with the same pid.
 //!
-//! Not every death is the end of a process: one that becomes another program (`exec`) keeps its pid and its start time, and
-//! loses its memory and its seat. Of that the descriptor says nothing, so now and then they are asked after, some at a time.
+//! Not every death is the end of a process: a process that becomes another program (`exec`) keeps its pid and its
+//! start time, and loses its memory and its seat. The descriptor does not show that, so the watch checks the seats
+//! now and then, a few at a time.
 //!
-//! If we die here: nothing is lost but the watch; it changes no shared memory.
+//! If we die here: only the watch is lost; it changes no shared memory.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,18 +25,18 @@ use crate::liveness::Identity;
 use crate::os::timespec;
 use crate::ProcessManager;
 
-/// How often some are asked after of whom the kernel will tell: that is a system call for each.
+/// The time between checks of processes with a descriptor: each check is a system call.
 const ROLL_CALL: Duration = Duration::from_secs(1);
-/// How many, one after the other. If each process asked after all, sixty of them would do little else.
+/// The number of processes in one such check. If each process checked all others, sixty of them would do little else.
 const CALLED: usize = 8;
 
 /// Watches all other attached processes.
 pub struct DeathWatch {
     processes: ProcessManager,
     watched: Vec<Watched>,
-    /// When somebody was last asked after so.
+    /// The time of the last such check.
     called: Instant,
-    /// Who is next, as a place in the list. Each process begins elsewhere.
+    /// The next process to check, as an index into `watched`. Each observer begins elsewhere.
     next: usize,
     waker: Waker,
 }
@@ -46,26 +47,26 @@ pub struct Waker(Option<Arc<OwnedFd>>);
 
 struct Watched {
     id: AttachmentId,
-    /// None where the kernel cannot be asked so, and of one that is dead.
+    /// `None` if the kernel gives no descriptor, and for a dead process.
     descriptor: Option<OwnedFd>,
-    /// Nobody has looked yet whether it lives.
+    /// Whether it was not checked yet.
     is_new: bool,
-    /// Its death was told.
+    /// Whether its death was reported.
     told: bool,
 }
 
-/// How a sleep ended.
+/// The end of a sleep.
 enum Happened {
-    /// By the timeout.
+    /// The timeout passed.
     Nothing,
-    /// By the waker, or a signal.
+    /// The waker woke it, or a signal came.
     Woken,
-    /// The kernel says of these that they have ended.
+    /// The kernel reports that these have ended.
     Ended(Vec<AttachmentId>),
 }
 
 impl DeathWatch {
-    /// Begins to watch everyone who is attached now.
+    /// Begins to watch all processes that are attached now.
     pub fn new(processes: &ProcessManager) -> DeathWatch {
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
         let waker = waker.and_then(|waker| rio::above_standard(waker).ok()).map(Arc::new);
@@ -76,13 +77,15 @@ impl DeathWatch {
         watch
     }
 
-    /// What ends a wait early. It is kept: a wake before the wait ends that wait at once.
+    /// Returns the waker, which ends a wait early. A wake is remembered: one that comes before a wait ends that wait
+    /// at once.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// Waits until a watched process dies, until woken, and at most `timeout`. True says that there are dead: each death is
-    /// told once as it happens, and again at each timeout as long as a session of the dead process is left.
+    /// Waits until a watched process dies, until woken, and at most `timeout`. Returns true if there are dead
+    /// processes: it reports each death once as it happens, and again at each timeout while a session of the dead
+    /// process is left.
     pub fn wait(&mut self, timeout: Duration) -> bool {
         self.look_around();
         if self.tell_new_deaths(&[]) {
@@ -99,7 +102,8 @@ impl DeathWatch {
             Happened::Nothing => died || self.has_unrepaired(),
             Happened::Woken => died,
             Happened::Ended(ended) => {
-                // Of one that the kernel calls ended and that may be alive for all we know, it will tell no more.
+                // The kernel reports an end only once. If such a process may still live, its descriptor is of no more
+                // use.
                 let doubtful = |watched: &&mut Watched| ended.contains(&watched.id);
                 self.watched.iter_mut().filter(doubtful).for_each(|watched| watched.descriptor = None);
                 died
@@ -126,9 +130,9 @@ impl DeathWatch {
                     Happened::Ended(ended)
                 }
             }
-            // A signal; the caller comes again.
+            // A signal; the caller waits again.
             Err(rustix::io::Errno::INTR) => Happened::Woken,
-            // No memory for it, say: then by looking now and then.
+            // The call failed, perhaps for want of memory: fall back to looking now and then.
             Err(_) => {
                 std::thread::sleep(timeout);
                 Happened::Nothing
@@ -136,13 +140,13 @@ impl DeathWatch {
         }
     }
 
-    /// Watches whoever has come, and forgets whoever has left.
+    /// Watches newcomers, and forgets processes that have left.
     fn look_around(&mut self) {
         let attachments = &self.processes.0.attachments;
         let there: Vec<(AttachmentId, Identity)> = attachments.others().collect();
         self.watched.retain(|watched| there.iter().any(|(id, _)| *id == watched.id));
         for (id, identity) in there {
-            // Another handle of this very process ends when we do.
+            // Another handle of this process ends together with us.
             let known = self.watched.iter().any(|watched| watched.id == id);
             if known || identity == attachments.process().identity() {
                 continue;
@@ -153,10 +157,10 @@ impl DeathWatch {
         }
     }
 
-    /// Whether some died that were not told of yet. A descriptor taken too late, of another process with the same pid, does
-    /// no harm: the start time is looked at here, after it was taken.
-    /// Asked are those of whom the kernel says so, those of whom it says nothing by itself: to ask is a system call or two
-    /// for each. Now and then it is asked of some of the others whether they have their seats.
+    /// Returns whether there are deaths not reported yet. A descriptor opened too late, of another process with the
+    /// same pid, does no harm: the start time is checked here, after the opening. A check costs a system call or two,
+    /// so it is made only for processes that the kernel reports as ended and for those without a descriptor. Now and
+    /// then the seats of some of the others are checked.
     fn tell_new_deaths(&mut self, ended: &[AttachmentId]) -> bool {
         let attachments = &self.processes.0.attachments;
         let calls = self.called.elapsed() >= ROLL_CALL && !planted("process: who runs another program lives");
@@ -184,28 +188,29 @@ impl DeathWatch {
 }
 
 impl Waker {
-    /// Ends the wait that is under way, or the next.
+    /// Ends the present wait, or the next one.
     pub fn wake(&self) {
         if let Some(descriptor) = &self.0 {
-            // It fails when it was woken 2^64 - 2 times already.
+            // Fails if there were 2^64 - 2 wakes already.
             let _ = rustix::io::write(descriptor, &1_u64.to_ne_bytes());
         }
     }
 
     fn empty(&self) {
         if let Some(descriptor) = &self.0 {
-            // It fails when nobody has woken us.
+            // Fails if there was no wake.
             let _ = rustix::io::read(descriptor, &mut [0; 8]);
         }
     }
 }
 
-/// Whether it is this one's turn of `count` when the next is `first`.
+/// Returns whether the process at `place` of `count` has its turn when `first` is next.
 fn is_in_turn(place: usize, first: usize, count: usize) -> bool {
     (place + count - first % count) % count < CALLED
 }
 
-/// None where the kernel gives none, or when the process is gone, which the caller then sees.
+/// Returns a descriptor of the process, or `None` if the kernel gives none or the process is gone, which the caller
+/// then sees.
 fn descriptor_of(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     rio::above_standard(pidfd_open(pid, PidfdFlags::empty()).ok()?).ok()

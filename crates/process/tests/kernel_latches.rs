@@ -1,4 +1,5 @@
-//! Latches that were made to call the kernel do, each twice, and only as long as they have to. By itself: it is so for a whole process.
+//! Latches made to call the kernel do so, each twice, and only as long as they have to. Alone in its file: the
+//! setting holds for a whole process.
 #![cfg(feature = "kernel-latches")]
 
 use libtp_process::{KernelLatches, Latch, ProcessManager, Rank, Settings};

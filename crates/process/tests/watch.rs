@@ -12,11 +12,11 @@ use rio::{Access, Identity, Region};
 
 const REGION: &str = "LIBTP_TEST_WATCH_REGION";
 const RESERVE: u64 = 1 << 30;
-/// Longer than any test waits, so that what ends sooner did not end by the clock.
+/// Longer than any test waits, so that a wait that ends sooner did not end by its timeout.
 const LONG: Duration = Duration::from_secs(30);
 
-/// The entry of a child: it joins, says its session, and stays until its standard input ends. In the run of all tests it
-/// does nothing.
+/// The entry of a child: it joins, prints its session, and stays until its standard input ends. In the run of all
+/// tests it does nothing.
 #[test]
 fn entry() {
     let Some(path) = std::env::var_os(REGION) else { return };
@@ -49,7 +49,7 @@ impl Guest {
         self.child.kill().unwrap();
     }
 
-    /// Ends it in good order.
+    /// Ends the child in good order.
     fn leave(mut self) {
         drop(self.child.stdin.take());
         self.child.wait().unwrap();
@@ -58,7 +58,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // Whatever it is at: the test is over. It may be gone already.
+        // Kill it in any state: the test is over. It may be gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -102,7 +102,7 @@ fn a_newcomer_is_watched_too() {
     let (region, processes) = new_region(&directory);
     let mut watch = DeathWatch::new(&processes);
     let mut victim = Guest::start(&region);
-    // Seen at the latest when a wait begins.
+    // The watch sees the death at the latest when a wait begins.
     assert!(!watch.wait(Duration::from_millis(1)));
     victim.kill();
     assert!(watch.wait(LONG));

@@ -1,11 +1,12 @@
 //! Access to a database on behalf of a transaction: its pages, and its locks.
 //!
-//! Paper: LIBTP 4.4, step 3: "precede buffer manager calls with an appropriate (read or write) lock call". PROTOCOLS K1.
+//! Paper: LIBTP 4.4, step 3: "precede buffer manager calls with an appropriate (read or write) lock call".
+//! PROTOCOLS K1.
 //!
-//! Whoever changes a record takes the lock of its key before the search, with no latch held, and may wait for it: the
-//! lock's name needs no page. A reader tries it while the leaf is latched, as everybody does with what is only known on a
-//! page (the next key, the page itself); if refused, the latch is given up, the lock waited for, and the place looked for
-//! again.
+//! A session that changes a record locks its key before the search, holds no latch, and may wait: the lock's name needs
+//! no page. A reader tries the lock while the leaf is latched. All sessions do the same with objects that only a page
+//! names (the next key, the page itself). When a try is refused, the session gives the latch up, waits for the lock,
+//! and searches again.
 
 use libtp_lock::{LockName, Mode, Wait};
 use libtp_txn::{Change, Managers, TxnSession};
@@ -17,7 +18,7 @@ use crate::lock_names;
 use crate::pages::Pages;
 use crate::{Error, Result};
 
-/// Whether records are to be read or changed.
+/// Whether an operation reads or changes records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
@@ -25,7 +26,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// The mode on the record, or on the page.
+    /// Returns the mode of the lock on the record or the page.
     #[inline]
     pub(crate) fn mode(self) -> Mode {
         match self {
@@ -34,7 +35,7 @@ impl Purpose {
         }
     }
 
-    /// What a transaction notes that has entered a database for it.
+    /// Returns the bit that a transaction notes for an entered database.
     #[inline]
     fn bit(self) -> u8 {
         match self {
@@ -43,7 +44,7 @@ impl Purpose {
         }
     }
 
-    /// The mode on the database.
+    /// Returns the mode of the lock on the database.
     #[inline]
     fn intention(self) -> Mode {
         match self {
@@ -53,12 +54,12 @@ impl Purpose {
     }
 }
 
-/// From so many locks on, a transaction tries to lock whole databases instead.
+/// Number of locks from which a transaction tries to lock whole databases instead.
 const ESCALATE_FROM: u32 = 100_000;
-/// And again after so many more.
+/// Number of further locks before it tries again.
 const ESCALATE_EVERY: u32 = 8192;
 
-/// What a try of a lock came to.
+/// Outcome of a try of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
     Granted,
@@ -70,24 +71,24 @@ pub(crate) enum Tried {
 pub struct Access<'a> {
     pub(crate) pages: Pages<'a>,
     pub(crate) database: &'a Database,
-    /// None: as long as the session says.
+    /// `None`: the session's setting at the time of the wait.
     wait: Option<Wait>,
 }
 
 impl<'a> Access<'a> {
-    /// Access for the transaction running in `who`. Locks are waited for as `wait` says.
+    /// Returns access for the transaction that runs in `who`, with `wait` as the limit of waits for locks.
     #[inline]
     pub fn new(managers: &'a Managers, who: &'a TxnSession, database: &'a Database, wait: Wait) -> Access<'a> {
         Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait: Some(wait) }
     }
 
-    /// As [`Access::new`]; locks are waited for as the session says at the time ([`TxnSession::set_wait`]).
+    /// As [`Access::new`], with the session's limit at the time of each wait ([`TxnSession::set_wait`]).
     #[inline]
     pub fn of_session(managers: &'a Managers, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
         Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait: None }
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &'a Database {
         self.database
     }
@@ -101,11 +102,11 @@ impl<'a> Access<'a> {
         self.lock(lock_names::database(self.database.id()), mode)
     }
 
-    /// Takes the lock on the database that everything below needs, and says what needs locking below: nothing if the
-    /// database's own lock covers the purpose.
+    /// Takes the lock on the database that locks inside it need. Returns the granularity of those, or `None` if the
+    /// database's lock covers the purpose.
     #[inline]
     pub(crate) fn enter(&self, purpose: Purpose) -> Result<Option<Granularity>> {
-        // As if the lock on the whole database were held.
+        // The whole database counts as locked.
         if self.pages.change.managers.is_unprotected() {
             return Ok(None);
         }
@@ -152,11 +153,11 @@ impl<'a> Access<'a> {
         change.managers.locks.holds_at_least(change.who.locker(), change.who.escalate_at().max(ESCALATE_FROM))
     }
 
-    /// Trades the locks on records and gaps for one on the database, if nobody is in the way (PROTOCOLS K2); whether it
-    /// did.
+    /// Trades the locks on records and gaps for one on the database if no other transaction is in the way
+    /// (PROTOCOLS K2). Returns whether it did.
     #[cold]
     fn escalates(&self, purpose: Purpose, held: Option<Mode>) -> Result<bool> {
-        // A transaction that has only read here, and goes on reading, has locked nothing for writing.
+        // A transaction that has only read here, and reads on, has locked nothing for writing.
         let only_reads = purpose == Purpose::Read && matches!(held, None | Some(Mode::IS));
         let mode = if only_reads { Mode::S } else { Mode::X };
         let file = self.database.id().raw();
@@ -171,7 +172,7 @@ impl<'a> Access<'a> {
         Ok(true)
     }
 
-    /// Takes a lock, waiting for it. No latch is held.
+    /// Takes a lock, and waits for it. The session holds no latch.
     #[inline]
     pub(crate) fn lock(&self, name: LockName, mode: Mode) -> Result<()> {
         if name.kind == lock_names::KIND_RECORD && planted("record: records not locked") {
@@ -182,11 +183,11 @@ impl<'a> Access<'a> {
         Ok(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, wait)?)
     }
 
-    /// Takes the right to say in which order the values of a key come, until the transaction ends (PROTOCOLS K3). `beginning` is what the
-    /// entries of the key begin with.
+    /// Takes the right to determine the order of a key's values, until the transaction ends (PROTOCOLS K3). The key's
+    /// entries begin with `beginning`.
     ///
     /// # Errors
-    /// What locks can fail with.
+    /// The lock manager refused.
     pub fn lock_order_of(&self, beginning: &[u8]) -> Result<()> {
         if self.enter(Purpose::Write)?.is_none() {
             return Ok(());
@@ -194,14 +195,14 @@ impl<'a> Access<'a> {
         self.lock(lock_names::record(self.database.id(), key_hash(beginning)), Mode::X)
     }
 
-    /// Takes a lock if that needs no waiting. Latches may be held.
+    /// Takes a lock if that needs no wait. The session may hold latches.
     #[inline]
     pub(crate) fn try_lock(&self, name: LockName, mode: Mode) -> Result<Tried> {
         let change = &self.pages.change;
         tried(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, Wait::No))
     }
 
-    /// Makes sure that the next lock needs no room, and can so be tried with a latch held (PROTOCOLS D11).
+    /// Reserves room for the next lock, so that it can be tried under a latch (PROTOCOLS D11).
     #[inline]
     pub(crate) fn reserve_lock(&self) -> Result<()> {
         let change = &self.pages.change;
@@ -217,27 +218,27 @@ impl<'a> Access<'a> {
         self.try_lock(name, mode)
     }
 
-    /// Whether the lock could be had at this instant. Latches may be held.
+    /// Checks whether the lock is available at this instant. The session may hold latches.
     #[inline]
     pub(crate) fn try_instant(&self, name: LockName, mode: Mode) -> Result<Tried> {
         let change = &self.pages.change;
         tried(change.managers.locks.instant(self.pages.session(), change.who.locker(), name, mode, Wait::No))
     }
 
-    /// Waits until a gap may be entered, and then keeps its lock: given back at once, it would be another scan's before this
-    /// insertion has come back, again and again. No latch is held.
+    /// Waits until a gap may be entered, and keeps its lock. If it gave the lock back, other scans could take the gap
+    /// again and again before this insertion comes back. The session holds no latch.
     pub(crate) fn wait_for_gap(&self, gap: LockName) -> Result<()> {
         self.lock(gap, Mode::IX)
     }
 
-    /// The mode in which the transaction holds a lock.
+    /// Returns the mode in which the transaction holds a lock.
     #[inline]
     pub(crate) fn holds(&self, name: LockName) -> Option<Mode> {
         let change = &self.pages.change;
         change.managers.locks.holds(self.pages.session(), change.who.locker(), name)
     }
 
-    /// Whether nobody at all holds the object or waits for it. Latches may be held.
+    /// Whether no locker holds the object or waits for it. The session may hold latches.
     pub(crate) fn is_free(&self, name: LockName) -> bool {
         self.pages.change.managers.locks.is_free(self.pages.session(), name)
     }
@@ -253,7 +254,7 @@ impl<'a> Access<'a> {
     }
 }
 
-/// What a try came to; an error is what is no other's lock in the way.
+/// Converts the result of a try. An error is anything but another transaction's lock.
 #[inline]
 pub(crate) fn tried(result: libtp_lock::Result<()>) -> Result<Tried> {
     match result {

@@ -1,20 +1,20 @@
-//! The B-tree: a B-link tree of slotted pages. btree/README.md tells how it works.
+//! The B-tree: a B-link tree of slotted pages. btree/README.md explains the design.
 //!
 //! | file | what |
 //! |---|---|
-//! | `node`, `rebuild` | a page read; a page written as a whole |
-//! | `search`, `get`, `scan` | down the tree; one record; record after record |
-//! | `neighbour` | from one leaf to the next, either way |
-//! | `insert`, `ghosts`, `long_value` | a record put or deleted; room made on a leaf; values too long for one |
-//! | `range` | ranges of keys counted, deleted, cleared away |
-//! | `unlink`, `absorb` | emptied leaves given back; pages above them that have one child |
-//! | `load`, `filling`, `redo_load` | an empty tree made of sorted records, page after page |
-//! | `dense` | a full leaf shares with its left neighbour before it splits, for who asks for it |
-//! | `merge`, `redo_merge` | neighbouring leaves that hold little become one |
-//! | `split`, `split_plan`, `post` | a page cut in two; where; its parent told |
-//! | `log_records`, `encode`, `difference` | what is logged, and how it is put together |
-//! | `redo`, `undo`, `record_types` | what a log record does to a page; how it is taken back; the list |
-//! | `verify` | everything looked at |
+//! | `node`, `rebuild` | reads a page; writes a page as a whole |
+//! | `search`, `get`, `scan` | goes down the tree; reads one record; reads record after record |
+//! | `neighbour` | from one leaf to the next, in either direction |
+//! | `insert`, `ghosts`, `long_value` | puts and deletes records; makes room on a leaf; values too long for a leaf |
+//! | `range` | counts, deletes and cleans ranges of keys |
+//! | `unlink`, `absorb` | unlinks emptied leaves; absorbs pages above the leaves that have one child |
+//! | `load`, `filling`, `redo_load` | makes an empty tree of sorted records, page after page |
+//! | `dense` | optional: a full leaf shares with its left neighbour before it splits |
+//! | `merge`, `redo_merge` | merges neighbouring leaves that hold little |
+//! | `split`, `split_plan`, `post` | splits a page; chooses where; posts the new page in the parent |
+//! | `log_records`, `encode`, `difference` | the log records, and how their bodies are built |
+//! | `redo`, `undo`, `record_types` | redo and undo of the log records; their table |
+//! | `verify` | checks the whole tree |
 
 mod absorb;
 mod dense;

@@ -1,4 +1,4 @@
-//! A database file of another environment: page 0 says whose the file is, and a restored copy is a new environment's.
+//! A copied database file: page 0 names the file's environment, and a restored copy belongs to a new one.
 
 use libtp_buffer::{check, seal, FileId, PageHeader, PageId, PageNo};
 use zerocopy::FromBytes;
@@ -6,10 +6,10 @@ use zerocopy::FromBytes;
 use crate::open::{FileHeader, AT, END};
 use crate::{Error, Result};
 
-/// Makes page 0 of a copied file that of a file of `environment`.
+/// Makes `environment` the owner of a copied file in its page 0.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if it is no page 0 that is whole.
+/// [`Error::Corrupt`] if the page is no undamaged page 0.
 pub fn give_to(environment: [u8; 16], full_name: &str, page: &mut [u8]) -> Result<()> {
     let damaged = |what: String| Error::Corrupt { file: full_name.to_string(), page: 0, what };
     let file = FileId::new(PageHeader::of(page).file_id.get());

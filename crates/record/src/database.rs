@@ -1,4 +1,4 @@
-//! A database as one process knows it: which file, which access method, what may be stored.
+//! A database as one process knows it: its file, its access method, its limits.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,12 +23,12 @@ pub enum Method {
     },
     /// Keys and values in no order, found by the key alone.
     Hash,
-    /// Pages by number, whose bytes are the program's.
+    /// Pages by number, with the program's bytes.
     Pages,
 }
 
 impl Method {
-    /// The name people use.
+    /// Returns the method's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Method::Btree => "btree",
@@ -42,31 +42,31 @@ impl Method {
 /// Whether a key of a B-tree may have several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// It has one.
+    /// A key has one value.
     #[default]
     None,
-    /// It has a set of values, in the order of their bytes.
+    /// A key has a set of values, in the order of their bytes.
     Sorted,
-    /// It has a list of values, in the order in which they came.
+    /// A key has a list of values, in the order of their insertion.
     AsTheyCame,
 }
 
-/// How the keys of a program stand in a B-tree. It is said in page 0 of the file; the tree itself has keys in the order of
-/// their bytes, each once.
+/// How a B-tree stores a program's keys. Page 0 of the file records it. The tree itself has each key once, in the order
+/// of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Keying {
     /// Whether a key may have several values.
     pub duplicates: Duplicates,
-    /// The order of the keys; none for that of their bytes.
+    /// The order of the keys; `None` for the order of their bytes.
     pub order: Option<OrderName>,
-    /// Whether the tree holds the entries of a list (`list`), and keys are none of the program's.
+    /// Whether the tree holds the entries of a list (`list`). Its keys are then not the program's.
     pub is_list: bool,
-    /// The file whose index it is; none if it is no index.
+    /// The file that this index belongs to; `None` if the database is no index.
     pub index_of: Option<FileId>,
 }
 
 impl Keying {
-    /// Whether keys stand in it as they are.
+    /// Whether the tree stores the program's keys unchanged.
     pub fn is_plain(&self) -> bool {
         *self == Keying::default()
     }
@@ -82,14 +82,14 @@ pub enum Granularity {
     Page,
 }
 
-/// A page that was unlinked, and the tree epoch after which nobody can be on the way to it.
+/// A page that was unlinked, and the tree epoch after which no session can be on the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unlinked {
-    /// The page that leads to it.
+    /// The left neighbour, which records `gone` as unlinked.
     pub(crate) left: u32,
     /// The page that is to become free.
     pub(crate) gone: u32,
-    /// The log record that unlinked it: its page LSN, until it is used for something else.
+    /// The LSN of the log record that unlinked the page. The page keeps this page LSN until it is used again.
     pub(crate) lsn: Lsn,
     /// See `ProcessManager::tree_epoch_passed`.
     pub(crate) epoch: u64,
@@ -104,21 +104,21 @@ pub struct Database {
     method: Method,
     pool: PoolId,
     granularity: Granularity,
-    /// Whether leaves share with their neighbours before they split.
+    /// Whether full leaves share with their left neighbours before they split.
     is_dense: bool,
-    /// Whether who has very many locks may trade those here for one on all of it.
+    /// Whether a transaction with very many locks may trade those on records for one on the database.
     escalates: bool,
     arithmetic: Arithmetic,
     /// Where the buckets of a hash file are, as this process last saw them.
     geometry: Option<Box<Geometry>>,
     keying: Keying,
-    /// Whether there are indices, as this process knows it: see `indices`.
+    /// Whether the database has indices, as this process knows it: see `indices`.
     has_indices: Arc<AtomicBool>,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
     tail_hint: AtomicU32,
     /// Pages this process has seen unlinked and not yet freed.
     unlinked: Mutex<Vec<Unlinked>>,
-    /// Empty leaves that stay, because they are their parents' first, and their LSNs when that was seen.
+    /// Empty leaves that stay because they are their parents' first, with their LSNs at that time.
     staying: Mutex<HashMap<u32, Lsn>>,
 }
 
@@ -150,43 +150,43 @@ impl Database {
         }
     }
 
-    /// The same database, with locks on pages instead of records. All who use it at one time do so with one granularity.
+    /// Sets the granularity of locks. All users of a database at one time use one granularity.
     #[must_use]
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
         self.granularity = granularity;
         self
     }
 
-    /// The same database, whose full leaves share with their neighbours before they split, so that they are fuller on the average
-    /// where keys come in any order. Each who puts decides for itself.
+    /// Makes full leaves share with their left neighbours before they split, which makes leaves fuller on average where
+    /// keys come in any order. The setting applies to changes through this handle only.
     #[must_use]
     pub fn with_dense_leaves(mut self, is_dense: bool) -> Database {
         self.is_dense = is_dense;
         self
     }
 
-    /// Whether leaves share before they split.
+    /// Whether full leaves share before they split.
     #[inline]
     pub(crate) fn is_dense(&self) -> bool {
         self.is_dense
     }
 
-    /// The same database, which shares with others of the process whether there are indices: it is the same file, opened under the name
-    /// that it had before.
+    /// Shares the note about indices with another handle of this process: the same file, opened under its earlier name.
     #[must_use]
     pub fn with_index_note(mut self, note: Arc<AtomicBool>) -> Database {
         self.has_indices = note;
         self
     }
 
-    /// The same database, in which locks stay on records however many there are: for who needs two transactions in it at once.
+    /// Keeps locks on records however many there are, for a session that needs two transactions in the database at
+    /// once.
     #[must_use]
     pub fn without_escalation(mut self) -> Database {
         self.escalates = false;
         self
     }
 
-    /// Whether locks may be traded for one on all of it.
+    /// Whether locks on records may be traded for one on the database.
     pub(crate) fn escalates(&self) -> bool {
         self.escalates
     }
@@ -197,68 +197,68 @@ impl Database {
         self
     }
 
-    /// How keys stand in it.
+    /// Returns the keying of the records.
     #[inline]
     pub fn keying(&self) -> &Keying {
         &self.keying
     }
 
-    /// The file's number.
+    /// Returns the file's number.
     #[inline]
     pub fn id(&self) -> FileId {
         self.id
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes of a page.
+    /// Returns the bytes of a page.
     #[inline]
     pub fn page_bytes(&self) -> usize {
         self.page_bytes as usize
     }
 
-    /// The access method.
+    /// Returns the access method.
     #[inline]
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// The buffer pool its pages go to.
+    /// Returns the buffer pool of the database's pages.
     pub fn pool(&self) -> PoolId {
         self.pool
     }
 
-    /// What transactions lock.
+    /// Returns the granularity of locks.
     #[inline]
     pub fn granularity(&self) -> Granularity {
         self.granularity
     }
 
-    /// The longest key of a B-tree or a hash file, in bytes.
+    /// Returns the longest key of a B-tree or a hash file, in bytes.
     #[inline]
     pub fn key_bytes_max(&self) -> usize {
         self.page_bytes() / 4
     }
 
-    /// Where records of a recno file stand.
+    /// Returns the arithmetic of a recno file's record numbers.
     #[inline]
     pub(crate) fn arithmetic(&self) -> Arithmetic {
         self.arithmetic
     }
 
-    /// Where the buckets of a hash file are.
+    /// Returns where the buckets of a hash file are.
     #[inline]
     pub(crate) fn geometry(&self) -> Option<&Geometry> {
         self.geometry.as_deref()
     }
 
-    /// Whether it has indices, for who has entered it for writing.
+    /// Whether the database has indices. The caller has entered the database for writing.
     #[inline]
     pub(crate) fn has_indices(&self) -> bool {
-        // Relaxed: whoever noted it held the same lock as who asks.
+        // Relaxed: the storing session held the same lock as the caller.
         self.has_indices.load(Ordering::Relaxed)
     }
 
@@ -269,7 +269,7 @@ impl Database {
 
     #[inline]
     pub(crate) fn tail_hint(&self) -> u32 {
-        // Relaxed: a hint; whoever uses it looks at the page.
+        // Relaxed: a hint. Its user checks the page.
         self.tail_hint.load(Ordering::Relaxed)
     }
 
@@ -279,11 +279,11 @@ impl Database {
         self.tail_hint.store(page, Ordering::Relaxed);
     }
 
-    /// Forgets which pages were unlinked and are to be freed: the memory in which that was counted is gone.
+    /// Forgets which pages were unlinked and are to be freed: the region that counted the epochs is gone.
     pub fn forget_unlinked(&self) {
         self.unlinked().clear();
         self.staying().clear();
-        // It may be beyond what came back.
+        // The hint may lie beyond the recovered end of the file.
         self.set_tail_hint(0);
         if let Some(geometry) = self.geometry() {
             geometry.forget();
@@ -299,7 +299,7 @@ impl Database {
         self.staying().insert(leaf, lsn);
     }
 
-    /// Forgets that it stays: its parent has become part of another page.
+    /// Forgets that the leaf stays: its parent has become part of another page.
     pub(crate) fn forget_staying(&self, leaf: u32) {
         self.staying().remove(&leaf);
     }

@@ -1,19 +1,19 @@
 //! A key with several values, as keys of a tree that has each key once.
 //!
-//! Paper: none; db(3)'s `R_DUP`. A value of a key is one entry of the tree. The entry's key is the key, spelled so that it says
-//! where it ends, and behind that what tells the values of one key apart:
+//! Paper: none; db(3)'s `R_DUP`. Each value of a key is one entry of the tree. The entry's key is the program's key,
+//! encoded so that its end is marked, and behind that a part that differs between the values of one key:
 //!
 //! | duplicates | behind the key | the entry's value |
 //! |---|---|---|
 //! | sorted | the value | nothing |
 //! | as they came | a number that grows, big-endian, 8 bytes | the value |
 //!
-//! So the values of a key stand side by side and in their order, and logging, undoing, locking, splitting and snapshots are
-//! those of any keys. In the key a zero byte is followed by 255, and its end is two zeros: bytes order as the keys do, and no entry's
-//! key begins as the entries of another key do.
+//! So the values of a key stand side by side and in their order. Logging, undo, locking, splitting and snapshots need
+//! nothing special. In the encoded key a zero byte is followed by 255, and the end is two zeros: entries order as the
+//! keys do, and no entry's key begins with the encoding of another key.
 //!
-//! The number is the place in the log where its insertion stands, or a little before: it grows for ever, and who inserts a second value of a
-//! key at the same moment, and so has the same number, takes the next.
+//! The number is the LSN of the entry's insertion, or a little below: it grows for ever. A session that inserts another
+//! value of the key at the same moment may compute the same number; it takes the next.
 
 use std::ops::Bound;
 
@@ -26,10 +26,10 @@ use crate::key_range::KeyRange;
 pub const NUMBER_BYTES: usize = 8;
 /// Bytes of the end of a key.
 const END: [u8; 2] = [0, 0];
-/// What follows a zero byte that is the key's own.
+/// Byte behind a zero byte of the key itself.
 const OWN: u8 = u8::MAX;
 
-/// What all entries of a key begin with.
+/// Returns the bytes that all entries of a key begin with.
 pub fn beginning(key: &[u8]) -> Vec<u8> {
     let mut entry = spelled(key);
     if !planted("record: an entry does not say where its key ends") {
@@ -49,21 +49,21 @@ fn spelled(key: &[u8]) -> Vec<u8> {
     entry
 }
 
-/// The entry's key of a value of a sorted set.
+/// Returns the entry's key for a value of a sorted set.
 pub fn sorted_entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut entry = beginning(key);
     entry.extend_from_slice(value);
     entry
 }
 
-/// The entry's key of the value with that number.
+/// Returns the entry's key for the value with that number.
 pub fn numbered_entry(key: &[u8], number: u64) -> Vec<u8> {
     let mut entry = beginning(key);
     entry.extend_from_slice(&number.to_be_bytes());
     entry
 }
 
-/// The same entry with another number; what is none with a number stays.
+/// Returns the same entry with another number, or unchanged if it is too short for a number.
 pub fn renumbered(entry: &[u8], number: u64) -> Vec<u8> {
     match entry.split_last_chunk::<NUMBER_BYTES>() {
         Some((key, _)) => [key, &number.to_be_bytes()].concat(),
@@ -71,24 +71,24 @@ pub fn renumbered(entry: &[u8], number: u64) -> Vec<u8> {
     }
 }
 
-/// All entries of a key.
+/// Returns the range of a key's entries.
 pub fn entries_of(key: &[u8]) -> KeyRange {
     KeyRange::with_prefix(&beginning(key))
 }
 
-/// What no entry of the key reaches, and every entry of a later key does.
+/// Returns the least bytes above all entries of the key, and not above any entry of a later key.
 pub fn behind(key: &[u8]) -> Vec<u8> {
     let mut entry = spelled(key);
     entry.extend_from_slice(&[0, 1]);
     entry
 }
 
-/// The entries of the keys whose entries begin so: the same as the keys that begin with these bytes.
+/// Returns the range of the entries of all keys that begin with these bytes.
 pub fn entries_beginning(bytes: &[u8]) -> KeyRange {
     KeyRange::with_prefix(&spelled(bytes))
 }
 
-/// The entries of the keys between two bounds.
+/// Returns the range of the entries of the keys between two bounds.
 pub fn entries_between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
     let low = match low {
         Bound::Included(key) => Bound::Included(beginning(key)),
@@ -103,7 +103,7 @@ pub fn entries_between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
     KeyRange::between(low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
 }
 
-/// The key of an entry, and what stands behind it; none if it is no entry.
+/// Returns the key of an entry, and the bytes behind it; `None` if the bytes are no entry.
 pub fn read(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut key = Vec::with_capacity(entry.len());
     let mut at = 0;
@@ -123,7 +123,7 @@ pub fn read(entry: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// The value of an entry that was read.
+/// Returns the value of an entry.
 pub fn value_of(duplicates: Duplicates, behind_key: &[u8], value: Vec<u8>) -> Vec<u8> {
     match duplicates {
         Duplicates::Sorted => behind_key.to_vec(),

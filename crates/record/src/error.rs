@@ -1,4 +1,4 @@
-//! What the record manager can fail with. "Not found" is not among it.
+//! Errors of the record manager. "Not found" is no error.
 
 /// A call to the record manager failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,20 +22,20 @@ pub enum Error {
     /// From the disk, while a file is made or opened.
     #[error(transparent)]
     Io(#[from] libtp_io::Error),
-    /// A snapshot needs what is not kept any more.
+    /// A snapshot needs a version that is no longer kept.
     #[error("the snapshot is older than what is kept for snapshots: {what}. Read it again in a new snapshot; to have more kept, set `snapshot_log` and `snapshot_age_millis` in libtp.toml")]
     SnapshotTooOld {
-        /// What it needs, and what is there.
+        /// The needed and the oldest kept LSN.
         what: String,
     },
-    /// A page says what cannot be.
+    /// A page contradicts itself or its neighbours.
     #[error("page {page} of {file} is damaged: {what}; nothing was changed; `tp verify` lists all that is wrong with the file; restore it from a backup")]
     Corrupt {
         /// The file.
         file: String,
         /// The page.
         page: u32,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
     /// The entries of a list contradict each other.
@@ -43,7 +43,7 @@ pub enum Error {
     DamagedList {
         /// The database.
         database: String,
-        /// What is wrong with it.
+        /// The contradiction.
         what: String,
     },
     /// The key is longer than a quarter of a page.
@@ -53,7 +53,7 @@ pub enum Error {
         database: String,
         /// Bytes of the key.
         bytes: usize,
-        /// Bytes it may have.
+        /// The longest key, in bytes.
         limit: usize,
     },
     /// The value is longer than any value can be.
@@ -61,7 +61,7 @@ pub enum Error {
     ValueTooLong {
         /// Bytes of the value.
         bytes: usize,
-        /// Bytes it may have.
+        /// The longest value, in bytes.
         limit: u64,
     },
     /// A record of another length than the file's.
@@ -71,10 +71,10 @@ pub enum Error {
         database: String,
         /// Bytes of the record.
         bytes: usize,
-        /// Bytes its records have.
+        /// Bytes of the file's records.
         expected: usize,
     },
-    /// A record number no record can have.
+    /// A number that no record can have.
     #[error("no record of {database} can have the number {number}: numbers begin with 1 and end where the file may not grow any more; nothing was changed")]
     RecordNumber {
         /// The database.
@@ -90,54 +90,54 @@ pub enum Error {
         /// The database.
         database: String,
     },
-    /// A call for a B-tree on a recno file, or the reverse.
+    /// A call for one access method on a file of another.
     #[error("{database} is a {found} file, and the call is for a {wanted} file; nothing was changed")]
     WrongMethod {
         /// The database.
         database: String,
-        /// What it is.
+        /// The file's method.
         found: &'static str,
-        /// What the call is for.
+        /// The method of the call.
         wanted: &'static str,
     },
-    /// Another process is making the file, and does not come to an end with it.
+    /// Another process is making the file and does not finish.
     #[error("the database file {file} is being made by {maker} and others are waiting for that; nothing was changed. Continue that process or end it, and try again")]
     BeingMade {
         /// The file's name.
         file: String,
-        /// Who, for people.
+        /// The maker, for people.
         maker: String,
     },
-    /// A page of the program's cannot be changed so.
+    /// A program's page cannot be changed in this way.
     #[error("page {page} of {database}: {what}; nothing was changed")]
     Page {
         /// The database.
         database: String,
         /// The page, as the program numbers it.
         page: u32,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
-    /// What is loaded into has records, or had so many that their pages are still its own.
+    /// The target of a load has records, or still has the pages of deleted ones.
     #[error("records are loaded into an empty database, and {database} is not empty; nothing was changed. Load into a new one, or put the records")]
     NotEmpty {
         /// The database.
         database: String,
     },
-    /// What is loaded was said to be sorted.
+    /// Records that were announced as sorted are not.
     #[error("the record behind the first {before} has a smaller key than the one before it, and they were to come in the order of their keys; nothing was loaded into {database}. Load them as unsorted")]
     OutOfOrder {
         /// The database.
         database: String,
-        /// So many came before.
+        /// Number of records before the wrong one.
         before: u64,
     },
-    /// A file that is none of ours, or of another environment or version, or settings that cannot be.
+    /// A file of another format, environment or version, or impossible settings.
     #[error("the database file {name} cannot be used: {what}; nothing was changed")]
     Unsuitable {
         /// The file's name.
         name: String,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
 }
@@ -146,7 +146,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// As the transaction manager reports it from an undo.
+    /// Converts an error that an undo met into one of the transaction manager.
     pub(crate) fn during_undo(self, lsn: libtp_log::Lsn) -> libtp_txn::Error {
         match self {
             Error::Txn(error) => error,

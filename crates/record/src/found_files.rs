@@ -1,7 +1,7 @@
-//! Database files that are there, and what the register of databases says of them.
+//! Existing database files, and their entries in the register of databases.
 //!
-//! A file that is missing, empty, cut off, or another environment's stops its own database and no other: a restart passes
-//! the file over, and every use of its database is told which file is not in its place.
+//! A file that is missing, empty, cut off, or from another environment stops its own database and no other. A restart
+//! passes the file over, and every use of its database names the file that is not in its place.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
@@ -18,16 +18,16 @@ use crate::{Error, Result};
 /// A database file, as its header describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundFile {
-    /// What the buffer manager is told.
+    /// The buffer manager's description of the file.
     pub info: FileInfo,
     /// How its records are organised.
     pub method: Method,
-    /// How keys stand in it.
+    /// The keying of the records.
     pub keying: Keying,
 }
 
-/// Every database file in the environment's directory that can be used, by its header. A file that cannot is told of in a
-/// warning: it stops its own database and no other. Of two files of one number the first one by name counts.
+/// Returns every usable database file in the environment's directory, as its header describes it. Warns of an unusable
+/// file, which stops its own database and no other. Of two files with one number, the first by name counts.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -52,10 +52,10 @@ pub fn find_files(directory: &dyn Directory, environment: &[u8; 16]) -> Result<V
     Ok(files.into_values().collect())
 }
 
-/// The file of that database, by its header.
+/// Returns that database's file, as its header describes it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] and [`Error::Unsuitable`] say why it cannot be used; [`Error::Io`].
+/// [`Error::Corrupt`] and [`Error::Unsuitable`] state why the file cannot be used; [`Error::Io`].
 pub fn find_file(directory: &dyn Directory, name: &str, environment: &[u8; 16]) -> Result<FoundFile> {
     let (id, header) = read_header(&*directory.open(&file_name(name), OpenMode::Existing)?, name)?;
     if header.environment != *environment {
@@ -71,10 +71,10 @@ pub(crate) fn copied(other: &FileInfo) -> String {
     format!("it has the same number as {}; one is a copy of the other: move it away", other.file_name())
 }
 
-/// The files of all databases that are entered and were not dropped.
+/// Returns the files of all databases that are in the register and not dropped.
 ///
 /// # Errors
-/// [`libtp_buffer::Error::Away`] names one that is not in its place; else as [`find_file`].
+/// [`libtp_buffer::Error::Away`] names a file that is not in its place. Other errors are those of [`find_file`].
 pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Vec<FoundFile>> {
     let entries = registry.all()?;
     entries.into_iter().map(|entry| entered_file(directory, &entry, environment)).collect()
@@ -82,7 +82,7 @@ pub fn entered_files(registry: &Registry, directory: &dyn Directory, environment
 
 fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &[u8; 16]) -> Result<FoundFile> {
     let away = |what: &str| libtp_buffer::Error::Away { name: entry.name.clone(), what: what.into() };
-    // While it is renamed it has one of two names.
+    // During a renaming the file has either name.
     let has_new = directory.exists(&entry.file_name())?;
     let name = entry.was.as_ref().filter(|_| !has_new).unwrap_or(&entry.name);
     match find_file(directory, name, environment) {
@@ -94,16 +94,16 @@ fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &
     }
 }
 
-/// What the register is to say of a file.
+/// Returns the register's entry for a file.
 pub fn entry_of(info: &FileInfo) -> RegistryEntry {
     RegistryEntry { id: info.id, name: info.name.clone(), page_bytes: info.page_bytes, is_dropped: false, was: None }
 }
 
-/// Mends torn pages from the double-write file, at restart; returns how many. Files that are not in their places are passed
-/// over.
+/// Mends torn pages from the double-write file at restart. Returns the number of mended pages. Passes over files that
+/// are not in their places.
 ///
 /// # Errors
-/// The disk refused; it can be done again.
+/// The disk refused. The call can be repeated.
 pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<usize> {
     let restored = libtp_buffer::restore_torn(directory, &mut |id| {
         let Some(entry) = registry.entry(id)?.filter(|entry| !entry.is_dropped) else { return Ok(None) };
@@ -118,26 +118,27 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
     Ok(restored.mended)
 }
 
-/// Makes the register of an environment that has none, at restart, of the files that are there. Into a register that is there
-/// the databases are entered whose files are there and whose entries are damaged: else redo passes over their records. File numbers
-/// from `next` on were given to nobody.
+/// Makes the register of an environment without one, at restart, from the existing files. In an existing register,
+/// enters the databases whose files exist and whose entries are damaged: redo passes over records of databases without
+/// an entry. No file has a number from `next` on.
 ///
 /// # Errors
 /// The disk refused.
 pub fn make_registry(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16], next: u32) -> Result<()> {
     if registry.is_there()? {
-        // A register with an entry for every number has no unknown file. Looking at all files takes long where there are many.
+        // A register with an entry for every number has no unknown file. The look at all files would take long where
+        // there are many.
         return if registry.is_whole(next)? { Ok(()) } else { enter_unknown(registry, directory, environment) };
     }
     let found = find_files(directory, environment)?;
     let entries: Vec<RegistryEntry> = found.iter().map(|file| entry_of(&file.info)).collect();
-    // Whoever made a file may have died before its name was durable; from now on it is relied on.
+    // The maker of a file may have died before the file's name was durable. The register relies on the name.
     directory.sync()?;
     Ok(registry.make(&entries)?)
 }
 
-/// Enters the databases whose files are there and of whose numbers the register says nothing. Only files whose names the
-/// register does not have are read.
+/// Enters the databases whose files exist and whose numbers the register does not have. Reads only files whose names
+/// the register does not have.
 fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<()> {
     let known: HashSet<String> = registry.all()?.into_iter().map(|entry| entry.name).collect();
     for full_name in directory.list()? {
@@ -149,7 +150,7 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
                 continue;
             }
         };
-        // An entry under another name, or of a dropped database, stays: then the file is a copy, or was put back.
+        // An entry under another name, or of a dropped database, stays: the file is a copy, or was put back.
         if registry.entry(file.info.id)?.is_none() {
             tracing::warn!(
                 file = full_name,
@@ -162,11 +163,11 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
     Ok(())
 }
 
-/// Drops a database whose file is missing, and says so in the register. Its name can be used again; its records in the log are
-/// passed over from now on. False if there is no database of that name.
+/// Drops a database whose file is missing, and records that in the register. Its name can be used again. Recovery
+/// passes over its log records from now on. Returns false if no database has that name.
 ///
 /// # Errors
-/// [`Error::Unsuitable`] if its file is there, or if it was used since the memory was made; the disk refused.
+/// [`Error::Unsuitable`] if the file exists, or if the database was used since the region was made; the disk refused.
 pub fn drop_missing(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: &str) -> Result<bool> {
     let registry = managers.buffers.registry();
     let Some(entry) = registry.find(name)? else { return Ok(false) };
@@ -185,7 +186,7 @@ pub fn drop_missing(managers: &Managers, who: &TxnSession, directory: &dyn Direc
                     the database then; nothing was changed";
         return Err(unsuitable(name, what));
     }
-    // First in the log, which says so also when the register is damaged.
+    // The log comes first: it has the drop even when the register is damaged.
     let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), becomes: None };
     managers.say_given_up(who.session(), &fate)?;
     let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };
@@ -194,7 +195,7 @@ pub fn drop_missing(managers: &Managers, who: &TxnSession, directory: &dyn Direc
     Ok(true)
 }
 
-/// Refuses a file that is not the one that the register has for its name and its number.
+/// Refuses a file other than the registered file of its name and number.
 pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
     let what = match registry.entry(info.id)? {
         Some(entry) if entry.is_dropped => {
@@ -205,7 +206,7 @@ pub(crate) fn check_entry(registry: &Registry, info: &FileInfo) -> Result<()> {
         }
         Some(_) => return Ok(()),
         None => match registry.find(&info.name)? {
-            // Entered by another process since the first look.
+            // Another process entered the file since the first look.
             Some(entry) if entry.id == info.id => return Ok(()),
             Some(entry) => {
                 let what = format!("it is file number {}, and the database has number {}", info.id, entry.id);

@@ -1,7 +1,7 @@
-//! The meta page (page 1), and the pages a file has to give: the free list, and beyond its last page.
+//! The meta page (page 1), and the pages that a file can allocate: the free list, then those beyond its last page.
 //!
-//! Every record that first uses a page says what the meta page holds afterwards (PROTOCOLS T1), so allocation is part of
-//! what the page is allocated for and neither is ever lost or done twice.
+//! Every record that first uses a page states the meta page's contents afterwards (PROTOCOLS T1). So the allocation of
+//! a page and its first use are one action, and neither is lost or done twice.
 
 use rio::planted;
 use zerocopy::little_endian::U32;
@@ -14,7 +14,7 @@ use libtp_txn::Damage;
 
 /// The meta page's number.
 pub const META_PAGE: u32 = 1;
-/// The first page an access method may use. It is the root of a B-tree, the first records of a recno file.
+/// The first page an access method may use: the root of a B-tree, the first records of a recno file.
 pub const FIRST_PAGE: u32 = 2;
 
 const AT: usize = 32;
@@ -24,7 +24,7 @@ const END: usize = AT + size_of::<Meta>();
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Meta {
-    /// 32: the number of the page that was never used and comes next.
+    /// 32: the number of the next never-used page.
     pub page_count: U32,
     /// 36: the first free page, zero for none; each leads to the next.
     pub free_head: U32,
@@ -37,7 +37,7 @@ pub struct Meta {
 const _: () = assert!(size_of::<Meta>() == 16);
 
 impl Meta {
-    /// Reads the meta page; none if it is another kind of page.
+    /// Reads the meta page; `None` if the page is of another kind.
     pub fn of(page: &[u8]) -> Option<&Meta> {
         if page_header::kind(page) != PageKind::Meta as u8 {
             return None;
@@ -63,7 +63,7 @@ fn set(page: &mut PageMut<'_, '_>, edit: impl FnOnce(&mut Meta)) -> Result<(), D
 /// Redoes the meta page's part of a record that uses new pages.
 ///
 /// # Errors
-/// It is no meta page.
+/// The page is no meta page.
 pub fn set_allocated(page: &mut PageMut<'_, '_>, free_head: u32, page_count: u32) -> Result<(), Damage> {
     set(page, |meta| {
         meta.free_head = free_head.into();
@@ -76,7 +76,7 @@ pub fn set_allocated(page: &mut PageMut<'_, '_>, free_head: u32, page_count: u32
 /// Redoes the meta page's part of a record that frees pages.
 ///
 /// # Errors
-/// It is no meta page.
+/// The page is no meta page.
 pub fn set_free_head(page: &mut PageMut<'_, '_>, free_head: u32) -> Result<(), Damage> {
     set(page, |meta| meta.free_head = free_head.into())
 }
@@ -84,7 +84,7 @@ pub fn set_free_head(page: &mut PageMut<'_, '_>, free_head: u32) -> Result<(), D
 /// Redoes the meta page's part of a record that begins another page of a recno file.
 ///
 /// # Errors
-/// It is no meta page.
+/// The page is no meta page.
 pub fn set_tail(page: &mut PageMut<'_, '_>, tail_page: u32) -> Result<(), Damage> {
     let page_count = tail_page.checked_add(1).ok_or_else(|| Damage("the file has too many pages".into()))?;
     set(page, |meta| {

@@ -1,14 +1,14 @@
-//! Linear hashing: keys and values, found by the key alone. hash/README.md tells how it works.
+//! Linear hashing: keys and values, found by the key alone. hash/README.md explains the design.
 //!
 //! | file | what |
 //! |---|---|
-//! | `page`, `geometry` | the pages of a bucket and the file's header; which bucket, and where it stands |
-//! | `bucket`, `chain` | a bucket latched, and gone through; the way along its further pages |
-//! | `get`, `put`, `scan` | one record; changed; one after the other |
-//! | `room`, `replaced` | room made in a bucket; replaced long values freed |
-//! | `split` | one bucket more, and its records on their way to it |
-//! | `log_records`, `redo`, `undo`, `record_types` | what is logged, done again, taken back; the list |
-//! | `verify` | everything looked at |
+//! | `page`, `geometry` | the pages of a bucket and the file's header; from a hash to a bucket and its page |
+//! | `bucket`, `chain` | a latched bucket and a search in it; its chain of further pages |
+//! | `get`, `put`, `scan` | reads, changes, goes through records |
+//! | `room`, `replaced` | makes room in a bucket; frees replaced long values |
+//! | `split` | adds a bucket and moves records to it |
+//! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
+//! | `verify` | checks the whole file |
 
 pub(crate) mod bucket;
 mod chain;

@@ -1,13 +1,14 @@
-//! Which databases are kept as indices of this one: a list of files in its meta page.
+//! The indices of a database: a list of files in its meta page.
 //!
-//! Paper: none; LIBTP leaves indices to the program (5.2, where an index is one more file that each transaction changes). Who
-//! writes to a database keeps its indices, or may not write: so whoever writes has to know the list, and nobody may look it up
-//! anew for every record. The list changes only under a lock on the whole database, `X`. Whoever enters the
-//! database for writing holds it in `IX` until its transaction ends; that lock is kept from one transaction to the next (`lock/kept.rs`),
-//! but not over somebody's `X`. So the list is read when that lock is *really* taken, and is what the process knows from then on.
+//! Paper: none; LIBTP leaves indices to the program (5.2, where an index is one more file that each transaction
+//! changes). A writer must keep the database's indices, so it must know the list, and a look at the list for every
+//! record would be too slow. The list changes only under a lock on the whole database, `X`. A writer holds the database
+//! in `IX` until its transaction ends. That lock is kept from one transaction to the next (`lock/kept.rs`), but not
+//! past another session's `X`. So a process reads the list when it *really* takes that lock, and relies on its copy
+//! from then on.
 //!
-//! Beside each file stands the LSN of the record that put it there: a snapshot that does not see that one finds nothing of the
-//! index, and is told so, instead of that there are no such records.
+//! Each file in the list has the LSN of the record that listed it. A snapshot that does not see that record gets
+//! [`Listed::Later`], and its caller refuses the index instead of finding no records.
 //!
 //! Byte table: docs/formats/page.md.
 
@@ -33,13 +34,13 @@ use crate::{Error, Result};
 /// A place in the list of indices takes another file. Roles: the meta page. Undo: the file before.
 pub const INDEX_LIST: u16 = 83;
 
-/// How many indices a database may have.
+/// The most indices of a database.
 pub const INDICES_MAX: usize = 32;
 
 /// Bytes 48 to 175 of the meta page: files, zero for none.
 const AT: usize = 48;
 const END: usize = AT + 4 * INDICES_MAX;
-/// Bytes 176 to 431: since when each of them is there.
+/// Bytes 176 to 431: the LSN since which each file is listed.
 const SINCE_END: usize = END + 8 * INDICES_MAX;
 
 body! {
@@ -59,18 +60,18 @@ body! {
 }
 
 body! {
-    /// Behind it; older records have none.
+    /// Follows [`IndexList`]; older records lack it.
     Since, 16 {
-        /// 00: what is to stand beside the file: where it came on the list. Zero for this record.
+        /// 00: the LSN to store beside the file, since which it is listed. Zero for this record's own LSN.
         now: U64,
-        /// 08: what stood there before.
+        /// 08: the LSN that stood there before.
         before: U64,
     }
 }
 
 const BODY_BYTES: usize = size_of::<IndexList>() + size_of::<Since>();
 
-/// The list on a meta page.
+/// Returns the list on a meta page.
 fn list_of(page: &[u8]) -> Option<&[U32; INDICES_MAX]> {
     if page_header::kind(page) != PageKind::Meta as u8 {
         return None;
@@ -78,7 +79,7 @@ fn list_of(page: &[u8]) -> Option<&[U32; INDICES_MAX]> {
     <[U32; INDICES_MAX]>::ref_from_bytes(page.get(AT..END)?).ok()
 }
 
-/// Since when each of them is there; zeros where that was not written down yet.
+/// Returns since when each file is listed; zero where an older version did not record it.
 fn since_of(page: &[u8]) -> Option<&[U64; INDICES_MAX]> {
     <[U64; INDICES_MAX]>::ref_from_bytes(page.get(END..SINCE_END)?).ok()
 }
@@ -102,13 +103,13 @@ fn since_in(rest: &[u8]) -> Since {
     read::<Since>(rest).map(|(since, _)| *since).unwrap_or_default()
 }
 
-/// Undoes a change of the list. Nobody else has changed it since: the database is locked.
+/// Undoes a change of the list. No other session has changed it since: the database is locked.
 fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
     let (record, rest) =
         read::<IndexList>(logged.body).map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
     let pages = Pages::new(*change, FileId::new(file_number(record.page.get())));
     let back = IndexList { before: record.after, after: record.before, ..*record };
-    // An index that was taken off the list has been there all the time: snapshots go on finding it.
+    // An index whose removal is undone was listed all the time: snapshots continue to find it.
     let since = Since { now: since_in(rest).before, before: 0.into() };
     let body = [back.as_bytes(), since.as_bytes()].concat();
     let undone = || -> Result<()> {
@@ -131,13 +132,14 @@ fn describe(body: &[u8]) -> String {
     format!("index {} of file {database} is {}, was {}", record.place, file(record.after), file(record.before))
 }
 
-/// The record type of the list.
+/// Returns the record type of the list.
 pub(crate) fn record_types() -> Vec<RecordType> {
     vec![RecordType { code: INDEX_LIST, name: "index list", pages: first_page, redo, undo: Some(undo), describe }]
 }
 
 impl Access<'_> {
-    /// Whether the database has indices that a change of its records has to keep. Locks it in `IX` for the transaction.
+    /// Returns whether the database has indices that a change of its records must keep. Locks the database in `IX` for
+    /// the transaction.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -147,7 +149,7 @@ impl Access<'_> {
         Ok(self.database.has_indices())
     }
 
-    /// The files of the database's indices. Locks it in `IX` for the transaction.
+    /// Returns the files of the database's indices. Locks the database in `IX` for the transaction.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -163,7 +165,7 @@ impl Access<'_> {
         Ok(list.iter().map(|file| file.get()).filter(|&file| file != 0).map(FileId::new).collect())
     }
 
-    /// Whether a file is on the list, for who reads: the database is locked in `IS` for the transaction.
+    /// Returns whether a file is listed, for readers: locks the database in `IS` for the transaction.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -172,7 +174,7 @@ impl Access<'_> {
         Ok(self.listed_since(index)?.is_some())
     }
 
-    /// The record that put a file on the list, if it is there.
+    /// Returns the LSN of the record that listed a file, if the file is listed.
     fn listed_since(&self, index: FileId) -> Result<Option<Lsn>> {
         let pages = &self.pages;
         let page = pages.change.managers.buffers.shared(pages.session(), pages.id(META_PAGE), Rank::META)?;
@@ -182,16 +184,17 @@ impl Access<'_> {
         Ok(place.map(|place| Lsn::new(since[place].get())))
     }
 
-    /// What the process knows of the list is what it says now. The database is locked at least in `IX`.
+    /// Notes for this process whether the list has files. The database is locked at least in `IX`.
     pub(crate) fn learn_indices(&self) -> Result<()> {
         self.database.note_has_indices(!self.read_indices()?.is_empty());
         Ok(())
     }
 
-    /// Puts a file on the list, or takes it off. Locks the whole database first: waits until nobody writes to it.
+    /// Lists a file, or removes it from the list. Locks the whole database first: waits until no other transaction
+    /// writes to it.
     ///
     /// # Errors
-    /// As [`Access::put`]; [`Error::Unsuitable`] if it has as many as it can have.
+    /// As [`Access::put`]; [`Error::Unsuitable`] if the list is full.
     pub fn set_index(&self, index: FileId, is_one: bool) -> Result<()> {
         self.lock_database(Mode::X)?;
         let pages = &self.pages;
@@ -226,28 +229,28 @@ impl Access<'_> {
     }
 }
 
-/// What a snapshot finds of an index.
+/// A snapshot's view of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// It is on the list, and was there when the snapshot was taken.
+    /// The file is listed, and was when the snapshot was taken.
     Then,
-    /// It came on the list later.
+    /// The file was listed later.
     Later,
-    /// It is not on the list any more.
+    /// The file is not listed.
     No,
 }
 
 impl SnapshotAccess<'_> {
-    /// Whether a file is on the list, and was there when the snapshot was taken.
+    /// Returns whether a file is listed, and was when the snapshot was taken.
     ///
     /// # Errors
-    /// What pages and the log can fail with.
+    /// Pages or the log failed.
     pub fn is_index(&self, index: FileId) -> Result<Listed> {
         let Some(since) = self.access.listed_since(index)? else { return Ok(Listed::No) };
         let is_seen = match self.view().sight(since) {
             Sight::Seen => true,
             Sight::Hidden => false,
-            // It was being made.
+            // The listing transaction was open when the snapshot was taken.
             Sight::Ask => self.view().sees(self.read_log(since, &mut Vec::new())?.header.txn()),
         };
         Ok(if is_seen { Listed::Then } else { Listed::Later })

@@ -1,14 +1,15 @@
 //! The 64-bit hash of a key that names its lock. Part of the file format: it never changes (PROTOCOLS K2).
 //!
-//! Two 64-bit words at a time are multiplied to 128 bits and folded, as wyhash does it; the length goes in, so that keys
-//! that differ by zeros at the end have different names. It need not resist an attacker: two keys of one name only wait
-//! for each other, and a link to one whose record went away may lead to the other's, which says whose it is (`link.rs`).
+//! Two 64-bit words at a time are multiplied to 128 bits and folded, as in wyhash. The length goes in, so that keys
+//! that differ by zeros at the end have different hashes. The hash need not resist an attacker. Two keys with one hash
+//! only wait for each other, and a link to a removed record may lead to the other key's record, which holds its own key
+//! (`link.rs`).
 
 const SEEDS: [u64; 4] = [0xa076_1d64_78bd_642f, 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3, 0x5899_65cc_7537_4cc3];
 
-/// The low and high halves of a product, mixed.
+/// Multiplies, and mixes the low and high halves of the product.
 #[inline]
-#[allow(clippy::cast_possible_truncation)] // both halves are what is wanted
+#[allow(clippy::cast_possible_truncation)] // both halves are wanted
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)
@@ -24,7 +25,7 @@ fn half(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes were asked for")))
 }
 
-/// The hash of a key.
+/// Returns the hash of a key.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     let length = key.len();

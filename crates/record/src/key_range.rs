@@ -1,13 +1,13 @@
-//! A range of keys, by bytes: what a bounded cursor walks, a range delete deletes.
+//! A range of keys, by bytes: the bounds of a cursor or of a range delete.
 
 use std::ops::{Bound, RangeBounds};
 
 use smallvec::SmallVec;
 
-/// A key, in no memory of its own as long as it is short.
+/// A key. Up to 16 bytes need no allocation.
 pub type ShortKey = SmallVec<[u8; 16]>;
 
-/// The keys from `low`, inclusive, up to `high`, exclusive; to the end without one. The default is all keys.
+/// The keys from `low`, inclusive, up to `high`, exclusive, or to the end without `high`. The default is all keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRange {
     low: ShortKey,
@@ -15,14 +15,14 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// The keys between these bounds.
+    /// Returns the keys between these bounds.
     pub fn between(low: Bound<&[u8]>, high: Bound<&[u8]>) -> KeyRange {
         KeyRange::between_keys(low.map(ShortKey::from_slice), high.map(ShortKey::from_slice))
     }
 
-    /// The keys between these bounds, which are taken over.
+    /// Returns the keys between these owned bounds.
     pub fn between_keys(low: Bound<ShortKey>, high: Bound<ShortKey>) -> KeyRange {
-        // The first key above another.
+        // The first key above a given one.
         let raised = |mut key: ShortKey| {
             key.push(0);
             key
@@ -45,9 +45,9 @@ impl KeyRange {
         KeyRange::between(range.start_bound().map(AsRef::as_ref), range.end_bound().map(AsRef::as_ref))
     }
 
-    /// The keys that begin with `prefix`.
+    /// Returns the keys that begin with `prefix`.
     pub fn with_prefix(prefix: &[u8]) -> KeyRange {
-        // Behind them all comes the prefix without its last bytes that are as high as can be, and the one before raised.
+        // The first key behind them is the prefix without its trailing 255s, with its last byte raised by one.
         let last = prefix.iter().rposition(|&byte| byte != u8::MAX);
         let high = last.map(|last| {
             let mut high = ShortKey::from_slice(&prefix[..=last]);
@@ -57,19 +57,19 @@ impl KeyRange {
         KeyRange { low: ShortKey::from_slice(prefix), high }
     }
 
-    /// What no key is below.
+    /// Returns the inclusive lower bound.
     #[inline]
     pub fn low(&self) -> &[u8] {
         &self.low
     }
 
-    /// What every key is below; none without limit.
+    /// Returns the exclusive upper bound; `None` without limit.
     #[inline]
     pub fn high(&self) -> Option<&[u8]> {
         self.high.as_deref()
     }
 
-    /// This range and one that begins in it or at its end, as one; none if that begins elsewhere.
+    /// Returns this range and one that begins in it or at its end as one range; `None` if `other` begins elsewhere.
     #[must_use]
     pub fn joined_with(&self, other: &KeyRange) -> Option<KeyRange> {
         let is_reached = self.high.as_ref().is_none_or(|high| other.low <= *high);
@@ -83,7 +83,7 @@ impl KeyRange {
         Some(KeyRange { low: self.low.clone(), high })
     }
 
-    /// Whether no key can be in it.
+    /// Whether no key can be in the range.
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| *high <= self.low)
     }

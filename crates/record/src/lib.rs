@@ -1,24 +1,24 @@
 //! Record Manager: records in files of pages, by key (B-tree, hash) or by number (recno), under transactions.
 //!
 //! Paper: LIBTP 3.2.6 and 4.4: the access routines of db(3), which call the log, lock and buffer managers, and define a
-//! collection of log-record types with their redo and undo. [`record_types`] is that collection; the transaction manager
-//! knows nothing else of this crate.
+//! collection of log-record types with their redo and undo. [`record_types`] is that collection; the transaction
+//! manager knows nothing else of this crate.
 //!
 //! | file | what |
 //! |---|---|
-//! | `open`, `database` | files made and found; a database as a process knows it |
+//! | `open`, `database` | makes and finds files; a database as one process knows it |
 //! | `access` | a database on behalf of a transaction: pages and locks |
 //! | `btree`, `recno`, `hash` | the access methods |
 //! | `paged` | pages by number, whose bytes are the program's, and its own log records |
 //! | `list` | records of any length by number, in a tree |
 //! | `link` | a record found again by its place |
-//! | `snapshot` | what is read without locks, out of the log |
-//! | `page`, `free_pages` | what pages look like; which are to be had |
+//! | `snapshot` | reads without locks, with old versions from the log |
+//! | `page`, `free_pages` | the layout of pages; which pages are free |
 //! | `duplicates` | keys with several values |
-//! | `indices` | which files are indices of which |
+//! | `indices` | which files are indices of which file |
 //! | `order` | keys in another order than that of their bytes |
-//! | `key_range` | from where to where |
-//! | `key_hash`, `lock_names` | what the lock manager is asked for |
+//! | `key_range` | a lower and an upper bound of keys |
+//! | `key_hash`, `lock_names` | the names of locks |
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -82,10 +82,10 @@ pub fn record_types() -> Vec<RecordType> {
     .concat()
 }
 
-/// Looks at everything a database's pages say of each other.
+/// Checks everything that a database's pages state about each other.
 ///
 /// # Errors
-/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+/// A page cannot be read for a reason other than damage. Damage is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     match access.database().method() {
         Method::Btree if access.database().keying().is_list => list::verify::verify(access),

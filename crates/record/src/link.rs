@@ -1,9 +1,10 @@
-//! Links: a record found again by where it stood, without a search.
+//! Links: a record found again by its earlier place, without a search.
 //!
-//! OO1 (Cattell and Skeen 1992) follows connections between parts; LIBTP's records by number have such addresses by nature. A
-//! record of a B-tree or a hash file has none that stays: splits and changes of length move it. So a link is where it stood and
-//! the hash of its key, which is also the name of its lock. Found there, it is that record; not found there, it may be
-//! elsewhere or gone, and whoever asks looks for the key (docs/design/0010-links.md).
+//! OO1 (Cattell and Skeen 1992) follows connections between parts. LIBTP's records by number have such addresses by
+//! nature. A record of a B-tree or a hash file has no lasting address: splits and changes of length move it. So a link
+//! holds the record's place and the hash of its key, which is also the name of its lock. A record with that hash in
+//! that page is the linked one. Otherwise the record may be elsewhere or gone, and the caller searches for the key
+//! (docs/design/0010-links.md).
 
 use libtp_buffer::SharedPage;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -22,7 +23,7 @@ use crate::lock_names;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
-/// Where a record stood, and which it is. Sixteen bytes, to be kept in other records.
+/// A record's place and the hash of its key. Sixteen bytes, which other records can hold.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Link {
@@ -43,20 +44,20 @@ impl Link {
         Link { page: page.into(), slot: crate::log_body::short(slot), unused: 0.into(), hash: hash.into() }
     }
 
-    /// As bytes, to be kept in a record.
+    /// Returns the link as bytes, for storage in a record.
     pub fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(self.as_bytes());
         bytes
     }
 
-    /// From bytes that were kept. Any sixteen bytes are a link; those that never were lead nowhere.
+    /// Makes a link of stored bytes. Any sixteen bytes are a link; arbitrary bytes lead nowhere.
     pub fn from_bytes(bytes: [u8; 16]) -> Link {
         zerocopy::transmute!(bytes)
     }
 }
 
-/// The slot of a page whose key has this hash: mostly where it was, or near.
+/// Returns the slot of a page whose key has this hash. The slot is mostly at or near `was`.
 fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
     let is_it = |slot: &usize| hash_of(node.key(*slot)) == hash;
     let count = node.count();
@@ -65,7 +66,7 @@ fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
 }
 
 impl<'a> Access<'a> {
-    /// A link to the record of a key, which is locked for reading; none if there is no such record.
+    /// Returns a link to the record of a key, which is locked for reading; `None` if there is no such record.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -95,13 +96,13 @@ impl<'a> Access<'a> {
         Ok(None)
     }
 
-    /// Reads the record that a link leads to, under a shared lock, and passes key and value to `read`. None if it is not where
-    /// it was: deleted or moved, which its key tells.
+    /// Reads the linked record under a shared lock, and passes its key and value to `read`. Returns `None` if the
+    /// record was deleted or has moved; a search for its key tells which.
     ///
-    /// The page is latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
     ///
     /// # Errors
-    /// What locks and pages can fail with.
+    /// Locks or pages failed.
     pub fn get_linked<R>(&self, link: Link, read: impl FnOnce(&[u8], &[u8]) -> R) -> Result<Option<R>> {
         if !self.is_hash() {
             self.check_btree()?;
@@ -110,11 +111,11 @@ impl<'a> Access<'a> {
         let granularity = self.enter(Purpose::Read)?;
         let file = self.database.id();
         for _ in 0..ROUNDS_MAX {
-            // Each time: the lock that was waited for has used up what was reserved.
+            // In each round: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let page = match self.pages.shared(number, 0) {
                 Ok(page) => page,
-                // It need never have been one of the file's.
+                // The number need never have been a page of this file.
                 Err(_) if number >= self.pages.meta()?.page_count.get() => return Ok(None),
                 Err(error) => return Err(error),
             };

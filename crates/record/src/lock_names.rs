@@ -1,7 +1,8 @@
-//! What the objects of the lock manager are called: databases, pages, records, and the gaps below them.
+//! The names of the lock manager's objects: databases, pages, records, and the gaps below them.
 //!
-//! Paper: LIBTP 3.2.3, where an object is a file and a page. PROTOCOLS K1 and K2: a key names two objects, itself and the
-//! gap below it; one more gap lies above the last key. Keys are named by their hash, which is part of the file format.
+//! Paper: LIBTP 3.2.3, where an object is a file and a page. PROTOCOLS K1 and K2: a key names two objects, itself and
+//! the gap below it; one more gap lies above the last key. Keys are named by their hash, which is part of the file
+//! format.
 
 use libtp_buffer::FileId;
 use libtp_lock::LockName;
@@ -17,58 +18,59 @@ pub const KIND_RECORD: u32 = 3;
 /// [`LockName::kind`] of the gap below a key.
 pub const KIND_GAP: u32 = 4;
 
-/// [`LockName::kind`] of an object that the program names, by the hash of its name. 5 is a segment of memory.
+/// [`LockName::kind`] of an object that the program names, by the hash of its name. 5 is the kind of a segment of
+/// memory.
 pub const KIND_APPLICATION: u32 = 6;
 
-/// [`LockName::kind`] of what is held by who puts plain files in their places. There is one.
+/// [`LockName::kind`] of the lock of a session that puts plain files in their places. There is one such lock.
 pub const KIND_PLAIN_FILES: u32 = 7;
 
-/// [`LockName::kind`] of the name of a database, by its hash: who drops or renames a database has it, and who opens one that nobody uses
-/// yet, for a moment.
+/// [`LockName::kind`] of the name of a database, by its hash. A session that drops or renames a database holds it. A
+/// session that opens a database nobody uses yet holds it for a moment.
 pub const KIND_NAME: u32 = 8;
 
-/// [`LockName::kind`] of which files are databases. There is one: who copies the files shares it, and who carries out a drop or a
-/// new name has it alone.
+/// [`LockName::kind`] of the set of database files. There is one such lock. A session that copies the files shares it.
+/// A session that carries out a drop or a renaming holds it exclusively.
 pub const KIND_FILES: u32 = 9;
 
-/// The hash of the gap above the last key. A key that happens to have it only waits more often.
+/// The hash of the gap above the last key. A key with the same hash only waits more often.
 const END: u64 = u64::MAX;
 
-/// The database.
+/// Returns the name of a database's lock.
 #[inline]
 pub fn database(file: FileId) -> LockName {
     LockName { space: file.raw(), kind: KIND_DATABASE, hash: 0 }
 }
 
-/// The name of a database.
+/// Returns the name of the lock on a database's name.
 pub fn name(name: &str) -> LockName {
     LockName { space: 0, kind: KIND_NAME, hash: key_hash(name.as_bytes()) }
 }
 
-/// Which files are databases.
+/// Returns the name of the lock on the set of database files.
 pub fn files() -> LockName {
     LockName { space: 0, kind: KIND_FILES, hash: 0 }
 }
 
-/// A leaf, where pages are locked instead of records.
+/// Returns the name of a leaf's lock, where pages are locked instead of records.
 #[inline]
 pub fn page(file: FileId, page: u32) -> LockName {
     LockName { space: file.raw(), kind: KIND_PAGE, hash: u64::from(page) }
 }
 
-/// A record.
+/// Returns the name of a record's lock.
 #[inline]
 pub fn record(file: FileId, hash: u64) -> LockName {
     LockName { space: file.raw(), kind: KIND_RECORD, hash }
 }
 
-/// The gap below a key.
+/// Returns the name of the gap below a key.
 #[inline]
 pub fn gap(file: FileId, hash: u64) -> LockName {
     LockName { space: file.raw(), kind: KIND_GAP, hash }
 }
 
-/// The gap above the last key.
+/// Returns the name of the gap above the last key.
 #[inline]
 pub fn end_gap(file: FileId) -> LockName {
     gap(file, END)

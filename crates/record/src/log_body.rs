@@ -1,4 +1,4 @@
-//! How the body of a log record is laid out and read: a little-endian struct, then the bytes it counts.
+//! The layout of a log record's body: a little-endian struct, then the bytes it counts.
 
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
@@ -23,7 +23,7 @@ pub(crate) use body;
 /// Takes the struct off the front of a body.
 ///
 /// # Errors
-/// The body is shorter.
+/// The body is shorter than the struct.
 #[inline]
 pub fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(body: &[u8]) -> Result<(&T, &[u8]), Damage> {
     T::ref_from_prefix(body).map_err(|_| Damage("the log record is shorter than its type".into()))
@@ -32,7 +32,7 @@ pub fn read<T: FromBytes + KnownLayout + Immutable + Unaligned>(body: &[u8]) -> 
 /// Takes `count` bytes off the front.
 ///
 /// # Errors
-/// There are fewer.
+/// Fewer bytes are left.
 #[inline]
 pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], Damage> {
     let Some((front, rest)) = bytes.split_at_checked(count) else {
@@ -42,18 +42,18 @@ pub fn take<'b>(bytes: &mut &'b [u8], count: usize) -> Result<&'b [u8], Damage> 
     Ok(front)
 }
 
-/// A length or an index on a page.
+/// Converts a length or an index on a page to 16 bits.
 pub fn short(value: usize) -> U16 {
     u16::try_from(value).expect("lengths and indexes on a page are below 64 KiB").into()
 }
 
-/// The page number of a packed page identifier.
-#[allow(clippy::cast_possible_truncation)] // the low half is what is wanted
+/// Returns the page number of a packed page identifier.
+#[allow(clippy::cast_possible_truncation)] // only the low half is wanted
 pub fn page_number(packed: u64) -> u32 {
     packed as u32
 }
 
-/// The file of a packed page identifier.
+/// Returns the file of a packed page identifier.
 #[allow(clippy::cast_possible_truncation)] // the high half of 64 bits is 32 bits
 pub fn file_number(packed: u64) -> u32 {
     (packed >> 32) as u32

@@ -1,14 +1,15 @@
-//! Making, finding and opening database files.
+//! Makes, finds and opens database files.
 //!
-//! A database is one file, `NAME.tp`. It is made under another name, `NAME.tp.new`, with nothing but page 0, the static
-//! header, which is synced before the file gets its name and never written again, and room for two pages more: a file of
-//! that name without these is damaged, never unfinished. The name is synced before anyone logs a change to the file, so a restart finds
-//! every file the log can name. The meta page, and a B-tree's root, are made by a log record like any other page.
+//! A database is one file, `NAME.tp`. It is made under another name, `NAME.tp.new`: page 0, the static header, and room
+//! for two more pages. Page 0 is synced before the file gets its name and is never written again. A file named
+//! `NAME.tp` without these is damaged, never unfinished. The name is synced before any session logs a change to the
+//! file, so a restart finds every file that the log can name. A log record makes the meta page, and a B-tree's root,
+//! like any other page.
 //!
 //! Byte table: docs/formats/file.md.
 //!
-//! If we die here: a file with the other name is made again by the next who opens the database; one without a meta page
-//! gets it at the next opening or restart.
+//! If we die here: the next session that opens the database makes a file with the other name again. A file without a
+//! meta page gets it at the next opening or restart.
 
 use std::time::Duration;
 
@@ -39,23 +40,24 @@ use crate::recno::page::Arithmetic;
 use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"libtp.tp";
-/// The newest version of the file format that this library reads. Lists, indices and files of pages have it; trees whose keys are not as they
-/// always were have version 2, and all other files version 1.
+/// The newest version of the file format that this library reads. Lists, indices and files of pages have this version.
+/// Trees with several values of a key or an order of their own have version 2. All other files have version 1.
 pub const FILE_VERSION: u32 = 3;
 const FILE_VERSION_KEYED: u32 = 2;
-/// The oldest.
+/// The oldest version of the file format.
 pub const FILE_VERSION_PLAIN: u32 = 1;
 pub(crate) const AT: usize = size_of::<PageHeader>();
 pub(crate) const END: usize = AT + size_of::<FileHeader>();
-/// Who makes the file locks this byte, far behind all pages, and that of its number behind [`MAKERS`].
+/// Byte that the maker of a file locks, far behind all pages. The maker also locks the byte of its own number behind
+/// [`MAKERS`].
 const LOCK_BYTE: u64 = 1 << 62;
 const MAKERS: u64 = 1 << 60;
-/// How long to wait between looks whether it is made.
+/// Pause between two looks whether the file is made.
 const MOMENT: Duration = Duration::from_millis(1);
-/// What a file's name ends in until it is finished.
+/// Suffix of a file's name until the file is finished.
 const UNFINISHED: &str = ".new";
-/// Pages a file has from the beginning: the header, and room for the meta page and the first of the others. One with fewer
-/// was cut off: it must not pass for one whose making was not finished.
+/// Pages of a new file: the header, and room for the meta page and the first page behind it. A file with fewer pages
+/// was cut off. It must not pass for an unfinished file.
 pub(crate) const PAGES_MIN: u64 = 3;
 const METHOD_BTREE: u32 = 1;
 const METHOD_RECNO: u32 = 2;
@@ -86,7 +88,7 @@ pub struct FileHeader {
     pub list: u8,
     /// 75: zero.
     pub unused: u8,
-    /// 76: the file whose index it is, else zero.
+    /// 76: the file that this index belongs to, else zero.
     pub index_of: U32,
     /// 80: the name of the order of the keys.
     pub order: [u8; ORDER_NAME_BYTES_MAX],
@@ -99,21 +101,21 @@ const _: () = {
     assert!(std::mem::offset_of!(FileHeader, method) == 32);
 };
 
-/// How the entries of a list stand in its tree.
+/// Keying of a list's tree.
 pub const LIST: Keying = Keying { duplicates: Duplicates::None, order: None, is_list: true, index_of: None };
 
-/// What is wanted of a database that is opened.
+/// Settings with which a database is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenSettings {
-    /// How to make it if it is missing; none not to.
+    /// Method with which a missing database is made; `None` makes no database.
     pub create: Option<Method>,
-    /// How the keys stand in a B-tree that is made.
+    /// Keying of a B-tree that is made.
     pub keying: Keying,
-    /// The page size of a file that is made; none for 8 KiB.
+    /// Page size of a file that is made; `None` for 8 KiB.
     pub page_bytes: Option<u32>,
-    /// A pool of its own for the pages of a file that nobody has registered yet.
+    /// Own buffer pool for the pages of a file that no session has registered yet.
     pub own_pool: Option<PoolSettings>,
-    /// How long to wait for a transaction that drops or renames a database of that name; none for as long as it takes.
+    /// Longest wait for a transaction that drops or renames a database of that name; `None` has no limit.
     pub wait: Option<Wait>,
 }
 
@@ -121,7 +123,7 @@ pub(crate) fn unsuitable(name: &str, what: impl Into<String>) -> Error {
     Error::Unsuitable { name: name.to_string(), what: what.into() }
 }
 
-/// The oldest version that has such keys.
+/// Returns the oldest format version that has this keying.
 fn version_of(keying: &Keying) -> u32 {
     match keying {
         Keying { index_of: Some(_), .. } | Keying { is_list: true, .. } => FILE_VERSION,
@@ -191,7 +193,7 @@ impl FileHeader {
         }
     }
 
-    /// Page 0 of a file with this header.
+    /// Returns page 0 of a file with this header.
     pub fn to_page(&self, file: FileId) -> Vec<u8> {
         let mut page = vec![0; self.page_bytes.get() as usize];
         let id = PageId::new(file, PageNo::HEADER);
@@ -263,10 +265,10 @@ fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32) -> Result<
     Err(unsuitable(name, format!("records of {record_bytes} bytes do not fit pages of {page_bytes}; a record has at least one byte and at most a page less 56")))
 }
 
-/// Finishes, after a restart, what making a file may have left undone.
+/// Finishes the unfinished making of files after a restart.
 ///
 /// # Errors
-/// What reading and logging can fail with.
+/// Reading or logging failed.
 pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
     for info in managers.buffers.files() {
         let page = match managers.buffers.shared(who.session(), PageId::new(info.id, PageNo::HEADER), rank(0)) {
@@ -283,10 +285,10 @@ pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
     Ok(())
 }
 
-/// Opens a database, and makes it if `settings` say how and it is missing; none if it is missing and they do not.
+/// Opens a database. Makes a missing database if `settings` give its method, else returns `None`.
 ///
 /// # Errors
-/// [`Error::Unsuitable`], [`Error::Corrupt`], and what disk, log and locks can fail with.
+/// [`Error::Unsuitable`], [`Error::Corrupt`], or an error of disk, log or locks.
 pub fn open(
     managers: &Managers,
     who: &TxnSession,
@@ -297,7 +299,8 @@ pub fn open(
     check_name(name)?;
     let found = match registered_file(managers, directory, name)? {
         Some(found) => Some(found),
-        // Nobody drops it, or gives another its name, between the look and the making.
+        // The lock on the name keeps other sessions from dropping or renaming the database between the look and the
+        // making.
         None => with_name(managers, who, name, settings.wait.unwrap_or(Wait::Forever), || {
             find_or_make(managers, who, directory, name, settings)
         })?,
@@ -309,7 +312,7 @@ pub fn open(
     Ok(Some(database.with_keying(found.keying)))
 }
 
-/// Does something while nobody drops or renames a database of that name. The session runs no transaction.
+/// Runs `work` while no other session can drop or rename a database of that name. The session runs no transaction.
 fn with_name<T>(
     managers: &Managers,
     who: &TxnSession,
@@ -320,13 +323,13 @@ fn with_name<T>(
     let lock = lock_names::name(name);
     managers.locks.lock(who.session(), who.locker(), lock, Mode::X, wait)?;
     failpoint("open: name locked");
-    // If we die here, or the memory is given up: the lock goes with the session.
+    // If we die here, or the region is given up: the lock is released with the session.
     let done = work();
     managers.locks.unlock(who.session(), who.locker(), lock)?;
     done
 }
 
-/// A file that others use already, and that is in its place.
+/// Returns a file that is registered with the buffer manager and is in its place.
 fn registered_file(managers: &Managers, directory: &dyn Directory, name: &str) -> Result<Option<FoundFile>> {
     let Some(info) = managers.buffers.file_by_name(name) else { return Ok(None) };
     match find_file(directory, name, &environment_id(managers)) {
@@ -350,7 +353,8 @@ fn find_or_make(
     let mut is_there = directory.exists(&full_name)?;
     if !is_there && registry.find(name)?.is_some() && !planted("record: a database whose file is missing is made anew")
     {
-        // A file has its name before the register has the entry. Another process may have made both since the first look.
+        // A file has its name before the register has its entry. Another process may have made both since the first
+        // look.
         is_there = directory.exists(&full_name)?;
         if !is_there {
             return Err(libtp_buffer::Error::Away { name: name.into(), what: "its file is missing".into() }.into());
@@ -371,7 +375,7 @@ fn find_or_make(
             if let Some(pool) = &settings.own_pool {
                 found.info.pool = managers.buffers.add_pool(who.session(), pool)?;
             }
-            // Whoever made it may not have come so far yet. As final as the failed sync of a file.
+            // The maker of the file may not have synced the name yet. A failure is as final as that of a file's sync.
             if !planted("record: new file's name not synced") {
                 directory.sync().inspect_err(|_| managers.log.poison())?;
             }
@@ -388,7 +392,7 @@ fn find_or_make(
     Ok(Some(found))
 }
 
-/// Refuses what can be no database's name.
+/// Refuses a name that no database can have.
 ///
 /// # Errors
 /// [`Error::Unsuitable`].
@@ -405,14 +409,14 @@ pub fn check_name(name: &str) -> Result<()> {
     Err(unsuitable(name, what))
 }
 
-/// What file is made.
+/// The file to make.
 struct Making {
     method: Method,
     page_bytes: u32,
     keying: Keying,
 }
 
-/// Makes the file under another name, holding that file's lock, and gives it its name; another may have done so
+/// Makes the file under its other name, under that file's lock, and renames it. Another process may have made it
 /// meanwhile.
 fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: &str, making: &Making) -> Result<()> {
     let page_bytes = making.page_bytes;
@@ -429,7 +433,7 @@ fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: 
         return Ok(());
     }
     let own = MAKERS + Passer::this().raw();
-    // Who cannot say who it is makes it without.
+    // A process that cannot lock this byte makes the file without it. Others then cannot name the maker.
     let _ = file.lock(own, LockMode::Exclusive, false);
     let made = make_locked(managers, who, directory, name, &*file, making);
     failpoint("create: made, still locked");
@@ -438,8 +442,8 @@ fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: 
     made
 }
 
-/// Waits until nobody else makes the file; false if it is made, though its maker has not let go of it. Its maker may be
-/// stopped, and is then waited for no longer than that.
+/// Waits until no other process makes the file. Returns false if the file is made although its maker still holds the
+/// lock. Gives up after a limited time if the maker is stopped or not seen to run.
 fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Result<bool> {
     let maker = || {
         let byte = file.locked_by_other(MAKERS, Passer::END).ok().flatten()?;
@@ -469,7 +473,7 @@ fn make_locked(
     let full_name = file_name(name);
     let new_name = format!("{full_name}{UNFINISHED}");
     if directory.exists(&full_name)? {
-        // Another was faster, and what we have open may bear its other name still, or be one too many.
+        // Another process made the file first. Our open file is that file, or a superfluous one under the other name.
         return match directory.remove(&new_name) {
             Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -478,7 +482,7 @@ fn make_locked(
     let id = FileId::new(managers.next_file_id(who.session())?);
     failpoint("create: has a number");
     let header = FileHeader::new(environment_id(managers), making.page_bytes, making.method, &making.keying);
-    // Somebody may have died here before, with larger pages.
+    // A process that died here may have left a larger file.
     file.set_len(0)?;
     failpoint("create: emptied");
     file.write_at(&header.to_page(id), 0)?;
@@ -490,7 +494,7 @@ fn make_locked(
     Ok(directory.rename(&new_name, &full_name)?)
 }
 
-/// The environment's own number, as the region knows it.
+/// Returns the environment's identifier from the region.
 fn environment_id(managers: &Managers) -> [u8; 16] {
     let mut id = [0; 16];
     for (eight, word) in id.chunks_exact_mut(8).zip(&managers.region.header().environment) {
@@ -499,7 +503,7 @@ fn environment_id(managers: &Managers) -> [u8; 16] {
     id
 }
 
-/// Makes the meta page and the root, if nobody has.
+/// Makes the meta page and the root unless they exist.
 fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -> Result<()> {
     let pages = Pages::new(Change::new(managers, who), file);
     let buffers = &managers.buffers;
@@ -520,7 +524,7 @@ fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -
         return Ok(());
     }
     if !root.lsn().is_none() {
-        // The log has the first page of a file only behind its meta page.
+        // The log has a file's first page only behind its meta page.
         return Err(pages.corrupt(META_PAGE, "it is empty, and the page behind it is not"));
     }
     failpoint("create: root and meta latched");

@@ -1,30 +1,30 @@
 //! The order of a database's keys, where it is not that of their bytes.
 //!
-//! Not in the paper; db(3) has a comparison function. Here an order is a *normalising* function: it turns a key into bytes whose
-//! order is the one that is meant. The tree holds these bytes and nothing else, so nothing below this file knows of
-//! orders: searching, splitting, locking, undoing, recovery and repair by a process that lacks the function are what they are
-//! for any keys (docs/design/0011-order-of-keys.md). Two keys that are equal in the order have the same bytes, and so one lock and
-//! one record.
+//! Not in the paper; db(3) has a comparison function. Here an order is a *normalising* function: it encodes a key as
+//! bytes whose order is the wanted order. The tree holds only the encoded bytes, so nothing below this file knows of
+//! orders: searching, splitting, locking, undo and recovery work as for any keys, as does repair by a process that
+//! lacks the function (docs/design/0011-order-of-keys.md). Two keys that are equal in the order have the same bytes,
+//! and so one lock and one record.
 //!
-//! The order's name stands in page 0 of the file; who opens it asks for the same.
+//! The order's name stands in page 0 of the file. A program that opens the file asks for the same name.
 
 use std::sync::Arc;
 
-/// Bytes of an order's name, at most.
+/// The longest name of an order, in bytes.
 pub const ORDER_NAME_BYTES_MAX: usize = 64;
 
 /// An order of keys.
 ///
-/// Both functions must always do the same, in every process and version that uses the database: the tree is sorted by what they did.
-/// A change needs another name.
+/// Both functions must always return the same, in every process and version that uses the database: the tree is sorted
+/// by their results. A changed function needs another name.
 pub trait Order: Send + Sync {
-    /// Its name, which is kept in the file: 1 to 64 bytes.
+    /// Returns the order's name, which the file holds: 1 to 64 bytes.
     fn name(&self) -> &str;
 
-    /// Appends to `encoded`, which is empty, bytes that order as the keys shall.
+    /// Appends the encoded key to `encoded`, which is empty. Encoded bytes order as the keys shall.
     fn encode(&self, key: &[u8], encoded: &mut Vec<u8>);
 
-    /// Appends to `key`, which is empty, the key with these bytes; where several keys are equal, any of them, always the same.
+    /// Appends the key with this encoding to `key`, which is empty. Of several equal keys, always appends the same one.
     fn decode(&self, encoded: &[u8], key: &mut Vec<u8>);
 }
 
@@ -38,8 +38,8 @@ impl Order for Descending {
     }
 
     fn encode(&self, key: &[u8], encoded: &mut Vec<u8>) {
-        // Every byte the other way round. What ends first must come last, so zeros at first, 255 here, are followed by a
-        // sign that they are none of the end, which is 255 twice.
+        // Every byte is inverted. A key must come behind the keys that it begins, so the end of a key is 255 twice. A
+        // zero byte of the key, here 255, is followed by a 0 to tell it from the end.
         for &byte in key {
             encoded.push(!byte);
             if byte == 0 {
@@ -60,7 +60,7 @@ impl Order for Descending {
     }
 }
 
-/// Letters from A to Z and from a to z are the same; what is kept is small letters.
+/// An order in which A to Z and a to z are the same letters. Keys are stored in lower case.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsciiCaseless;
 
@@ -78,7 +78,7 @@ impl Order for AsciiCaseless {
     }
 }
 
-/// Keys are unsigned numbers of any one length, their least byte first, as processors of today have them in memory.
+/// An order of unsigned numbers of one length, least byte first, as today's processors store them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LittleEndian;
 
@@ -96,15 +96,15 @@ impl Order for LittleEndian {
     }
 }
 
-/// An order of which only the name is known: a key is the bytes that stand for it in the file. For tools, which have not the
-/// functions of every program and copy what these have encoded.
+/// An order known by name only: a key is its encoded bytes. For tools, which lack the programs' functions and copy
+/// encoded keys.
 #[derive(Clone, Debug)]
 pub struct AsStored {
     name: String,
 }
 
 impl AsStored {
-    /// The order of that name.
+    /// Returns the order of that name.
     pub fn named(name: &str) -> AsStored {
         AsStored { name: name.to_string() }
     }
@@ -138,7 +138,7 @@ impl Order for Arc<dyn Order> {
     }
 }
 
-/// The order of that name, if it is one of this module's.
+/// Returns the order of that name, if this module has it.
 pub fn by_name(name: &str) -> Option<Arc<dyn Order>> {
     let known: [Arc<dyn Order>; 3] = [Arc::new(Descending), Arc::new(AsciiCaseless), Arc::new(LittleEndian)];
     known.into_iter().find(|order| order.name() == name)
@@ -152,14 +152,14 @@ pub struct OrderName {
 }
 
 impl OrderName {
-    /// A name; none if it is too long, or empty.
+    /// Returns a name; `None` if it is too long, or empty.
     pub fn new(name: &str) -> Option<OrderName> {
         let mut bytes = [0; ORDER_NAME_BYTES_MAX];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         (!name.is_empty()).then_some(OrderName { bytes, length: name.len() })
     }
 
-    /// The name in these bytes, behind which zeros stand; none if it is none.
+    /// Returns the name in these bytes, which zeros follow; `None` if they hold no name.
     pub(crate) fn of_file(bytes: &[u8; ORDER_NAME_BYTES_MAX], length: u8) -> Option<OrderName> {
         let length = usize::from(length);
         let name = std::str::from_utf8(bytes.get(..length)?).ok()?;
@@ -170,7 +170,7 @@ impl OrderName {
         (&self.bytes, u8::try_from(self.length).unwrap_or(u8::MAX))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }

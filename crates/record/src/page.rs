@@ -1,4 +1,4 @@
-//! What pages look like inside: slots and heap, overflow chains, and the number every kind of page bears.
+//! The inner layout of pages: slots and heap, overflow chains, and the kind byte that every page has.
 
 pub mod log_records;
 pub mod overflow;
@@ -6,21 +6,21 @@ pub mod record_lsn;
 pub mod record_types;
 pub mod slotted;
 
-/// The kind byte of the common header: what the rest of the page is.
+/// The kind byte of the common header. It determines the layout of the rest of the page.
 ///
-/// Zero is a page never written.
+/// Zero is a page that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PageKind {
     /// Page 0: the file's static header.
     FileHeader = 1,
-    /// Page 1: what changes about the whole file.
+    /// Page 1: the changing facts about the whole file.
     Meta = 2,
     /// A page of a B-tree, leaf or inner by its level.
     Btree = 3,
     /// A piece of a value too long for a leaf.
     Overflow = 4,
-    /// A page nobody uses, linked into the free list.
+    /// An unused page in the free list.
     Free = 5,
     /// Fixed-length records by number.
     Recno = 6,
@@ -28,12 +28,12 @@ pub enum PageKind {
     Hash = 7,
     /// A hash file's header: how many buckets there are, and where.
     HashHeader = 8,
-    /// A page whose bytes are the program's.
+    /// A page with the program's bytes.
     Application = 9,
 }
 
 impl PageKind {
-    /// The kind a byte stands for, if it is one of ours.
+    /// Returns the kind for a byte; `None` for an unknown byte.
     pub fn from_byte(byte: u8) -> Option<PageKind> {
         const ALL: [PageKind; 9] = [
             PageKind::FileHeader,

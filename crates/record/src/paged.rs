@@ -2,12 +2,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `change` | a page locked, copied, and stored again |
-//! | `log_records`, `redo`, `undo`, `record_types` | what is logged, done again, taken back; the list |
-//! | `verify` | everything looked at |
+//! | `change` | locks, copies and stores a page |
+//! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
+//! | `verify` | checks the whole file |
 //!
-//! Page `n` of the program, from 0, is page `n + 2` of the file; behind the common header all of it is the program's. Pages are
-//! added one behind the other, and never become free.
+//! The program's page `n`, from 0, is page `n + 2` of the file. Behind the common header all bytes are the program's.
+//! Pages are added one behind the other, and never freed.
 
 pub mod change;
 pub mod log_records;

@@ -1,4 +1,4 @@
-//! One file's pages, as an access method reaches them: by number, latched, in the name of whoever changes them.
+//! One file's pages for an access method: by number, latched, on behalf of the session that changes them.
 
 use libtp_buffer::{ExclusivePage, FileId, PageId, PageMut, PageNo, Pin, SharedPage};
 use libtp_log::Lsn;
@@ -10,12 +10,13 @@ use crate::free_pages::{Meta, FIRST_PAGE, META_PAGE};
 use crate::page::overflow;
 use crate::{Error, Result};
 
-/// The rank of overflow and free pages, and of a page about to be made new: behind all pages of a tree.
+/// Rank of overflow and free pages, and of a page about to be made new: behind all pages of a tree.
 const LOOSE_PAGE: u8 = 19;
-/// Rounds after which a change that keeps finding everything moved is given up: a cycle, not traffic.
+/// Rounds after which a change that finds everything moved again and again is given up: only a cycle of pages explains
+/// that many.
 pub(crate) const ROUNDS_MAX: u32 = 100_000;
 
-/// One file, and who works on it.
+/// One file, and the session that works on it.
 #[derive(Clone, Copy)]
 pub(crate) struct Pages<'a> {
     pub(crate) change: Change<'a>,
@@ -38,37 +39,37 @@ impl<'a> Pages<'a> {
         PageId::new(self.file, PageNo::new(page))
     }
 
-    /// A page latched shared. Holds no other latch, for it may wait for the disk.
+    /// Latches a page shared. The session holds no other latch, for the call may wait for the disk.
     #[inline]
     pub(crate) fn shared(&self, page: u32, level: u8) -> Result<SharedPage<'a>> {
         Ok(self.change.managers.buffers.shared(self.session(), self.id(page), rank(level))?)
     }
 
-    /// A page latched exclusively. Holds no other latch, for it may wait for the disk.
+    /// Latches a page exclusively. The session holds no other latch, for the call may wait for the disk.
     #[inline]
     pub(crate) fn exclusive(&self, page: u32, level: u8) -> Result<ExclusivePage<'a>> {
         Ok(self.change.managers.buffers.exclusive(self.session(), self.id(page), rank(level))?)
     }
 
-    /// A page latched shared, if that takes nothing but the latch.
+    /// Latches a page shared, if that needs nothing but the latch.
     #[inline(always)]
     pub(crate) fn shared_now(&self, page: u32, level: u8) -> Option<SharedPage<'a>> {
         self.change.managers.buffers.shared_now(self.session(), self.id(page), rank(level))
     }
 
-    /// A page latched exclusively, if that takes nothing but the latch.
+    /// Latches a page exclusively, if that needs nothing but the latch.
     #[inline(always)]
     pub(crate) fn exclusive_now(&self, page: u32, level: u8) -> Option<ExclusivePage<'a>> {
         self.change.managers.buffers.exclusive_now(self.session(), self.id(page), rank(level))
     }
 
-    /// A page that stays in memory while others are latched.
+    /// Pins a page, so that it stays in memory while other pages are latched.
     pub(crate) fn pin(&self, page: u32) -> Result<Pin<'a>> {
         Ok(self.change.managers.buffers.pin(self.session(), self.id(page))?)
     }
 
-    /// What a change of the transaction needs before the first latch (PROTOCOLS D11): undo space for a page that is
-    /// rebuilt and parts of a few more, log space for a body of so many bytes and for taking it back.
+    /// Reserves the needs of a transaction's change before the first latch (PROTOCOLS D11): undo space for a rebuilt
+    /// page and parts of a few more, log space for a body of `body_bytes` and for its undo.
     #[inline]
     pub(crate) fn reserve_own(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
@@ -76,21 +77,21 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// The same for a compensation: its room in the log was set aside when the change was made.
+    /// Reserves the same for a compensation. The change set aside its room in the log.
     pub(crate) fn reserve_undo(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
         self.change.managers.log.reserve_undo(self.session(), libtp_log::record_bytes(body_bytes + 8))?;
         Ok(())
     }
 
-    /// The same for a change that is never taken back: a split.
+    /// Reserves the same for a change that is never undone, such as a split.
     #[inline]
     pub(crate) fn reserve_common(&self, page_bytes: usize, body_bytes: usize) -> Result<()> {
         self.session().ensure_undo(2 * page_bytes as u64 + 4096)?;
         Ok(self.change.reserve_redo_only(body_bytes + 8)?)
     }
 
-    /// What the meta page says.
+    /// Returns a copy of the meta page's contents.
     pub(crate) fn meta(&self) -> Result<Meta> {
         let page = self.change.managers.buffers.shared(self.session(), self.id(META_PAGE), Rank::META)?;
         self.meta_of(&page)
@@ -104,13 +105,13 @@ impl<'a> Pages<'a> {
         Ok(meta)
     }
 
-    /// An error that names a page.
+    /// Returns an error that names a page.
     #[cold]
     pub(crate) fn corrupt(&self, page: u32, what: impl Into<String>) -> Error {
         Error::Corrupt { file: self.name(), page, what: what.into() }
     }
 
-    /// The database's name, or its number if nobody knows a name.
+    /// Returns the database's name, or its number if the name is unknown.
     #[cold]
     pub(crate) fn name(&self) -> String {
         match self.change.managers.buffers.file_by_id(self.file) {
@@ -119,11 +120,11 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Refuses pages to be latched together of which two are the same, or one is the file's header or its meta page: who holds a latch waits for himself
-    /// for ever. Page 0 stands for none.
+    /// Refuses page numbers that are to be latched together if two are equal or one is the meta page: a session that
+    /// already holds a latch would wait for itself for ever. Zero stands for no page.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names it.
+    /// [`Error::Corrupt`] names the page.
     pub(crate) fn check_apart(&self, numbers: &[u32]) -> Result<()> {
         for (index, &number) in numbers.iter().enumerate() {
             if number == META_PAGE || (number != 0 && numbers[..index].contains(&number)) {
@@ -135,18 +136,18 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// Logs and makes a change that belongs to no transaction, as [`Change::apply_redo_only`], and asks before whether each page
-    /// can take it: for the service that readers do in passing to pages of which they have seen little.
+    /// Logs and makes a change that belongs to no transaction, as [`Change::apply_redo_only`], after a rehearsal on
+    /// copies of the pages. Readers use it for repairs in passing, on pages of which they have seen little.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] names the page that cannot; nothing was changed.
+    /// [`Error::Corrupt`] names the page that cannot take the change. Nothing was changed.
     pub(crate) fn apply_checked(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>]) -> Result<Lsn> {
         self.rehearse(kind, body, pages)?;
         failpoint("service: rehearsed, not logged");
         Ok(self.change.apply_redo_only(kind, body, pages))
     }
 
-    /// The same of a compensation: what the log record that is undone says may not be what was done.
+    /// The same for a compensation: the undone log record may not match the page.
     ///
     /// # Errors
     /// As [`Pages::apply_checked`].
@@ -162,7 +163,7 @@ impl<'a> Pages<'a> {
         Ok(self.change.compensate(kind, body, pages, undo_next))
     }
 
-    /// Makes a change on copies of its pages.
+    /// Applies a change to copies of its pages.
     fn rehearse(&self, kind: u16, body: &[u8], pages: &[&mut ExclusivePage<'_>]) -> Result<()> {
         let redo = self.change.managers.types.get(kind).expect("a record type is registered before it is logged").redo;
         for (role, page) in pages.iter().enumerate() {
@@ -173,16 +174,16 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// Bytes of a page.
+    /// Returns the bytes of a page.
     pub(crate) fn page_bytes(&self) -> Result<usize> {
         let info = self.change.managers.buffers.file_by_id(self.file);
         let info = info.ok_or(libtp_buffer::Error::UnknownFile { file: self.file })?;
         Ok(info.page_bytes as usize)
     }
 
-    /// Enters the tree, so that no page seen from now on is used for something else (PROTOCOLS T2). Whoever waits for a lock
-    /// leaves it first and begins again afterwards: it would hold back every page that is unlinked meanwhile, and while
-    /// one page waits to be free its neighbour cannot be unlinked.
+    /// Enters the tree, so that no page seen from now on is used for something else (PROTOCOLS T2). A session that
+    /// waits for a lock leaves the tree first and begins again afterwards. Otherwise it would hold back every page that
+    /// is unlinked meanwhile, and while such a page waits, its neighbours cannot be unlinked.
     #[inline]
     pub(crate) fn visit(&self) -> Visit<'a> {
         self.session().enter_tree();
@@ -190,7 +191,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// A stay inside a tree operation.
+/// A session's stay in a tree operation.
 pub(crate) struct Visit<'a>(&'a Session);
 
 impl Drop for Visit<'_> {
@@ -200,18 +201,18 @@ impl Drop for Visit<'_> {
     }
 }
 
-/// The rank of a page of a tree.
+/// Returns the rank of a page of a tree.
 #[inline]
 pub(crate) fn rank(level: u8) -> Rank {
     Rank::page(level.min(LOOSE_PAGE))
 }
 
-/// The rank of a page of no tree.
+/// Returns the rank of a page outside of trees.
 pub(crate) fn loose_rank() -> Rank {
     Rank::page(LOOSE_PAGE)
 }
 
-/// A page that may be taken for something new: in memory, and as far as known still to be had.
+/// A page that may be allocated: pinned, and free as far as is known.
 pub(crate) struct Candidate<'a> {
     pin: Pin<'a>,
     meta: Pin<'a>,
@@ -219,7 +220,7 @@ pub(crate) struct Candidate<'a> {
     from_free_list: bool,
 }
 
-/// Waits until nobody has a page latched that was to be something new. Holds no latch.
+/// Waits until the page that was to be allocated is unlatched. The session holds no latch.
 pub(crate) fn wait_for_new(pin: &Pin<'_>) {
     drop(pin.exclusive(loose_rank()));
 }
@@ -231,7 +232,7 @@ impl Candidate<'_> {
     }
 }
 
-/// A page taken for something new, latched with the meta page, and what the meta page is to hold afterwards.
+/// An allocated page, latched with the meta page, and the meta page's contents afterwards.
 pub(crate) struct Allocated<'a> {
     pub(crate) page: ExclusivePage<'a>,
     pub(crate) meta: ExclusivePage<'a>,
@@ -241,8 +242,8 @@ pub(crate) struct Allocated<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Finds a page to take: the head of the free list or, if `never_used` or there is none, the one behind the last.
-    /// Holds no latch before and none after.
+    /// Finds a page to allocate: the head of the free list, or the page behind the last if `never_used` or if the list
+    /// is empty. The session holds no latch before or after.
     pub(crate) fn candidate(&self, never_used: bool) -> Result<Candidate<'a>> {
         let meta = self.meta()?;
         let free = meta.free_head.get();
@@ -256,10 +257,10 @@ impl<'a> Pages<'a> {
         Ok(Candidate { pin, meta: self.pin(META_PAGE)?, number, from_free_list })
     }
 
-    /// Latches the candidate and the meta page; none if another session took the page meanwhile or has it latched: then let
-    /// all latches go and [`wait_for_new`]. Every other page of the change is latched before.
+    /// Latches the candidate and the meta page. Returns `None` if another session took the page meanwhile or has it
+    /// latched: then release all latches and call [`wait_for_new`]. Every other page of the change is latched before.
     pub(crate) fn allocate(&self, candidate: &Candidate<'a>) -> Result<Option<Allocated<'a>>> {
-        // Not waited for: it may be a leaf by now, whose holder waits for a page that we hold.
+        // No wait: the page may be a leaf by now, whose holder waits for a page that we hold.
         let Some(page) = candidate.pin.try_exclusive(loose_rank()) else { return Ok(None) };
         failpoint("allocate: page latched");
         let meta_page = candidate.meta.exclusive(Rank::META);

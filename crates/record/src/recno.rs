@@ -1,11 +1,11 @@
-//! Fixed-length records by number. recno/README.md tells how it works.
+//! Fixed-length records by number. recno/README.md explains the design.
 //!
 //! | file | what |
 //! |---|---|
-//! | `page` | a page: slots of one length; where a number stands |
-//! | `get`, `put`, `append`, `scan` | one record; changed; a new one at the end; one after the other |
-//! | `log_records`, `redo`, `undo`, `record_types` | what is logged, done again, taken back; the list |
-//! | `verify` | everything looked at |
+//! | `page` | a page: slots of one length; from a number to its slot |
+//! | `get`, `put`, `append`, `scan` | reads, changes, appends, goes through records |
+//! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
+//! | `verify` | checks the whole file |
 
 mod append;
 mod get;

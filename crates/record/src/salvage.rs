@@ -1,11 +1,11 @@
-//! Salvage: the records of a database file of which a part is damaged, without the environment it belongs to.
+//! Salvage: the readable records of a partly damaged database file, without its environment.
 //!
-//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page that holds records says of each its whole key, and what kind
-//! of page it is, so no page is needed to find another: pages are read one after the other, those that do not pass their
-//! checksum are said to be lost, and the rest give their records. Long values need their own pages besides.
+//! Not in the paper; after Berkeley DB's `db_dump -r`. Every page with records holds their whole keys and its own kind,
+//! so no page is needed to find another. Pages are read one after the other. A page with a wrong checksum is reported
+//! as lost, and the rest give their records. A long value also needs its own pages.
 //!
-//! The file is at rest. What it holds is what had been written back: after a crash that may lack the last commits, and have
-//! something of transactions that did not commit, since the log is not looked at.
+//! The file is at rest. It holds the pages as they were written back. After a crash it may lack the last commits, and
+//! have changes of transactions that did not commit: salvage does not read the log.
 
 use std::sync::Arc;
 
@@ -27,22 +27,22 @@ use crate::page_header;
 use crate::recno::page::{Arithmetic, RecnoPage};
 use crate::{Error, Result};
 
-/// Values longer than this are not believed.
+/// Longest value that salvage believes.
 const VALUE_BYTES_MAX: u64 = 1 << 32;
 
-/// A record that could be read, as it stood in the file: keys in an order of their own are as that order spells them.
+/// A readable record, as it stood in the file. A key in an order of its own is in that order's encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SalvagedRecord {
-    /// Of a B-tree or a hash file.
+    /// A record of a B-tree or a hash file.
     Pair {
         /// Its key.
         key: Vec<u8>,
         /// Its value.
         value: Vec<u8>,
-        /// The log record that last changed it: of two with one key, the one with the higher counts.
+        /// The LSN of its last change. Of two records with one key, the one with the higher LSN counts.
         lsn: Lsn,
     },
-    /// Of a recno file.
+    /// A record of a recno file.
     Numbered {
         /// Its number.
         number: u64,
@@ -51,22 +51,22 @@ pub enum SalvagedRecord {
     },
 }
 
-/// A database file of which everything that can be read is wanted.
+/// A damaged database file to be read.
 pub struct Wreck {
     file: Arc<dyn File>,
     id: FileId,
     page_bytes: u32,
     method: Method,
     keying: Keying,
-    /// What is wrong, page by page.
+    /// Findings, page by page.
     lost: Vec<Finding>,
 }
 
 impl Wreck {
-    /// Looks at a file. If its first page is damaged, the others are asked what they belong to.
+    /// Opens a file. If its first page is damaged, determines the file's kind from the other pages.
     ///
     /// # Errors
-    /// [`Error::Unsuitable`] if no page of it is one of a database; [`Error::Io`].
+    /// [`Error::Unsuitable`] if no page belongs to a database; [`Error::Io`].
     pub fn open(file: Arc<dyn File>, full_name: &str) -> Result<Wreck> {
         let name = full_name.strip_suffix(".tp").unwrap_or(full_name);
         let first = read_header(&*file, name).and_then(|(id, header)| found(name, id, &header));
@@ -97,7 +97,7 @@ impl Wreck {
         Ok(wreck)
     }
 
-    /// Whether every key in the tree is one of a list, and there is a node.
+    /// Whether every key in the tree is a list's, and at least one is a node's.
     fn is_like_a_list(&self) -> Result<bool> {
         let pages = self.file.len()?.div_ceil(u64::from(self.page_bytes));
         let mut has_nodes = false;
@@ -118,21 +118,21 @@ impl Wreck {
         Ok(has_nodes)
     }
 
-    /// How its records are organised.
+    /// Returns how the records are organised.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// How its keys stand in it.
+    /// Returns the keying of the records.
     pub fn keying(&self) -> &Keying {
         &self.keying
     }
 
-    /// Hands over every record that can be read, in no order, and tells `watch` how many bytes of how many are read. What is
-    /// returned says which pages, and which long values, were lost.
+    /// Passes every readable record to `take`, in no order. Passes the bytes read and the bytes in all to `watch`.
+    /// Returns the lost pages and the lost long values.
     ///
     /// # Errors
-    /// What `take` returns; [`Error::Io`] where the disk refuses.
+    /// Any error of `take`; [`Error::Io`] where the disk refuses.
     pub fn records<E: From<Error>>(
         mut self,
         take: &mut dyn FnMut(SalvagedRecord) -> std::result::Result<(), E>,
@@ -157,7 +157,7 @@ impl Wreck {
         Ok(self.lost)
     }
 
-    /// A page, or why there is none.
+    /// Returns a page, or the reason why it is lost.
     fn page(&self, number: u32) -> Result<std::result::Result<Vec<u8>, String>> {
         let mut page = vec![0; self.page_bytes as usize];
         let id = PageId::new(self.id, PageNo::new(number));
@@ -236,7 +236,7 @@ impl Wreck {
         Ok(())
     }
 
-    /// A long value, or why there is none.
+    /// Returns a long value, or the reason why it is lost.
     fn chain(&self, chain: ChainRef) -> Result<std::result::Result<Vec<u8>, String>> {
         let wanted = chain.bytes.get();
         let mut value = Vec::new();
@@ -258,8 +258,7 @@ impl Wreck {
     }
 }
 
-/// What a file is whose first page is damaged: how long its pages are, its number, and how its records are organised, by
-/// the first page that is whole.
+/// Determines the page size, number and method of a file whose first page is damaged, from the first undamaged page.
 fn guess(file: &dyn File) -> Result<Option<(u32, FileId, Method)>> {
     let length = file.len()?;
     let sizes = (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).filter(|&bytes| is_page_size(bytes));

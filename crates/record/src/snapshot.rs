@@ -1,19 +1,19 @@
-//! Reading what a snapshot shows: no lock is taken, and nobody is waited for but the disk.
+//! Reads in a snapshot. A snapshot takes no lock and waits for nothing but the disk.
 //!
-//! Not in the paper (DESIGN 7, PROTOCOLS S1 to S4). A record carries the LSN of the log record that made it, and that one
-//! holds what was there before, and *its* LSN: the log is the version store. A reader copies the record from its page, asks
-//! the view of its LSN, and goes back in the log until there is a version that is seen.
+//! Not in the paper (DESIGN 7, PROTOCOLS S1 to S4). A record carries the LSN of the log record that made it. That log
+//! record holds the version before and *its* LSN: the log is the version store. A reader copies the record from its
+//! page, asks the view about the LSN, and goes back in the log to the first version that the view shows.
 //!
-//! What is *not* there counts, too: a key that is missing, or whose first version is not seen, was not there, unless its
-//! ghost was removed. So each page says up to which LSN such were removed from it, and chains that were replaced were
-//! freed; a snapshot whose horizon is not above that gets [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
+//! An *absent* key counts, too: a missing key, or one whose first version the view does not show, was absent then,
+//! unless its ghost has been removed since. So each page has the highest LSN of a ghost removed, or a replaced chain
+//! freed, there. A snapshot whose horizon is not above that LSN gets [`SnapshotTooOld`](crate::Error::SnapshotTooOld).
 //!
 //! | file | what |
 //! |---|---|
-//! | `history` | one version back, out of a log record |
-//! | `batch` | what a cursor has copied, and room for it |
-//! | `cache` | what was found far back is not looked for again |
-//! | `btree`, `recno`, `hash` | one record, and record after record |
+//! | `history` | one version back, from a log record |
+//! | `batch` | the records that a cursor has copied |
+//! | `cache` | versions that took a long search |
+//! | `btree`, `recno`, `hash` | reads one record, and record after record |
 //!
 //! Latches: those of pages, one at a time; none while the log is read.
 
@@ -47,8 +47,8 @@ use history::Version;
 pub(crate) use history::Name;
 
 impl Access<'_> {
-    /// The record of that name, whose page is latched, is about to be changed from that version: for snapshots that will look
-    /// for it (PROTOCOLS S4).
+    /// Leaves a shortcut to the present version of a record that is about to change, for snapshots that will look for
+    /// it (PROTOCOLS S4). The record's page is latched.
     #[inline]
     pub(crate) fn leave_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
         if self.pages.change.managers.wants_shortcut(lsn) {
@@ -66,53 +66,53 @@ impl Access<'_> {
     }
 }
 
-/// A snapshot as the thread that holds it knows it: the view, and what was found for it.
+/// A snapshot as the thread that holds it knows it: the view, and a cache of versions.
 #[derive(Debug)]
 pub struct Snapshot {
     view: View,
     found: RefCell<Cache>,
-    /// Where log records are read to.
+    /// Buffer for log records.
     buffer: RefCell<Vec<u8>>,
     log_reads: Cell<u64>,
     shown: Cell<Shown>,
 }
 
-/// What a snapshot has shown so far.
+/// How sure the versions are that a snapshot has shown so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
-    /// Nothing that losing the machine could take back.
+    /// A crash of the machine cannot undo any shown version.
     Sure,
-    /// Something that it could.
+    /// A crash of the machine could undo a shown version.
     Unsure,
     /// All that the view shows is on disk.
     OnDisk,
 }
 
 impl Snapshot {
-    /// A snapshot that shows this view.
+    /// Returns a snapshot that shows this view.
     pub fn new(view: View) -> Snapshot {
         let (found, buffer) = (RefCell::default(), RefCell::default());
         Snapshot { view, found, buffer, log_reads: Cell::new(0), shown: Cell::new(Shown::Sure) }
     }
 
-    /// What it shows.
+    /// Returns the view.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// Whether it has read what losing the machine could take back: before anybody is told of it, all that the view shows is to be on
-    /// disk (PROTOCOLS S1).
+    /// Whether the snapshot has shown a version that a crash of the machine could undo. Before the caller acts on it,
+    /// all that the view shows must be on disk (PROTOCOLS S1).
     #[inline]
     pub fn is_unsure(&self) -> bool {
         self.shown.get() == Shown::Unsure
     }
 
-    /// All that the view shows is on disk.
+    /// Notes that all that the view shows is on disk.
     pub fn note_on_disk(&self) {
         self.shown.set(Shown::OnDisk);
     }
 
-    /// A version is shown, or that there is none since it.
+    /// Notes that the snapshot shows this version, or the absence of a record since it.
     #[inline]
     fn note_shown(&self, version: Lsn) {
         if self.view.is_unsure(version) && self.shown.get() == Shown::Sure {
@@ -120,7 +120,7 @@ impl Snapshot {
         }
     }
 
-    /// Log records that were read for it.
+    /// Returns the number of log records read for the snapshot.
     pub fn log_reads(&self) -> u64 {
         self.log_reads.get()
     }
@@ -134,7 +134,7 @@ pub struct SnapshotAccess<'a> {
 }
 
 impl<'a> SnapshotAccess<'a> {
-    /// Access for the snapshot that the session holds.
+    /// Returns access for the session's snapshot.
     pub fn new(
         managers: &'a Managers,
         who: &'a TxnSession,
@@ -144,7 +144,7 @@ impl<'a> SnapshotAccess<'a> {
         SnapshotAccess { access: Access::new(managers, who, database, Wait::No), snapshot }
     }
 
-    /// The database.
+    /// Returns the database.
     pub fn database(&self) -> &'a Database {
         self.access.database()
     }
@@ -166,7 +166,7 @@ impl<'a> SnapshotAccess<'a> {
         is_seen
     }
 
-    /// Refuses to conclude anything from what is not there, where it may have been removed since.
+    /// Refuses a conclusion from an absent version if it may have been removed from the page.
     fn check_removed(&self, deleter: Lsn) -> Result<()> {
         if deleter < self.view().horizon() || planted("snapshot: what was removed was never there") {
             return Ok(());
@@ -178,8 +178,8 @@ impl<'a> SnapshotAccess<'a> {
         Err(Error::SnapshotTooOld { what })
     }
 
-    /// The version of a record that is seen, none if there was no record then. `newest` stood on a page from which
-    /// versions up to `deleter` were removed.
+    /// Returns the version of a record that the view shows, `None` if there was no record then. `newest` stood on a
+    /// page from which versions up to `deleter` were removed.
     fn resolve(&self, name: Name<'_>, newest: Version, deleter: Lsn) -> Result<Option<Version>> {
         if self.sees(newest.lsn) {
             return Ok(newest.into_record());
@@ -214,16 +214,16 @@ impl<'a> SnapshotAccess<'a> {
                 None => break None,
             }
         };
-        // One step back is cheaper than to remember it.
+        // One step back is cheaper than an entry in the cache.
         if steps > 1 && !planted("snapshot: what was found is forgotten") {
             self.snapshot.found.borrow_mut().put(file, name, found.as_ref());
         }
         Ok(found)
     }
 
-    /// A version that is nearer to what is seen than the newest, if one was left for us. It was the record's after our view was
-    /// taken, so what is seen is this one or an older. (What was its before may have been undone since; and the view ends earlier
-    /// in the log where that is not yet on the disk.)
+    /// Returns a shortcut: a version older than the newest that a writer left. It was current after the view was taken,
+    /// so the shown version is this one or an older one. (From `taken_at`, not the view's `lsn`: the view ends earlier
+    /// where the log is not yet on disk, and a version from between may have been undone since.)
     fn shortcut(&self, file: FileId, name: Name<'_>, newest: Lsn) -> Option<Version> {
         let managers = self.access.pages.change.managers;
         let is_early = planted("snapshot: a shortcut of before it was taken");
@@ -233,7 +233,8 @@ impl<'a> SnapshotAccess<'a> {
         (version.lsn < newest).then_some(version)
     }
 
-    /// Reads the log record that made a version. What was recycled is too old, never damage (PROTOCOLS S4).
+    /// Reads the log record that made a version. A recycled record makes the snapshot too old; it is never damage
+    /// (PROTOCOLS S4).
     pub(crate) fn read_log<'b>(&self, lsn: Lsn, buffer: &'b mut Vec<u8>) -> Result<RecordRef<'b>> {
         self.snapshot.log_reads.set(self.snapshot.log_reads.get() + 1);
         match self.access.pages.change.managers.log.read_into(lsn, buffer) {

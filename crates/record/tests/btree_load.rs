@@ -1,9 +1,9 @@
 //! Loads: an empty tree made of sorted records.
 //!
-//! The doubt: a page holds a cell too much or is cut where a fence is wrong, which only keys of other lengths show; what is broken
-//! off leaves pages that nothing leads to, or a part of the records; who reads without locks sees half a load.
-//! The cases: every number of records from none to three levels, several fills, keys and values at their limits; loads that are
-//! broken off, and taken back after their end; restarts from the log alone; snapshots from before and during a load.
+//! The doubt: a page holds a cell too much or is split at a wrong fence, which only keys of different lengths show; an
+//! interrupted load leaves unreachable pages, or a part of the records; a reader without locks sees half a load. The
+//! cases: every number of records from none to three levels, several fills, keys and values at their limits; loads that
+//! are interrupted, and aborted after their end; restarts from the log alone; snapshots from before and during a load.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -80,7 +80,7 @@ fn a_load_of_any_size_is_a_tree_as_any_other() {
             let mut model = numbered(count, 90);
             load(&world, &who, &database, &model, fill);
             assert_equal(&world, &who, &database, &model);
-            // And it goes on as a tree.
+            // The loaded tree takes changes.
             world.run(&who, &database, |access| {
                 for at in 0..200_u64 {
                     let key = format!("key/{:09}/between", at * 97 % count.max(1)).into_bytes();
@@ -128,7 +128,7 @@ fn pages_that_are_to_hold_little_have_two_children_all_the_same() {
     for (page_bytes, fill, count) in [(8192, 10, 2), (8192, 10, 3), (8192, 10, 100), (4096, 10, 2), (4096, 49, 77)] {
         let name = format!("little{page_bytes}-{fill}-{count}");
         let database = world.database(&who, &name, Method::Btree, page_bytes);
-        // As long as keys can be, and different at their ends only.
+        // Keys of the longest length that differ only at their ends.
         let begin = vec![b'x'; database.key_bytes_max() - 3];
         let model: Model =
             (0..count).map(|at| ([&begin[..], format!("{at:03}").as_bytes()].concat(), vec![7; 9])).collect();
@@ -178,7 +178,7 @@ fn a_load_that_is_broken_off_leaves_nothing_but_free_pages() {
         who.abort(&world.managers).unwrap();
         let verified = world.assert_sound(&who, &database);
         assert_eq!((verified.records, verified.tree_pages), (0, 1));
-        // The pages of the one before are used again.
+        // The pages of the round before are used again.
         assert!(round == 0 || verified.free_pages == pages, "{} pages, then {}", pages, verified.free_pages);
         pages = verified.free_pages;
         assert!(pages > 100, "{pages}");

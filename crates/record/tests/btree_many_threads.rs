@@ -1,8 +1,9 @@
 //! Several threads on one tree: do all find each other's records, through splits, aborts and deadlocks?
 //!
-//! The doubts: a key lost between two halves of a page; a record of one thread undone by another; a scan that sees half a
-//! transfer or a phantom; threads that wait for each other for ever. The cases: each thread its own keys in one tree; money
-//! moved between accounts of a small bank, summed by scans; counts of a range that must not change within a transaction.
+//! The doubts: a key is lost between two halves of a page; a record of one thread is undone by another; a scan sees
+//! half a transfer or a phantom; threads wait for each other for ever. The cases: each thread has its own keys in one
+//! tree; money moves between accounts of a small bank, summed by scans; counts of a range must not change within a
+//! transaction.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -15,12 +16,12 @@ use libtp_record::{Access, BtreeCursor, Database, Error, Granularity, Method};
 use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};
 
-/// Whether the error says: abort, and try again.
+/// Whether the error asks for an abort and a retry.
 fn is_deadlock(error: &Error) -> bool {
     matches!(error, Error::Lock(libtp_lock::Error::Deadlock { .. } | libtp_lock::Error::Timeout { .. }))
 }
 
-/// Runs `body` until it is not the victim of a deadlock; returns how often it was.
+/// Runs `body` until it is not the victim of a deadlock. Returns the number of retries.
 fn run(
     world: &World,
     who: &TxnSession,
@@ -55,7 +56,7 @@ fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
     let keys_a_thread = 4000u64;
     std::thread::scope(|scope| {
         for thread in 0..6u64 {
-            // Half of them work as another process does: in another mapping, with handles of their own.
+            // Half of the threads work as another process: in another mapping, with handles of their own.
             let world = if thread % 2 == 0 { &world } else { &other };
             scope.spawn(move || {
                 let who = world.join();
@@ -95,7 +96,7 @@ fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
     });
 }
 
-/// Threads move money between few accounts while others add all of it up.
+/// Moves money between few accounts in some threads while others sum all accounts.
 fn bank(granularity: Granularity) {
     const ACCOUNTS: u64 = 40;
     let place = Place::new();
@@ -117,7 +118,7 @@ fn bank(granularity: Granularity) {
                 scope.spawn(move || {
                     let who = world.join();
                     let mut random = Random(thread + 5);
-                    // Those who add up may need more time than those who move.
+                    // The summing threads may need more time than the moving ones.
                     let mut moved = 0;
                     while moved < 500 || (sums.load(Ordering::Relaxed) == 0 && moved < 50_000) {
                         moved += 1;
@@ -236,7 +237,7 @@ fn a_key_that_was_looked_for_in_vain_is_not_there_the_second_time() {
     writer.begin(&world.managers);
     let impatient = Access::new(&world.managers, &writer, &database, Wait::No);
     assert!(impatient.put(b"b", b"").is_err());
-    // Another key beside it is nobody's business.
+    // Another key beside it may be put.
     impatient.put(b"a", b"").unwrap();
     writer.commit(&world.managers, Durability::Relaxed).unwrap();
     assert_eq!(world.access(&reader, &database).get(b"b", |_| ()).unwrap(), None);
@@ -253,7 +254,7 @@ fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
     first.begin(&world.managers);
     world.access(&first, &database).put(b"m", b"").unwrap();
     first.abort(&world.managers).unwrap();
-    // The ghost of "m" is passed, and the gaps below it and below "z" are read.
+    // The scan passes the ghost of "m", and locks the gaps below it and below "z".
     scanner.begin(&world.managers);
     let mut cursor = BtreeCursor::new(world.access(&scanner, &database));
     assert_eq!(cursor.next().unwrap(), Some((b"z".to_vec(), vec![])));
@@ -268,7 +269,7 @@ fn an_aborted_insertion_leaves_no_way_into_a_gap_somebody_has_scanned() {
 #[test]
 fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
     const RECORDS: u64 = 6000;
-    // Consumers that find nothing look again at once: whoever starves a producer that way is found out by this.
+    // Consumers that find nothing look again at once. This limit detects consumers that starve a producer.
     const STUCK: std::time::Duration = std::time::Duration::from_secs(60);
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
@@ -316,7 +317,7 @@ fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
     assert!(verified.tree_pages < 60, "{verified:?}");
 }
 
-/// Takes the first record of a queue until there is none.
+/// Takes the first record of a queue until the queue is empty.
 fn drain(world: &World, who: &TxnSession, database: &Database) {
     let mut is_empty = false;
     while !is_empty {
@@ -349,7 +350,7 @@ fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
                 run(&world, &waiter, &elsewhere, |access| match waits_in {
                     "get" => access.get(b"key", |_| ()).map(|_| ()),
                     "next" => BtreeCursor::new(*access).next().map(|_| ()),
-                    // The gap that it goes to is locked.
+                    // The gap that this key enters is locked.
                     _ => access.put(b"kez", b""),
                 });
             });

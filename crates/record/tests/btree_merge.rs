@@ -1,8 +1,8 @@
-//! Compaction: neighbouring leaves that hold little become one.
+//! Compaction: neighbouring leaves that hold little are merged.
 //!
-//! The doubt: a cursor on its way between the two misses keys or meets them twice; an abort does not find its record, or no room
-//! for it; a snapshot loses what it saw; the pages that are won are lost. The cases: thinned trees, compacted alone, under a
-//! transaction that is taken back, under a snapshot, under readers and writers; restarts from the log alone.
+//! The doubt: a cursor on its way between the two leaves misses keys or meets them twice; an abort does not find its
+//! record, or no room for it; a snapshot loses a version; the freed pages are lost. The cases: thinned trees, compacted
+//! alone, under a transaction that aborts, under a snapshot, under readers and writers; restarts from the log alone.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -88,7 +88,7 @@ fn a_tree_that_was_thinned_has_few_pages_again_also_after_a_restart() {
         assert_eq!((after.ghosts, after.free_pages), (0, merged));
         assert_eq!(after.tree_pages + after.free_pages, before);
         assert_eq!(compact(&world, &who, &database), 0, "nothing is left to do");
-        // What was won is used.
+        // The freed pages are used.
         let more = filled(&world, &who, &world.database(&who, "other", Method::Btree, 4096), 10);
         assert_eq!(more.len(), 10);
         world.run(&who, &database, |access| {
@@ -132,8 +132,8 @@ fn what_a_transaction_did_is_taken_back_on_whatever_page_it_is() {
     assert_equal(&world, &who, &database, &model);
 }
 
-/// A transaction that has locked leaves gives room up, another session compacts, and the room is used by others: then the
-/// transaction is taken back, and everything is found, also by a restart.
+/// A transaction with locked leaves gives room up, another session compacts, and other records take the room. Then the
+/// transaction aborts, and all records must be found, also after a restart.
 fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>), fill: impl Fn(&Access<'_>)) {
     let place = Place::new();
     let model: Model = (0..count).map(|at| (key(at), vec![at.to_le_bytes()[0]; 700])).collect();
@@ -150,7 +150,7 @@ fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>)
         compact(&world, &who, &database);
         other.abort(&world.managers).unwrap();
         assert_equal(&world, &who, &database, &model);
-        // And nobody's room is kept for ever.
+        // And no room is kept for ever.
         compact(&world, &who, &database);
         assert_eq!(assert_equal(&world, &who, &database, &model).ghosts, 0);
         world.managers.log.force_all(who.session()).unwrap();
@@ -160,14 +160,14 @@ fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>)
     assert_equal(&world, &who, &world.paged(&who, name, Method::Btree, 4096), &model);
 }
 
-/// Lets each of the first records be changed.
+/// Returns a function that changes each of the first records.
 fn of_the_first(change: impl Fn(&Access<'_>, &[u8])) -> impl Fn(&Access<'_>) {
     move |access| (0..5).for_each(|at| change(access, &key(at)))
 }
 
 #[test]
 fn a_transaction_that_locks_pages_has_its_room_back_when_it_is_undone() {
-    // What comes in the order of its keys leaves full leaves behind.
+    // Keys in order leave full leaves behind.
     let fill = |access: &Access<'_>| {
         (0..60).for_each(|at| access.put(&[&key(9)[..], &[b'/', at]].concat(), &[9; 100]).unwrap());
     };
@@ -221,7 +221,7 @@ fn readers_and_writers_go_on_beside_a_compaction() {
     let database = world.database(&who, "beside", Method::Btree, 4096);
     let count = 6000;
     let mut model = filled(&world, &who, &database, count);
-    // These stay whatever happens.
+    // These records stay all the time.
     model.retain(|key, _| key.last().is_some_and(|last| *last == b'0'));
     let (is_over, world, database) = (AtomicBool::new(false), &world, &database);
     std::thread::scope(|scope| {
@@ -231,7 +231,7 @@ fn readers_and_writers_go_on_beside_a_compaction() {
                 let who = world.join();
                 let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 while !is_over.load(Ordering::Relaxed) {
-                    // Waves: whole stretches come and go.
+                    // Waves: stretches of keys come and go.
                     let (first, put) = (random.below(count), random.below(2) == 0);
                     world.run(&who, database, |access| {
                         for at in (first..first + 40).filter(|at| at % 10 == seed) {

@@ -1,7 +1,8 @@
-//! One thread on the real managers: does a B-tree do what a BTreeMap does, through splits, long values, aborts and restarts?
+//! One thread on the real managers: does a B-tree act as a BTreeMap, through splits, long values, aborts and restarts?
 //!
-//! The cases: a first record, in-order and random loads through several levels; every kind of change followed by commit or
-//! abort, compared with a model after each transaction; keys and values at their limits; a restart from the log alone.
+//! The cases: a first record, in-order and random loads through several levels; every kind of change followed by commit
+//! or abort, compared with a model after each transaction; keys and values at their limits; a restart from the log
+//! alone.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -132,7 +133,7 @@ fn one_change(access: &libtp_record::Access<'_>, model: &mut Model, random: &mut
     }
 }
 
-/// Transactions of random changes, some aborted, some interrupted by a restart, against a model.
+/// Runs transactions of random changes, some aborted, some interrupted by a restart, against a model.
 fn random_transactions(seed: u64, page_bytes: u32, transactions: u32, paged: bool) {
     let place = Place::new();
     let mut world = World::new(&place, 4 << 20);
@@ -232,7 +233,7 @@ fn the_pages_of_long_values_are_used_again() {
     world.assert_sound(&who, &database);
 }
 
-/// How many seeds a test tries: few, unless `LIBTP_SEEDS` asks for more.
+/// Returns the number of seeds that a test tries: few, unless `LIBTP_SEEDS` asks for more.
 fn seeds() -> u64 {
     std::env::var("LIBTP_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(4)
 }
@@ -247,7 +248,7 @@ fn an_insertion_before_very_many_empty_leaves_needs_little_memory() {
     world.run(&who, &database, |access| {
         (0..20_000).for_each(|number| access.put(&key(number), &[7; 100]).unwrap());
     });
-    // Somebody stays in the tree: no page that is unlinked becomes free, so its neighbour must stay.
+    // A session stays in the tree: no unlinked page becomes free, so its neighbours must stay.
     other.session().enter_tree();
     for chunk in 0..19 {
         world.run(&who, &database, |access| {
@@ -282,14 +283,14 @@ fn a_split_that_finds_no_room_for_its_lock_says_so() {
     let access = world.access(&who, &database);
     who.begin(&world.managers);
     access.put(&[0], &[7; 100]).unwrap();
-    // All memory is filled with locks; then there is room for one.
+    // All memory is filled with locks; then one is released.
     let locks = &world.managers.locks;
     let name = |hash| LockName { space: 0, kind: KIND_APPLICATION, hash };
     let lock = |hash| locks.lock(who.session(), who.locker(), name(hash), Mode::S, Wait::No);
     let full = (0..).find_map(|hash| lock(hash).err());
     assert!(matches!(full, Some(libtp_lock::Error::Full(_))), "{full:?}");
     locks.unlock(who.session(), who.locker(), name(0)).unwrap();
-    // The root's two halves need one each.
+    // The root's two halves need one lock each.
     let refused = (1..100).find_map(|at| access.put(&[at], &[7; 100]).err());
     assert!(matches!(refused, Some(Error::Lock(libtp_lock::Error::Full(_)))), "{refused:?}");
     locks.unlock_those(who.session(), who.locker(), |name| name.kind == KIND_APPLICATION);

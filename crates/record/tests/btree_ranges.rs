@@ -1,7 +1,7 @@
 //! Ranges of keys: walked, counted, deleted, locked, and their pages used again.
 //!
-//! The doubt: a cursor that is bounded stops one key too early or too late, or locks one gap too few, so that what was counted
-//! changes; and pages that are empty are never used again, so that a file in which keys come and go grows for ever.
+//! The doubt: a bounded cursor stops one key too early or too late, or locks one gap too few, so that a count changes;
+//! or empty pages are never used again, so that a file in which keys come and go grows for ever.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -18,7 +18,7 @@ use world::{Place, Random, World};
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn key(number: u64) -> Vec<u8> {
-    // Of different lengths, some the beginning of others.
+    // Keys of different lengths, some the beginning of others.
     format!("{:03}{}", number / 3, "x".repeat(usize::try_from(number % 3).unwrap() * 7)).into_bytes()
 }
 
@@ -77,20 +77,20 @@ fn any_range(random: &mut Random) -> KeyRange {
     }
 }
 
-/// Writes to disk what was committed: from then on snapshots show it, and what was deleted is given back.
+/// Writes all commits to disk: from then on snapshots show them, and deleted records can be removed.
 fn settle(world: &World, who: &TxnSession) {
     let log = &world.managers.log;
     log.force(who.session(), log.tail().minus(8)).unwrap();
 }
 
-/// How many pairs of a range lie below a key, and the keys of the two from there on.
+/// Returns the number of pairs of a range below a key, and the keys of the two pairs from there on.
 fn places<'m>(model: &'m Model, range: &'m KeyRange, sought: &[u8]) -> (usize, [Option<&'m Vec<u8>>; 2]) {
     let below = of_model(model, range).take_while(|(key, _)| &key[..] < sought).count();
     let mut behind = of_model(model, range).skip(below).map(|it| it.0);
     (below, [behind.next(), behind.next()])
 }
 
-/// Cursors of a transaction and of a snapshot, both ways, and from places that were sought; and the counts.
+/// Checks cursors of a transaction and of a snapshot, in both directions and after seeks, and the counts.
 fn assert_walks(
     world: &World,
     who: &TxnSession,
@@ -156,7 +156,7 @@ fn assert_walks(
     world.managers.end_snapshot(who);
 }
 
-/// Whether another transaction may put a key just now.
+/// Whether another transaction may put a key now.
 fn may_put(world: &World, database: &Database, key: &[u8]) -> bool {
     let other = world.join();
     other.begin(&world.managers);
@@ -201,7 +201,7 @@ fn a_range_that_was_counted_or_deleted_stays_so_and_what_is_beside_it_is_free() 
             for number in (low..high.min(2010)).filter(|number| number % 10 == 4) {
                 assert!(!may_put(&world, &database, &name(number)), "{number} entered {low}..{high}");
             }
-            // The keys at both ends, and the gaps behind them, are others'.
+            // The keys at both ends, and the gaps behind them, are not locked.
             let above = high.div_ceil(10) * 10;
             for number in [above, above + 1, low.saturating_sub(10) / 10 * 10].into_iter().filter(|it| *it < 1990) {
                 let is_inside = (low..high).contains(&number);
@@ -217,7 +217,7 @@ fn a_range_that_was_counted_or_deleted_stays_so_and_what_is_beside_it_is_free() 
 fn a_file_in_which_ranges_come_and_go_does_not_grow() {
     const LIVE: u64 = 300;
     const STEP: u64 = 100;
-    // Long keys that are alike at their beginnings, so that the pages above the leaves have few children.
+    // Long keys with a common beginning, so that the pages above the leaves have few children.
     let name = |number: u64| [&[b'k'; 900][..], &number.to_be_bytes()].concat();
     for is_rising in [true, false] {
         let place = Place::new();
@@ -251,7 +251,7 @@ fn a_file_in_which_ranges_come_and_go_does_not_grow() {
     }
 }
 
-/// Ends a transaction as the door does.
+/// Ends a transaction as `libtp` does.
 fn commit_and_clear(world: &World, who: &TxnSession, database: &Database) {
     let emptied = who.take_for_later();
     who.commit(&world.managers, Durability::Relaxed).unwrap();
@@ -281,7 +281,7 @@ fn a_file_in_which_single_keys_come_and_go_does_not_grow_though_others_are_in_th
                     access.put(&name(number), &[5; 500]).unwrap();
                 }
             });
-            // A snapshot that wants to see what is deleted, for some rounds.
+            // For some rounds a snapshot needs the deleted records.
             if round % 20 == 5 {
                 view = Some(world.managers.begin_snapshot(&reader).unwrap());
             } else if round % 20 == 10 && view.take().is_some() {
@@ -294,7 +294,8 @@ fn a_file_in_which_single_keys_come_and_go_does_not_grow_though_others_are_in_th
                     let who = if number % 2 == 0 { &one } else { &two };
                     assert!(world.access(who, &database).delete(&name(number)).unwrap());
                 }
-                // Whoever emptied a leaf finds the other's ghosts on it, and the other does not know that nothing else is.
+                // The session that emptied a leaf finds the other's ghosts on it, and the other session does not know
+                // that the leaf has nothing else.
                 commit_and_clear(&world, &two, &database);
                 commit_and_clear(&world, &one, &database);
             }

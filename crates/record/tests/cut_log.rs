@@ -1,9 +1,9 @@
-//! The log cut off at a record: is what was committed before all there, and can work go on?
+//! The log cut off at a record: are all commits before the cut there, and can work go on?
 //!
-//! The doubt: a change of several actions, a split above all, that ends between two of them. The case: transactions that
-//! split leaves and inner pages, write long values, abort and clean up; the log then ends at each record of some kinds in
-//! turn, and at others here and there; restart must find every commit before the cut and nothing else, and searches must
-//! find the way over splits that nobody posted.
+//! The doubt: a change of several actions, a split above all, that ends between two of them. The case: transactions
+//! split leaves and inner pages, write long values, abort and clean up. The log then ends at each record of some kinds
+//! in turn, and at some others. A restart must find every commit before the cut and nothing else, and searches must
+//! find the way over unposted splits.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -19,11 +19,11 @@ use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was committed, by the LSN of the commit record.
+/// The committed states, by the end of the log at that time.
 struct Story {
     place: Place,
     commits: Vec<(Lsn, Model)>,
-    /// Every record: where it begins, and its kind.
+    /// The LSN and the kind of every record.
     records: Vec<(Lsn, u16)>,
 }
 
@@ -70,7 +70,7 @@ fn tell() -> Story {
     Story { place, commits, records }
 }
 
-/// A copy of the story's directory whose log ends where the record at `cut` begins.
+/// Returns a copy of the story's directory whose log ends where the record at `cut` begins.
 fn cut(story: &Story, cut: Lsn) -> Place {
     let copy = Place::new();
     for entry in std::fs::read_dir(story.place.file("")).unwrap() {
@@ -107,7 +107,7 @@ fn check(story: &Story, at: Lsn) {
         }
         assert!(found == model, "cut at {at}");
     });
-    // Work goes on, over what was left unfinished.
+    // Work goes on over the unfinished actions.
     let mut random = Random(at.raw() | 1);
     world.run(&who, &database, |access| {
         for _ in 0..60 {

@@ -1,8 +1,9 @@
-//! One thread and several on one hash file: is everything found while buckets are split under it?
+//! One thread and several on one hash file: are all records found while buckets are split?
 //!
-//! The doubts: a record lost between two buckets; one undone in the wrong place; a scan that misses what a split moves, or meets
-//! it twice; threads that wait for each other's latches for ever. The cases: threads that insert, delete and abort side by side in
-//! a file that grows from one bucket; scans beside them, of records nobody touches; links that are followed while records move.
+//! The doubts: a record is lost between two buckets, or undone in the wrong place; a scan misses a moved record, or
+//! meets it twice; threads wait for each other's latches for ever. The cases: threads insert, delete and abort side by
+//! side in a file that grows from one bucket; scans run beside them, over records that no thread changes; links are
+//! followed while records move.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -20,7 +21,7 @@ fn kept(number: u64) -> Vec<u8> {
     format!("nobody touches {number}").into_bytes()
 }
 
-/// Nobody scans for good while others insert: a scan keeps gaps locked, so it is tried and given up.
+/// Scans the file. Returns `None` after an error: a scan keeps gaps locked, so it may deadlock with inserting threads.
 fn scan(world: &World, who: &libtp_txn::TxnSession, database: &libtp_record::Database) -> Option<BTreeSet<Vec<u8>>> {
     who.begin(&world.managers);
     let access = Access::new(&world.managers, who, database, Wait::Forever);
@@ -54,7 +55,7 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
     let scans = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
             .map(|thread| {
-                // Half of them work as another process does: in another mapping, with handles of their own.
+                // Half of the threads work as another process: in another mapping, with handles of their own.
                 let world = if thread % 2 == 0 { &world } else { &other };
                 scope.spawn(move || {
                     let who = world.join();

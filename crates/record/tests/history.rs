@@ -1,9 +1,9 @@
 //! The log alone makes the pages: STYLE 6's obligations, for every record type in the table.
 //!
-//! The doubt: what a change does to a page when it happens, and what its log record does after a crash, are the same
-//! function, but is everything the function needs in the record? The case: a workload that logs every type there is; then
-//! the whole log is applied to pages of zeros, and each must be the live page, byte by byte; applied once more, under the
-//! driver's LSN test, it must change nothing. `describe` must say something of each.
+//! The doubt: one function changes a page at run time and after a crash, but does the log record hold everything that
+//! the function needs? The case: a workload logs records of every type. Then the whole log is applied to pages of
+//! zeros, and each must equal the live page, byte by byte. A second application, under the driver's LSN test, must
+//! change nothing. `describe` must describe each record.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -63,7 +63,7 @@ impl Shadow {
     }
 }
 
-/// Changes that log every type: all sizes, aborts, deletions of whole ranges, scans that clean up after them.
+/// Makes changes that log every type: all sizes, aborts, deletions of whole ranges, scans that clean up.
 fn workload(world: &World, who: &libtp_txn::TxnSession) {
     let tree = world.database(who, "tree", Method::Btree, 4096);
     let numbers = world.database(who, "numbers", Method::Recno { record_bytes: 30 }, 4096);
@@ -82,7 +82,7 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
         }
         let access = world.access(who, &hash);
         for _ in 0..20 {
-            // Few records a page, so that pages of a chain run empty.
+            // Few records fit a page, so that pages of a chain become empty.
             let key = random.below(900).to_be_bytes();
             let bytes = [random.below(200), 800, 900, random.below(9000)][usize::try_from(random.below(4)).unwrap()];
             match random.below(4) {
@@ -111,7 +111,7 @@ fn workload(world: &World, who: &libtp_txn::TxnSession) {
     world.assert_sound(who, &hash);
 }
 
-/// Keys so long that pages above the leaves have few children come at one end, and go at the other.
+/// Puts long keys at one end and deletes them at the other. Pages above the leaves have few children.
 fn keys_come_and_go(world: &World, who: &libtp_txn::TxnSession) {
     let tree = world.database(who, "deep", Method::Btree, 4096);
     let key = |number: u64| format!("{}{number:04}", "k".repeat(900)).into_bytes();
@@ -132,7 +132,7 @@ fn keys_come_and_go(world: &World, who: &libtp_txn::TxnSession) {
     world.assert_sound(who, &tree);
 }
 
-/// Pages whose bytes are a program's, made, changed and taken back.
+/// Makes, changes and undoes pages with a program's bytes.
 fn pages_of_the_programs_own(world: &World, who: &libtp_txn::TxnSession) {
     let pages = world.database(who, "pages", Method::Pages, 4096);
     let change = |access: &Access<'_>, number: u32, byte: u8| {
@@ -149,7 +149,7 @@ fn pages_of_the_programs_own(world: &World, who: &libtp_txn::TxnSession) {
     world.assert_sound(who, &pages);
 }
 
-/// A tree that is loaded at once, gets an index and loses most of its records, so that its leaves are merged.
+/// Loads a tree, gives it an index, and deletes most of its records, so that its leaves are merged.
 fn loaded_and_compacted(world: &World, who: &libtp_txn::TxnSession) {
     let tree = world.database(who, "loaded", Method::Btree, 4096);
     let key = |number: u64| format!("key/{number:07}").into_bytes();
@@ -177,7 +177,7 @@ fn loaded_and_compacted(world: &World, who: &libtp_txn::TxnSession) {
     world.assert_sound(who, &tree);
 }
 
-/// Deletes everything, and scans until nothing is left to be cleaned.
+/// Deletes all records, and scans until nothing is left to clean.
 fn empty_and_scan(world: &World, who: &libtp_txn::TxnSession, tree: &libtp_record::Database) {
     world.run(who, tree, |access| {
         let mut cursor = BtreeCursor::for_update(*access);

@@ -1,8 +1,8 @@
-//! The bytes of every log record's body, as they always were: `formats/log_records.txt`.
+//! The bytes of every log record's body, which never change: `formats/log_records.txt`.
 //!
-//! The doubt: a struct whose fields were moved still reads what it writes itself, and yesterday's log no longer. The case: one
-//! sample of each struct, every field with another number in it; the file has its bytes in hexadecimal. Fields are added
-//! at the end of a body, or a new type is; a line that is here already never changes.
+//! The doubt: a struct with moved fields still reads its own output, but not an older log. The case: one sample of each
+//! struct, with a different number in every field; the file has the numbers in hexadecimal. New fields go at the end of
+//! a body or into a new type. A line in the file never changes.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -15,11 +15,11 @@ use libtp_record::page::overflow::ChainRef;
 use libtp_record::recno::log_records as recno;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// A struct whose bytes are 1, 2, 3 ..., so that every field is another number; as text, to see which is where.
+/// Returns a struct whose bytes are 1, 2, 3 ... as text, so that every field has another number.
 fn sample<T: FromBytes + std::fmt::Debug>() -> String {
     let bytes: Vec<u8> = (1..).take(size_of::<T>()).collect();
     let value = T::read_from_bytes(&bytes).unwrap_or_else(|_| unreachable!("as many bytes as it has"));
-    // Numbers in hexadecimal show the bytes they are made of.
+    // Numbers in hexadecimal show their bytes.
     format!("{value:#x?}")
         .replace("\n", " ")
         .replace("    ", "")

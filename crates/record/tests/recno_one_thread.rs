@@ -1,7 +1,7 @@
-//! One thread on the real managers: does a recno file do what a BTreeMap of numbers does?
+//! One thread on the real managers: does a recno file act as a BTreeMap of numbers?
 //!
-//! The cases: every kind of change followed by commit, abort or a restart from the log, compared with a model; numbers far
-//! beyond the end; a page full of one record; lengths and numbers that cannot be.
+//! The cases: every kind of change followed by commit, abort or a restart from the log, compared with a model; numbers
+//! far beyond the end; a page that one record fills; impossible lengths and numbers.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -140,7 +140,7 @@ fn records_of_another_length_and_numbers_that_cannot_be_are_refused() {
     });
 }
 
-/// Access that waits for no lock.
+/// Returns access that waits for no lock.
 fn impatient<'a>(world: &'a World, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
     Access::new(&world.managers, who, database, Wait::No)
 }
@@ -165,13 +165,13 @@ fn what_was_read_to_the_end_ends_there_although_the_file_has_grown() {
         writer.abort(&world.managers).unwrap();
         put.map_err(|error| assert!(matches!(error, Error::Lock(libtp_lock::Error::WouldBlock { .. })), "{error}"))
     };
-    // It is refused, and yet the file has more pages then: this one is not the last any more.
+    // The put is refused, yet the file has grown: this page is no longer the last.
     tries(500).unwrap_err();
     for number in [2, 40, 200, 600] {
         tries(number).unwrap_err();
         assert_eq!(count(impatient(&world, &reader, &database)), 1, "a phantom");
     }
-    // What it has passed is its own lock's.
+    // The lock on the passed record protects it.
     tries(1).unwrap_err();
     reader.commit(&world.managers, Durability::Relaxed).unwrap();
     for number in [2, 40, 200, 600] {
@@ -200,7 +200,7 @@ fn who_has_waited_to_append_and_then_reads_to_the_end_finds_nobody_behind_it() {
             assert_eq!(count(impatient(&world, &waits, &database)), 2, "a phantom");
             waits.commit(&world.managers, Durability::Relaxed).unwrap();
         });
-        // It waits for the end by then, or comes to it when it is free: then nothing is shown.
+        // By then the thread waits for the end gap. If it comes later, the test shows nothing.
         std::thread::sleep(std::time::Duration::from_millis(200));
         reader.commit(&world.managers, Durability::Relaxed).unwrap();
     });
@@ -222,7 +222,7 @@ fn who_has_read_to_the_end_and_goes_on_there_finds_nobody_between() {
     assert_eq!(count(impatient(&world, &reader, &database)), 2, "a phantom");
     reader.commit(&world.managers, Durability::Relaxed).unwrap();
 
-    // Another holds the next number, and puts a record there later.
+    // The writer holds the next number, and may put a record there later.
     reader.begin(&world.managers);
     writer.begin(&world.managers);
     assert_eq!(count(impatient(&world, &reader, &database)), 2);

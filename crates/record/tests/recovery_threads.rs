@@ -1,8 +1,8 @@
-//! Restart on one thread and on several: is what they make of one log the same, to the byte?
+//! Restart on one thread and on several: are the resulting files the same, to the byte?
 //!
-//! The doubt: threads that repeat history side by side, each its own pages, and records that name pages of several. The
-//! case: splits, unlinked pages, long values and records by number, some of it never committed; then every file must be
-//! the same whoever repeated it. With few frames, pages go to the disk half-way, and the records must be the same.
+//! The doubt: threads repeat history side by side, each on its own pages, and records name pages of several threads.
+//! The case: splits, unlinked pages, long values and records by number, some never committed. Every file must be the
+//! same for any number of threads. With few frames, pages go to the disk half-way, and the records must be the same.
 
 #![allow(clippy::unwrap_used)] // in the functions that tests share
 
@@ -44,7 +44,7 @@ fn work(world: &World, who: &TxnSession, bank: &Bank, random: &mut Random) {
     world.access(who, &bank.numbers).recno_append(&[random.next().to_le_bytes()[0]; 40]).unwrap();
 }
 
-/// An environment whose log says much, whose files say nothing of it, and one of whose transactions has no end.
+/// Makes an environment with a long log, files without its changes, and one unfinished transaction.
 fn story() -> Place {
     let place = Place::new();
     let world = World::new(&place, MUCH);
@@ -59,7 +59,7 @@ fn story() -> Place {
             _ => drop(who.commit(&world.managers, Durability::Relaxed).unwrap()),
         }
     }
-    // A stretch of keys goes, so that pages are emptied and unlinked.
+    // A stretch of keys is deleted, so that pages are emptied and unlinked.
     for first in (500..2500_u64).step_by(100) {
         world.run(&who, &bank.names, |access| {
             for number in first..first + 100 {
@@ -67,7 +67,7 @@ fn story() -> Place {
             }
         });
     }
-    // Scans meet the pages that hold nothing any more.
+    // Scans meet the emptied pages.
     for _ in 0..2 {
         world.run(&who, &bank.names, |access| {
             let mut cursor = BtreeCursor::new(*access);
@@ -96,7 +96,7 @@ fn copy(story: &Place) -> Place {
     copy
 }
 
-/// The two files after a restart, every page written.
+/// Returns the two files after a restart, with every page written.
 fn files(story: &Place, threads: u32) -> (Recovered, Vec<Vec<u8>>) {
     let place = copy(story);
     let (world, recovered) = World::restart_on(&place, MUCH, Some(threads));
@@ -106,7 +106,7 @@ fn files(story: &Place, threads: u32) -> (Recovered, Vec<Vec<u8>>) {
     (recovered, vec![read("names.tp"), read("numbers.tp")])
 }
 
-/// Every record after a restart.
+/// Returns every record after a restart.
 fn records(story: &Place, budget_bytes: u64, threads: u32) -> Vec<(Vec<u8>, Vec<u8>)> {
     let place = copy(story);
     let (world, recovered) = World::restart_on(&place, budget_bytes, Some(threads));

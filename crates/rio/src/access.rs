@@ -1,9 +1,8 @@
-//! Who may use a region: exactly those who may use the directory it belongs to.
+//! The users of a region: exactly the users of the directory that it belongs to.
 //!
-//! A region lies in a directory where everybody may make files, under a name that others can guess. So a new one is given
-//! to the owner and the group of the directory it belongs to, with the directory's rights; and one that is found is
-//! believed only if somebody made it who may write that directory, and if no more users may write it. A name that leads
-//! elsewhere (a symbolic link) is not followed.
+//! A region lies in a directory where every user may make files, under a name that others can guess. So a new region
+//! gets the owner, the group and the rights of the directory that it belongs to. An existing region is used only if
+//! its owner may write that directory, and if no more users may write the region. A symbolic link is not followed.
 //!
 //! Rights given by access control lists are not seen.
 
@@ -32,7 +31,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Those who may use that directory.
+    /// Returns the users of that directory.
     ///
     /// # Errors
     /// The error of `stat`.
@@ -41,13 +40,13 @@ impl Access {
         Ok(Access { owner: metadata.uid(), group: metadata.gid(), mode: metadata.mode() & 0o777 })
     }
 
-    /// This process's user alone.
+    /// Returns this process's user alone.
     pub fn own() -> Access {
         let (owner, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Access { owner, group, mode: 0o700 }
     }
 
-    /// Makes a file and gives it to them. It must not be there.
+    /// Makes a new file and gives it to these users.
     pub(crate) fn create(&self, path: &Path) -> Result<File> {
         let made =
             OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).and_then(above_standard);
@@ -55,15 +54,16 @@ impl Access {
         match self.give(&file) {
             Ok(()) => Ok(file),
             Err(source) => {
-                // Nothing is in it, and nobody else has it.
+                // The file is empty, and no other process has it.
                 let _ = std::fs::remove_file(path);
                 Err(system(path, "setting the users", source))
             }
         }
     }
 
-    /// Their rights to a file: who may not write may not read either, for a lock to read is enough to keep others waiting, and
-    /// what is in memory is what is in files that they may not read.
+    /// Returns the mode of a file for these users. A user who may not write may not read either: a lock needs only
+    /// the right to read and can keep others waiting, and the memory holds the contents of files that the user may
+    /// not read.
     fn rights(&self) -> u32 {
         let writers = self.mode & 0o222;
         (writers | writers << 1) & self.mode & READ_AND_WRITE | 0o600
@@ -73,28 +73,28 @@ impl Access {
         let own = file.metadata()?;
         let mut mode = self.rights();
         if own.uid() != self.owner && own.uid() == ROOT {
-            // What root makes here is for the directory's owner. A root that may not do this keeps it.
+            // A file that root makes here is for the directory's owner. If root may not give it away, root keeps it.
             let _ = fchown(file, Some(self.owner), None);
         }
         if own.gid() != self.group && fchown(file, None, Some(self.group)).is_err() {
-            // The directory's group cannot have it, and ours has no right to it.
+            // The file cannot get the directory's group, and our own group has no right to it.
             mode &= !GROUP;
         }
-        // The umask has nothing to say here: the directory's owner has said who may use it.
+        // The umask does not count: the directory's mode decides.
         file.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// Opens the file they use for reading and writing.
+    /// Opens these users' file for reading and writing.
     pub(crate) fn open(&self, path: &Path) -> Result<File> {
-        // Looked at first: of a planted file it does not matter whether we may open it.
+        // Checked first: a planted file is refused even if it could be opened.
         let metadata = std::fs::symlink_metadata(path).map_err(|source| system(path, "opening", source))?;
         self.check(path, &metadata)?;
-        // Not waiting: by now the name may be a pipe's.
+        // Without waiting: by now the name may be that of a pipe.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
         let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).and_then(above_standard);
         let file = opened.map_err(|source| system(path, "opening", source))?;
-        // Again, because the name may have got another file since.
+        // Again, because the name may lead to another file since.
         self.check(path, &file.metadata().map_err(|source| system(path, "stat", source))?)?;
         Ok(file)
     }
@@ -107,7 +107,7 @@ impl Access {
         if !self.may_write(file) {
             return not_ours(format!("user {} made it, who may not write the directory that it is for", file.uid()));
         }
-        // Rights of another group than the directory's are rights that it does not give.
+        // The directory gives no rights to another group than its own.
         let of_group = if file.gid() == self.group { self.mode } else { self.mode & !GROUP };
         let wider = file.mode() & !of_group & (GROUP_WRITES | OTHERS_WRITE);
         if wider != 0 {
@@ -117,8 +117,8 @@ impl Access {
         Ok(())
     }
 
-    /// Whether whoever made the file may write the directory. A file has the directory's group only if one of the group
-    /// made it.
+    /// Returns whether the file's owner may write the directory. Only a member of the directory's group can have made
+    /// a file with that group.
     fn may_write(&self, file: &Metadata) -> bool {
         let by_group = self.mode & GROUP_WRITES != 0 && file.gid() == self.group;
         let by_all = self.mode & OTHERS_WRITE != 0;

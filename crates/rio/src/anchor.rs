@@ -1,14 +1,16 @@
-//! Keeps a file open, and with it its locks, in this process and in no child of it (PROTOCOLS D9).
+//! Keeps a file open, and its locks with it, in this process and in no child (PROTOCOLS D9).
 //!
-//! A lock of an open file goes when the last of those goes who have it open: descriptors, and mappings. Every child has its parent's
-//! descriptors, so a lock that a descriptor keeps outlives a killed parent for as long as the child runs. A mapping that is advised
-//! so is in no child, made by fork or by a clone that the C library does not know of; and the child need do nothing for it.
+//! The kernel drops a lock of an open file when the last descriptor and the last mapping of that open file are gone.
+//! A child inherits descriptors, so a lock kept by a descriptor outlives a killed parent for as long as the child
+//! runs. A mapping with `MADV_DONTFORK` is in no child, whether fork made the child or a clone that the C library
+//! does not know. The child has nothing to do for it.
 //!
-//! Not on every filesystem: one that lies upon another may map the other's file in the place of its own, and then the lock is gone
-//! with the descriptor. So it is done on those alone of which it is known ([`Anchor::holds_locks_of`]).
+//! Some stacked filesystems map the lower filesystem's file instead of their own; there the lock goes with the
+//! descriptor. The library therefore uses anchors only on filesystems known to work ([`Anchor::holds_locks_of`]).
 //!
-//! Invariant: what is unmapped was mapped by this process. A child has the addresses of its parent, and may have something else there:
-//! a word beside the mapping, which the kernel makes zero in every child, tells it so.
+//! Invariant: a process unmaps only memory that it mapped itself. A child may have another mapping at its parent's
+//! address. The kernel zeroes a word beside the mapping in every child; the child reads the zero and unmaps nothing
+//! else.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -18,15 +20,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{madvise, mmap, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 
-/// No processor we run on has larger pages, other than huge ones.
+/// No supported processor has larger pages, except huge ones.
 const PART: usize = 64 << 10;
-/// Of tmpfs, ext2 to ext4, XFS, Btrfs, F2FS, ramfs, from Linux's `magic.h`.
+/// The magic numbers of tmpfs, ext2 to ext4, XFS, Btrfs, F2FS and ramfs, from Linux's `magic.h`.
 const KNOWN: [i128; 6] = [0x0102_1994, 0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x8584_58f6];
 
-/// A file that is kept open without a descriptor.
+/// A file kept open without a descriptor.
 #[derive(Debug)]
 pub struct Anchor {
-    /// Two parts: one whose first word is zero in a child, one of the file, which a child does not have.
+    /// Two parts: private memory whose first word is zero in a child, and the file's mapping, which a child does not
+    /// have.
     base: NonNull<u8>,
 }
 
@@ -36,50 +39,52 @@ unsafe impl Send for Anchor {}
 unsafe impl Sync for Anchor {}
 
 impl Anchor {
-    /// Whether a mapping keeps a file of that filesystem open.
+    /// Returns whether a mapping keeps the locks of a file on this filesystem.
     pub fn holds_locks_of(file: impl AsFd) -> bool {
-        // The type's width differs between architectures, and so does its sign.
+        // The width and the sign of the type differ between architectures.
         rustix::fs::fstatfs(file).is_ok_and(|filesystem| KNOWN.contains(&(i128::from(filesystem.f_type) & 0xffff_ffff)))
     }
 
-    /// Keeps it open from now on, whatever becomes of its descriptors.
+    /// Keeps the file open from now on, even when its descriptors are closed.
     ///
     /// # Errors
-    /// Of the kernel: one before 4.14, or no address space.
+    /// Errors of the kernel: it is older than 4.14, or no address space is left.
     pub fn new(file: impl AsFd) -> io::Result<Anchor> {
         let (rights, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody else knows the range.
+        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no other code knows the range.
         let place = unsafe { mmap_anonymous(std::ptr::null_mut(), 2 * PART, rights, private) }?;
         let base = NonNull::new(place.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // From here on it is unmapped by being dropped.
+        // From here on, dropping the anchor unmaps the range.
         let anchor = Anchor { base };
         // SAFETY: the beginning of the mapping just made, of private memory; nothing in it changes here.
         unsafe { madvise(place, PART, Advice::LinuxWipeOnFork) }?;
         let (behind, shared) = (place.wrapping_byte_add(PART), MapFlags::SHARED | MapFlags::FIXED);
-        // SAFETY: MAP_FIXED replaces the second part of the mapping just made, which nobody touches.
+        // SAFETY: MAP_FIXED replaces the second part of the mapping just made, which no code touches.
         unsafe { mmap(behind, PART, ProtFlags::empty(), shared, file, 0) }?;
-        // Relaxed: nothing is handed over by it. Not before: where that failed the second part may be somebody else's by now.
+        // Relaxed: the store publishes nothing else. It comes after `mmap`: if that fails, the second part may belong
+        // to another mapping by now.
         anchor.mark().store(1, Ordering::Relaxed);
         // SAFETY: the part just mapped; the advice is about children alone.
         unsafe { madvise(behind, PART, Advice::LinuxDontFork) }?;
         Ok(anchor)
     }
 
-    /// One in the process that made this; zero in a child.
+    /// Returns the word that is one in the process that made the anchor, and zero in a child.
     fn mark(&self) -> &AtomicU64 {
-        // SAFETY: the range is mapped, readable and writable, and page-aligned, from `new` to `drop`, in this process and in a child of
-        // it, which has a copy of this part; any bytes are an `AtomicU64`, and nobody has another reference to it.
+        // SAFETY: the range is mapped, readable and writable, and page-aligned, from `new` to `drop`, in this process
+        // and in a child of it, which has a copy of this part; any bytes are an `AtomicU64`, and no other reference
+        // to it exists.
         unsafe { self.base.cast::<AtomicU64>().as_ref() }
     }
 }
 
 impl Drop for Anchor {
     fn drop(&mut self) {
-        // In a child the first part alone is certainly its own; of one that was never finished the second is left, memory that nobody
-        // touched.
+        // A child certainly owns only the first part. An unfinished anchor leaves its second part mapped: untouched
+        // memory.
         let bytes = if self.mark().load(Ordering::Relaxed) == 1 { 2 * PART } else { PART };
-        // SAFETY: mapped by `new`, in this process or, of the first part, in the one that this is a child of, which has left us a copy;
-        // no reference into it is left.
+        // SAFETY: `new` mapped the range in this process; in a child only the first part is unmapped, which is the
+        // child's own copy. No reference into the range is left.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), bytes) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping this process made");
     }

@@ -1,13 +1,13 @@
-//! Page bytes: the plain data of a region, and the one argument why references to it are sound.
+//! Page bytes: the plain data of a region, and the argument why references to it are sound.
 //!
-//! A `&[u8]` or `&mut [u8]` into a region exists only while a *hold* is borrowed: a latch guard. **The argument.** The
-//! latch that guards an area of bytes is a word in the same region. Every process that maps the region was built with
-//! the same layout hash (checked at attach), so it runs this same code; in it, bytes of an area are reached only
+//! A `&[u8]` or `&mut [u8]` into a region exists only while a *hold* is borrowed: a latch guard. **The argument.**
+//! The latch that guards an area of bytes is a word in the same region. Every process that maps the region was built
+//! with the same layout hash (checked at attach), so it runs this same code; in it, bytes of an area are reached only
 //! through the calls below, each of which demands a borrow of a guard, and the area's owner hands out only its own
-//! guards for it. A shared guard excludes every exclusive one in all processes, an exclusive guard every other, and the
-//! latch's acquire and release order the accesses. So while a `&mut [u8]` lives nobody else reads or writes the bytes,
-//! and while a `&[u8]` lives nobody writes them. What breaks the argument is a wild store, against which no reference
-//! in any program is safe.
+//! guards for it. A shared guard excludes every exclusive one in all processes, an exclusive guard every other, and
+//! the latch's acquire and release order the accesses. So while a `&mut [u8]` lives no other thread reads or writes
+//! the bytes, and while a `&[u8]` lives no thread writes them. Only a wild store breaks the argument, against which
+//! no reference in any program is safe.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
@@ -18,29 +18,30 @@ use crate::{Offset, Region, Section, Shown, Undo, Word};
 /// The type of untyped bytes: `Offset<Bytes>` names where an area begins.
 pub struct Bytes(());
 
-/// Proof that nobody changes an area's bytes while it is borrowed.
+/// Proof that no thread changes an area's bytes while this value is borrowed.
 ///
-/// Implemented by latch guards, by the leader of a log flush for the published, immutable part of the log's tail, and by who has a
-/// segment, or the stripes of a worker's ranges. It says nothing of which area: that is the business of who has one, and gives its
-/// own holds for it alone.
+/// Implemented by latch guards, by the leader of a log flush for the published, immutable part of the log's tail, by
+/// the owner of a segment, and by a worker for the stripes of its ranges. A hold does not state which area it guards:
+/// its owner gives it out for that area alone.
 ///
 /// # Safety
-/// A value exists only while nobody changes the bytes of the areas that it is given out for, in any process. Whoever can make two
-/// values for one area can make references to the same bytes that exclude each other, so it takes this word:
+/// A value exists only while no thread of any process changes the bytes of the areas that it is given out for. Code
+/// that can make two values for one area can make conflicting references to the same bytes, so the trait is `unsafe`:
 /// ```compile_fail,E0200
 /// struct Mine;
 /// impl rio::SharedHold for Mine {}
 /// ```
 pub unsafe trait SharedHold {}
 
-/// Proof that nobody else reads or changes an area's bytes while it is borrowed. Implemented by exclusive latch guards.
+/// Proof that no other thread reads or changes an area's bytes while this value is borrowed. Implemented by exclusive
+/// latch guards.
 ///
 /// # Safety
-/// A value exists only while nobody else reads or changes those bytes, in any process.
+/// A value exists only while no other thread of any process reads or changes those bytes.
 pub unsafe trait ExclusiveHold: SharedHold {}
 
 impl Region {
-    /// The bytes of an area, for as long as the hold is borrowed.
+    /// Returns the bytes of an area, for as long as the hold is borrowed.
     ///
     /// # Panics
     /// If the area is out of bounds.
@@ -52,7 +53,8 @@ impl Region {
         unsafe { std::slice::from_raw_parts(place, bytes) }
     }
 
-    /// The bytes of an area, to fill it with what nobody trusts yet (a page read from disk). Not undone after a death.
+    /// Returns the bytes of an area, to fill it with content that is not trusted yet (a page read from disk). The
+    /// stores are not undone after a death.
     ///
     /// # Panics
     /// If the area is out of bounds.
@@ -63,7 +65,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(place, bytes) }
     }
 
-    /// The bytes of an area, to be changed inside a section.
+    /// Returns the bytes of an area, to be changed inside a section.
     ///
     /// # Panics
     /// If the area is out of bounds.
@@ -104,13 +106,13 @@ impl Region {
     pub fn copy_out(&self, at: Offset<Bytes>, dst: &mut [u8]) {
         let words = self.slice_of_words(at, dst.len());
         for (word, eight) in words.iter().zip(dst.chunks_exact_mut(8)) {
-            // Relaxed: the caller loaded the tail with acquire before, and checks what it got.
+            // Relaxed: the caller loaded the tail with acquire before, and checks the copy.
             eight.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
     }
 
-    /// Asks the processor to bring `bytes` at `at` into its cache. A hint: nothing is read, an area outside the region is
-    /// ignored.
+    /// Asks the processor to bring `bytes` at `at` into its cache. A hint: reads nothing, and ignores an area outside
+    /// the region.
     #[inline]
     pub fn prefetch(&self, at: Offset<Bytes>, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -130,12 +132,12 @@ impl Region {
     fn slice_of_words(&self, at: Offset<Bytes>, bytes: usize) -> &[AtomicU64] {
         assert!(bytes % 8 == 0, "copies in and out of a region are whole words");
         let place = self.known_place(at.raw(), bytes, 8);
-        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way are
-        // never lent as plain slices to anyone but a hold that excludes writers.
+        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way
+        // are lent as plain slices only to a hold that excludes writers.
         unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
     }
 
-    /// Words for a roll-back: applied by the owner of the section, or by a survivor of its death.
+    /// Returns the words that a roll-back stores to. The owner of the section rolls back, or a survivor of its death.
     #[inline]
     pub(crate) fn undo_words(&self, at: u64, bytes: usize) -> &[AtomicU64] {
         self.slice_of_words(Offset::from_raw(at).expect("a before-image has a place"), bytes)
@@ -144,7 +146,8 @@ impl Region {
     /// As [`Region::undo_words`], where the image is not made of whole words.
     pub(crate) fn undo_bytes(&self, at: u64, bytes: usize) -> &[AtomicU8] {
         let place = self.known_place(at, bytes, 1);
-        // SAFETY: in bounds; atomics tolerate any other atomic access, and who rolls back holds what guards the bytes.
+        // SAFETY: in bounds; atomics tolerate any other atomic access, and the thread that rolls back holds the latch
+        // that guards the bytes.
         unsafe { std::slice::from_raw_parts(place.cast::<AtomicU8>(), bytes) }
     }
 
@@ -155,7 +158,7 @@ impl Region {
 }
 
 impl<'v> Shown<'v> {
-    /// Asks the processor to bring the first line into its cache. A hint.
+    /// Asks the processor to bring the first cache line into its cache. A hint.
     #[inline]
     pub fn prefetch(&self) {
         #[cfg(target_arch = "x86_64")]
@@ -166,18 +169,19 @@ impl<'v> Shown<'v> {
         };
     }
 
-    /// The bytes, for as long as the hold is borrowed.
+    /// Returns the bytes, for as long as the hold is borrowed.
     #[inline(always)]
     pub fn bytes<'g>(self, _hold: &'g impl SharedHold) -> &'g [u8]
     where
         'v: 'g,
     {
-        // SAFETY: in bounds of the file and the mapping, and readable, as whoever made `self` has seen; the mapping lives
-        // as long as its view; the hold excludes writers, by the argument at the top of this file.
+        // SAFETY: in bounds of the file and the mapping, and readable, as the maker of `self` checked; the mapping
+        // lives as long as its view; the hold excludes writers, by the argument at the top of this file.
         unsafe { std::slice::from_raw_parts(self.place, self.bytes) }
     }
 
-    /// The bytes, to be stored to without a before-image: new memory, or memory whose pages fault at the first store.
+    /// Returns the bytes, to be stored to without a before-image: new memory, or memory whose pages fault at the
+    /// first store.
     #[inline(always)]
     pub fn unsaved<'g>(self, _hold: &'g mut impl ExclusiveHold) -> &'g mut [u8]
     where
@@ -187,10 +191,11 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) }
     }
 
-    /// Permission to store to the bytes, whose before-image is saved first, in a log that ends at `top`; and where it ends then.
+    /// Saves the before-image of the bytes in the undo log that ends at `top`. Returns the bytes, to be stored to,
+    /// and the log's new end.
     ///
     /// # Panics
-    /// If the undo log has no room for it.
+    /// If the undo log has no room for the image.
     #[inline(always)]
     pub fn range<'g>(self, _hold: &'g mut impl ExclusiveHold, undo: &Undo, top: usize) -> (&'g mut [u8], usize)
     where
@@ -203,7 +208,7 @@ impl<'v> Shown<'v> {
     }
 }
 
-/// Copies a before-image into the undo log of whoever calls.
+/// Copies a before-image into the caller's undo log.
 #[inline(always)]
 pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
     if let ([word], Some((eight, []))) = (words, image.split_first_chunk::<8>()) {
@@ -212,7 +217,7 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
     }
     assert!(image.len() <= size_of_val(words), "the words have room for the image");
     let (from, to) = (image.as_ptr(), words.as_ptr().cast_mut().cast::<u8>());
-    // A few moves, where the length is known when this is compiled.
+    // A few moves, if the compiler knows the length.
     if image.len() <= 64 {
         // SAFETY: as in `copy_long_image`.
         unsafe { std::ptr::copy_nonoverlapping(from, to, image.len()) };
@@ -221,12 +226,13 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
     copy_long_image(words, image);
 }
 
-/// Goes on summing with what is at a place that a log knows: its own transaction's, or a dead one's.
+/// Adds bytes that an undo log names to the sum. The log is that of the caller's transaction or of a dead session.
 #[inline]
 pub(crate) fn sum_bytes(mut sum: u64, stored: &[AtomicU8]) -> u64 {
     for part in stored.chunks(8) {
         let mut word = [0; 8];
-        // SAFETY: in bounds of both, which do not overlap; nobody stores there meanwhile: who sums has what guards the bytes.
+        // SAFETY: in bounds of both, which do not overlap; no thread stores there meanwhile: the caller holds the
+        // latch that guards the bytes.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr().cast::<u8>(), word.as_mut_ptr(), part.len()) };
         sum = mix(sum, u64::from_ne_bytes(word));
     }
@@ -238,22 +244,22 @@ fn copy_long_image(words: &[Word<u64>], image: &[u8]) {
     assert!(image.len() <= size_of_val(words), "the words have room for the image");
     let (from, to) = (image.as_ptr(), words.as_ptr().cast_mut().cast::<u8>());
     let done = copy_lines(from, to, image.len());
-    // SAFETY: in bounds (just checked) of words that are atomics, so they may be stored to through a shared reference;
-    // an undo log is written by the one thread that has it, and read by others when it is dead; an image is never a part
-    // of the log it is saved in, so the two do not overlap.
+    // SAFETY: in bounds (just checked) of words that are atomics, so they may be stored to through a shared
+    // reference; one thread writes an undo log, and others read the log only when that thread is dead; an image is
+    // never part of the log that it is saved in, so the two do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from.wrapping_add(done), to.wrapping_add(done), image.len() - done) };
 }
 
-/// Copies whole lines of 64 bytes, how many bytes: the system's `memcpy` of 2 KiB and more is one instruction, which is
-/// slow where the source is not in the cache, and an image's source is not.
+/// Copies whole lines of 64 bytes and returns the number of bytes copied. The system's `memcpy` of 2 KiB and more is
+/// one instruction, which is slow if the source is not in the cache, and an image's source is not.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn copy_lines(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
     let lines = bytes / 64 * 64;
-    // The fewer moves, the more lines are on their way at once.
+    // With fewer moves more lines are in flight at once.
     if lines >= 256 && std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the processor has it; the caller's bounds and reasons (`copy_long_image`).
+        // SAFETY: the processor has AVX; the caller's bounds and reasons (`copy_long_image`).
         unsafe { copy_lines_by_halves(from, to, lines) };
         return lines;
     }
@@ -272,10 +278,10 @@ fn copy_lines(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     lines
 }
 
-/// Copies whole lines.
+/// Copies whole lines of 64 bytes.
 ///
 /// # Safety
-/// The processor has AVX; both may be accessed for so many bytes, and do not overlap.
+/// The processor has AVX; both areas may be accessed for `bytes` bytes and do not overlap.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, bytes: usize) {
@@ -298,7 +304,7 @@ fn copy_lines(_: *const u8, _: *mut u8, _: usize) -> usize {
     0
 }
 
-/// Bytes that may be changed, a declared range at a time: the declaration returns the permission to store.
+/// Bytes that may be changed, one declared range at a time: [`BytesMut::range`] returns the permission to store.
 pub struct BytesMut<'g, 'u> {
     bytes: &'g mut [u8],
     at: u64,
@@ -306,18 +312,18 @@ pub struct BytesMut<'g, 'u> {
 }
 
 impl<'g, 'u> BytesMut<'g, 'u> {
-    /// Private memory that needs no undo: at restart, and in tests.
+    /// Wraps private memory that needs no undo: at restart, and in tests.
     pub fn detached(bytes: &'g mut [u8]) -> BytesMut<'g, 'u> {
         BytesMut { bytes, at: 0, section: None }
     }
 
-    /// What is there now.
+    /// Returns the current bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.bytes
     }
 
-    /// Permission to store to `range`; its before-image is saved first.
+    /// Saves the before-image of `range` and returns the bytes, to be stored to.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -332,7 +338,7 @@ impl<'g, 'u> BytesMut<'g, 'u> {
         &mut self.bytes[range]
     }
 
-    /// Permission to store anywhere, without a before-image: for a page made new, whose old bytes mean nothing (D11).
+    /// Returns all bytes, to be stored to without a before-image: for a new page, whose old bytes mean nothing (D11).
     #[inline]
     pub fn fresh(&mut self) -> &mut [u8] {
         self.bytes

@@ -1,24 +1,24 @@
-//! Words that check themselves: what a wild store leaves in one is, with few exceptions, known for nonsense where it is read.
+//! Words that check themselves: a read detects nearly every value that a wild store left.
 //!
-//! Some bits of the value are always zero, and there lies a check on the others. It depends on where the word lies, too, so
-//! that a value copied from another word is nonsense here. One word, and so no copy that could disagree with it when somebody
-//! dies between two stores.
+//! Some bits of the value are always zero, and these hold a check on the other bits. The check depends on the word's
+//! place too, so a value copied from another word is nonsense here. Value and check are one word, so a death between
+//! two stores cannot make them disagree.
 //!
-//! Who reads nonsense panics: the library takes that for the end of a session, whose repair then looks at the same word and
-//! gives the region up.
+//! A read of nonsense panics. The library treats the panic as the death of the session. The repair of that session
+//! then reads the same word and declares the region broken.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::{Bits, Section, Word};
 
-/// A value of which some bits are always zero.
+/// A value with some bits that are always zero.
 pub trait Checkable: Bits<Raw = u64> {
     /// Those bits.
     const FREE: u64;
 }
 
-/// A shared word that checks itself. The calls are those of [`Word`], each of which says when it is right.
+/// A shared word that checks itself. The calls are those of [`Word`], whose documentation states when each is right.
 #[repr(transparent)]
 pub struct Checked<T: Checkable>(Word<u64>, PhantomData<T>);
 
@@ -26,7 +26,7 @@ impl<T: Checkable> Checked<T> {
     /// As [`Word::get`].
     ///
     /// # Panics
-    /// If it holds nonsense, as all that read it.
+    /// If the word holds nonsense, like all calls that read.
     #[inline]
     pub fn get(&self) -> T {
         self.check(self.0.get())
@@ -35,13 +35,13 @@ impl<T: Checkable> Checked<T> {
     /// As [`Word::load`].
     ///
     /// # Panics
-    /// If it holds nonsense.
+    /// If the word holds nonsense.
     #[inline]
     pub fn load(&self) -> T {
         self.check(self.0.load())
     }
 
-    /// As [`Checked::load`], none if it holds nonsense.
+    /// As [`Checked::load`], or `None` if the word holds nonsense.
     #[inline]
     pub fn try_load(&self) -> Option<T> {
         self.decode(self.0.load())
@@ -68,10 +68,10 @@ impl<T: Checkable> Checked<T> {
     /// As [`Word::compare_exchange`].
     ///
     /// # Errors
-    /// What it holds.
+    /// The value found, if it is not `old`.
     ///
     /// # Panics
-    /// If it holds nonsense.
+    /// If the word holds nonsense.
     #[inline]
     pub fn compare_exchange(&self, old: T, new: T) -> Result<T, T> {
         match self.0.compare_exchange(self.encode(old), self.encode(new)) {
@@ -80,7 +80,7 @@ impl<T: Checkable> Checked<T> {
         }
     }
 
-    /// As [`Checked::compare_exchange`], for a destructor: whether it was swapped.
+    /// As [`Checked::compare_exchange`], for a destructor: never panics. Returns whether it swapped.
     #[inline]
     pub fn swap_if(&self, old: T, new: T) -> bool {
         self.0.compare_exchange(self.encode(old), self.encode(new)).is_ok()
@@ -107,7 +107,7 @@ impl<T: Checkable> Checked<T> {
         }
     }
 
-    /// The check on a value. The place counts by its low bits, which are the same in every mapping.
+    /// Returns the check on a value. The place counts by its low bits, which are the same in every mapping.
     #[inline]
     fn mark(&self, raw: u64) -> u64 {
         let place = (std::ptr::from_ref(self).addr() as u64 & 0xFF8) + 1;
@@ -120,7 +120,7 @@ impl<T: Checkable + Ord> Checked<T> {
     /// Keeps the larger, as [`Word::fetch_max`].
     ///
     /// # Panics
-    /// If it holds nonsense.
+    /// If the word holds nonsense.
     #[inline]
     pub fn raise(&self, value: T) {
         let mut seen = self.load();

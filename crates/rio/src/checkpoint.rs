@@ -1,12 +1,14 @@
-//! A consistent copy of a kept region, and how the region goes back to it after a crash that its memory did not survive.
+//! A consistent copy of a kept region, and the region's return to the copy after a crash that its memory did not
+//! survive.
 //!
-//! Paper: a departure; Rio's memory survives. Here a region on ordinary storage may be torn when the machine has gone down.
+//! Paper: a departure; Rio's memory survives. Here a crash of the machine may tear a region on ordinary storage.
 //!
-//! The copy has blocks of its own wherever the region has them, also where nothing was stored yet: stored to on a full disk it is
-//! no signal. So no blocks are shared with it where the filesystem could do that: the next store to either would need a new one.
+//! The copy has blocks of its own wherever the region has blocks, even where nothing was stored yet, so that a later
+//! store on a full disk raises no signal. For the same reason it shares no blocks on a filesystem that could do that:
+//! the next store to either file would need a new block.
 //!
-//! If we die here: a file under a passing name is left, which the next thread of that number removes; `path` leads to a whole file
-//! at any time.
+//! If we die here: a file under a temporary name is left, which the next thread with that number removes. `path`
+//! leads to a whole file at any time.
 
 use std::fs::File;
 use std::ops::Range;
@@ -21,12 +23,13 @@ const PIECE: usize = 1 << 20;
 const NOT_SUPPORTED: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
 
 impl Kept {
-    /// Copies the region as it is now to the file at `path`, in the place of what was there, and makes it safe on its disk.
-    /// Opened, the copy is as this is, with these parts as they are now. Room that was left to grow into, `hole`, has no
-    /// blocks in it either.
+    /// Copies the region as it is now to the file at `path`, replaces any old file, and makes the copy safe on its
+    /// disk. The copy opens like this region, with a seal over these parts. Room to grow into, `hole`, has no blocks
+    /// in the copy either.
     ///
     /// # Errors
-    /// `Unusable` if `path` leads to the region itself; `Full` and `System` if the disk refuses. It leads to what it led to before.
+    /// `Unusable` if `path` leads to the region itself; `Full` and `System` if the disk refuses. `path` then leads to
+    /// its old file.
     pub fn copy_to(&self, path: &Path, sealed: &[(u64, u64)], hole: Range<u64>) -> Result<()> {
         let own = self.region().file().metadata().map_err(|source| system(self.region().path(), "stat", source))?;
         if std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
@@ -42,17 +45,17 @@ impl Kept {
 }
 
 impl Keeping {
-    /// Puts the checkpoint into the place of the region at `path`, if that is torn; it is there afterwards as `PATH.torn`. `hole` says
-    /// of a region which room was left in it to grow into.
+    /// Replaces the region at `path` by its checkpoint if the region is torn, and keeps the torn file as `PATH.torn`.
+    /// `hole` returns the room to grow into of a region.
     ///
     /// # Errors
-    /// `InUse` if another has it; `Unusable` if the checkpoint is none, or of something else; `Full` and `System` if the disk
-    /// refuses.
+    /// `InUse` if another handle has the region; `Unusable` if the checkpoint is not one, or has another layout;
+    /// `Full` and `System` if the disk refuses.
     pub fn restore(&self, path: &Path, checkpoint: &Path, hole: impl FnOnce(&Region) -> Range<u64>) -> Result<()> {
         let torn = self.take(path)?.ok_or_else(|| system(path, "opening", std::io::ErrorKind::NotFound.into()))?;
         match torn.check(self.layout) {
             Err(Error::Torn { .. }) => {}
-            // Another has done it meanwhile.
+            // Another process has restored it meanwhile.
             other => return other,
         }
         let region = self.open_checkpoint(checkpoint)?;
@@ -66,10 +69,10 @@ impl Keeping {
         })
     }
 
-    /// Puts the checkpoint to `path`, where there is no region (any more); false if there is one by now.
+    /// Copies the checkpoint to `path`, where no region is. Returns false if there is one by now.
     ///
     /// # Errors
-    /// `Unusable` if the checkpoint is none, or of something else; `Full` and `System` if the disk refuses.
+    /// `Unusable` if the checkpoint is not one, or has another layout; `Full` and `System` if the disk refuses.
     pub fn put_checkpoint(
         &self,
         path: &Path,
@@ -100,24 +103,24 @@ fn access_to(path: &Path) -> Result<Access> {
 struct Copy<'r> {
     of: &'r Region,
     seal: u64,
-    /// What has no blocks, but where something was stored all the same.
+    /// The part without blocks, except where the region has data in it.
     hole: Range<u64>,
-    /// Its blocks are filled, since they would be zeros again in a crash that the memory survives.
+    /// Blocks must be filled: a crash that the memory survives would turn allocated blocks into zeros again.
     is_filled: bool,
 }
 
 impl Copy<'_> {
-    /// Puts it to `path`; `before` is done when it is about to get its name.
+    /// Puts the copy to `path`. Runs `before` just before the copy gets its name.
     fn put(&self, path: &Path, before: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
         self.name(path, |passing| before(path).and_then(|()| std::fs::rename(passing, path)))
     }
 
-    /// Puts it to `path` if nothing is there; whether it did.
+    /// Puts the copy to `path` if there is no file. Returns whether it did.
     fn put_new(&self, path: &Path) -> Result<bool> {
         let mut is_put = true;
         self.name(path, |passing| {
             match std::fs::hard_link(passing, path) {
-                // Another has done it, or has begun anew, meanwhile.
+                // Another process has restored the region, or made a new one, meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => is_put = false,
                 linked => linked?,
             }
@@ -126,10 +129,10 @@ impl Copy<'_> {
         Ok(is_put)
     }
 
-    /// Makes it under a passing name, which `name` makes the right one.
+    /// Makes the copy under a temporary name, which `name` replaces by the right one.
     fn name(&self, path: &Path, name: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
         let passing = passing_name(path);
-        // A thread of this number died here.
+        // A thread with this number died here.
         let _ = std::fs::remove_file(&passing);
         let made = self.make(&passing, path);
         let named = made.and_then(|()| name(&passing).map_err(|source| system(path, "naming", source)));
@@ -151,7 +154,7 @@ impl Copy<'_> {
         copy.sync()
     }
 
-    /// Gives the file its blocks, and copies what is there.
+    /// Gives the file its blocks, and copies the data.
     fn fill(&self, to: &File, path: &Path) -> Result<()> {
         let end = self.of.size();
         let hole = self.hole.start.min(end)..self.hole.end.clamp(self.hole.start.min(end), end);
@@ -159,14 +162,14 @@ impl Copy<'_> {
         let mut is_filled = self.is_filled || Survives::of(to) >= Survives::System;
         for part in solid.iter().filter(|part| !part.is_empty()) {
             match extend(to, path, part.start, part.end) {
-                // A filesystem that sets nothing aside.
+                // The filesystem cannot allocate blocks in advance.
                 Err(Error::System { source, .. }) if source.raw_os_error() == Some(NOT_SUPPORTED) => is_filled = true,
                 set_aside => set_aside?,
             }
         }
         let mut parts = self.of.parts()?;
         if is_filled {
-            // What the hole has none the less is copied in any case.
+            // Data inside the hole is copied in any case.
             parts = parts.into_iter().map(|it| it.start.max(hole.start)..it.end.min(hole.end)).chain(solid).collect();
         }
         let copied = parts.into_iter().filter(|part| !part.is_empty()).try_for_each(|part| self.copy(part, to));

@@ -1,9 +1,9 @@
-//! The checksum of what a region keeps of its own: of an undo log's records, and of the tables that are sealed.
+//! The checksum of undo log records and of sealed tables.
 //!
-//! One multiplication a word, both halves of whose result count: what one word makes different the next one undoes by chance
-//! alone, one time in 2^64.
+//! One multiplication a word, and both halves of the product count. The next word hides a difference of one word only
+//! by chance, one time in 2^64.
 
-/// The sum with one more word.
+/// Returns the sum with one more word.
 #[inline]
 pub(crate) fn mix(sum: u64, word: u64) -> u64 {
     let wide = u128::from(sum ^ word) * 0x9e37_79b9_7f4a_7c15;

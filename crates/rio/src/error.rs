@@ -1,4 +1,4 @@
-//! What can go wrong with a region, in sentences that say what to do.
+//! The errors of regions, in sentences that state what to do.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub enum Error {
     Full {
         /// The region's file.
         path: PathBuf,
-        /// How much was asked for.
+        /// The bytes asked for.
         bytes: u64,
     },
     /// The region's address range is used up.
@@ -22,12 +22,13 @@ pub enum Error {
         /// The bytes reserved at map time.
         reserve: u64,
     },
-    /// This process may not map as much address space as the others, so it would not see what they add to the region.
+    /// This process may not map as much address space as the others, so it would not see memory that they add to the
+    /// region.
     #[error("the region {path} is made for {reserve} bytes of address space, and this process may map no more than {mapped} of them: nothing was changed. Its address space is limited (RLIMIT_AS, `ulimit -v`): raise that limit, or let it be the first to open when nobody else uses the region and it was closed in good order, which makes a smaller one for all")]
     Narrow {
         /// The region's file.
         path: PathBuf,
-        /// The bytes everybody else has mapped.
+        /// The bytes that every other process has mapped.
         reserve: u64,
         /// The bytes that could be mapped here.
         mapped: u64,
@@ -40,31 +41,31 @@ pub enum Error {
         /// Which check failed, and what was found.
         what: String,
     },
-    /// The region is this environment's, and was found broken: it is to be made anew.
+    /// The region belongs to this environment and is marked broken: it must be made anew.
     #[error("the region {path} was found broken and is to be made anew from the log")]
     Broken {
         /// The region's file.
         path: PathBuf,
     },
-    /// Somebody has put something in the region's place who may not use the environment.
+    /// A user who may not use the environment has put a file in the region's place.
     #[error("{path} is not believed to be a region: {what}. Remove it, or ask its owner to")]
     Planted {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         what: String,
     },
-    /// More users may write the region than the directory it is for.
+    /// More users may write the region than may write the directory that it is for.
     #[error("the region {path} has mode {found:o}, and may be written by users who may not write the directory that it is for: nothing in it was believed. If that is a mistake, `chmod {allowed:o}` it; else end all processes that use the environment and remove it: what was committed and is not in the files is lost")]
     TooWide {
         /// The region's file.
         path: PathBuf,
         /// Its mode.
         found: u32,
-        /// The widest that is right.
+        /// The widest allowed mode.
         allowed: u32,
     },
-    /// Another process, or another handle of this one, has it.
+    /// Another process, or another handle of this process, has the region.
     #[error("{path} is open in another process, or by another handle of this one: one at a time may have it. Nothing was changed; close it there")]
     InUse {
         /// The file.
@@ -75,10 +76,10 @@ pub enum Error {
     Forked {
         /// The file.
         path: PathBuf,
-        /// The process that has it, whose handle is as it was.
+        /// The process that has the region; its handle is unchanged.
         process: u32,
     },
-    /// It was in use when the machine went down, and the memory behind it does not survive that.
+    /// The region was in use when the machine went down, and the memory behind it does not survive that.
     #[error("{path} was in use when the machine went down, and its file does not keep what was stored: it may be torn and was not opened. Nothing was changed; restore it from a checkpoint")]
     Torn {
         /// The file.

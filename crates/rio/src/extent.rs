@@ -7,20 +7,20 @@ use crate::{Held, Shared, Slab};
 /// A part of a region with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// What lies there.
+    /// The name of the structure.
     pub name: &'static str,
-    /// Where.
+    /// The offsets of the part.
     pub range: Range<u64>,
 }
 
 impl Extent {
-    /// Where a single thing lies.
+    /// Returns where one structure lies.
     pub fn of<T: Shared>(name: &'static str, thing: &Held<T>) -> Extent {
         let start = thing.region().offset_of(&**thing).raw();
         Extent { name, range: start..start + size_of::<T>() as u64 }
     }
 
-    /// Where a slab's shared part lies, and where its slots, chunk by chunk.
+    /// Returns where a slab's header and its slots lie, chunk by chunk.
     pub fn of_slab<T: Shared>(header: &'static str, slots: &'static str, slab: &Slab<T>) -> Vec<Extent> {
         let names = std::iter::once(header).chain(std::iter::repeat(slots));
         names.zip(slab.extents()).map(|(name, range)| Extent { name, range }).collect()

@@ -1,8 +1,9 @@
-//! Writing cache lines back to memory, where memory outlives the processor's cache.
+//! Writing cache lines back to memory that outlives the processor's cache.
 //!
-//! Paper: a departure from Rio, whose memory and cache went through a crash together. On memory that keeps its contents over
-//! a reset or the loss of power what is still in the cache is gone, so the undo log is written back before the stores it
-//! covers, and the stores before the log is emptied. Which instruction does it is chosen when the program runs.
+//! Paper: a departure from Rio, whose memory and cache went through a crash together. On memory that keeps its
+//! contents over a reset or the loss of power, a crash loses the lines that are still in the cache. So the undo log
+//! is written back before the stores that it covers, and the stores before the log is emptied. The instruction is
+//! chosen at run time.
 
 use std::sync::OnceLock;
 
@@ -17,24 +18,24 @@ pub enum WriteBack {
     None,
     /// By `clwb`, which leaves the line in the cache.
     Clwb,
-    /// By `clflushopt`, after which it has to be read again.
+    /// By `clflushopt`, which evicts the line.
     Clflushopt,
     /// By `clflush`, one line after the other.
     Clflush,
-    /// By a cache that a test has: what is not written back is lost by its crash, or not.
+    /// To the simulated cache of a test, whose crash may lose lines that were not written back.
     #[cfg(feature = "planted")]
     #[doc(hidden)]
     Simulated,
 }
 
 impl WriteBack {
-    /// The best this processor has; none if it has nothing.
+    /// Returns the best instruction of this processor, or `None` if it has none.
     pub fn best() -> Option<WriteBack> {
         static BEST: OnceLock<Option<WriteBack>> = OnceLock::new();
         *BEST.get_or_init(find)
     }
 
-    /// Writes the lines of `bytes` bytes from `place` on back: they are on their way after this, and there after the next
+    /// Starts to write back the lines of `bytes` bytes from `place` on. They are in memory after the next
     /// [`WriteBack::fence`]. The bytes are mapped.
     #[inline]
     pub(crate) fn write_back(self, place: *const u8, bytes: usize) {
@@ -52,14 +53,14 @@ impl WriteBack {
             WriteBack::None => {}
             #[cfg(feature = "planted")]
             WriteBack::Simulated => {}
-            // SAFETY: writes a line back that the caller has mapped; the processor has the instruction (`find`); no register
-            // or flag changes, and memory keeps what it has.
+            // SAFETY: writes back a line that the caller has mapped; the processor has the instruction (`find`); no
+            // register or flag changes, and memory keeps what it has.
             WriteBack::Clwb => unsafe { asm!("clwb [{}]", in(reg) place, options(nostack, preserves_flags)) },
             // SAFETY: as above.
             WriteBack::Clflushopt => unsafe {
                 asm!("clflushopt [{}]", in(reg) place, options(nostack, preserves_flags))
             },
-            // SAFETY: as above; it is part of x86-64.
+            // SAFETY: as above; `clflush` is part of x86-64.
             WriteBack::Clflush => unsafe { asm!("clflush [{}]", in(reg) place, options(nostack, preserves_flags)) },
         }
     }
@@ -67,7 +68,7 @@ impl WriteBack {
     #[cfg(not(target_arch = "x86_64"))]
     fn line(self, _: *const u8) {}
 
-    /// As [`WriteBack::fence`], where anything is written back.
+    /// As [`WriteBack::fence`], if lines are written back at all.
     #[inline]
     pub(crate) fn fence_if_any(self) {
         if self != WriteBack::None {
@@ -75,7 +76,7 @@ impl WriteBack {
         }
     }
 
-    /// What was written back before this is there before anything that is stored after it.
+    /// Orders write-backs: lines written back before this are in memory before any later store.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(crate) fn fence(self) {
@@ -87,7 +88,7 @@ impl WriteBack {
     pub(crate) fn fence(self) {}
 }
 
-// Later versions of the language find asking the processor safe.
+// In later versions of Rust `__cpuid` is a safe function.
 #[allow(unused_unsafe)]
 #[cfg(target_arch = "x86_64")]
 fn find() -> Option<WriteBack> {
@@ -99,8 +100,7 @@ fn find() -> Option<WriteBack> {
     Some(choose(features))
 }
 
-/// The best of a processor with these features: `ebx` of its leaf 7, which says nothing of `clflush`, since every x86-64 has
-/// that.
+/// Returns the best instruction of a processor with these features: `ebx` of its leaf 7. Every x86-64 has `clflush`.
 #[cfg(target_arch = "x86_64")]
 fn choose(features: u32) -> WriteBack {
     match (features >> 24 & 1, features >> 23 & 1) {
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(choose(clwb), WriteBack::Clwb);
     }
 
-    /// The kernel reads the same bits, and says what it found by name.
+    /// The kernel reads the same bits, and lists the features by name.
     #[test]
     fn the_kernel_says_the_same_of_this_processor() {
         let told = std::fs::read_to_string("/proc/cpuinfo").unwrap();
@@ -150,7 +150,7 @@ mod tests {
         for (how, name) in
             [(WriteBack::Clwb, "clwb"), (WriteBack::Clflushopt, "clflushopt"), (WriteBack::Clflush, "clflush")]
         {
-            // What a processor does not have is untried on it.
+            // Skip instructions that this processor does not have.
             if !has(name) {
                 continue;
             }

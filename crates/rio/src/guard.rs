@@ -1,32 +1,34 @@
-//! Faults of stores: who keeps a part of a mapping readable only is told of the first store to it.
+//! Faults of stores: the owner of a read-only part of a mapping gets a call at the first store to it.
 //!
-//! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, against wild stores, and to find out what a
-//! transaction changes. There is one handler of the signal for the process. The narrowest range that a fault lies in is asked;
-//! a fault that nobody waits for, or that is not to be done again, goes to who caught the signal before.
+//! Paper: Rio Vista, sections 3 and 4: protection by the virtual memory system, against wild stores, and to find out
+//! what a transaction changes. The process has one handler of the signal. The handler serves the narrowest watched
+//! range that contains the fault. It passes a fault outside of all ranges, and a fault in a refused range, to the
+//! signal's previous handler.
 //!
-//! Who is told works on the stack of the thread that stores. The alternate stack of signals is for a stack that is full, and is
-//! as small as that allows: those that Rust gives its threads have 8 KiB, of which the kernel fills up to half with registers,
-//! too few for a handler that was not optimised. So the handler runs there only while nobody waits to be told. Meanwhile a stack
-//! that is full ends the process without the words that its own handler would have had for it; every other fault is passed on
-//! as ever.
+//! The callback works on the stack of the thread that stores. The alternate signal stack exists for a full stack and
+//! is small: Rust gives its threads 8 KiB, of which the kernel fills up to half with registers, which is too little
+//! for a handler built without optimisation. So the handler runs on the alternate stack only while no watch has a
+//! callback. While one has, a stack overflow ends the process without the message of its own handler; every other
+//! fault is passed on as ever.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// Ranges of one process that can be watched at once.
+/// The number of ranges that one process can watch at once.
 const SLOTS: usize = 64;
-/// Bytes of a name that are said.
+/// The number of bytes of a name that are printed.
 const NAME_BYTES: usize = 240;
 
-/// The first address (zero: a free slot), the one behind the last, who is told what of whom; if nobody is, what lies there.
+/// A watched range: its first address (zero: a free slot), the address behind its last, and the callback with its
+/// argument. Without a callback, the name of what lies there.
 struct Slot {
     from: AtomicUsize,
     to: AtomicUsize,
     told: AtomicPtr<()>,
     whose: AtomicPtr<()>,
     name: [AtomicU8; NAME_BYTES],
-    /// Somebody is being told: one at a time.
+    /// The callback runs: one call at a time.
     busy: AtomicBool,
 }
 
@@ -37,29 +39,30 @@ static ACTIVE: [Slot; SLOTS] = [const {
     Slot { from, to, told: AtomicPtr::new(nobody), whose: AtomicPtr::new(nobody), name, busy: AtomicBool::new(false) }
 }; SLOTS];
 
-/// Who caught the signal before us.
+/// The signal's previous handler.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// What is called when a store faults: for whom, and at which address. When it returns the store is done again.
+/// The callback for a faulting store: its argument, and the address. After its return the store is repeated.
 pub type OnFault = unsafe fn(whose: *mut (), address: usize);
 
-/// A range of addresses whose faults somebody is told of, until this is dropped.
+/// A range of addresses whose faults are caught until this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     slot: &'static Slot,
-    /// Counted in `TOLD`.
+    /// Whether it has a callback, and is counted in `TOLD`.
     is_told: bool,
 }
 
 impl Watch {
-    /// Has `told` called with `whose` at each fault in the range, by the thread that stores and on its stack; never twice at once.
+    /// Calls `told` with `whose` at each fault in the range, on the thread that stores and on its stack; never twice
+    /// at once.
     ///
     /// # Errors
-    /// The kernel's, or `QuotaExceeded` if 64 ranges are watched.
+    /// Errors of the kernel; `QuotaExceeded` if 64 ranges are watched.
     ///
     /// # Safety
-    /// `told` may be called with `whose` whenever a thread of this process touches the range, until the `Watch` is dropped,
-    /// or for ever if it is forgotten; and may do what it does in the middle of whatever that thread was doing.
+    /// `told` may be called with `whose` whenever a thread of this process touches the range, until the `Watch` is
+    /// dropped, or for ever if it is forgotten; and may run in the middle of anything that that thread does.
     pub unsafe fn begin(range: Range<usize>, whose: *mut (), told: OnFault) -> std::io::Result<Watch> {
         Watch::take(range, true, |slot| {
             // Relaxed: published by the store of the range's end.
@@ -68,8 +71,8 @@ impl Watch {
         })
     }
 
-    /// Has each fault in the range end as if nobody watched it, after a line on standard error that says what lies there:
-    /// `name`, of which the last 240 bytes are said.
+    /// Prints a line on standard error at each fault in the range, with the last 240 bytes of `name`, the name of
+    /// what lies there. Then passes the fault to the previous handler.
     ///
     /// # Errors
     /// As [`Watch::begin`].
@@ -87,11 +90,11 @@ impl Watch {
     }
 
     fn take(range: Range<usize>, is_told: bool, fill: impl FnOnce(&Slot)) -> std::io::Result<Watch> {
-        // Acquire: what the slot was used for before is over.
+        // Acquire: the slot's previous use is over.
         let free =
             |slot: &&Slot| slot.from.compare_exchange(0, range.start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = ACTIVE.iter().find(free).ok_or(std::io::ErrorKind::QuotaExceeded)?;
-        // From here on it is given back if this fails.
+        // From here on, dropping the watch gives the slot back.
         let mut watch = Watch { slot, is_told: false };
         fill(slot);
         catch_faults(|told| told + usize::from(is_told))?;
@@ -104,10 +107,10 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Release, in this order: a range whose end is zero is nobody's, and then the slot is free.
+        // Release, in this order: a range whose end is zero contains no address, and then the slot is free.
         self.slot.to.store(0, Ordering::Release);
         self.slot.from.store(0, Ordering::Release);
-        // Refused, the handler stays on the stacks of the threads, where it may be, too.
+        // If this fails, the handler stays on the threads' stacks, which works too.
         let _ = catch_faults(|told| told - usize::from(self.is_told));
     }
 }
@@ -118,10 +121,10 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// Of so many ranges somebody is told; nothing while the signal is not caught.
+/// The number of ranges with a callback; `None` while the signal is not caught.
 static TOLD: Mutex<Option<usize>> = Mutex::new(None);
 
-/// Catches the signal, where it is not, and has it handled on the stack that goes with how many are to be told.
+/// Catches the signal, if it is not caught yet, and chooses the handler's stack by the number of callbacks.
 fn catch_faults(changed: impl FnOnce(usize) -> usize) -> std::io::Result<()> {
     let mut told = TOLD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let now = changed(told.unwrap_or(0));
@@ -133,24 +136,24 @@ fn catch_faults(changed: impl FnOnce(usize) -> usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Has the signal handled on the stack of signals, or on that of the thread.
+/// Installs the handler on the alternate stack (`SA_ONSTACK`) or on the thread's stack (0).
 fn handle_on(stack: i32) -> std::io::Result<()> {
     // SAFETY: zeros are a valid `sigaction`: no flags, an empty mask.
     let (mut before, mut action): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
-    // SAFETY: asks only; `before` is a valid place for the answer.
+    // SAFETY: only reads the action; `before` is a valid place for the answer.
     unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut before) };
     let handler: extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void) = on_fault;
     if before.sa_sigaction == handler as usize {
-        // Ours, on the other stack.
+        // Our own handler, on the other stack.
     } else if BEFORE.set(before).is_err() {
-        // Who caught the signal since has another stack in mind, and passes on to us, or not.
+        // A later handler has replaced ours. It has its own stack, and passes faults on to us or not.
         return Ok(());
     }
     action.sa_sigaction = handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER | stack;
-    // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for. It may run on the stack of any thread: the
-    // kernel leaves what lies below the stack pointer (128 bytes, where the ABI has them) as it is and puts its frame behind
-    // that, and ends the process where there is no room. Nothing of what the handler does keeps an address of its own stack.
+    // SAFETY: a valid `sigaction`, whose handler has the form that SA_SIGINFO asks for. It may run on the stack of
+    // any thread: the kernel keeps the red zone below the stack pointer (128 bytes, if the ABI has one), puts its
+    // frame below that, and ends the process if there is no room. The handler keeps no address of its own stack.
     match unsafe { libc::sigaction(libc::SIGSEGV, &action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -160,7 +163,7 @@ fn handle_on(stack: i32) -> std::io::Result<()> {
 extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *const libc::c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid `info`.
     let about = unsafe { &*info };
-    // SAFETY: of this signal the kernel says the address.
+    // SAFETY: for this signal the kernel fills in the address.
     let address = unsafe { about.si_addr() }.addr();
     let range = |slot: &Slot| slot.from.load(Ordering::Acquire)..slot.to.load(Ordering::Acquire);
     let here = ACTIVE.iter().filter(|slot| range(slot).contains(&address));
@@ -172,35 +175,36 @@ extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *cons
     }
     // SAFETY: the slot has an end, so `begin` stored an `OnFault` before it.
     let told = unsafe { std::mem::transmute::<*mut (), OnFault>(told) };
-    // Several threads may store to the range. Only what may be done in a handler: no lock that sleeps.
+    // Several threads may store to the range. A handler may not take a lock that sleeps.
     while slot.busy.swap(true, Ordering::Acquire) {
         std::thread::yield_now();
     }
-    // SAFETY: whoever called `begin` has promised that this may be done now; nobody else does it.
+    // SAFETY: the caller of `begin` has promised that this call is allowed at any time; `busy` keeps out a second
+    // call.
     unsafe { told(slot.whose.load(Ordering::Relaxed), address) };
     slot.busy.store(false, Ordering::Release);
 }
 
-/// Gives the fault to who caught the signal before us.
+/// Gives the fault to the signal's previous handler.
 fn pass_on(signal: i32, info: *const libc::siginfo_t, context: *const libc::c_void) {
     let Some(before) = BEFORE.get() else { return };
     if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
-        // Done again, the store ends the process.
-        // SAFETY: what the kernel gave us as a valid `sigaction`.
+        // The store is repeated and ends the process.
+        // SAFETY: the kernel returned this `sigaction`, so it is valid.
         unsafe { libc::sigaction(libc::SIGSEGV, before, std::ptr::null_mut()) };
     } else if before.sa_flags & libc::SA_SIGINFO == 0 {
-        // SAFETY: neither of the two that are none, so a handler; of this form without SA_SIGINFO.
+        // SAFETY: neither SIG_DFL nor SIG_IGN, so a handler; it has this form without SA_SIGINFO.
         let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(before.sa_sigaction) };
         handler(signal);
     } else {
         type Handler = extern "C" fn(i32, *const libc::siginfo_t, *const libc::c_void);
-        // SAFETY: as above; of this form with SA_SIGINFO.
+        // SAFETY: as above; it has this form with SA_SIGINFO.
         let handler = unsafe { std::mem::transmute::<usize, Handler>(before.sa_sigaction) };
         handler(signal, info, context);
     }
 }
 
-/// Says on standard error what lies at the address: only by what may be done in a handler.
+/// Prints on standard error what lies at the address, by async-signal-safe means only.
 fn say(slot: &Slot, address: usize) {
     let mut line = [0_u8; 160 + NAME_BYTES];
     let mut at = 0;
@@ -216,7 +220,7 @@ fn say(slot: &Slot, address: usize) {
     put(&mut b" was stopped by the guard: it is no range of a transaction of ".iter().copied());
     put(&mut slot.name.iter().map(|byte| byte.load(Ordering::Relaxed)));
     put(&mut b"\n".iter().copied());
-    // SAFETY: `line` has that many bytes; `write` may be called in a handler. Nobody is to be told if it fails.
+    // SAFETY: `line` has that many bytes; `write` may be called in a handler. A failure is ignored.
     unsafe { libc::write(2, line.as_ptr().cast(), at) };
 }
 
@@ -224,7 +228,7 @@ fn say(slot: &Slot, address: usize) {
 mod tests {
     use super::*;
 
-    /// What a watched page was made writable for, and where whoever was told of it worked.
+    /// A watched page, the stack address at which the callback ran, and its number of calls.
     struct Told {
         page: *mut libc::c_void,
         bytes: usize,
@@ -233,7 +237,7 @@ mod tests {
     }
 
     unsafe fn open(whose: *mut (), _: usize) {
-        // SAFETY: what `Watch::begin` was given, which nobody uses before the store is done again.
+        // SAFETY: the argument of `Watch::begin`, which no other code uses before the store is repeated.
         let told = unsafe { &mut *whose.cast::<Told>() };
         (told.place, told.times) = (std::ptr::from_ref(&whose).addr(), told.times + 1);
         // SAFETY: a mapping of this test.
@@ -243,7 +247,7 @@ mod tests {
     fn is_on_stack_of_signals() -> bool {
         // SAFETY: zeros are a valid `sigaction`.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: asks only.
+        // SAFETY: only reads the present setting.
         unsafe { libc::sigaction(libc::SIGSEGV, std::ptr::null(), &mut action) };
         action.sa_flags & libc::SA_ONSTACK != 0
     }
@@ -252,7 +256,7 @@ mod tests {
     fn who_is_told_works_on_the_stack_of_the_thread_and_nobody_else_does() {
         // SAFETY: zeros are a valid `stack_t`.
         let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
-        // SAFETY: asks only.
+        // SAFETY: only reads the present setting.
         unsafe { libc::sigaltstack(std::ptr::null(), &mut alternate) };
         let of_signals = alternate.ss_sp.addr()..alternate.ss_sp.addr() + alternate.ss_size;
         assert!(!of_signals.is_empty(), "a thread of Rust's has a stack for signals");
@@ -264,15 +268,15 @@ mod tests {
         let mut told = Told { page, bytes, place: 0, times: 0 };
         let whose = std::ptr::from_mut(&mut told);
 
-        // Not asked before: then the signal may not be caught yet.
+        // Not checked before this: the signal may not be caught yet.
         let refused = Watch::refuse(8..16, "nothing").unwrap();
         assert!(is_on_stack_of_signals());
         // SAFETY: `told` and the page outlive the watch.
         let watch = unsafe { Watch::begin(page.addr()..page.addr() + bytes, whose.cast(), open) }.unwrap();
-        // SAFETY: as above; no fault is ever there.
+        // SAFETY: as above; no fault ever happens there.
         let another = unsafe { Watch::begin(16..24, std::ptr::null_mut(), open) }.unwrap();
         drop(another);
-        // SAFETY: readable only, so it faults, and is done again when it is writable.
+        // SAFETY: the page is read-only, so the store faults, and is repeated when the page is writable.
         unsafe { page.cast::<u8>().write_volatile(1) };
         assert!(!is_on_stack_of_signals());
         drop(watch);
@@ -282,7 +286,7 @@ mod tests {
 
         assert_eq!(told.times, 1);
         assert!(!of_signals.contains(&told.place), "{:#x} of {of_signals:#x?}", told.place);
-        // SAFETY: nobody uses it any more.
+        // SAFETY: no code uses it any more.
         unsafe { libc::munmap(page, bytes) };
     }
 }

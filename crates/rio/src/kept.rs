@@ -1,11 +1,12 @@
-//! A region that is kept: its own only truth from one run to the next, and had by one process at a time.
+//! A kept region: its data exist nowhere else from one run to the next, and one process has it at a time.
 //!
-//! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept one cannot: it may be a
-//! copy, it may be of another boot, and what its memory survives decides whether it is believed. Its file is complete as
-//! soon as it has its name, blocks and directory entry on the disk before anything is stored in it, since they would
-//! otherwise lie in ordinary memory for a while and be lost in a crash that the stores survive.
+//! An environment's region can be made again from the log, so a doubtful one is thrown away. A kept region cannot be.
+//! It may be a copy, it may be of another boot, and the library uses it only if its memory survives what happened.
+//! Its file gets its name only when the file is complete, and its blocks and directory entry are on the disk before
+//! anything is stored in it. Else these would lie in ordinary memory for a while, and a crash that the stores survive
+//! would lose them.
 //!
-//! If we die here: a file under a passing name is left, which the next thread of that number removes.
+//! If we die here: a file under a temporary name is left, which the next thread with that number removes.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -28,35 +29,35 @@ mod shared;
 
 pub use nameless::Nameless;
 
-/// So long a child may have what its parent has let go, before it is another program: another thread made it while the parent
-/// opened that.
+/// How long to wait for a child that inherited the lock of its parent and is about to become another program: another
+/// thread made the child while the parent opened the region.
 const SOON: Duration = Duration::from_millis(100);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// A region that this process has and nobody else, unless all who have it share it.
+/// A region that only this process has, unless all its users share it.
 pub struct Kept {
     region: Region,
     lock: Lock,
     survives: Survives,
-    /// Of when it was left in good order; zero if it was not.
+    /// The seal of the last orderly close; zero if the last close was not orderly.
     pub(crate) seal: u64,
-    /// Tells the process that has it from its children, which have a copy of this, and not the region.
+    /// Tells the process that has the region from its children, which have a copy of this value but not the region.
     mark: ForkMark,
-    /// Whether it says of itself that it is in use: else nothing in it was changed.
+    /// Whether the header states that the region is in use; otherwise nothing in it was changed.
     has_begun: bool,
-    /// A sync has failed as it was left: what is on the disk nobody knows, and the next sync would say nothing of it.
+    /// A sync failed at the close: the content of the disk is unknown, and the next sync would not report it.
     could_not_leave: AtomicBool,
-    /// Whether others may have it, too.
+    /// Whether other handles may have it too.
     is_shared: bool,
 }
 
-/// What has the lock: the same file, opened for it alone. The region's own mapping would keep the lock of what it maps, also in a
-/// child (PROTOCOLS D9).
+/// The holder of the lock: the same file, opened only for the lock. The region's own mapping would keep a lock of the
+/// mapped open file, also in a child (PROTOCOLS D9).
 enum Lock {
-    /// This process has it, and no child.
+    /// This process has the lock, and no child.
     Alone { _anchor: Anchor },
-    /// A child has it, too, until it gives up the descriptor: of a file that several have, or on a filesystem where it cannot be
-    /// otherwise.
+    /// A child has the lock too, until it gives up the descriptor: for a shared region, or on a filesystem without a
+    /// better way.
     Open(File),
 }
 
@@ -66,7 +67,8 @@ impl Lock {
         if is_shared || is_left || !Anchor::holds_locks_of(&file) {
             return Lock::Open(file);
         }
-        // A child that another thread makes just now still has the descriptor; most of those are soon other programs.
+        // A child that another thread makes right now still has the descriptor; most such children soon become other
+        // programs.
         match Anchor::new(&file) {
             Ok(anchor) => Lock::Alone { _anchor: anchor },
             Err(_) => Lock::Open(file),
@@ -77,34 +79,36 @@ impl Lock {
 impl Drop for Kept {
     fn drop(&mut self) {
         if let (true, Lock::Open(file)) = (self.is_ours(), &self.lock) {
-            // Not left to the closing, which a child of a fork would put off. Closing it does the same, nearly always.
+            // A close alone is not enough: a child of a fork would delay it. If this fails, the close nearly always
+            // does the same.
             let _ = flock(file, FlockOperation::Unlock);
         }
     }
 }
 
-/// What is wanted of a kept region.
+/// The requirements on a kept region.
 #[derive(Clone, Debug)]
 pub struct Keeping {
-    /// What lies in it: another number is refused.
+    /// The layout of its content: a region with another number is refused.
     pub layout: u64,
-    /// The address space it may grow into, in bytes.
+    /// The address space that it may grow into, in bytes.
     pub reserve: u64,
-    /// What the operator says its memory survives, where that is more than can be found out.
+    /// What its memory survives according to the operator, if that is more than can be detected.
     pub declared: Option<Survives>,
-    /// Whether cache lines are written back, if that is not to be found out.
+    /// Whether cache lines are written back; `None`: detect it.
     pub write_back: Option<bool>,
-    /// Whether several handles may have it at once, all of which say so; who of them stores is their own business.
+    /// Whether several handles may have it at once. All of them must set this, and they coordinate their stores
+    /// themselves.
     pub is_shared: bool,
 }
 
 impl Keeping {
-    /// Opens the region in the file at `path`; where there is none `build` makes what lies in it. Nothing is to be stored in it
-    /// before [`Kept::begin`].
+    /// Opens the region in the file at `path`. If there is no file, `build` makes the content of a new one. Nothing
+    /// may be stored in the region before [`Kept::begin`].
     ///
     /// # Errors
-    /// `InUse` if another handle has it; `Torn` if it was in use when the machine went down and its memory does not survive
-    /// that; as [`Region::create`] and [`Region::attach`]; what `build` returns.
+    /// `InUse` if another handle has the region; `Torn` if it was in use when the machine went down and its memory
+    /// does not survive that; as [`Region::create`] and [`Region::attach`]; the errors of `build`.
     pub fn open<E: From<Error>>(
         &self,
         path: &Path,
@@ -122,8 +126,8 @@ impl Keeping {
         Ok(kept)
     }
 
-    /// Takes the file for this handle, by the lock that says of any region that it is used; none if there is no such file.
-    /// Nothing of it is checked.
+    /// Takes the file for this handle, by the lock that marks any region as used. `None` if there is no such file.
+    /// Nothing in it is checked.
     pub(crate) fn take(&self, path: &Path) -> Result<Option<Kept>> {
         let access =
             Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
@@ -149,16 +153,16 @@ impl Keeping {
         }))
     }
 
-    /// Maps a region that is there: as much as it says that it may become.
+    /// Maps an existing region, with the address space that its header states.
     pub(crate) fn map(&self, file: File, path: &Path) -> Result<Region> {
         let mut said = [0; 8];
-        // One that is too short is refused by the mapping, and what was not to be believed by the look at its sizes.
+        // The mapping refuses a file that is too short, and `check_sizes` an implausible number.
         let is_said = file.read_exact_at(&mut said, offset_of!(RegionHeader, reserve) as u64).is_ok();
         let said = Some(u64::from_ne_bytes(said)).filter(|said| is_said && (HEADER_BYTES..=BYTES_MAX).contains(said));
         Region::map(file, path, said.unwrap_or(self.reserve))
     }
 
-    /// Has the region kept as safe as its memory is; what that survives.
+    /// Sets up the steps that keep the region as safe as its memory. Returns what the memory survives.
     fn prepare(&self, region: &Region) -> Survives {
         let (found, is_needed) = (Survives::of(region.file()), Survives::needs_write_back(region.file()));
         let (survives, how) = self.survives(found, is_needed, WriteBack::best());
@@ -169,12 +173,12 @@ impl Keeping {
         survives
     }
 
-    /// What memory survives of which this was found, and how its cache lines are written back.
+    /// Returns what the memory survives, given what was detected, and how its cache lines are written back.
     pub(crate) fn survives(&self, found: Survives, is_needed: bool, best: Option<WriteBack>) -> (Survives, WriteBack) {
-        // Without an instruction for it, what is in the cache may be lost in any crash but that of a process.
+        // Without an instruction for it, any crash of more than a process may lose the lines in the cache.
         let found = if is_needed && best.is_none() { Survives::Process } else { found };
         let declared = self.declared.unwrap_or(found);
-        // Only who knows of more than was found out knows that the cache survives, too.
+        // Only an operator who declares more than was detected can know that the cache survives too.
         let is_wanted = self.write_back.unwrap_or(is_needed && declared <= found);
         (found.max(declared), best.filter(|_| is_wanted).unwrap_or_default())
     }
@@ -185,7 +189,7 @@ impl Keeping {
         build: impl FnOnce(&Region) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let passing = passing_name(path);
-        // A thread of this number died here.
+        // A thread with this number died here.
         let _ = std::fs::remove_file(&passing);
         let identity = Identity { layout: self.layout, ..Identity::default() };
         let access =
@@ -203,7 +207,7 @@ impl Keeping {
                 region.sync()?;
             }
             match std::fs::hard_link(&passing, path) {
-                // Somebody else has made one: that one it is.
+                // Another process has made the region: use that one.
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                     Err(system(path, "naming", error).into())
                 }
@@ -220,12 +224,12 @@ impl Keeping {
 }
 
 impl Kept {
-    /// The region.
+    /// Returns the region.
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// The open file that holds the lock, and nothing else, where a child of a fork would keep it.
+    /// Returns the open file that holds the lock, and nothing else, if a child of a fork would keep the lock.
     pub fn lock(&self) -> Option<&File> {
         match &self.lock {
             Lock::Alone { .. } => None,
@@ -237,20 +241,20 @@ impl Kept {
         self.lock().expect("what several have is locked by an open file")
     }
 
-    /// What the memory survives.
+    /// Returns what the memory survives.
     pub fn survives(&self) -> Survives {
         self.survives
     }
 
-    /// Whether this process has it: a child of a fork has a copy of this, and not the region.
+    /// Returns whether this process has the region: a child of a fork has a copy of this value, and not the region.
     pub fn is_ours(&self) -> bool {
         self.mark.is_current()
     }
 
-    /// Refuses a child of the process that has it.
+    /// Refuses a child of the process that has the region.
     ///
     /// # Errors
-    /// `Forked`.
+    /// `Forked` in such a child.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
         if self.is_ours() {
@@ -262,25 +266,26 @@ impl Kept {
     pub(crate) fn check(&self, layout: u64) -> Result<()> {
         let header = self.region.header();
         header.check_kind(layout).map_err(|what| unusable(self.region.path(), what))?;
-        // Before its sizes: what a crash has torn may be longer or shorter than it says, and goes back to its checkpoint, too.
+        // Before the sizes: a torn region may be longer or shorter than its header states, and also goes back to its
+        // checkpoint.
         if !header.is_of_this_boot() && header.clean.get() == 0 && self.survives < Survives::System {
             return Err(Error::Torn { path: self.region.path().to_path_buf() });
         }
         self.region.check_sizes()
     }
 
-    /// Whether who had it before has left it in good order, with a sum of what was to be sealed.
+    /// Returns whether the previous user left the region in good order, with a seal.
     pub fn was_sealed(&self) -> bool {
         self.seal != 0
     }
 
-    /// Something in it is not as it should be: no sum is to say that it is, when it is left.
+    /// Makes the close leave no seal: something in the region is wrong.
     pub fn leave_unsealed(&self) {
-        // Relaxed: this thread's own, or handed over with the handle.
+        // Relaxed: the handle's own thread reads the flag, or a thread that the handle was passed to.
         self.could_not_leave.store(true, Ordering::Relaxed);
     }
 
-    /// Says that it is in use: once all of it was looked at, and before anything is stored.
+    /// Marks the region as in use: after all checks of it, and before the first store.
     ///
     /// # Errors
     /// `System` if the disk refuses.
@@ -301,21 +306,23 @@ impl Kept {
     fn sync_begun(&self) -> Result<()> {
         let is_doubtful = self.region.header().is_doubtful();
         if is_doubtful {
-            // The system told that once, and holds what it could not write for written: all is stored again, so that it is written.
+            // The system reported the failure once and takes the unwritten pages for written. Store to all of them
+            // again, so that they are written.
             self.region.touch_all()?;
         }
         if self.survives < Survives::System || is_doubtful {
             return self.region.sync();
         }
-        // Memory that survives has it when it has left the cache; a file of ordinary storage, once it is written.
+        // In memory that survives, the header is safe once it has left the cache; in a file of ordinary storage, once
+        // it is written.
         self.region.sync_header()
     }
 
-    /// Makes everything that was stored safe on the disk behind the file, if there is one, and says that it was left in
-    /// good order, with these parts as they are now. One that was refused before [`Kept::begin`] stays as it was.
+    /// Makes all stores safe on the disk behind the file, if there is one, and marks the region as left in good
+    /// order, with a seal over these parts. A region whose [`Kept::begin`] did not succeed stays as it was.
     ///
     /// # Errors
-    /// `System` if it could not be written: what was stored is there until the machine goes down.
+    /// `System` if the disk refuses: the stores are there until the machine goes down.
     pub fn leave(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
         let has_failed = self.could_not_leave.load(Ordering::Relaxed);
         if !self.is_ours() || !self.has_begun || has_failed || (self.is_shared && !shared::is_last(self.shared_lock()))
@@ -324,11 +331,12 @@ impl Kept {
         }
         let left = self.seal_and_sync(sealed);
         if left.is_err() {
-            // The system tells of a failed write once, and holds what it could not write for written then: it is left as one that
-            // the machine went down with, by this handle and by whoever opens it until the machine does (`begin`).
+            // The system reports a failed write once and then takes the unwritten pages for written. So the region
+            // stays as after a crash, for this handle and for later ones, until `begin` has written all of it again
+            // or the machine goes down.
             self.could_not_leave.store(true, Ordering::Relaxed);
-            // In this order: who opens one that is doubtful has it all written again, whatever else it says of itself, and one that
-            // was only not in good order he has not.
+            // In this order: the next opener of a doubtful region writes all of it again, whatever else the header
+            // states. A region that was merely not left in good order is not written again.
             self.region.header().set_doubtful(true);
             self.region.header().clean.publish(0);
         }
@@ -337,11 +345,11 @@ impl Kept {
 
     fn seal_and_sync(&self, sealed: impl FnOnce() -> Vec<(u64, u64)>) -> Result<()> {
         failpoint("rio: kept region left alone, not sealed");
-        // Somebody may have cut the file off: what is to be read has to be there.
+        // Another program may have truncated the file: the bytes to read must be there.
         self.region.check_sizes()?;
         self.region.sync()?;
         self.region.header().seal.publish(self.region.seal_of(&sealed()));
-        // The two lie in lines of their own, which get to memory in any order.
+        // The seal and `clean` lie in different cache lines, which get to memory in any order.
         self.region.sync_header()?;
         failpoint("rio: kept region sealed, not said so");
         self.region.header().clean.publish(1);
@@ -349,15 +357,15 @@ impl Kept {
     }
 }
 
-/// The directory of a file.
+/// Returns the directory of a file.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A name beside `path`, for what shall have that name when it is whole.
+/// Returns a temporary name beside `path`, for a file that gets the name `path` when it is complete.
 pub(crate) fn passing_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    // A thread's number, which is no other's, so that two of one process are not in each other's way.
+    // The thread's number is unique, so two threads of one process do not collide.
     name.push(format!(".new-{}", rustix::thread::gettid().as_raw_nonzero()));
     PathBuf::from(name)
 }
@@ -367,13 +375,14 @@ pub(crate) fn sync_directory(path: &Path) -> Result<()> {
     synced.map_err(|source| system(path, "making the name safe", source))
 }
 
-/// Whether two open files are one.
+/// Returns whether two open files are the same file.
 fn is_same(one: &File, other: &File) -> std::io::Result<bool> {
     let (one, other) = (one.metadata()?, other.metadata()?);
     Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
-/// Locks the file for this handle alone, as soon as no child has it that will soon be another program.
+/// Locks the file for this handle alone. Waits a moment for a child that holds the lock and is about to become
+/// another program.
 fn lock_alone(path: &Path, access: &Access) -> Result<Option<File>> {
     let begun = Instant::now();
     loop {
@@ -398,7 +407,7 @@ fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File
             Err(errno) => return Err(system(path, "locking", errno.into())),
         }
         let locked = file.metadata().map_err(|source| system(path, "stat", source))?;
-        // It may have been replaced by its checkpoint while we came.
+        // The checkpoint may have replaced the file before the lock was taken.
         if std::fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino()))
         {
             return Ok(Some(file));
@@ -437,7 +446,7 @@ mod tests {
         let length = file.metadata().unwrap().len();
         file.set_len(length / 4096 * 4096 - 4096).unwrap();
         kept.leave(Vec::new).unwrap_err();
-        // Whatever it was that did not reach the disk: that it can be written to now does not say that it is there.
+        // The writes succeed now, but that does not prove that the lost ones are on the disk.
         file.set_len(length).unwrap();
         kept.leave(Vec::new).unwrap();
         assert_eq!(kept.region().header().clean.get(), 0);
@@ -445,7 +454,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
     }
 
-    /// Bytes that this process has had pages stored to for, that were as they are on the disk.
+    /// Returns the bytes of clean pages that this process has made dirty.
     fn dirtied() -> u64 {
         let said = std::fs::read_to_string("/proc/self/io").unwrap();
         said.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap().parse().unwrap()
@@ -476,14 +485,14 @@ mod tests {
         file.set_len(length).unwrap();
         drop(kept);
 
-        // Since the machine was started nobody else has told that the disk refused.
+        // The header alone records, for this start of the machine, that the disk refused.
         let mut kept = keeping.open(&path, build).unwrap();
         assert!(kept.region().header().is_doubtful(), "whoever opens it is told");
         let before = dirtied();
         kept.begin().unwrap();
         let all = dirtied() - before;
         assert!(!kept.region().header().is_doubtful());
-        // A filesystem in memory counts nothing.
+        // A filesystem in memory counts no bytes.
         assert!(few == 0 || all >= BYTES, "{all} bytes were written again, {few} before");
         println!("figures: {few} bytes stored to when it is begun, {all} when it could not be left before");
         kept.leave(Vec::new).unwrap();
@@ -496,7 +505,7 @@ mod tests {
         use Survives::{Power, Process, System};
         let keeping = |declared| Keeping { layout: 0, reserve: 0, declared, write_back: None, is_shared: false };
         let (how, none) = (WriteBack::Clflush, WriteBack::None);
-        // Power is found of memory that keeps its contents if they are written back.
+        // `Power` is detected for memory that keeps contents that were written back.
         for less in [None, Some(Process), Some(System), Some(Power)] {
             assert_eq!(keeping(less).survives(Power, true, Some(how)), (Power, how), "{less:?}");
         }

@@ -1,11 +1,11 @@
 //! Protection keys: a thread's right to store into a range of pages, changed by one instruction.
 //!
-//! Paper: Rio Vista, section 3, kept wild stores from the file cache by the page table. Where the processor has protection
-//! keys, a range has one, and what a thread may do with the ranges of a key is a register of that thread: nothing is asked of
-//! the kernel when a transaction begins and ends.
+//! Paper: Rio Vista, section 3, kept wild stores from the file cache by the page table. With protection keys, a range
+//! of pages has a key, and a register of each thread holds its rights to the pages of a key. So the begin and the end
+//! of a transaction need no system call.
 //!
-//! The rights are each thread's own. A thread that was there before the key has none, until it asks for them; one that is
-//! made later has those of the thread that made it.
+//! Each thread has its own rights. A thread older than the key has none until it asks for them; a new thread inherits
+//! the rights of the thread that made it.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 
@@ -18,7 +18,7 @@ pub struct Key {
     number: u32,
 }
 
-/// What this thread may do with what has the key.
+/// A thread's right to the pages with the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     /// Load.
@@ -28,41 +28,41 @@ pub enum Right {
 }
 
 impl Key {
-    /// Whether the processor and the kernel have protection keys.
+    /// Returns whether the processor and the kernel have protection keys.
     pub fn is_possible() -> bool {
         is_possible()
     }
 
-    /// Takes a key. This thread may load what will have it.
+    /// Takes a key. This thread may load from pages that get it.
     ///
     /// # Errors
-    /// `Unsupported` where there are none; the kernel's if all are taken.
+    /// `Unsupported` if there are no protection keys; the kernel's error if all are taken.
     pub fn take() -> std::io::Result<Key> {
         if !Key::is_possible() {
             return Err(std::io::ErrorKind::Unsupported.into());
         }
-        // SAFETY: changes the rights of a key that nobody has.
+        // SAFETY: changes the rights of a key that no page has.
         let number = unsafe { libc::syscall(libc::SYS_pkey_alloc, 0, DISABLE_WRITE) };
         u32::try_from(number).map(|number| Key { number }).map_err(|_| std::io::Error::last_os_error())
     }
 
-    /// The key's number for the kernel.
+    /// Returns the key's number for the kernel.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// Says what this thread may do from now on.
+    /// Sets this thread's right from now on.
     pub fn allow(&self, right: Right) {
         let shift = self.number * 2;
         let denied = if right == Right::Read { 0b10 } else { 0 };
         let rights = rights() & !(0b11 << shift) | denied << shift;
-        // No store of the program's moves over the change.
+        // The compiler must not move a store of the program across the change.
         compiler_fence(Ordering::SeqCst);
         set_rights(rights);
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Sees to it that this thread may load.
+    /// Makes sure that this thread may load.
     pub fn allow_reading(&self) {
         if rights() >> (self.number * 2) & 1 != 0 {
             self.allow(Right::Read);
@@ -72,12 +72,12 @@ impl Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
-        // SAFETY: the key is this value's, and no page has it any more: what had it is unmapped, or has been given key 0.
+        // SAFETY: the key is this value's, and no page has it any more: such pages are unmapped, or have key 0 again.
         unsafe { libc::syscall(libc::SYS_pkey_free, self.number) };
     }
 }
 
-// Later versions of the language find asking the processor safe.
+// In later versions of Rust `__cpuid` is a safe function.
 #[allow(unused_unsafe)]
 #[cfg(target_arch = "x86_64")]
 fn is_possible() -> bool {
@@ -86,7 +86,7 @@ fn is_possible() -> bool {
     let leaves = unsafe { __cpuid(0) }.eax;
     // SAFETY: as above; the leaf is there.
     let features = if leaves >= 7 { unsafe { __cpuid_count(7, 0) }.ecx } else { 0 };
-    // Bit 4: the kernel has switched them on.
+    // Bit 4: the kernel has switched protection keys on.
     features >> 4 & 1 == 1
 }
 
@@ -100,8 +100,8 @@ fn rights() -> u32 {
 
 #[cfg(target_arch = "x86_64")]
 fn set_rights(rights: u32) {
-    // SAFETY: changes what this thread may do with pages that have a key, which only a [`Key`]'s have: a load or store that
-    // is not allowed faults.
+    // SAFETY: changes this thread's rights to pages with a key, and only a [`Key`] gives pages one: a forbidden load
+    // or store faults.
     unsafe { std::arch::asm!("wrpkru", in("eax") rights, in("ecx") 0, in("edx") 0, options(nostack)) };
 }
 

@@ -1,17 +1,18 @@
-//! One number for how a build of the library lays out what it shares.
+//! One number for the layout of a build's shared types.
 //!
-//! [`shared!`](crate::shared) gives each type a number made of its name, its size and alignment, and each field's name, type
-//! and place; the number of a type inside it goes in too. Each manager makes one of its types' ([`layout!`](crate::layout)),
-//! and the library one of the managers'. Two builds that differ in it refuse each other's regions (PROTOCOLS F1).
+//! [`shared!`](crate::shared) gives each type a number, made of its name, its size and alignment, and each field's
+//! name, type and place, with the number of the field's type. Each manager combines the numbers of its types
+//! ([`layout!`](crate::layout)), and the library combines those of the managers. Two builds with different numbers
+//! refuse each other's regions (PROTOCOLS F1).
 //!
-//! What the bits of a word mean is not seen here.
+//! The number does not cover the meaning of a word's bits.
 
 /// A hash (FNV-1a) that is made at compile time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutHash(u64);
 
 impl LayoutHash {
-    /// Of nothing yet.
+    /// Makes the hash of nothing.
     #[must_use]
     pub const fn new() -> LayoutHash {
         LayoutHash(0xcbf2_9ce4_8422_2325)
@@ -26,19 +27,19 @@ impl LayoutHash {
         LayoutHash(hash)
     }
 
-    /// With a number.
+    /// Adds a number.
     #[must_use]
     pub const fn number(self, number: u64) -> LayoutHash {
         self.bytes(&number.to_le_bytes())
     }
 
-    /// With a text and where it ends.
+    /// Adds a text and its length.
     #[must_use]
     pub const fn text(self, text: &str) -> LayoutHash {
         self.number(text.len() as u64).bytes(text.as_bytes())
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -65,23 +66,23 @@ mod tests {
 
     use crate::Shared;
 
-    /// A type `Pair` and one that holds it, written down several times, each in a module of its own.
+    /// A type `Pair` and a type that holds it, in several variants, each in a module of its own.
     macro_rules! written {
         ($($module:ident: $($field:ident $type:ty),*; $size:literal in $holder:literal)*) => {
             $(mod $module {
                 use crate::Word;
                 crate::shared! {
-                    /// Of two words, mostly.
+                    /// A pair, mostly of two words.
                     pub struct Pair { $(pub $field: $type),* } size $size
                 }
                 crate::shared! {
                     /// Looks the same everywhere.
                     pub struct Holder { pub pair: Pair, pub last: Word<u64> } size $holder
                 }
-                // Only how they are laid out is looked at.
+                // The tests use only the layouts.
                 const _: fn(&Holder) = |holder| { $(let _ = &holder.pair.$field;)* let _ = &holder.last; };
             })*
-            /// Of each module, the number of the pair and of its holder.
+            /// For each module, the number of the pair and of its holder.
             const NUMBERS: &[(&str, u64, u64)] =
                 &[$((stringify!($module), <$module::Pair as Shared>::LAYOUT, <$module::Holder as Shared>::LAYOUT)),*];
         };

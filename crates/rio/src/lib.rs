@@ -1,11 +1,11 @@
-//! rio: memory that outlives what happens to the program, and its undo.
+//! rio: memory that outlives a program's death, and its undo log.
 //!
-//! A [`Region`] is a file mapped by every process that opens it. Nothing in it is a pointer: things are named by
-//! [`Offset`], control words are [`Word`]s, and every change of more than one word is a [`Section`], whose
-//! before-images lie in an [`Undo`] log in the same memory. A process killed between two instructions therefore leaves
-//! something a survivor can roll back: Vista's idea (Rio Vista, section 4) put under LIBTP's shared structures.
+//! A [`Region`] is a file mapped by every process that opens it. It contains no pointers: an [`Offset`] names a
+//! value, control words are [`Word`]s, and every change of more than one word is a [`Section`], whose before-images
+//! lie in an [`Undo`] log in the same memory. So a survivor can roll back the change of a process killed between two
+//! instructions: Vista's idea (Rio Vista, section 4) put under LIBTP's shared structures.
 //!
-//! rio does not know what is stored in it, nor who stores it.
+//! rio does not know what is stored in a region, nor which code stores it.
 //!
 //! # Example
 //! ```
@@ -94,7 +94,7 @@ pub use undo::{Undo, UndoLog};
 pub use view::{Flat, Shown, View};
 pub use word::{Atom, Bits, Link, Word};
 
-/// The layout of the types that are rio's own.
+/// The layout of rio's own types.
 pub const LAYOUT: u64 = layout![RegionHeader, SlabHeader, UndoLog];
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
-//! How much memory this process may count on: the machine's, or less where a limit is set.
+//! The memory that this process may count on: the machine's, or less under a limit.
 //!
-//! Not in the papers. Limits are those of the process's control group and of all groups above it (version 1 and 2, as `/proc/self/cgroup`
-//! and the mount points say), and that of its address space (`RLIMIT_AS`). What cannot be read limits nothing.
+//! Not in the papers. The limits are those of the process's control group and of all groups above it (versions 1 and
+//! 2, found by `/proc/self/cgroup` and the mount points), and the limit of its address space (`RLIMIT_AS`). A file
+//! that cannot be read sets no limit.
 
 use std::path::{Path, PathBuf};
 
-/// Taken for the machine's memory where nobody says how much that is.
+/// The assumed memory of a machine if `/proc/meminfo` does not give it.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Bytes of memory this process may count on.
+/// Returns the bytes of memory that this process may count on.
 pub fn memory_bytes() -> u64 {
     let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
     memory_below(Path::new("/"), limit)
 }
 
-/// The same, where the files of the kernel lie below `root`, and the address space has `limit` bytes.
+/// As [`memory_bytes`], with the kernel's files below `root`, and an address space of `limit` bytes.
 fn memory_below(root: &Path, limit: Option<u64>) -> u64 {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
     let machine = total_of(&read("proc/meminfo")).unwrap_or(UNKNOWN);
@@ -23,7 +24,7 @@ fn memory_below(root: &Path, limit: Option<u64>) -> u64 {
     limits.chain(limit).fold(machine, u64::min)
 }
 
-/// The `MemTotal` of `/proc/meminfo`, in bytes.
+/// Returns the `MemTotal` of `/proc/meminfo`, in bytes.
 fn total_of(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -33,26 +34,27 @@ fn total_of(meminfo: &str) -> Option<u64> {
 /// A control group that limits memory.
 #[derive(Debug, PartialEq, Eq)]
 struct Group {
-    /// Where its tree of groups is mounted.
+    /// The mount point of its tree of groups.
     mount: PathBuf,
-    /// Its directory, there or below.
+    /// Its directory: the mount point, or below it.
     directory: PathBuf,
-    /// The files that say a limit.
+    /// The files that contain a limit.
     files: &'static [&'static str],
 }
 
 impl Group {
-    /// The least limit of the group and of those above it.
+    /// Returns the least limit of the group and of the groups above it.
     fn limit(&self, root: &Path) -> Option<u64> {
         let above = self.directory.ancestors().take_while(|directory| directory.starts_with(&self.mount));
         let texts = above.flat_map(|directory| self.files.iter().map(|file| directory.join(file)));
         let texts = texts.filter_map(|path| std::fs::read_to_string(root.join(path.strip_prefix("/").ok()?)).ok());
-        // Without a limit version 2 says `max`, and version 1 more than any machine has.
+        // Without a limit version 2 has `max` in the file, and version 1 a number larger than any machine's memory.
         texts.filter_map(|text| text.trim().parse().ok()).min()
     }
 }
 
-/// The groups of a process that limit its memory, one for each version, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// Returns the groups that limit a process's memory, one for each version, from `/proc/self/cgroup` and
+/// `/proc/self/mountinfo`.
 fn groups_of(cgroup: &str, mountinfo: &str) -> Vec<Group> {
     let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::of).collect();
     let group = |line: &str| {
@@ -69,9 +71,9 @@ fn groups_of(cgroup: &str, mountinfo: &str) -> Vec<Group> {
     cgroup.lines().filter_map(group).collect()
 }
 
-/// Where a tree of control groups is mounted: a line of `/proc/self/mountinfo`.
+/// The mount of a tree of control groups: a line of `/proc/self/mountinfo`.
 struct Mount<'l> {
-    /// The group that is seen there.
+    /// The group at the mount point.
     root: &'l str,
     point: PathBuf,
     kind: &'l str,
@@ -94,7 +96,8 @@ impl<'l> Mount<'l> {
         }
     }
 
-    /// The directory of a group; of one that is not seen from here, in a container, the mount point.
+    /// Returns the directory of a group. For a group that is not visible here, in a container, that is the mount
+    /// point.
     fn directory_of(&self, group: &str) -> PathBuf {
         let below = Path::new(group).strip_prefix(self.root).unwrap_or(Path::new(""));
         let is_seen = !group.split('/').any(|part| part == "..");
@@ -183,7 +186,7 @@ mod tests {
     #[test]
     fn in_a_container_the_mount_point_is_the_own_group() {
         let limit = ("sys/fs/cgroup/memory.max", "67108864\n");
-        // Of the host's names nothing is seen: with a namespace of its own, and without.
+        // The host's names are not visible: with a namespace of its own, and without.
         for (cgroup, mountinfo) in [
             ("0::/\n", V2.to_string()),
             ("0::/../../docker/abc\n", V2.to_string()),

@@ -1,7 +1,7 @@
-//! A file mapped into memory: the only place where address space is asked for and given back.
+//! A file mapped into memory: the only module that takes and gives back address space.
 //!
-//! The mapping is made once, as long as the region may ever become; the file grows under it by `fallocate`, so a full
-//! filesystem is an error of a call and never a SIGBUS (DESIGN 4).
+//! The mapping is made once, at the greatest length that the region may reach; the file grows under it by
+//! `fallocate`, so a full filesystem is an error of a call and never a SIGBUS (DESIGN 4).
 
 use std::fs::File;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::mm::{mmap, mmap_anonymous, mprotect, msync, munmap, MapFlags, MprotectFlags, MsyncFlags, ProtFlags};
 
-/// Bytes of a huge page, and so what a mapping's address is a multiple of.
+/// Bytes of a huge page. A mapping's address is a multiple of this.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
-/// No processor we run on has larger pages, other than huge ones.
+/// No supported processor has larger pages, except huge ones.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What may be done in a part of a mapping.
+/// The allowed accesses to a part of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
     /// Nothing: any access faults.
@@ -28,17 +28,17 @@ pub(crate) enum Protection {
     Write,
 }
 
-/// One shared mapping of a file, `bytes` long; where the file can be mapped so, the blocks under a page are on its disk before
-/// the first store to it is done (`MAP_SYNC`). Before and behind it are guard pages: addresses that fault. (Not behind one
-/// that was cut.)
+/// One shared mapping of a file, `bytes` long. If the file allows `MAP_SYNC`, the blocks under a page are on the disk
+/// before the first store to the page is done. Guard pages, whose addresses fault, lie before and behind it (not
+/// behind a mapping that was cut).
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
-    /// It may become less.
+    /// [`Mapping::cut`] makes it smaller.
     bytes: AtomicUsize,
-    /// How much of a region's is touched, at most: what its file is known to have.
+    /// The bytes that may be touched: the known length of the file.
     seen: AtomicUsize,
-    /// Held while one of these changes.
+    /// Held while `bytes` or `seen` changes.
     resizing: Mutex<()>,
     /// The mapping and its guard pages: where the range begins, and its bytes.
     range: (NonNull<u8>, AtomicUsize),
@@ -60,51 +60,54 @@ impl Mapping {
         let bytes = bytes.next_multiple_of(PAGE_BYTES_MAX);
         let wanted = bytes.checked_add(2 * HUGE_BYTES).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let (null, lazy) = (std::ptr::null_mut(), MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody may touch the range yet.
+        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no code touches the range yet.
         let range = unsafe { mmap_anonymous(null, wanted, rights_of_guard_pages(), lazy) }?.cast::<u8>();
-        // Where a huge page of the file can be one of the mapping.
+        // Here a huge page of the file is a huge page of the mapping too.
         let front = (range.addr() + 1).next_multiple_of(HUGE_BYTES) - range.addr();
         Mapping::inside(file, (range, wanted), front, bytes)
     }
 
-    /// As [`Mapping::new`], at `address`: things in it may then point to each other, in every process that maps it there.
+    /// As [`Mapping::new`], at `address`: pointers inside the mapping are then valid in every process that maps it
+    /// there.
     ///
     /// # Errors
-    /// `AlreadyExists` if something else is there; `InvalidInput` if no mapping can be there; the error of `mmap`.
+    /// `AlreadyExists` if the range is in use; `InvalidInput` if no mapping can be there; the error of `mmap`.
     pub fn at(file: &File, bytes: usize, address: usize) -> std::io::Result<Mapping> {
         let bytes = bytes.next_multiple_of(PAGE_BYTES_MAX);
         let from = address.checked_sub(PAGE_BYTES_MAX).filter(|_| address % PAGE_BYTES_MAX == 0);
         let from = std::ptr::without_provenance_mut(from.ok_or(std::io::ErrorKind::InvalidInput)?);
         let wanted = bytes.checked_add(2 * PAGE_BYTES_MAX).ok_or(std::io::ErrorKind::OutOfMemory)?;
         let lazy = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
-        // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping; nobody may touch the range yet.
+        // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping; no code touches the range yet.
         let range = unsafe { mmap_anonymous(from, wanted, rights_of_guard_pages(), lazy) }?.cast::<u8>();
         Mapping::inside(file, (range, wanted), PAGE_BYTES_MAX, bytes)
     }
 
-    /// Whether the file can be mapped so that stores are as safe as its metadata (DAX): the error says why not.
+    /// Checks that the file can be mapped so that stores are as safe as its metadata (DAX). The error is the reason
+    /// why not.
     pub(crate) fn is_synchronous(file: &File) -> std::io::Result<()> {
         let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody touches it.
+        // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; no code touches the new one.
         let place = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES_MAX, ProtFlags::READ, flags, file, 0) }?;
         // SAFETY: the mapping just made.
         unsafe { munmap(place, PAGE_BYTES_MAX) }?;
         Ok(())
     }
 
-    /// Writes what was stored to the disk behind the file, if there is one.
+    /// Writes the stores to the disk behind the file, if there is one.
     pub(crate) fn sync(&self, bytes: usize) -> std::io::Result<()> {
         // SAFETY: a part of this mapping; it changes nothing that a program can see.
         unsafe { msync(self.base.as_ptr().cast(), bytes.min(self.bytes()), MsyncFlags::SYNC) }?;
         Ok(())
     }
 
-    /// Maps the file into a range that was reserved, `front` bytes behind its beginning.
+    /// Maps the file into a reserved range, `front` bytes behind its beginning.
     fn inside(file: &File, range: (*mut u8, usize), front: usize, bytes: usize) -> std::io::Result<Mapping> {
         let base = range.0.wrapping_add(front);
-        // Asked beforehand: a refusal of what follows may have torn the hole into the range.
+        // Tried beforehand: a failed MAP_FIXED may already have torn a hole into the range.
         let kind = Mapping::shared(file);
-        // SAFETY: MAP_FIXED replaces `bytes` of the range just reserved, which nobody uses; the file outlives the call.
+        // SAFETY: MAP_FIXED replaces `bytes` of the range just reserved, which no code uses; the file outlives the
+        // call.
         let mapped = unsafe {
             let flags = kind | MapFlags::NORESERVE | MapFlags::FIXED;
             mmap(base.cast(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)
@@ -119,13 +122,13 @@ impl Mapping {
                 range: (start, AtomicUsize::new(range.1)),
             });
         }
-        // SAFETY: the range reserved above, which nobody uses.
+        // SAFETY: the range reserved above, which no code uses.
         unsafe { munmap(range.0.cast(), range.1) }?;
         mapped?;
         Err(std::io::ErrorKind::OutOfMemory.into())
     }
 
-    /// How the file is mapped shared.
+    /// Returns the flags for a shared mapping of the file.
     fn shared(file: &File) -> MapFlags {
         match Mapping::is_synchronous(file) {
             Ok(()) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
@@ -133,11 +136,12 @@ impl Mapping {
         }
     }
 
-    /// Maps a part, whole pages that the file has, once more in its place: apart, so that what is stored there from now on is
-    /// this process's alone, and comes to no file; or as it was, and then that is gone. It may be stored to.
+    /// Maps a part (whole pages within the file) again in its place. With `is_apart`, later stores are private to
+    /// this process and never reach the file. Without, the part is shared again, and the private stores are gone. The
+    /// part may be stored to.
     ///
     /// # Errors
-    /// The error of `mmap`; `InvalidInput` if the part is not one of the mapping.
+    /// The error of `mmap`; `InvalidInput` if the part is not inside the mapping.
     pub(crate) fn set_apart(&self, file: &File, part: Range<usize>, is_apart: bool) -> std::io::Result<()> {
         if part.end > self.bytes() {
             return Err(std::io::ErrorKind::InvalidInput.into());
@@ -145,18 +149,19 @@ impl Mapping {
         let place = self.base.as_ptr().wrapping_add(part.start);
         let kind = if is_apart { MapFlags::PRIVATE } else { Mapping::shared(file) };
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, kind | MapFlags::NORESERVE | MapFlags::FIXED);
-        // SAFETY: MAP_FIXED replaces a part of this mapping by the same bytes of the same file, at once: whoever looks there
-        // finds bytes before and after it.
+        // SAFETY: MAP_FIXED replaces a part of this mapping by the same bytes of the same file, atomically: a reader
+        // finds mapped bytes before and after.
         unsafe { mmap(place.cast(), part.len(), rights, flags, file, part.start as u64) }?;
         Ok(())
     }
 
-    /// Asks the kernel to put a part of the file, which has blocks all over, into huge pages now: one entry of the
-    /// processor's address cache then serves 2 MiB. Whole multiples of [`HUGE_BYTES`]. Contents stay as they are.
+    /// Asks the kernel to move a part of the file into huge pages now. One entry of the processor's address cache
+    /// then serves 2 MiB. The part is made of whole multiples of [`HUGE_BYTES`] and has blocks everywhere. Contents
+    /// stay as they are.
     ///
     /// # Errors
-    /// The kernel's: `EINVAL` before Linux 6.1, or where the file's filesystem or its administrator does not have it;
-    /// others where there is no such page to be had now. Nothing is different then.
+    /// Errors of the kernel: `EINVAL` before Linux 6.1, or if the filesystem or its administrator does not allow huge
+    /// pages; other errors if no such page is free now. Nothing has changed then.
     pub(crate) fn use_huge_pages(&self, from: usize, bytes: usize) -> std::io::Result<()> {
         assert!(from % HUGE_BYTES == 0 && bytes % HUGE_BYTES == 0 && from + bytes <= self.bytes());
         let place = self.base.as_ptr().wrapping_add(from);
@@ -169,23 +174,24 @@ impl Mapping {
         }
     }
 
-    /// Says whether the kernel writes the mapping into core dumps.
+    /// Sets whether the kernel writes the mapping into core dumps.
     ///
     /// # Errors
     /// The error of `madvise`.
     pub(crate) fn set_dumped(&self, is_dumped: bool) -> std::io::Result<()> {
         let advice = if is_dumped { libc::MADV_DODUMP } else { libc::MADV_DONTDUMP };
-        // SAFETY: the whole of this mapping; the advice changes what a core dump has, and nothing a program can see.
+        // SAFETY: the whole of this mapping; the advice changes the content of core dumps, and nothing a program can
+        // see.
         match unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes(), advice) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         }
     }
 
-    /// Says what may be done in a part of the mapping: whole pages.
+    /// Sets the allowed accesses to a part of the mapping, in whole pages.
     ///
     /// # Errors
-    /// The error of `mprotect`; `InvalidInput` if the part is not one of the mapping.
+    /// The error of `mprotect`; `InvalidInput` if the part is not inside the mapping.
     pub(crate) fn protect(&self, part: Range<usize>, protection: Protection) -> std::io::Result<()> {
         if part.end > self.bytes() {
             return Err(std::io::ErrorKind::InvalidInput.into());
@@ -218,28 +224,28 @@ impl Mapping {
         }
     }
 
-    /// The first address.
+    /// Returns the first address.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The length of the mapping in bytes.
+    /// Returns the length of the mapping in bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
-        // Relaxed: it becomes less by `cut` alone, behind what is seen.
+        // Relaxed: only `cut` makes it smaller, and only behind the bytes that may be touched.
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How much of it may be touched, if [`Mapping::see`] says so.
+    /// Returns the bytes that may be touched ([`Mapping::see`]).
     #[inline]
     pub(crate) fn seen(&self) -> usize {
-        // Relaxed: it only grows, so an old value is merely too small.
+        // Relaxed: the number only grows, so an old value is at worst too small.
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Allows the first `bytes` of the mapping to be touched. Returns how many bytes may be touched: as many as before where the kernel
-    /// refuses.
+    /// Allows accesses to the first `bytes` of the mapping. Returns the bytes that may be touched: the old number if
+    /// the kernel refuses.
     pub(crate) fn see(&self, bytes: usize) -> usize {
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let (bytes, seen) = (bytes.min(self.bytes()), self.seen());
@@ -251,8 +257,8 @@ impl Mapping {
         bytes
     }
 
-    /// Takes the rights to all bytes that are not seen yet. A store behind the file's end then faults. valgrind reads all readable memory
-    /// at a program's end, and leaves these bytes out.
+    /// Takes the rights to all bytes that may not be touched yet. A store behind the file's end then faults. valgrind
+    /// reads all readable memory at a program's end, and leaves these bytes out.
     ///
     /// # Errors
     /// The error of `mprotect`.
@@ -264,10 +270,10 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives back the address space behind what is seen: only for one of which nothing else is touched.
+    /// Gives back the address space behind the bytes that may be touched. The caller touches nothing beyond them.
     ///
     /// # Errors
-    /// The error of `munmap`: nothing is different then.
+    /// The error of `munmap`. Nothing has changed then.
     pub(crate) fn cut(&self) -> std::io::Result<()> {
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = self.seen().next_multiple_of(PAGE_BYTES_MAX);
@@ -277,8 +283,8 @@ impl Mapping {
         let (start, whole) = (self.range.0, self.range.1.load(Ordering::Relaxed));
         let kept = self.base.addr().get() - start.addr().get() + bytes;
         let rest = start.as_ptr().wrapping_add(kept).cast();
-        // SAFETY: the end of the range that was reserved for this mapping. Nobody touches what is not seen, and nobody comes to
-        // see more of it meanwhile, because of `resizing`, nor later, because there is no more.
+        // SAFETY: the end of the range that was reserved for this mapping. No code touches bytes beyond `seen`;
+        // `seen` does not grow meanwhile, because of `resizing`, nor later, because the mapping ends there.
         unsafe { munmap(rest, whole - kept) }?;
         self.bytes.store(bytes, Ordering::Relaxed);
         self.range.1.store(kept, Ordering::Relaxed);
@@ -286,7 +292,7 @@ impl Mapping {
     }
 }
 
-/// None.
+/// Returns no rights: an access faults.
 fn rights_of_guard_pages() -> ProtFlags {
     if crate::planted("rio: a mapping has no guard pages") {
         return ProtFlags::READ | ProtFlags::WRITE;
@@ -296,8 +302,8 @@ fn rights_of_guard_pages() -> ProtFlags {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `range` is what was reserved for this mapping, and every reference into the mapping borrows from a
-        // `Region` or a `View` that owns this value, so none is left.
+        // SAFETY: `range` was reserved for this mapping, and every reference into the mapping borrows from a `Region`
+        // or a `View` that owns this value, so none is left.
         let unmapped = unsafe { munmap(self.range.0.as_ptr().cast(), *self.range.1.get_mut()) };
         debug_assert!(unmapped.is_ok(), "munmap of a mapping this process made");
     }

@@ -1,7 +1,7 @@
-//! Typed offsets: how things in a region name each other.
+//! Typed offsets: the references between values in a region.
 //!
-//! An offset counts bytes from the region's base, so it is the same in every process; zero means none. Following one
-//! checks bounds and alignment: what another process stored is not trusted to be in range.
+//! An offset counts bytes from the region's base, so it is the same in every process; zero means none. Following an
+//! offset checks bounds and alignment, because another process may have stored a bad one.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,42 +12,42 @@ use std::ptr::NonNull;
 
 use crate::{Region, RegionHeader, Shared};
 
-/// What a thread unwinds with when the region that it works in is found broken (PROTOCOLS D13): it can neither go on nor come back
-/// with a value. Caught by the environment's door, which begins anew.
+/// The payload of the unwinding of a thread whose region is broken (PROTOCOLS D13): the thread can neither go on nor
+/// return a value. The environment's door catches it and begins anew.
 pub struct Broken;
 
-/// The place of a `T` in a region, in bytes from its base. `Option<Offset<T>>` is eight bytes, zero for none.
+/// The place of a `T` in a region, in bytes from its base. `Option<Offset<T>>` is eight bytes, zero for `None`.
 #[repr(transparent)]
 pub struct Offset<T>(NonZeroU64, PhantomData<fn() -> T>);
 
 const _: () = assert!(size_of::<Option<Offset<u64>>>() == 8);
 
 impl<T> Offset<T> {
-    /// From a stored number; zero is none.
+    /// Makes an offset from a stored number; zero gives `None`.
     #[inline]
     pub fn from_raw(raw: u64) -> Option<Offset<T>> {
         NonZeroU64::new(raw).map(|bytes| Offset(bytes, PhantomData))
     }
 
-    /// The number to store.
+    /// Returns the number to store.
     #[inline]
     pub fn raw(self) -> u64 {
         self.0.get()
     }
 
-    /// The number to store for an optional offset.
+    /// Returns the number to store for an optional offset.
     #[inline]
     pub fn into_raw(offset: Option<Offset<T>>) -> u64 {
         offset.map_or(0, Offset::raw)
     }
 
-    /// The same place seen as another type; following it checks again.
+    /// Returns the same place as another type; following it checks again.
     #[inline]
     pub fn cast<U>(self) -> Offset<U> {
         Offset(self.0, PhantomData)
     }
 
-    /// The place `bytes` further on.
+    /// Returns the place `bytes` further on.
     ///
     /// # Panics
     /// If the sum passes 2^64, which no region reaches.
@@ -81,10 +81,10 @@ impl<T> fmt::Debug for Offset<T> {
 }
 
 impl Region {
-    /// The `T` at `offset`.
+    /// Returns the `T` at `offset`.
     ///
     /// # Panics
-    /// If the offset is out of the region's bounds or misaligned: a broken invariant of whoever stored it. In a region that was found
+    /// If the offset is out of the region's bounds or misaligned: its storer broke an invariant. In a region marked
     /// broken the thread unwinds with [`Broken`].
     #[inline]
     pub fn at<T: Shared>(&self, offset: Offset<T>) -> &T {
@@ -93,7 +93,7 @@ impl Region {
         unsafe { &*place.cast::<T>() }
     }
 
-    /// The `T` at `offset`, or none if the offset is out of bounds or misaligned.
+    /// Returns the `T` at `offset`, or `None` if the offset is out of bounds or misaligned.
     #[inline]
     pub fn try_at<T: Shared>(&self, offset: Offset<T>) -> Option<&T> {
         let place = self.place(offset.raw(), size_of::<T>(), align_of::<T>())?;
@@ -102,7 +102,7 @@ impl Region {
         Some(unsafe { &*place.cast::<T>() })
     }
 
-    /// `count` values of `T` from `offset` on.
+    /// Returns `count` values of `T` from `offset` on.
     ///
     /// # Panics
     /// As [`Region::at`].
@@ -114,7 +114,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts(place.cast::<T>(), count) }
     }
 
-    /// A handle to the `T` at `offset` that keeps the mapping alive and is not checked again.
+    /// Returns a handle to the `T` at `offset` that keeps the mapping alive and is not checked again.
     ///
     /// # Panics
     /// As [`Region::at`].
@@ -122,7 +122,7 @@ impl Region {
         Held { place: NonNull::from(self.at(offset)), region: self.clone() }
     }
 
-    /// A handle to `count` values of `T` from `offset` on.
+    /// Returns a handle to `count` values of `T` from `offset` on.
     ///
     /// # Panics
     /// As [`Region::at`].
@@ -132,7 +132,7 @@ impl Region {
 }
 
 impl Region {
-    /// The header, which lies at offset zero, where no [`Offset`] points.
+    /// Returns the header, which lies at offset zero, where no [`Offset`] points.
     #[inline]
     pub(crate) fn header_at_base(&self) -> &RegionHeader {
         let place = self.place(0, size_of::<RegionHeader>(), 64).expect("a mapped region is longer than its header");
@@ -140,7 +140,7 @@ impl Region {
         unsafe { &*place.cast::<RegionHeader>() }
     }
 
-    /// The address of what must lie in the region.
+    /// Returns the address of bytes that must lie in the region.
     ///
     /// # Panics
     /// As [`Region::at`].
@@ -149,7 +149,7 @@ impl Region {
         self.place(offset, bytes, align).unwrap_or_else(|| self.out_of_bounds(offset))
     }
 
-    /// A process does not see what a broken region grows by after [`Region::give_up_growth`].
+    /// Unwinds or panics. After [`Region::give_up_growth`] a process does not see the new part of a broken region.
     #[cold]
     #[inline(never)]
     fn out_of_bounds(&self, offset: u64) -> ! {
@@ -160,14 +160,14 @@ impl Region {
     }
 }
 
-/// A `T` in a region together with the mapping it lies in. Dereferencing costs nothing.
+/// A `T` in a region, with the mapping that it lies in. Dereferencing costs nothing.
 pub struct Held<T: Shared> {
     place: NonNull<T>,
     region: Region,
 }
 
 impl<T: Shared> Held<T> {
-    /// The region it lies in.
+    /// Returns the region that the value lies in.
     #[inline]
     pub fn region(&self) -> &Region {
         &self.region
@@ -194,14 +194,14 @@ unsafe impl<T: Shared> Send for Held<T> {}
 // SAFETY: as above.
 unsafe impl<T: Shared> Sync for Held<T> {}
 
-/// Several `T` in a row together with the mapping they lie in.
+/// Several consecutive `T`, with the mapping that they lie in.
 pub struct HeldSlice<T: Shared> {
     place: NonNull<[T]>,
     region: Region,
 }
 
 impl<T: Shared> HeldSlice<T> {
-    /// The region they lie in.
+    /// Returns the region that the values lie in.
     #[inline]
     pub fn region(&self) -> &Region {
         &self.region
@@ -209,7 +209,7 @@ impl<T: Shared> HeldSlice<T> {
 }
 
 impl<T: Shared> HeldSlice<T> {
-    /// Some of them.
+    /// Returns a part of the values.
     pub(crate) fn part(&self, range: Range<usize>) -> HeldSlice<T> {
         HeldSlice { place: NonNull::from(&self[range]), region: self.region.clone() }
     }

@@ -1,8 +1,8 @@
-//! Planted bugs: places where a test build can be told to break a rule, to see that the tests notice.
+//! Planted bugs: places where a test build can break a rule on purpose, to check that the tests notice.
 //!
-//! Compiled in only with the feature `planted`, which nothing but the test suites switches on; without it every call is
-//! the constant `false` and costs nothing. `LIBTP_PLANTED="log: flush not synced"` switches one on in a process and in
-//! those it starts. The list of names is the yardstick of the suites: each bug must be noticed.
+//! Compiled in only with the feature `planted`, which only the test suites switch on; without it every call is the
+//! constant `false` and costs nothing. `LIBTP_PLANTED="log: flush not synced"` switches one bug on, in a process and
+//! in the processes that it starts. The suites are measured by the list of names: they must notice each bug.
 
 #[cfg(feature = "planted")]
 mod chosen {
@@ -10,7 +10,8 @@ mod chosen {
     use std::sync::{OnceLock, PoisonError, RwLock};
 
     static CHOSEN: OnceLock<RwLock<Option<String>>> = OnceLock::new();
-    /// True once the environment has been read and no bug is on. A suite passes millions of such places with none on.
+    /// True once the environment has been read and no bug is on. A suite passes millions of such places with no bug
+    /// on.
     static ALL_OFF: AtomicBool = AtomicBool::new(false);
 
     fn chosen() -> &'static RwLock<Option<String>> {
@@ -25,7 +26,7 @@ mod chosen {
         ALL_OFF.store(chosen.is_none(), Ordering::Relaxed);
     }
 
-    /// Whether the planted bug of that name is on.
+    /// Returns whether the planted bug of that name is on.
     #[inline]
     pub fn planted(name: &'static str) -> bool {
         // Relaxed: as in `plant`.
@@ -35,7 +36,7 @@ mod chosen {
     fn is_chosen(name: &str) -> bool {
         let chosen = chosen().read().unwrap_or_else(PoisonError::into_inner);
         if chosen.is_none() {
-            // Under the lock that `plant` takes: a bug that it plants later is not switched off here.
+            // Under the lock that `plant` takes, so that a bug planted later stays on.
             ALL_OFF.store(true, Ordering::Relaxed);
         }
         chosen.as_deref() == Some(name)
@@ -45,19 +46,19 @@ mod chosen {
 #[cfg(feature = "planted")]
 pub use chosen::{plant, planted};
 
-/// Whether the planted bug of that name is on: never, in this build.
+/// Returns whether the planted bug of that name is on: never, in this build.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn planted(_name: &'static str) -> bool {
     false
 }
 
-/// Waits a moment, where a bug that is on shows only if somebody comes in between.
+/// Waits a moment, at a place where a planted bug shows only if another thread comes in between.
 pub fn linger() {
     std::thread::sleep(std::time::Duration::from_millis(2));
 }
 
-/// The same, until somebody has come; not for long.
+/// As [`linger`], until another thread has come, but not for long.
 pub fn linger_until(mut has_come: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !has_come() && start.elapsed() < std::time::Duration::from_millis(20) {

@@ -1,10 +1,11 @@
-//! A region: a file that every process maps, with a header that says whose it is.
+//! A region: a file that every process maps, with a header that states its owner.
 //!
-//! The file is mapped once, as long as it may ever become, and grows by `fallocate` (DESIGN 4). Its first 4096 bytes are
-//! the [`RegionHeader`]; after it, memory is handed out and never taken back: managers recycle their own.
+//! Each process maps the file once, at the greatest length that it may reach; the file grows by `fallocate` (DESIGN
+//! 4). Its first 4096 bytes are the [`RegionHeader`]; after it, the region hands out memory and never takes it back:
+//! managers recycle their own.
 //!
-//! If we die here: in `create`, `ready` is still zero and the next to open discards the file; in `allocate`, between the
-//! growth and the store of `used`, nothing was handed out.
+//! If we die here: in `create`, `ready` is still zero and the next process that opens the file discards it; in
+//! `allocate`, between the growth and the store of `used`, no memory was handed out.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -30,11 +31,11 @@ pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES}
 pub use lasting::Lasting;
 pub use unattended::{remove_region, Unattended};
 
-/// What is said for the path of a region in memory without a name.
+/// The path of a region in memory without a name.
 const ANONYMOUS: &str = "(memory)";
 const GROW_STEP: u64 = 64 << 10;
 const GROW_MAX: u64 = 16 << 20;
-/// What a region has at most: an undo log's record has 40 bits for a place.
+/// The largest size of a region: an undo log's record has 40 bits for a place.
 pub(crate) const BYTES_MAX: u64 = 1 << 40;
 
 /// One process's mapping of a region. Cloning it is cheap and shares the mapping.
@@ -42,20 +43,21 @@ pub(crate) const BYTES_MAX: u64 = 1 << 40;
 pub struct Region(Arc<Inner>);
 
 struct Inner {
-    /// What is seen of it is the file's size as last seen here: saves a look at the shared header on every dereference.
+    /// The mapping also remembers the file's size as last seen here: this saves a look at the shared header on every
+    /// dereference.
     mapping: Mapping,
     file: File,
     path: PathBuf,
-    /// The bytes of address space that were asked for: there may be a limit.
+    /// Bytes of address space asked for. A limit may have granted fewer.
     asked: u64,
-    /// What is done so that a crash of the system which the stores survive leaves the rest, too.
+    /// The work that keeps the file's size and structure through a system crash that the stores survive.
     safe: Safe,
-    /// Whose it is, once that was said or checked.
+    /// The owner, once stated or checked.
     identity: OnceLock<Identity>,
 }
 
 impl Region {
-    /// Makes a region in a new file at `path`, for those in `access`.
+    /// Makes a region in a new file at `path`, for the users in `access`.
     ///
     /// # Errors
     /// `System` if the file exists or cannot be made, `Full` if there is no room for the header.
@@ -64,14 +66,14 @@ impl Region {
         attended::attend(&file).map_err(|source| system(path, "stat", source))?;
         let made = Region::build(file, path, identity, reserve);
         if made.is_err() {
-            // Nothing can be attached to it yet, and a leftover would only be discarded by the next to open.
+            // No process can be attached yet, and the next process that opens a leftover file would discard it.
             let _ = std::fs::remove_file(path);
         }
         made
     }
 
-    /// Makes a region in memory without a name: for tests, and for simulated processes. Others reach it by
-    /// [`Region::map_again`] or by a clone.
+    /// Makes a region in memory without a name: for tests, and for simulated processes. Use [`Region::map_again`] or
+    /// a clone to share it.
     ///
     /// # Errors
     /// `System` if the kernel gives no memory file, `Full` if there is no room for the header.
@@ -91,18 +93,19 @@ impl Region {
         Region::build(file, path, identity, reserve)
     }
 
-    /// Opens the region at `path` and checks that those in `access` made it, and nobody else may write it, that it is whole
-    /// and that it belongs to `identity` and this boot.
+    /// Opens the region at `path` and checks that a user in `access` made it, that no other user may write it, that
+    /// it is whole, and that it belongs to `identity` and this boot.
     ///
     /// # Errors
-    /// `System` if the file cannot be opened or mapped; `Planted`, `TooWide`; `Unusable` with the check that failed; `Broken`.
+    /// `System` if the file cannot be opened or mapped; `Planted`; `TooWide`; `Unusable` with the check that failed;
+    /// `Broken`.
     pub fn attach(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
         let region = Region::attach_broken(path, identity, reserve, access)?;
         region.check_whole()?;
         Ok(region)
     }
 
-    /// As [`Region::attach`], also if the region was found broken: to save what is good in it.
+    /// As [`Region::attach`], but accepts a region that is marked broken: to save the good data in it.
     ///
     /// # Errors
     /// As [`Region::attach`], but not `Broken`.
@@ -112,7 +115,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::attach_broken`], whatever environment it was made for: to look at it before it is given up.
+    /// As [`Region::attach_broken`], for the region of any environment: to look at it before it is given up.
     ///
     /// # Errors
     /// As [`Region::attach`], but not `Broken`.
@@ -128,27 +131,28 @@ impl Region {
             if attended::attend(&file).map_err(|source| system(path, "stat", source))? {
                 return Region::map(file, path, reserve);
             }
-            // It was removed while we came; the name may have another file by now.
+            // The file was removed before we attended it; the name may have another file by now.
         }
     }
 
-    /// Whether nobody else is attached, as far as the locks on its file tell: a child that a fork made of one who was may
-    /// still hold one.
+    /// Returns whether no other process is attached, judging by the locks on the file. A fork's child of an attached
+    /// process may still hold such a lock.
     pub fn is_alone(&self) -> bool {
         attended::is_alone(&self.0.file)
     }
 
-    /// Whether its file was removed under it: nobody can come to it any more. Memory that never had a name has not lost it.
+    /// Returns whether the region's file was removed, so that no other process can open it. Always false for a region
+    /// made without a name.
     pub fn has_lost_name(&self) -> bool {
         self.0.path != Path::new(ANONYMOUS) && matches!(attended::has_name(&self.0.file), Ok(false))
     }
 
-    /// Has the kernel write the memory into core dumps, or leave it out, which is so where nobody asks. One that refuses changes nothing.
+    /// Sets whether core dumps contain the region's memory. By default they do not. Ignores a refusal of the kernel.
     pub fn set_dumped(&self, is_dumped: bool) {
         let _ = self.0.mapping.set_dumped(is_dumped);
     }
 
-    /// Maps the same file once more, at another address.
+    /// Maps the same file again, at another address.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -162,7 +166,7 @@ impl Region {
         &self.0.file
     }
 
-    /// Another mapping of the file, as long as this one.
+    /// Makes another mapping of the file, of the same length.
     pub(crate) fn map_file(&self, address: Option<usize>) -> Result<Mapping> {
         let bytes = self.0.mapping.bytes();
         let made = match address {
@@ -213,7 +217,7 @@ impl Region {
         let asked = (wanted as u64).max(mapping.bytes() as u64);
         mapping.forbid_unseen().map_err(|source| system(path, "mapping", source))?;
         mapping.see(usize::try_from(size).unwrap_or(usize::MAX));
-        // It is as large as the machine's memory, and holds what the records hold.
+        // A region can be as large as the machine's memory, and holds the records' contents.
         if !planted("rio: shared memory is in core dumps") {
             let _ = mapping.set_dumped(false);
         }
@@ -234,7 +238,8 @@ impl Region {
         Ok(())
     }
 
-    /// Checks that this build made the region, in this file and since the machine was started, and that it is whole.
+    /// Checks that this build made the region, in this file and since the machine was started, and checks the
+    /// header's sizes.
     fn check_maker(&self, layout: u64) -> Result<()> {
         let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
         self.header().check_maker(layout, own.ino()).map_err(|what| unusable(&self.0.path, what))?;
@@ -247,7 +252,8 @@ impl Region {
         if header.ready.load() == 0 {
             return refuse("its creation was not finished".into());
         }
-        // In this order, since others may make it grow meanwhile, the file first: each is at least what was read before it.
+        // In this order, since other processes may make the region grow meanwhile: each value is at least the one
+        // read before.
         let used = header.used.load();
         let size = header.size.load();
         let file = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?.len();
@@ -257,7 +263,7 @@ impl Region {
         self.check_reserve(size)
     }
 
-    /// Whoever has mapped less than the others would take for nonsense what lies where it does not see.
+    /// A process that maps less than the others would take valid places beyond its mapping for nonsense.
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
         if reserve < size || reserve > self.0.asked {
@@ -270,88 +276,88 @@ impl Region {
         Ok(())
     }
 
-    /// Says that the region is broken and must be made anew: from now on nobody attaches to it, and whoever is attached
-    /// leaves it at the next look. It is never taken back.
+    /// Marks the region broken, for good: it must be made anew. From now on no process attaches, and every attached
+    /// process leaves at its next look.
     pub fn mark_broken(&self) {
         self.header().panic.publish(1);
     }
 
-    /// Gives back the address space that it has not grown into: it is given up, and where that is limited there would be none
-    /// for the region that follows. If it grows all the same, what is new cannot be seen here.
+    /// Gives back the address space that the region has not grown into. The region is given up, and under a limit its
+    /// successor needs the address space. If the region grows all the same, this mapping does not show the new part.
     pub fn give_up_growth(&self) {
-        // All that there is stays to be seen, also of what was not looked at yet: its log is still wanted.
+        // All of the file stays visible, also the parts not yet looked at: the log in it is still wanted.
         if let Ok(metadata) = self.0.file.metadata() {
             self.0.mapping.see(usize::try_from(metadata.len()).unwrap_or(usize::MAX));
-            // If the kernel refuses, the next has less room, and says so.
+            // If the kernel refuses, the successor has less room and reports that.
             let _ = self.0.mapping.cut();
         }
     }
 
-    /// Whether it was found broken.
+    /// Returns whether the region is marked broken.
     #[inline]
     pub fn is_broken(&self) -> bool {
         self.header().panic.load() != 0
     }
 
-    /// Declares the region complete: from now on others may attach.
+    /// Declares the region complete: from now on other processes may attach.
     pub fn set_ready(&self) {
         self.header().ready.publish(1);
     }
 
-    /// The header.
+    /// Returns the header.
     #[inline]
     pub fn header(&self) -> &RegionHeader {
         self.header_at_base()
     }
 
-    /// The file behind the region.
+    /// Returns the path of the region's file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Bytes of the file.
+    /// Returns the region's size in bytes.
     pub fn size(&self) -> u64 {
         self.header().size.load()
     }
 
-    /// Bytes handed out.
+    /// Returns the bytes handed out.
     pub fn used(&self) -> u64 {
         self.header().used.load()
     }
 
-    /// Bytes of address space: the region grows no further.
+    /// Returns the bytes of address space: the region grows no further.
     pub fn reserved(&self) -> u64 {
         self.0.mapping.bytes() as u64
     }
 
-    /// Whether it has memory up to `end`, as is known of its file: whatever its header says now.
+    /// Returns whether the region's file has memory up to `end`, whatever the header says now.
     pub fn reaches(&self, end: u64) -> bool {
         self.place(0, usize::try_from(end).unwrap_or(usize::MAX), 1).is_some()
     }
 
-    /// Bytes of the file that have blocks behind them.
+    /// Returns the bytes of the file that have blocks behind them.
     ///
     /// # Errors
-    /// `System` if the file cannot be asked.
+    /// `System` if the file's metadata cannot be read.
     pub fn allocated_bytes(&self) -> Result<u64> {
         let metadata = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
         Ok(metadata.blocks() * 512)
     }
 
-    /// Where a manager's header lies, if it was set.
+    /// Returns where a manager's header lies, if it was set.
     pub fn root<T: Shared>(&self, slot: RootSlot) -> Option<Offset<T>> {
         self.header().roots[slot as usize].load().map(Offset::cast)
     }
 
-    /// Says where a manager's header lies.
+    /// Sets where a manager's header lies.
     pub fn set_root<T: Shared>(&self, slot: RootSlot, offset: Offset<T>) {
         self.header().roots[slot as usize].publish(Some(offset.cast()));
     }
 
-    /// Hands out zeroed room for `count` values of `T`, aligned to 64 bytes, growing the file when needed.
+    /// Hands out zeroed room for `count` values of `T`, aligned to 64 bytes, and grows the file if needed.
     ///
     /// # Errors
-    /// `Full` when the filesystem is full, `Reserve` when the address range is: nothing was changed.
+    /// `Full` if the filesystem is full, `Reserve` if the address range is. Nothing was changed.
     pub fn allocate<T: Shared>(&self, count: u64) -> Result<Offset<T>> {
         let bytes = count.checked_mul(size_of::<T>() as u64).ok_or_else(|| self.reserve_error())?;
         Ok(self.allocate_bytes(bytes, 64)?.cast())
@@ -372,10 +378,11 @@ impl Region {
                 self.grow(size, end)?;
                 continue;
             }
-            // The last store of the change, read without a latch: never rolled back (PROTOCOLS D2).
+            // The last store of the change. Other threads read it without a latch, so it is never rolled back
+            // (PROTOCOLS D2).
             if header.used.compare_exchange(used, end).is_ok() {
                 failpoint("rio: memory taken, used by nobody");
-                // Whatever leads there is stored after this.
+                // Links to the new memory are stored after this.
                 if !planted("rio: memory is led to before it is handed out in memory") {
                     self.keep(SIZES);
                 }
@@ -384,16 +391,17 @@ impl Region {
         }
     }
 
-    /// Whether `bytes` more can be handed out, as far as the address space goes: asked before what is to be of use with them.
+    /// Checks that the address space has room for `bytes` more. Call it before steps that are of use only with those
+    /// bytes.
     ///
     /// # Errors
-    /// `Reserve`.
+    /// `Reserve` if it has not.
     pub fn check_room(&self, bytes: u64) -> Result<()> {
         let is_there = self.used().checked_add(bytes).is_some_and(|end| end <= self.reserve());
         is_there.then_some(()).ok_or_else(|| self.reserve_error())
     }
 
-    /// Extends the file so that `end` bytes are there. Several processes may do it at once: extending is idempotent.
+    /// Extends the file to at least `end` bytes. Several processes may do this at once: extending is idempotent.
     fn grow(&self, size: u64, end: u64) -> Result<()> {
         let _alone = self.0.safe.alone();
         if self.size() > size {
@@ -410,7 +418,7 @@ impl Region {
             if !matches!(error, Error::Full { .. }) {
                 return Err(error);
             }
-            // A filesystem too full for a whole step may still have room for what is needed now.
+            // A filesystem too full for a whole step may still have room for `end`.
             target = end.next_multiple_of(4096).min(reserve);
             self.make_blocks(size, target)?;
         }
@@ -421,12 +429,14 @@ impl Region {
         Ok(())
     }
 
-    /// Puts the next part of the region that is all handed out into huge pages, in all processes' mappings: from `from`,
-    /// which is a result of this call or zero, up to 8 MiB. Returns how far it is done; none if this cannot be done here at all.
+    /// Moves the next part of the region into huge pages, in all processes' mappings: at most 8 MiB from `from`,
+    /// which is zero or the result of the call before, and only memory that is handed out. Returns the end of the
+    /// part done, or `None` if huge pages are impossible here.
     ///
-    /// The region's pages are far apart and wanted at random, and without this most looks at one begin with a walk through
-    /// the processor's page tables. It costs a copy of those bytes, once. Several at a time: before the first, the kernel
-    /// waits for work of its own on every processor, and where these are busy that takes ten times as long as all the rest.
+    /// Accesses to the region's pages are random, and without huge pages most of them begin with a walk through the
+    /// processor's page tables. The cost is one copy of the bytes. One call moves several huge pages: before the
+    /// first one the kernel waits for work of its own on every processor, and on busy processors that takes ten times
+    /// as long as all the rest.
     pub fn use_huge_pages(&self, from: u64) -> Option<u64> {
         const HUGE: u64 = HUGE_BYTES as u64;
         let to = (self.used() / HUGE * HUGE).min(from + 4 * HUGE);
@@ -440,7 +450,7 @@ impl Region {
         match self.0.mapping.use_huge_pages(usize::try_from(from).ok()?, bytes) {
             Ok(()) => Some(to),
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => None,
-            // No memory for it, or somebody is in the way: this part stays as it is.
+            // No memory for huge pages, or another user of the pages is in the way: this part stays as it is.
             Err(_) => Some(to),
         }
     }
@@ -449,41 +459,41 @@ impl Region {
         Error::Reserve { path: self.0.path.clone(), reserve: self.reserve() }
     }
 
-    /// How large it may become: as far as everybody has mapped it.
+    /// Returns the greatest size that the region may have: every process has mapped that much.
     fn reserve(&self) -> u64 {
-        // Never beyond what is mapped here, whatever a wild store has made of the header.
+        // Never beyond this mapping, whatever a wild store has made of the header.
         self.header().reserve.get().min(self.0.mapping.bytes() as u64)
     }
 
-    /// The address of `bytes` at `offset`, if they lie inside the region and are aligned.
+    /// Returns the address of `bytes` at `offset`, if they lie inside the region and are aligned.
     #[inline]
     pub(crate) fn place(&self, offset: u64, bytes: usize, align: usize) -> Option<*mut u8> {
         let inner = &*self.0;
         let end = offset.checked_add(bytes as u64)?;
-        // The size only grows, so an old value is merely too small, and then the header is asked.
+        // The size only grows, so an old value is at worst too small, and then the header decides.
         if end > inner.mapping.seen() as u64 && !self.size_reaches(end) {
             return None;
         }
-        // A mapping begins at a page, so what is aligned in the region is aligned in memory.
+        // A mapping begins at a page, so an aligned offset is an aligned address.
         let offset = usize::try_from(offset).ok()?;
         (offset % align == 0).then(|| inner.mapping.base().as_ptr().wrapping_add(offset))
     }
 
     #[cold]
     fn size_reaches(&self, end: u64) -> bool {
-        // The file itself is asked too, once each time it has grown: behind its end memory is a signal, not a value, and a
-        // wild store may have put anything into the header.
+        // Ask the file too, once each time it has grown: an access behind its end is a signal, and a wild store may
+        // have put anything into the header.
         let file = self.0.file.metadata().map_or(0, |metadata| metadata.len());
         let size = self.header().size.load().min(file);
         end <= self.0.mapping.see(usize::try_from(size).unwrap_or(usize::MAX)) as u64
     }
 
-    /// Checks what the header says, while others work: sizes, and that it is still the same region's.
+    /// Checks the header while other processes work: the sizes, the maker and the owner.
     ///
     /// # Errors
-    /// What is wrong, half a sentence.
+    /// The fault, as half a sentence.
     pub fn check_header(&self) -> std::result::Result<(), String> {
-        // In this order: each is at least what was read before it.
+        // In this order: each value is at least the one read before.
         let used = self.used();
         let size = self.size();
         let Ok(metadata) = self.0.file.metadata() else { return Ok(()) };
@@ -500,10 +510,10 @@ impl Region {
         self.header().check_owner(identity)
     }
 
-    /// The offset of something in this mapping.
+    /// Returns the offset of a value in this mapping.
     ///
     /// # Panics
-    /// If it does not lie in this mapping.
+    /// If the value does not lie in this mapping.
     #[inline]
     pub fn offset_of<T: Shared>(&self, thing: &T) -> Offset<T> {
         let offset = self.offset_of_address(std::ptr::from_ref(thing).addr());
@@ -526,7 +536,7 @@ impl std::fmt::Debug for Region {
 
 pub(crate) fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()> {
     let bytes = to - from;
-    // A signal interrupts it: tmpfs gives back what it had and says so.
+    // A signal interrupts the call: tmpfs then gives back the blocks it took and returns `EINTR`.
     match rustix::io::retry_on_intr(|| fallocate(file, FallocateFlags::empty(), from, bytes)) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {

@@ -1,8 +1,8 @@
-//! Points at which a test may let another thread go on: every access to shared memory that others can meet.
+//! Points at which a test may switch to another thread: every access to shared memory that others can meet.
 //!
-//! Compiled in only with the feature `scheduled`, which nothing but a test suite switches on; without it every call is
-//! nothing. The scheduler is a function of the test's; it is asked on its own thread only, so that threads it knows
-//! nothing of run as ever. Where a thread would sleep in the kernel, it goes through a point instead ([`instead_of_sleep`]).
+//! Compiled in only with the feature `scheduled`, which only a test suite switches on; without it every call does
+//! nothing. The scheduler is a function of the test. It runs only on threads that registered it, so all other threads
+//! run as ever. A thread that would sleep in the kernel goes through a point instead ([`instead_of_sleep`]).
 
 #[cfg(feature = "scheduled")]
 mod chosen {
@@ -12,7 +12,7 @@ mod chosen {
         static SCHEDULER: Cell<Option<fn()>> = const { Cell::new(None) };
     }
 
-    /// Asks `scheduler` at each point that this thread comes to; none ends that.
+    /// Calls `scheduler` at each point of this thread; `None` ends that.
     pub fn at_each_point(scheduler: Option<fn()>) {
         SCHEDULER.set(scheduler);
     }
@@ -24,12 +24,13 @@ mod chosen {
         }
     }
 
-    /// Whether a test's scheduler runs this thread: then all that it runs are one thread of the kernel's.
+    /// Returns whether a test's scheduler runs this thread. All threads that it runs are then one thread of the
+    /// kernel.
     pub fn is_scheduled() -> bool {
         SCHEDULER.get().is_some()
     }
 
-    /// A point in place of a sleep. False if this thread is not scheduled, and is to sleep.
+    /// Goes through a point in place of a sleep. Returns false if this thread is not scheduled and must sleep.
     pub fn instead_of_sleep() -> bool {
         let scheduler = SCHEDULER.get();
         scheduler.inspect(|scheduler| scheduler()).is_some()
@@ -39,19 +40,19 @@ mod chosen {
 #[cfg(feature = "scheduled")]
 pub use chosen::{at_each_point, instead_of_sleep, is_scheduled, point};
 
-/// A point: nothing, in this build.
+/// A point. Does nothing in this build.
 #[cfg(not(feature = "scheduled"))]
 #[inline(always)]
 pub const fn point() {}
 
-/// Whether a point took the place of a sleep: never, in this build.
+/// Returns whether a point took the place of a sleep: never, in this build.
 #[cfg(not(feature = "scheduled"))]
 #[inline(always)]
 pub const fn instead_of_sleep() -> bool {
     false
 }
 
-/// Whether a test's scheduler runs this thread: never, in this build.
+/// Returns whether a test's scheduler runs this thread: never, in this build.
 #[cfg(not(feature = "scheduled"))]
 #[inline(always)]
 pub const fn is_scheduled() -> bool {

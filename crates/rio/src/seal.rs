@@ -1,8 +1,8 @@
-//! A seal: a checksum over what a library keeps for itself in a kept region, made when that is left in good order and looked at
-//! when it is opened next.
+//! A seal: a checksum over a library's own tables in a kept region, made when the region is left in good order and
+//! checked at the next opening.
 //!
-//! Paper: a departure. It finds what a disk or a wild store has changed while nobody had the region. What changes while it is
-//! used is not sealed: no transaction pays for it.
+//! Paper: a departure. A seal detects changes by a disk or a wild store while no process had the region. Data that
+//! change during use are not sealed, so no transaction pays for the seal.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -15,7 +15,7 @@ use crate::region::unusable;
 use crate::{Kept, Offset, Region, RegionHeader, Result, Word, HEADER_BYTES};
 
 impl Region {
-    /// The checksum of some parts, each of whole words, the region's own header left out; never zero.
+    /// Returns the checksum of some parts, each of whole words, without the region's own header; never zero.
     pub(crate) fn seal_of(&self, parts: &[(u64, u64)]) -> u64 {
         let mut sum = 1;
         for &(from, to) in parts {
@@ -29,10 +29,10 @@ impl Region {
 }
 
 impl Kept {
-    /// Compares the parts with the seal of when the region was left, if it was left in good order.
+    /// Compares the parts with the seal of the last close, if that close was orderly.
     ///
     /// # Errors
-    /// `Unusable` if they do not agree.
+    /// `Unusable` if the sums differ.
     pub fn check_seal(&self, parts: &[(u64, u64)]) -> Result<()> {
         match self.seal {
             0 => Ok(()),
@@ -45,11 +45,11 @@ impl Kept {
     }
 }
 
-/// Makes a file to which the bytes of a kept region were copied one that can be opened: as long as the region says that it is,
-/// and left in good order, without a seal, as far as it says.
+/// Makes a copy of a kept region openable: sets the file's length to the size in its header, and marks the region as
+/// left in good order, without a seal.
 ///
 /// # Errors
-/// The system's, also if the file has no room.
+/// Errors of the system, also if the filesystem has no room.
 pub(crate) fn admit_copy(file: &File) -> std::io::Result<()> {
     let mut word = [0; 8];
     file.read_exact_at(&mut word, offset_of!(RegionHeader, size) as u64)?;

@@ -1,26 +1,26 @@
 //! A section: a change of several words or bytes of shared memory that happens wholly or not at all.
 //!
-//! Opened by [`Undo::section`], ended by [`Section::close`]. Stores need the section as an argument, so a change that
-//! cannot be undone does not compile. A section ends only by an explicit call: dropped in a panic it marks the session
-//! dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
+//! [`Undo::section`] opens a section; [`Section::close`] ends it. Stores need the section as an argument, so a change
+//! that cannot be undone does not compile. A section ends only by an explicit call: a section dropped in a panic
+//! marks the session dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
 
 use crate::{failpoint, planted, Undo, Word};
 
 impl Undo {
-    /// Opens a section. If another is open it becomes a nested top action of it (PROTOCOLS D2).
+    /// Opens a section. Inside another open section the new one is a nested top action (PROTOCOLS D2).
     #[inline]
     pub fn section(&self) -> Section<'_> {
         self.depth.set(self.depth.get() + 1);
         Section::open(self, self.top.get(), self.depth.get())
     }
 
-    /// Whether a section is open.
+    /// Returns whether a section is open.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.depth.get() != 0
     }
 
-    /// Whether a section was dropped without being closed: the session is to be treated as dead (PROTOCOLS D10).
+    /// Returns whether a section was dropped without being closed: the session counts as dead (PROTOCOLS D10).
     #[inline]
     pub fn is_broken(&self) -> bool {
         self.broken.get()
@@ -52,7 +52,7 @@ impl<'u> Section<'u> {
         Section { undo, start, depth, open: true }
     }
 
-    /// Ends the section: what it changed stands. One store.
+    /// Ends the section: its changes stand. One store.
     #[inline]
     pub fn close(mut self) {
         self.open = false;
@@ -63,8 +63,8 @@ impl<'u> Section<'u> {
         self.undo.leave(self.depth);
     }
 
-    /// Ends the section and leaves its before-images to what it is a part of: they go when that goes, or are put back with
-    /// it.
+    /// Ends the section and leaves its before-images to the outer section, which discards them at its close or puts
+    /// them back at its roll-back.
     #[inline]
     pub fn join_outer(mut self) {
         self.open = false;
@@ -78,7 +78,8 @@ impl<'u> Section<'u> {
         self.undo.leave(self.depth);
     }
 
-    /// Saves all of the line that the word lies in: its words may then be stored to as if nobody else could reach them ([`Word::init`]).
+    /// Saves the whole cache line of the word. Afterwards the words of that line may be stored to with
+    /// [`Word::init`], as if no other thread could reach them.
     pub fn save_line(&mut self, word: &Word<u64>) {
         self.undo.save_line(std::ptr::from_ref(word).addr());
     }

@@ -11,7 +11,7 @@ use crate::{Atom, Bits, Checkable, Checked, LayoutHash, Link, Word};
 /// Every field is an atomic word, an array of such, or another `Shared` type; there is no padding; every bit pattern,
 /// zero included, is valid; it holds no address, reference or descriptor.
 pub unsafe trait Shared: Sync + 'static {
-    /// Another number where it is laid out in another way, or called by another name ([`layout!`](crate::layout)).
+    /// A number that differs between layouts and between names ([`layout!`](crate::layout)).
     const LAYOUT: u64;
 }
 
@@ -20,7 +20,7 @@ unsafe impl<T: Bits> Shared for Word<T>
 where
     Word<T>: Sync,
 {
-    // What it is a number of is in the text of the field's type.
+    // The meaning of the word is in the text of the field's type.
     const LAYOUT: u64 = LayoutHash::new().text("Word").number(T::Raw::BYTES as u64).get();
 }
 // SAFETY: one atomic `u64`, transparently; every pattern is a value, because it is checked when it is read.
@@ -28,12 +28,12 @@ unsafe impl<T: Checkable> Shared for Checked<T>
 where
     Checked<T>: Sync,
 {
-    // As above; and where the check lies.
+    // As above, with the bits of the check.
     const LAYOUT: u64 = LayoutHash::new().text("Checked").number(T::FREE).get();
 }
 // SAFETY: one atomic `u64`; an offset is checked when it is followed.
 unsafe impl<T: 'static> Shared for Link<T> {
-    // What it leads to has a number of its own: links may lead in a circle.
+    // The number of the target type is not included: links may form a circle.
     const LAYOUT: u64 = LayoutHash::new().text("Link").get();
 }
 // SAFETY: an array of `Shared` has no padding between elements and adds nothing of its own.

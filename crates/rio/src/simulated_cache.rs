@@ -1,8 +1,9 @@
-//! A processor's cache for tests: what was stored to a region and not written back may be lost by a crash, line by line.
+//! A simulated processor cache for tests: a crash may lose stores to a region that were not written back, line by
+//! line.
 //!
-//! Compiled in only with the feature `planted`. A region whose lines are written back as `WriteBack::Simulated` says has beside
-//! it what its memory would have without the cache. A crash leaves of each line that is not the same in both the one or the
-//! other: a cache may write back any line at any time, and in any order.
+//! Compiled in only with the feature `planted`. A region whose lines are written back as `WriteBack::Simulated` has a
+//! copy beside it, with the contents that its memory would have without the cache. Of each line that differs, a crash
+//! leaves either version: a cache may write back any line at any time, and in any order.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,7 @@ use crate::{Offset, Region};
 
 const LINE: usize = 64;
 
-/// Of each region with such a cache, by its file's inode: what is in memory.
+/// The memory of each region with such a cache, by its file's inode.
 static MEMORIES: OnceLock<Mutex<HashMap<u64, Vec<u8>>>> = OnceLock::new();
 
 fn with_memory<T>(region: &Region, what: impl FnOnce(&mut Vec<u8>) -> T) -> T {
@@ -21,7 +22,7 @@ fn with_memory<T>(region: &Region, what: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     what(all.entry(inode).or_default())
 }
 
-/// Has lines in memory.
+/// Writes lines back to the simulated memory.
 pub(crate) fn write_back(region: &Region, at: u64, bytes: usize) {
     let from = usize::try_from(at).expect("a region is mapped") & !(LINE - 1);
     let to = (usize::try_from(at).expect("a region is mapped") + bytes).next_multiple_of(LINE);
@@ -29,13 +30,13 @@ pub(crate) fn write_back(region: &Region, at: u64, bytes: usize) {
         if memory.len() < to {
             memory.resize(to, 0);
         }
-        // What is stored while this runs gets there, or not: it was not stored before.
+        // A store that runs concurrently may be missed: it was not stored before the write-back.
         copy_out(region, from, &mut memory[from..to]);
     });
 }
 
-/// Crashes the machine: of what is in the cache alone `is_kept` says, line by line, whether it got to memory in time. Returns
-/// how many lines were lost.
+/// Crashes the machine. `is_kept` decides for each line that is only in the cache whether it got to memory in time.
+/// Returns the number of lost lines.
 pub fn crash(region: &Region, mut is_kept: impl FnMut() -> bool) -> u64 {
     let size = usize::try_from(region.size()).expect("a region is mapped");
     with_memory(region, |memory| {
@@ -60,14 +61,14 @@ pub fn crash(region: &Region, mut is_kept: impl FnMut() -> bool) -> u64 {
     })
 }
 
-/// The memory is gone, or has been put in another's place.
+/// Forgets the region's memory: it is gone, or another region takes its place.
 pub fn forget(region: &Region) {
     with_memory(region, Vec::clear);
 }
 
-/// Forgets the memory of each region whose file this process has not open any more: of those that were opened on the way.
+/// Forgets the memory of each region whose file this process does not have open any more.
 pub fn forget_closed() {
-    // Latched first: whoever opens one meanwhile has no memory here yet.
+    // Lock first: a region opened meanwhile has no memory here yet.
     let mut all = MEMORIES.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().filter_map(Result::ok);
     let inodes: HashSet<u64> =
@@ -75,7 +76,7 @@ pub fn forget_closed() {
     all.retain(|inode, _| inodes.contains(inode));
 }
 
-/// The first word of a region is its magic number, which never changes: it has no place that can be named.
+/// Copies bytes out of the region. Its first word is the magic number, which never changes and has no offset.
 fn copy_out(region: &Region, at: usize, to: &mut [u8]) {
     let skipped = 8_usize.saturating_sub(at);
     to[..skipped].copy_from_slice(&region.header().magic.get().to_ne_bytes()[..skipped]);

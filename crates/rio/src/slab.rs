@@ -1,8 +1,8 @@
-//! Slabs: typed slots that are numbered from one, grow in chunks and never move.
+//! Slabs: typed slots, numbered from one. A slab grows in chunks, and a slot never moves.
 //!
-//! Chunk `k` holds `base << k` slots, so a slot's place is arithmetic and growing touches no old slot. A slot keeps its
-//! type for the region's life (PROTOCOLS D14); which slots are free is the owning manager's business, kept in its own
-//! words and changed in its own sections.
+//! Chunk `k` holds `base << k` slots, so a slot's place is arithmetic and growing touches no old slot. A slot keeps
+//! its type for the region's life (PROTOCOLS D14). The owning manager keeps track of free slots in its own words and
+//! sections.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ crate::shared! {
     pub struct SlabHeader {
         /// log2 of the first chunk's slot count.
         pub base_shift: Word<u32>,
-        /// Chunks there are; stored last when one is added.
+        /// Number of chunks; stored last when one is added.
         pub chunk_count: Word<u32>,
         /// Where each chunk begins.
         pub chunks: [Link<Word<u64>>; 28],
@@ -55,13 +55,13 @@ impl<T: Shared> Slab<T> {
         Slab { header, base_shift, first: OnceLock::new() }
     }
 
-    /// As [`Slab::attach`], or none if it lies outside, or its slots do.
+    /// As [`Slab::attach`], or `None` if the slab or a slot lies outside of the region.
     pub fn try_attach(region: &Region, header: Offset<SlabHeader>) -> Option<Slab<T>> {
         region.try_at(header)?;
         Some(Slab::attach(region, header)).filter(|slab| slab.check().is_ok())
     }
 
-    /// The slot with that number, one-based.
+    /// Returns the slot with that number, one-based.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -80,7 +80,7 @@ impl<T: Shared> Slab<T> {
         self.header.region().at(self.place(index))
     }
 
-    /// The slots of the first chunk: none as long as there is no chunk.
+    /// Returns the slots of the first chunk, or an empty slice if there is no chunk yet.
     fn first_chunk(&self) -> &[T] {
         if let (None, Some(chunk)) = (self.first.get(), self.header.chunks[0].load()) {
             self.first.get_or_init(|| self.header.region().hold_slice(chunk.cast(), 1 << self.base_shift));
@@ -88,8 +88,8 @@ impl<T: Shared> Slab<T> {
         self.first.get().map_or(&[], |first| first)
     }
 
-    /// All slots, in the order of their numbers. Whoever looks at all of them often looks at them so: the first chunk, which is mostly all
-    /// there is, is one slice.
+    /// Returns all slots, in the order of their numbers. Fast: the first chunk, which holds most slots in use, is one
+    /// slice.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let first = self.first_chunk();
@@ -97,7 +97,7 @@ impl<T: Shared> Slab<T> {
         first.iter().chain(rest.map(|index| self.at(index)))
     }
 
-    /// Where the slot with that number lies, one-based.
+    /// Returns where the slot with that number lies, one-based.
     ///
     /// # Panics
     /// If there is no such slot.
@@ -107,12 +107,12 @@ impl<T: Shared> Slab<T> {
         // Chunk k begins at base * (2^k - 1), so position / base + 1 has its highest bit at k.
         let chunk = ((position >> self.base_shift) + 1).ilog2();
         let within = position - (((1_u64 << chunk) - 1) << self.base_shift);
-        // Acquire: pairs with the publish in `grow`; a number this handle was given lies in a chunk that is there.
+        // Acquire: pairs with the publish in `grow`; a number that this handle was given lies in an existing chunk.
         let start = self.header.chunks[chunk as usize].load().expect("the slot's chunk exists");
         start.cast::<T>().plus(within * size_of::<T>() as u64)
     }
 
-    /// The number of the slot that begins at `place`, if one does.
+    /// Returns the number of the slot that begins at `place`, if one does.
     pub fn index_of(&self, place: u64) -> Option<u32> {
         let bytes = size_of::<T>() as u64;
         for chunk in 0..self.header.chunk_count.load() {
@@ -128,16 +128,16 @@ impl<T: Shared> Slab<T> {
         None
     }
 
-    /// Where the chunks lie, and their bytes.
+    /// Returns the places of the chunks and their lengths in bytes.
     pub fn parts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let links = self.header.chunks.iter().zip(0..self.header.chunk_count.load());
         links.filter_map(|(link, nth)| Some((link.load()?.raw(), (size_of::<T>() as u64) << (nth + self.base_shift))))
     }
 
-    /// Checks what the slab says of itself: a wild store there would send every process astray.
+    /// Checks the slab's header: a wild store there would send every process astray.
     ///
     /// # Errors
-    /// What is wrong, half a sentence.
+    /// The fault, as half a sentence.
     pub fn check(&self) -> std::result::Result<(), String> {
         let header = &*self.header;
         let (count, shift) = (header.chunk_count.load(), header.base_shift.load());
@@ -162,7 +162,7 @@ impl<T: Shared> Slab<T> {
         }
     }
 
-    /// Where its shared part and its slots lie, in this order: for tests that damage them.
+    /// Returns where the slab's header and its chunks lie, in this order: for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Range<u64>> {
         let header = self.header.region().offset_of(&*self.header).raw();
@@ -170,16 +170,16 @@ impl<T: Shared> Slab<T> {
         std::iter::once(header..header + size_of::<SlabHeader>() as u64).chain(chunks).collect()
     }
 
-    /// How many slots there are: their numbers are `1..=capacity`.
+    /// Returns the number of slots, which are numbered `1..=capacity`.
     #[inline]
     pub fn capacity(&self) -> u32 {
         let count = self.header.chunk_count.load();
         ((1_u32 << count) - 1) << self.base_shift
     }
 
-    /// Adds one chunk of zero slots and returns their numbers. The caller excludes others who would grow it.
+    /// Adds one chunk of zeroed slots and returns their numbers. The caller excludes other growers.
     ///
-    /// If we die here: the chunk is lost (it is in nobody's list); the slab is as it was.
+    /// If we die here: the chunk is lost (no list has it); the slab is as it was.
     ///
     /// # Errors
     /// The region cannot grow; nothing was changed.
@@ -194,7 +194,7 @@ impl<T: Shared> Slab<T> {
         failpoint("rio: slab has memory for a chunk");
         self.header.chunks[count as usize].publish(Some(chunk));
         let header = (region.offset_of(&*self.header).raw(), size_of::<SlabHeader>() as u64);
-        // The two lie in lines of their own, which get to memory in any order.
+        // The link and the count lie in different cache lines, which get to memory in any order.
         region.keep(header);
         failpoint("rio: slab knows the chunk, does not count it");
         self.header.chunk_count.publish(count + 1);

@@ -1,8 +1,8 @@
-//! What a region's memory survives: found out, never guessed.
+//! What a region's memory survives: detected, never guessed.
 //!
 //! Paper: Rio Vista, section 3. There it was always the file cache of an operating system that writes it back after a
-//! crash. Here the file says: memory that the file system hands out itself (DAX) can be mapped so that its metadata are
-//! safe, and nothing else can.
+//! crash. Here the file decides: only memory that the filesystem hands out itself (DAX) can be mapped so that its
+//! metadata are safe.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::{Mapping, Region};
 
-/// What stores into a region survive, from the least to the most.
+/// What the stores into a region survive, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Survives {
     /// The death of every process: the page cache of any file.
@@ -32,26 +32,28 @@ impl std::fmt::Display for Survives {
 }
 
 impl Region {
-    /// What stores into it survive, as far as can be found out: an operator may know more ([`Keeping`](crate::Keeping)).
+    /// Returns what stores into the region survive, as far as can be detected. An operator may know more
+    /// ([`Keeping`](crate::Keeping)).
     pub fn survives(&self) -> Survives {
         Survives::of(self.file())
     }
 }
 
 impl Survives {
-    /// What stores into a mapping of the file survive.
+    /// Returns what stores into a mapping of the file survive.
     pub(crate) fn of(file: &File) -> Survives {
         found(Mapping::is_synchronous(file).is_ok(), domain_of(file).as_deref()).0
     }
 
-    /// Whether what is in the processor's cache when the machine goes down has to be written to memory first.
+    /// Returns whether lines in the processor's cache must be written to memory to survive a crash of the machine.
     pub(crate) fn needs_write_back(file: &File) -> bool {
         found(Mapping::is_synchronous(file).is_ok(), domain_of(file).as_deref()).1
     }
 }
 
-/// What stores survive into memory that can be mapped so that its metadata are safe, or not, and of which the kernel says so:
-/// `memory_controller` is where a line is safe that has left the cache, `cpu_cache` where it need not. And whether it has to.
+/// Returns what stores survive, and whether they must be written back. `is_synchronous`: the memory can be mapped so
+/// that its metadata are safe. `domain`: the kernel's persistence domain; in `memory_controller` a line is safe once
+/// it has left the cache, in `cpu_cache` it is safe in the cache.
 fn found(is_synchronous: bool, domain: Option<&str>) -> (Survives, bool) {
     match (is_synchronous, domain) {
         (false, _) => (Survives::Process, false),
@@ -61,15 +63,15 @@ fn found(is_synchronous: bool, domain: Option<&str>) -> (Survives, bool) {
     }
 }
 
-/// Where the kernel says that stores are safe, of the device under the file.
+/// Returns the kernel's persistence domain of the device under the file.
 fn domain_of(file: &File) -> Option<String> {
     persistence_domain(Path::new("/sys/dev/block"), file.metadata().ok()?.dev())
 }
 
-/// What it says in the directory that has the devices by their numbers.
+/// Reads the persistence domain of a device from the directory of devices by number.
 fn persistence_domain(devices: &Path, device: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    // Of a partition it is the device around it that knows.
+    // For a partition the file lies with the whole device.
     let places = ["device/../persistence_domain", "../device/../persistence_domain"];
     let device = devices.join(format!("{major}:{minor}"));
     let text = places.iter().find_map(|place| std::fs::read_to_string(device.join(place)).ok());
@@ -96,7 +98,8 @@ mod tests {
         for (domain, survives, is_written_back) in [
             (Some("cpu_cache"), Power, false),
             (Some("memory_controller"), Power, true),
-            // Of memory that the kernel was told of at boot it says nothing; of a region without either, an empty line.
+            // For memory declared at boot the kernel has no such file; for a region without either domain, an empty
+            // line.
             (None, System, true),
             (Some(""), System, true),
             (Some("something new"), System, true),

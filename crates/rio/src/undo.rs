@@ -1,17 +1,19 @@
-//! The undo log of a session: before-images of what its open sections have changed.
+//! The undo log of a session: before-images of the changes of its open sections.
 //!
 //! Paper: Rio Vista, section 4: save the before-image in the same memory, store, discard. Departure: the log is
 //! contiguous and always begins at the start of its area, so it stays in the first-level cache.
 //!
-//! Layout, in words of eight bytes: records `[bytes << 40 | place][before-image, rounded up to words]`, one behind the
-//! other, then a zero word. The store of a record's first word publishes it, last; one store of zero discards all from
-//! there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer's end and cuts back to it.
+//! Layout, in words of eight bytes: contiguous records `[bytes << 40 | place][before-image, rounded up to words]`,
+//! then a zero word. The store of a record's first word comes last and publishes the record; one store of zero
+//! discards all records from there on. The log is a stack (PROTOCOLS D2): an inner section starts at the outer's end
+//! and cuts back to it.
 //!
-//! Where the processor's cache does not outlive what the memory does, a record ends in a checksum over itself and the log's
-//! sequence number, and has its highest bit set; it is written back before the stores it covers, they are before or with the
-//! next number, and that is then the commit. The log says of itself whether that is so. A record that is there in part, or of an earlier sequence, is none.
+//! If the memory outlives the processor's cache, a record has its highest bit set and ends in a checksum over itself
+//! and the log's sequence number. The record is written back before the stores that it covers. Those stores are
+//! written back before the next sequence number or with it, and that number is then the commit. The log's `form`
+//! states whether its records have checksums. A partial record and a record of an earlier sequence do not count.
 //!
-//! If we die here: whoever repairs us reads from the start to the zero word and applies the images last to first.
+//! If we die here: the repairing session reads from the start to the zero word and applies the images last to first.
 //! Applying them twice is the same as once.
 
 use std::cell::Cell;
@@ -33,9 +35,9 @@ use audit::Form;
 const PLACE_BITS: u32 = 40;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
 const BYTES_MASK: u64 = (1 << 23) - 1;
-/// A record ends in a checksum.
+/// Set in a record that ends in a checksum.
 const CHECKED: u64 = 1 << 63;
-/// The longest before-image of one record; longer ones are several.
+/// The longest before-image of one record; a longer image takes several records.
 const RECORD_BYTES_MAX: usize = 4 << 20;
 
 crate::shared! {
@@ -47,22 +49,23 @@ crate::shared! {
         pub area: Link<Word<u64>>,
         /// Raised to commit where the memory outlives the cache.
         pub sequence: Word<u64>,
-        /// What its records may be: one of `Form`'s numbers.
+        /// The form of its records: one of `Form`'s numbers.
         pub form: Word<u64>,
-        /// Where the log behind this one lies.
+        /// Where the next log of the chain lies (`chain.rs`).
         pub further: Word<u64>,
-        /// As `sequence`, where a sum is to prove the commit, and that sum: `checked.rs`; and zero, kept for later.
+        /// For a commit proved by a sum (`checked.rs`): the next sequence number with a count of records, and the
+        /// sum. The third word is zero, kept for later.
         pub ended: [Word<u64>; 3],
     } size 64
 }
 
 /// A session's handle to its undo log. One thread uses it at a time.
 pub struct Undo {
-    /// The log, if images may be saved without asking ([`Undo::set_quick`]), else nothing.
+    /// The log's words if the quick path is on ([`Undo::set_quick`]), else empty.
     quick: HeldSlice<Word<u64>>,
-    /// Where that begins, if it is long enough not to be asked how long it is (`quick`).
+    /// Where `quick` begins, if it is long enough to be used without looking up its length (`quick.rs`).
     start: quick::Start,
-    /// Where the log ends, while no transaction of Vista's knows that itself.
+    /// The log's end, except while a Vista transaction keeps it itself.
     pub(crate) top: Cell<usize>,
     region: Region,
     log: Offset<UndoLog>,
@@ -89,10 +92,10 @@ impl Undo {
         Ok(log)
     }
 
-    /// Opens the log at `log`. What it holds from a dead session is still there: see [`Undo::roll_back`].
+    /// Opens the log at `log`. The images of a dead session stay in it: see [`Undo::roll_back`].
     ///
     /// # Panics
-    /// If nothing was created there.
+    /// If no log was created there.
     pub fn open(region: &Region, log: Offset<UndoLog>) -> Undo {
         let words = Undo::area(region, log);
         let mut undo = Undo {
@@ -119,7 +122,7 @@ impl Undo {
         region.hold_slice(area, count)
     }
 
-    /// Discards every image: what was changed since the log was empty stands. One store.
+    /// Discards every image: all changes since the log was empty stand. One store.
     #[inline]
     pub fn discard(&self) {
         if self.write_back != WriteBack::None {
@@ -128,16 +131,16 @@ impl Undo {
         self.cut(0);
     }
 
-    /// Whether there is anything to put back: a session died in a section, or is in one.
+    /// Returns whether there are images: a session died in a section, or is in one.
     pub fn has_images(&self) -> bool {
         self.words.first().is_some_and(|word| word.load() != 0)
     }
 
-    /// Applies every before-image, last to first, and empties the log: the repair of a session that died in a section.
-    /// Returns how many images there were.
+    /// Applies every before-image, last to first, and empties the log: the repair of a session that died in a
+    /// section. Returns the number of images.
     ///
     /// # Panics
-    /// If the log cannot have been written by a session: nothing was put back then.
+    /// If the log cannot have been written by a session. Nothing was put back then.
     pub fn roll_back(&self) -> usize {
         self.audit().unwrap_or_else(|what| panic!("{what}"));
         let count = self.roll_back_from(0);
@@ -146,7 +149,7 @@ impl Undo {
         count
     }
 
-    /// Rolls back what was saved from word `start` on.
+    /// Puts back the images from word `start` on.
     pub(crate) fn roll_back_from(&self, start: usize) -> usize {
         let records = self.records(start);
         for &record in records.iter().rev() {
@@ -159,7 +162,7 @@ impl Undo {
         records.len()
     }
 
-    /// Puts back the image behind word `record`, which is, or was, the record's first one: `header`.
+    /// Puts back the image behind word `record`. `header` is, or was, the first word of that record.
     fn apply(&self, record: usize, header: u64) {
         let (place, bytes) = (header & PLACE_MASK, bytes_of(header));
         let images = &self.words[record + 1..=record + bytes.div_ceil(8)];
@@ -195,7 +198,7 @@ impl Undo {
         // A kill stops between two instructions, so the compiler must not move the section's stores below this one.
         compiler_fence(Ordering::SeqCst);
         word.publish(0);
-        // Nor those of what comes next above it.
+        // Nor move the stores of the next section above this one.
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -214,7 +217,7 @@ impl Undo {
         self.top.set(at + 2);
     }
 
-    /// Saves old bytes of whatever length and place.
+    /// Saves old bytes of any length and place.
     ///
     /// # Panics
     /// If the log has no room: see [`Undo::has_room`] and [`Undo::ensure`] (PROTOCOLS D11).
@@ -223,8 +226,8 @@ impl Undo {
         self.top.set(self.save_behind(self.top.get(), place, old));
     }
 
-    /// As `save_bytes`, where the caller knows the log's end; returns where it is then. Of all that Vista does this is what
-    /// counts: the fewer instructions and stores it takes, the more transactions the processor has under way at once.
+    /// As `save_bytes`, for a caller that knows the log's end; returns the new end. This is the hot part of Vista:
+    /// the fewer instructions and stores it takes, the more transactions the processor has under way at once.
     #[inline(always)]
     pub(crate) fn save_behind(&self, top: usize, place: u64, old: &[u8]) -> usize {
         if planted("rio: areas change without before-images") {
@@ -236,7 +239,7 @@ impl Undo {
         }
     }
 
-    /// Saves one record without a checksum; how many words it has.
+    /// Saves one record without a checksum. Returns its number of words.
     #[inline(always)]
     fn save_in(words: &[Word<u64>], place: u64, old: &[u8]) -> usize {
         let [first, image @ .., last] = words else { no_room() };
@@ -244,7 +247,7 @@ impl Undo {
             first.init(header(place, old.len()));
         }
         copy_image(image, old);
-        // Also where it is there already: a look costs more than a store.
+        // Also if the zero is there already: a load costs more than a store.
         if !planted("undo: no zero behind the last record") {
             last.init(0);
         }
@@ -252,7 +255,7 @@ impl Undo {
         words.len() - 1
     }
 
-    /// Where the log's records begin, from word `start` on.
+    /// Returns the words at which records begin, from word `start` on.
     fn records(&self, start: usize) -> Vec<usize> {
         if self.form() == Some(Form::Checked) {
             return self.checked_records(start);
@@ -265,12 +268,12 @@ impl Undo {
         records
     }
 
-    /// Publishes a record: its image and the zero behind it are stored, now the first word.
+    /// Publishes a record by storing its first word. Its image and the zero behind it are stored already.
     #[inline(always)]
     fn publish(first: &Word<u64>, header: u64) {
         compiler_fence(Ordering::SeqCst);
         first.init(header);
-        // The store this image protects comes after; the compiler must not lift it above the header.
+        // The store that this image covers comes after; the compiler must not lift it above the header.
         compiler_fence(Ordering::SeqCst);
     }
 }

@@ -1,8 +1,9 @@
-//! A view: a region's file mapped once more, for the program that stores to it.
+//! A view: a second mapping of a region's file, for the program that stores to it.
 //!
-//! Paper: Rio Vista, section 4, figure 4: metadata lie in a range of addresses of their own, so that a pointer that runs
-//! off the user's data does not reach them. Here the library works through the [`Region`]'s mapping, at an address that
-//! nobody else knows; the program has the view, in which what is the library's is hidden: it faults.
+//! Paper: Rio Vista, section 4, figure 4: metadata lie in a range of addresses of their own, so that a pointer that
+//! runs off the user's data does not reach them. Here the library works through the [`Region`]'s mapping, at an
+//! address that the program does not know. The program has the view, in which the library's parts are hidden: an
+//! access to them faults.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -11,26 +12,25 @@ use std::sync::Arc;
 use crate::map::Protection;
 use crate::{planted, Error, Key, Mapping, Region, Result};
 
-/// The program's mapping of a region. Places in it are counted as in the region.
+/// The program's mapping of a region. Places in it count as in the region.
 pub struct View {
-    /// What is shown without asking further.
+    /// The part that is always shown: the quick answer for most looks.
     flat: Flat,
     mapping: Arc<Mapping>,
     region: Region,
-    /// What is hidden: from, to; in order.
+    /// The hidden parts: from, to; in order.
     hidden: Vec<(u64, u64)>,
-    /// What of it the kernel has not protected yet.
+    /// The hidden parts that the kernel has not protected yet.
     unprotected: Vec<(u64, u64)>,
-    /// What is refused and does not fault: from, to.
+    /// A part that looks refuse although an access does not fault: from, to.
     refused: (u64, u64),
-    /// Where what is shown ends.
+    /// The end of the shown part.
     end: u64,
-    /// The protection key of what is shown, if it has one.
+    /// The protection key of the shown part, if it has one.
     key: Option<Key>,
 }
 
-/// What a view shows without asking further, and goes on showing: the quick answer for most looks. Positions count from where
-/// it begins.
+/// The part of a view that stays shown: the quick answer for most looks. Positions count from its beginning.
 #[derive(Clone)]
 pub struct Flat {
     pub(crate) base: NonNull<u8>,
@@ -41,17 +41,18 @@ pub struct Flat {
     _mapping: Arc<Mapping>,
 }
 
-// SAFETY: an address in a mapping that it keeps, as a `Mapping` is; whoever touches what is there has a hold (`bytes.rs`).
+// SAFETY: an address in a mapping that the value keeps, as in a `Mapping`; code that touches the bytes has a hold
+// (`bytes.rs`).
 unsafe impl Send for Flat {}
 // SAFETY: as above.
 unsafe impl Sync for Flat {}
 
 impl Region {
-    /// Maps the region's file once more: at `address`, or where the kernel likes. Everything before `from` is hidden;
-    /// `from` is a multiple of 64 KiB.
+    /// Maps the region's file again: at `address`, or at an address of the kernel's choice. Everything before `from`
+    /// is hidden; `from` is a multiple of 64 KiB.
     ///
     /// # Errors
-    /// `System` if something else is at `address`, or the kernel refuses.
+    /// `System` if the address range is in use, or if the kernel refuses.
     pub fn view(&self, address: Option<usize>, from: u64) -> Result<View> {
         let mapping = Arc::new(self.map_file(address)?);
         let begin = mapping.base().as_ptr().wrapping_add(usize::try_from(from).unwrap_or(0));
@@ -76,42 +77,43 @@ impl Region {
 }
 
 impl View {
-    /// The address of place zero, which is hidden itself.
+    /// Returns the address of place zero, which is hidden itself.
     #[inline]
     pub fn address(&self) -> usize {
         self.mapping.base().as_ptr().addr()
     }
 
-    /// The place that the program sees at `address`.
+    /// Returns the place that the program sees at `address`.
     #[inline]
     pub fn place_of(&self, address: usize) -> Option<u64> {
         let place = address.wrapping_sub(self.address());
         (place < self.mapping.bytes()).then_some(place as u64)
     }
 
-    /// Says that the first `bytes` behind what is hidden first are shown and stay so, the quick answer for most looks;
-    /// and nothing behind them up to `next`.
+    /// Sets the flat part: the first `bytes` behind the first hidden part are shown and stay so. The places behind
+    /// them, up to `next`, are refused.
     ///
     /// # Panics
-    /// If they are not.
+    /// If the flat part is not shown.
     pub fn set_shown(&mut self, bytes: u64, next: u64) {
         let end = self.flat.from + bytes;
         self.refused = (0, 0);
         assert!(self.is_shown(self.flat.from, end), "they lie in the region, and are not hidden");
         self.refused = (end, next);
-        // Where there is a key each look has to look after the thread, too.
+        // With a key, each look must also set the thread's rights.
         self.flat.bytes = if self.key.is_none() { bytes } else { 0 };
     }
 
-    /// Says where what is shown ends.
+    /// Sets the end of the shown part.
     pub fn set_end(&mut self, end: u64) {
         self.end = end;
     }
 
-    /// Hides `bytes` from `from` on: whole pages. What is hidden stays so.
+    /// Hides `bytes` from `from` on, in whole pages, for good.
     ///
     /// # Errors
-    /// `System` if the kernel refuses: it is shown no more, and does not fault yet. To hide it again is to try again.
+    /// `System` if the kernel refuses: looks refuse the part, but an access does not fault yet. The same call again
+    /// retries.
     pub fn hide(&mut self, from: u64, bytes: u64) -> Result<()> {
         let part = (from, from + bytes);
         if !self.hidden.contains(&part) {
@@ -128,7 +130,7 @@ impl View {
         Ok(())
     }
 
-    /// Whether a store outside of a transaction faults: all that is shown becomes readable only, or writable.
+    /// Makes all that is shown writable or read-only, so that a store outside of a transaction faults.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -142,7 +144,7 @@ impl View {
         self.protect(from, self.mapping.bytes() as u64, protection)
     }
 
-    /// As [`View::set_writable`], for whole pages from `from` to `to`, none of them hidden.
+    /// As [`View::set_writable`], for the whole pages from `from` to `to`, which contain no hidden part.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -150,8 +152,9 @@ impl View {
         self.protect(from, to, if is_writable { Protection::Write } else { Protection::Read })
     }
 
-    /// Whether what is stored to whole pages from `from` to `to`, none of them hidden, is the program's alone and comes to no file:
-    /// if it was and is no more, it is gone. They may be stored to.
+    /// Sets whether stores to the whole pages from `from` to `to` are private to this process and never reach the
+    /// file. Ending the privacy discards those stores. The pages contain no hidden part; afterwards they may be
+    /// stored to.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -167,8 +170,8 @@ impl View {
         done.map_err(|source| Error::System { path: path.to_path_buf(), call: "mapping a part anew", source })
     }
 
-    /// Gives all that is shown a protection key, for good: from now on it is the key that says what a thread may do, and each
-    /// look lets this thread load.
+    /// Gives all that is shown a protection key, for good. From now on the key decides the rights of a thread, and
+    /// each look gives the calling thread the right to load.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -182,12 +185,12 @@ impl View {
             from = end;
         }
         self.key = Some(key);
-        // No quick answer: the thread has to be looked after, too.
+        // No quick answer any more: each look must set the thread's rights.
         self.flat.bytes = 0;
         Ok(())
     }
 
-    /// The protection key of what is shown, if it has one.
+    /// The protection key of the shown part, if it has one.
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
@@ -200,13 +203,14 @@ impl View {
         done.map_err(|source| Error::System { path: path.to_path_buf(), call: "changing the protection", source })
     }
 
-    /// What is shown without asking further ([`View::set_shown`]).
+    /// Returns the flat part ([`View::set_shown`]).
     #[inline(always)]
     pub fn flat(&self) -> &Flat {
         &self.flat
     }
 
-    /// `bytes` at the position `at`, which counts from where what is hidden first ends, if the program may see all of them.
+    /// Returns `bytes` at the position `at`, if the program may see all of them. Positions count from the end of the
+    /// first hidden part.
     #[inline(always)]
     pub fn look(&self, at: u64, bytes: usize) -> Option<Shown<'_>> {
         self.flat.look(at, bytes).or_else(|| self.look_further(at, bytes))
@@ -219,7 +223,7 @@ impl View {
         is_shown.then(|| self.flat.shown(at, bytes))
     }
 
-    /// Whether all from `at` to `end` is shown.
+    /// Returns whether all from `at` to `end` is shown.
     #[inline(never)]
     pub fn is_shown(&self, at: u64, end: u64) -> bool {
         if let Some(key) = &self.key {
@@ -231,22 +235,22 @@ impl View {
 }
 
 impl Flat {
-    /// Whether it has all of them: then [`View::look`] is quick.
+    /// Returns whether the flat part has all these bytes: then [`View::look`] is quick.
     #[inline(always)]
     pub fn has(&self, at: u64, bytes: usize) -> bool {
         at.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes)
     }
 
-    /// `bytes` at the position `at`, if it has all of them.
+    /// Returns `bytes` at the position `at`, if the flat part has all of them.
     #[inline(always)]
     pub fn look(&self, at: u64, bytes: usize) -> Option<Shown<'_>> {
         self.has(at, bytes).then(|| self.shown(at, bytes))
     }
 
-    /// As [`View::look`] of the view that it is of.
+    /// As [`View::look`] of the view that this flat part belongs to.
     ///
     /// # Panics
-    /// If it is of another one.
+    /// If it belongs to another view.
     pub fn look_in(&self, view: &View, at: u64, bytes: usize) -> Option<Shown<'_>> {
         assert!(self.base == view.flat.base && self.from == view.flat.from, "it is of this view");
         view.look(at, bytes).map(|_| self.shown(at, bytes))
@@ -254,13 +258,13 @@ impl Flat {
 
     #[inline(always)]
     fn shown(&self, at: u64, bytes: usize) -> Shown<'_> {
-        // What is mapped has positions far below 2^64.
+        // Mapped positions lie far below 2^64.
         let place = self.base.as_ptr().wrapping_add(usize::try_from(at).unwrap_or(usize::MAX));
         Shown { place, at: self.from + at, bytes, view: PhantomData }
     }
 }
 
-/// Some bytes of a view, which the program may see.
+/// Bytes of a view that the program may see.
 pub struct Shown<'v> {
     pub(crate) place: *mut u8,
     pub(crate) at: u64,

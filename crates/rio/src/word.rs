@@ -1,8 +1,9 @@
 //! Control words: the only plain data several processes may touch at once, so every one is atomic.
 //!
-//! There are two ways to change a word, and the type of the call says which. [`Word::set`] demands the open
-//! [`Section`] that will be rolled back if we die; [`Word::publish`] and the read-modify-write calls are for words that
-//! others read without a latch, which are the *last* store of their change and are never rolled back (PROTOCOLS D2).
+//! There are two ways to change a word, and the call shows which one is meant. [`Word::set`] demands the open
+//! [`Section`] that will be rolled back if we die; [`Word::publish`] and the read-modify-write calls are for words
+//! that others read without a latch, which are the *last* store of their change and are never rolled back (PROTOCOLS
+//! D2).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,7 +28,7 @@ pub trait Atom: sealed::Sealed + Copy + Eq + fmt::Debug + 'static {
     fn load(cell: &Self::Cell, order: Ordering) -> Self;
     /// Stores.
     fn store(cell: &Self::Cell, value: Self, order: Ordering);
-    /// Compares and swaps; the error is what was found.
+    /// Compares and swaps; the error is the value found.
     fn swap_if(cell: &Self::Cell, old: Self, new: Self) -> Result<Self, Self>;
     /// Adds, wrapping; returns the value before.
     fn add(cell: &Self::Cell, value: Self) -> Self;
@@ -54,7 +55,7 @@ macro_rules! atom {
             fn store(cell: &$cell, value: $int, order: Ordering) {
                 cell.store(value, order);
             }
-            // AcqRel: a swap may take what another published and publish what we did before it.
+            // AcqRel: a swap may acquire another thread's stores and release our own.
             #[inline]
             fn swap_if(cell: &$cell, old: $int, new: $int) -> Result<$int, $int> {
                 cell.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
@@ -98,7 +99,7 @@ atom!(u64, AtomicU64, 8);
 
 /// A value that fits one word: an integer or a newtype of one (declare it with [`bits!`](crate::bits)).
 ///
-/// Every bit pattern must be a value: what another process stored is not trusted to be anything better.
+/// Every bit pattern must be a value: a word may hold anything that another process has stored.
 pub trait Bits: Copy + 'static {
     /// The integer it is stored as.
     type Raw: Atom;
@@ -131,21 +132,21 @@ macro_rules! bits {
 pub struct Word<T: Bits>(<T::Raw as Atom>::Cell, PhantomData<T>);
 
 impl<T: Bits> Word<T> {
-    /// Reads it. The caller holds the latch that guards the word, or needs no order with anything else.
+    /// Reads the word. The caller holds the latch that guards it, or needs no order with other accesses.
     #[inline]
     pub fn get(&self) -> T {
         // Relaxed: the latch's acquire orders this load after the stores of the previous holder.
         T::from_raw(T::Raw::load(&self.0, Ordering::Relaxed))
     }
 
-    /// Reads it with acquire order: what was stored before the matching [`Word::publish`] is visible afterwards.
+    /// Reads the word with acquire order: all stores before the matching [`Word::publish`] are visible afterwards.
     #[inline]
     pub fn load(&self) -> T {
         point();
         T::from_raw(T::Raw::load(&self.0, Ordering::Acquire))
     }
 
-    /// Changes it inside a section: the old value can come back.
+    /// Changes the word inside a section, which can restore the old value.
     #[inline]
     pub fn set(&self, section: &mut Section<'_>, value: T) {
         point();
@@ -155,20 +156,20 @@ impl<T: Bits> Word<T> {
         T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
     }
 
-    /// Stores it with release order as the last store of a change; never rolled back (PROTOCOLS D2).
+    /// Stores to the word with release order, as the last store of a change; never rolled back (PROTOCOLS D2).
     #[inline]
     pub fn publish(&self, value: T) {
         point();
         T::Raw::store(&self.0, value.to_raw(), Ordering::Release);
     }
 
-    /// Stores into memory nobody else can reach yet, or a word only its owner writes (a note in a slot).
+    /// Stores to a word that no other thread can reach yet, or that only its owner writes (a note in a slot).
     #[inline]
     pub fn init(&self, value: T) {
         T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
     }
 
-    /// Swaps if the word holds `old`; the error is what it holds.
+    /// Swaps if the word holds `old`; the error is the value found.
     #[inline]
     pub fn compare_exchange(&self, old: T, new: T) -> Result<T, T> {
         point();
@@ -201,7 +202,7 @@ impl<T: Bits> Word<T> {
         T::from_raw(T::Raw::and(&self.0, value))
     }
 
-    /// The atomic itself, for a futex or a state machine that draws its own bits.
+    /// Returns the atomic itself, for a futex or a state machine with its own bits.
     #[inline]
     pub fn cell(&self) -> &<T::Raw as Atom>::Cell {
         &self.0
@@ -214,42 +215,42 @@ impl<T: Bits + fmt::Debug> fmt::Debug for Word<T> {
     }
 }
 
-/// A word that holds the [`Offset`] of a `T`, or none.
+/// A word that holds the [`Offset`] of a `T`, or `None`.
 #[repr(transparent)]
 pub struct Link<T>(Word<u64>, PhantomData<fn() -> T>);
 
 impl<T> Link<T> {
-    /// Reads it under the guarding latch.
+    /// Reads the link under the guarding latch.
     #[inline]
     pub fn get(&self) -> Option<Offset<T>> {
         Offset::from_raw(self.0.get())
     }
 
-    /// Reads it with acquire order.
+    /// Reads the link with acquire order.
     #[inline]
     pub fn load(&self) -> Option<Offset<T>> {
         Offset::from_raw(self.0.load())
     }
 
-    /// Changes it inside a section.
+    /// Changes the link inside a section.
     #[inline]
     pub fn set(&self, section: &mut Section<'_>, to: Option<Offset<T>>) {
         self.0.set(section, Offset::into_raw(to));
     }
 
-    /// Stores it as the last store of a change.
+    /// Stores to the link as the last store of a change.
     #[inline]
     pub fn publish(&self, to: Option<Offset<T>>) {
         self.0.publish(Offset::into_raw(to));
     }
 
-    /// Stores into memory nobody else can reach yet.
+    /// Stores to a link that no other thread can reach yet.
     #[inline]
     pub fn init(&self, to: Option<Offset<T>>) {
         self.0.init(Offset::into_raw(to));
     }
 
-    /// Swaps if it holds `old`; the error is what it holds.
+    /// Swaps if the link holds `old`; the error is the offset found.
     ///
     /// # Errors
     /// The link held another offset.

@@ -1,4 +1,5 @@
-//! What a commit costs beside a bare write and sync of as many bytes: `commit_cost DIRECTORY`, by default the current one.
+//! The cost of a commit beside a bare write and sync of as many bytes: `commit_cost DIRECTORY`, by default the
+//! current one.
 //!
 //! Microseconds a transaction of 8 bytes at a random place of 50 MB, medians of rounds in turns; groups of 1, 8 and 64.
 #![allow(clippy::unwrap_used)]
@@ -28,7 +29,7 @@ fn main() {
         let place = directory.join(format!("group-{group}"));
         std::fs::create_dir(&place).unwrap();
         let mut memory = Options::new(DATABASE).group(group).open(&place).unwrap();
-        // All of its pages are there.
+        // Touches all pages.
         for at in (0..DATABASE).step_by(4 << 20) {
             let mut txn = memory.begin().unwrap();
             txn.set_range(at, (4 << 20).min(usize::try_from(DATABASE - at).unwrap())).unwrap().fill(1);

@@ -1,5 +1,5 @@
-//! A directory whose files are safe as soon as they are written: the file cache outlives the system, as Rio's does, and a sync has
-//! nothing to do.
+//! A directory whose files are safe as soon as they are written. The file cache outlives the system, as Rio's does,
+//! so a sync has nothing to do.
 //!
 //! Paper: Rio Vista, sections 3 and 5.2: RVM unmodified on Rio, whose synchronous writes Rio cuts short.
 

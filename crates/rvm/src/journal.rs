@@ -1,7 +1,7 @@
-//! What is kept of each transaction, and where: the redo log, and the database behind it.
+//! Keeps the changes of each transaction: in the redo log, and in the database behind it.
 //!
-//! If we die here: while the database is written, the log still has everything that is written there, and repeating it makes
-//! the same of whatever mixture is found.
+//! If we die here: while the database is written, the log still has every change that is written there, and repeating
+//! the log over any mixture of old and new bytes gives the same database.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ const PIECE: usize = 64 << 10;
 pub(crate) struct Journal {
     log: RedoLog,
     database: Arc<dyn File>,
-    /// What the log covers, and the database does not have.
+    /// The lines that the log covers and the database lacks.
     covered: Lines,
-    /// What the file's growth was when that was last logged.
+    /// The file's growth when it was last logged.
     growth: [u64; 5],
-    /// Transactions that are written and synced together, and those that wait for that.
+    /// The number of transactions that are written and synced together, and of those that wait for that.
     group: u32,
     waiting: u32,
 }
 
 impl Journal {
-    /// Makes the database and the log of a new segment; none if somebody else has made them meanwhile.
+    /// Makes the database and the log of a new segment; `None` if another process has made them meanwhile.
     pub(crate) fn create(
         directory: &dyn Directory,
         segment: &Segment,
@@ -55,14 +55,15 @@ impl Journal {
             }
         }
         database.sync()?;
-        // The log's name first: where there is a database there is a log.
+        // The log's name first: a directory with a database then always has a log.
         directory.sync()?;
         directory.rename(PASSING, NAME)?;
         directory.sync()?;
         Ok(Some(Journal { log, database, covered: Lines::default(), growth: segment.growth(), group, waiting: 0 }))
     }
 
-    /// Opens what is there, and calls `store` with all bytes of the segment's file, the later ones last.
+    /// Opens the database and the log, and calls `store` with all bytes of the segment's file: the database's, then
+    /// the log's in order.
     pub(crate) fn open(
         directory: &dyn Directory,
         group: u32,
@@ -95,20 +96,20 @@ impl Journal {
         Ok(Journal { log, database, covered, growth: [0; 5], group, waiting: 0 })
     }
 
-    /// As [`Journal::truncate`], when the segment was just filled from the database and the log: nothing of it has grown since.
+    /// As [`Journal::truncate`], for a segment just filled from the database and the log: its file has not grown since.
     pub(crate) fn truncate_opened(&mut self, segment: &mut Segment) -> Result<()> {
         self.growth = segment.growth();
         self.truncate(segment)
     }
 
-    /// Writes to the database what the log covers, and begins the log anew. No transaction goes on.
+    /// Writes the lines that the log covers to the database, and restarts the log. No transaction may be open.
     pub(crate) fn truncate(&mut self, segment: &mut Segment) -> Result<()> {
         self.log_growth(segment)?;
         self.flush()?;
         let is_late = planted("rvm: the log begins anew before the database is synced");
         let (database, covered) = (&self.database, &self.covered);
         self.log.guarded(|_| {
-            // What no transaction has changed in the flat part the database has already.
+            // The gaps between lines of the flat part are unchanged: the database has the same bytes there.
             for piece in covered.pieces(segment.flat_places()) {
                 database.write_at(segment.file_part(piece.start, piece.end - piece.start), piece.start)?;
             }
@@ -125,9 +126,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Logs how the file has grown, if no commit has: for a transaction that was aborted, say. The lines that are about to be
-    /// written to the database may have a part of that, and it is not to get there without the rest. There is room for it: what grew
-    /// since the last commit did so in a transaction that began with half of the log free.
+    /// Logs the file's growth if no commit has logged it, as after an aborted transaction. The lines about to be
+    /// written to the database may have a part of the growth, and the database must have all of it or nothing. The
+    /// log has room: growth since the last commit happened in a transaction that began with half of the log free.
     fn log_growth(&mut self, segment: &mut Segment) -> Result<()> {
         let growth = segment.growth();
         if growth == self.growth || planted("rvm: what has grown outside of transactions gets to the database in part")
@@ -145,22 +146,22 @@ impl Journal {
         Ok(())
     }
 
-    /// Bytes that were written to the log.
+    /// Returns the number of bytes written to the log.
     pub(crate) fn logged(&self) -> u64 {
         self.log.written()
     }
 
-    /// Whether the log may have no room for a transaction.
+    /// Returns whether the log may lack room for a transaction.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.log.is_nearly_full()
     }
 
-    /// Whether a truncation would change anything.
+    /// Returns whether a truncation would change nothing.
     pub(crate) fn is_truncated(&self) -> bool {
         self.covered.is_empty()
     }
 
-    /// Writes and syncs what has ended.
+    /// Writes and syncs the transactions that have ended.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.waiting = 0;
         self.log.flush()
@@ -186,7 +187,8 @@ impl Redo for Journal {
         self.waiting += 1;
         if self.waiting >= self.group {
             if let Err(error) = self.flush() {
-                // It is aborted; the others of its group stand in memory, and the log takes nothing more.
+                // This transaction is aborted. The others of its group stay in memory, and the log takes no more
+                // records.
                 self.log.retract(before);
                 return Err(error);
             }

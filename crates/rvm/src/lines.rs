@@ -1,6 +1,6 @@
-//! Which lines of 64 bytes the log covers: what is written to the database when it is truncated.
+//! The set of 64-byte lines that the log covers: a truncation writes them to the database.
 //!
-//! Lines and not pages, since a page may have what is vista's alone, such as its undo log.
+//! Lines and not pages, since a page may also have data of vista's own, such as its undo log.
 
 use std::ops::Range;
 
@@ -30,18 +30,19 @@ impl Lines {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// Takes all of them out.
+    /// Removes all lines.
     pub(crate) fn clear(&mut self) {
         self.words.fill(0);
     }
 
-    /// The places in a row, in order, in pieces that end with a word of lines: at most 4 KiB. What lies between two lines goes
-    /// with them where all of it is inside of `plain`: one call for a page takes less than one for each of its lines.
+    /// Returns the ranges of adjacent lines, in order. No range crosses a word of the set (4 KiB). In a word that
+    /// lies wholly inside of `plain`, the range also covers the gaps between lines: one call for a page takes less
+    /// time than one for each of its lines.
     pub(crate) fn pieces(&self, plain: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         (0_u64..).zip(&self.words).flat_map(move |(nth, &word)| {
             let page = nth * 64 * LINE..(nth + 1) * 64 * LINE;
@@ -50,7 +51,7 @@ impl Lines {
             std::iter::from_fn(move || {
                 let from = u64::from(left.trailing_zeros());
                 let count = u64::from((left.checked_shr(u32::try_from(from).ok()?)?).trailing_ones());
-                // The highest bit that is taken out may be the last there is.
+                // A range that ends with the word's highest bit shifts by 64.
                 left &= u64::MAX.checked_shl(u32::try_from(from + count).ok()?).unwrap_or(0);
                 Some((nth * 64 + from) * LINE..(nth * 64 + from + count) * LINE)
             })
@@ -58,7 +59,7 @@ impl Lines {
     }
 }
 
-/// All bits from the lowest that is set to the highest.
+/// Returns all bits from the lowest that is set to the highest that is set.
 fn filled(word: u64) -> u64 {
     u64::MAX << word.trailing_zeros() & u64::MAX >> word.leading_zeros()
 }

@@ -12,17 +12,17 @@ use vista::{Memory, Persist, Ptr, Segment, Stores};
 use crate::journal::{self, Journal};
 use crate::{Options, Result};
 
-/// Recoverable memory on a disk. Its [`segment`](Rvm::segment) is changed in transactions that are safe when they have ended.
+/// Recoverable memory on a disk. Transactions change its [`segment`](Rvm::segment), and are safe when they have ended.
 #[derive(Debug)]
 pub struct Rvm {
     segment: Segment,
     journal: Journal,
 }
 
-/// A transaction: vista's, whose calls are passed on. Dropped without [`Txn::end`], it is aborted.
+/// A transaction, which passes its calls on to vista's. Dropped without [`Txn::end`], it is aborted.
 ///
-/// Nobody gets at vista's own to change it: who did could exchange it for that of another memory, and each would end in the
-/// other's log.
+/// It gives no mutable access to vista's transaction: a caller could exchange it for that of another memory, and each
+/// would end in the other's log.
 /// ```compile_fail,E0596
 /// # fn exchange(one: &mut rvm::Rvm, other: &mut rvm::Rvm) -> rvm::Result<()> {
 /// let (mut one, mut other) = (one.begin()?, other.begin()?);
@@ -51,23 +51,23 @@ impl Rvm {
             Ok(())
         })?;
         let mut journal = opened.expect("the segment was filled from it");
-        // What comes behind a record that was not whole may look like one, so the log begins anew.
+        // The bytes behind a record that is not whole may look like a record, so the log begins anew.
         journal.truncate_opened(&mut segment)?;
         Ok(Rvm { segment, journal })
     }
 
-    /// The segment as it is now.
+    /// Returns the segment as it is now.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// Whether the next transaction truncates the log first: half of it is used. Who would rather choose when calls
-    /// [`Rvm::truncate`] before.
+    /// Returns whether half of the log is used, so that the next transaction truncates the log first. A caller that
+    /// wants to choose the moment calls [`Rvm::truncate`] before.
     pub fn wants_truncation(&self) -> bool {
         self.journal.is_nearly_full()
     }
 
-    /// Bytes that were written to the log since the memory was opened.
+    /// Returns the number of bytes written to the log since the memory was opened.
     pub fn logged(&self) -> u64 {
         self.journal.logged()
     }
@@ -84,27 +84,27 @@ impl Rvm {
         Ok(Txn { inner: self.segment.begin(), journal: &mut self.journal })
     }
 
-    /// Makes every transaction that has ended safe, where they are written in groups.
+    /// Makes every ended transaction safe, where transactions are written in groups.
     ///
     /// # Errors
-    /// `Disk`, `Poisoned`: what of them is on the disk is found out when the memory is opened anew. `Segment` in a forked child.
+    /// `Disk`, `Poisoned`: opening the memory anew shows which of them are on the disk. `Segment` in a forked child.
     pub fn flush(&mut self) -> Result<()> {
         self.check_process()?;
         self.journal.flush()
     }
 
-    /// Writes everything to the database, and begins the log anew.
+    /// Writes all changes to the database, and restarts the log.
     ///
     /// # Errors
     /// As [`Rvm::flush`].
     pub fn truncate(&mut self) -> Result<()> {
         self.check_process()?;
-        // What a forgotten transaction has stored is not to come to the database.
+        // The stores of a forgotten transaction must not reach the database.
         self.segment.begin().abort();
         self.journal.truncate(&mut self.segment)
     }
 
-    /// Ends the use of the memory: the database has everything, and is opened without repeating anything.
+    /// Closes the memory: the database then has all changes, and the next opening repeats none.
     ///
     /// # Errors
     /// As [`Rvm::flush`].
@@ -116,8 +116,8 @@ impl Rvm {
         self.truncate()
     }
 
-    /// A forked child has its parent's descriptors of the log and the database, and the log's tail as it was then: what it wrote
-    /// would be in the midst of what the parent has acknowledged since.
+    /// Refuses a forked child, which has its parent's descriptors of the log and the database, and the log's tail as
+    /// of the fork: its writes would mix with those that the parent has acknowledged since.
     fn check_process(&self) -> Result<()> {
         if planted("rvm: a child writes its parent's log") {
             return Ok(());
@@ -128,7 +128,7 @@ impl Rvm {
 
 impl Drop for Rvm {
     fn drop(&mut self) {
-        // Who wants to know calls `close`. In a child nothing is written.
+        // A caller that wants to see errors calls `close`. A child writes nothing.
         let _ = self.flush();
     }
 }
@@ -191,16 +191,16 @@ impl Txn<'_> {
         self.inner.delete(place)
     }
 
-    /// Ends the transaction: what it stored stands, and is safe when its group is.
+    /// Ends the transaction: its stores stand, and are safe when its group is.
     ///
     /// # Errors
-    /// `TooLarge`, `Poisoned`, `Segment`: it was aborted. `Disk`: it was aborted in memory, and whether it is on the disk is
-    /// found out when the memory is opened anew.
+    /// `TooLarge`, `Poisoned`, `Segment`: it was aborted. `Disk`: it was aborted in memory; opening the memory anew
+    /// shows whether it is on the disk.
     pub fn end(self) -> Result<()> {
         self.inner.end_with(self.journal)
     }
 
-    /// Takes everything back.
+    /// Takes all its stores back.
     pub fn abort(self) {}
 }
 
@@ -242,10 +242,10 @@ impl Memory for Rvm {
     }
 }
 
-/// Where the memory is told of: a name that no other of this machine has.
+/// Returns the path of the segment's memory: a name that no other memory of this machine has.
 fn name_of_memory(options: &Options) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    // Relaxed: a number of its own, whatever the order.
+    // Relaxed: the number need only be unique.
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let drawn = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), count);
     options.memory.join(format!("libtp-rvm-{}-{count}-{drawn:x}", std::process::id()))

@@ -3,16 +3,16 @@
 /// Bytes before the images.
 pub(crate) const HEADER: usize = 40;
 
-/// What a record says of itself.
+/// A record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Its length with this, a multiple of eight.
+    /// The record's length with its header, a multiple of eight.
     pub(crate) bytes: u64,
-    /// Of the log when it was written: an older record at the same place is none.
+    /// The log's generation when the record was written: an older record at the same place does not count.
     pub(crate) generation: u64,
-    /// One more than that of the record before it.
+    /// One more than the number of the record before it.
     pub(crate) sequence: u64,
-    /// All records before this number were synced when it was written.
+    /// All records before this number were synced when this one was written.
     pub(crate) synced: u64,
 }
 
@@ -20,7 +20,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Appends a record, whose images `fill` appends by [`put`]; it is given its length and checksum.
+/// Appends a record whose images `fill` appends by [`put`]; adds its length and checksum.
 pub(crate) fn append(log: &mut Vec<u8>, header: Header, fill: impl FnOnce(&mut Vec<u8>)) -> u64 {
     let start = log.len();
     log.resize(start + HEADER, 0);
@@ -45,12 +45,12 @@ fn checksum(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..32]), &record[36..])
 }
 
-/// The generation that a record at `at` would have.
+/// Returns the generation that a record at `at` would have.
 pub(crate) fn generation(log: &[u8], at: usize) -> Option<u64> {
     word(log, at + 8)
 }
 
-/// What stands at `at`, if that looks like a record of this generation; not checked yet.
+/// Returns the header at `at` if it may be one of this generation; the record is not checked.
 pub(crate) fn peek(log: &[u8], at: usize, generation: u64) -> Option<Header> {
     let header = Header {
         bytes: word(log, at)?,
@@ -62,7 +62,7 @@ pub(crate) fn peek(log: &[u8], at: usize, generation: u64) -> Option<Header> {
     is_possible.then_some(header)
 }
 
-/// The record at `at`, if there is a whole one of this generation.
+/// Returns the record at `at`, if it is whole and of this generation.
 pub(crate) fn read(log: &[u8], at: usize, generation: u64) -> Option<(Header, &[u8])> {
     let header = peek(log, at, generation)?;
     let record = log.get(at..at.checked_add(usize::try_from(header.bytes).ok()?)?)?;
@@ -70,7 +70,7 @@ pub(crate) fn read(log: &[u8], at: usize, generation: u64) -> Option<(Header, &[
     (checksum(record) == sum).then_some((header, record))
 }
 
-/// The images of a record: place and bytes.
+/// Returns the images of a record: place and bytes.
 pub(crate) fn images(record: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut at = HEADER;
     std::iter::from_fn(move || {

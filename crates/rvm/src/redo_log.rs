@@ -1,11 +1,12 @@
-//! The redo log: a file of fixed length, filled with zeros when it is made, so that writing to it changes nothing but bytes.
+//! The redo log: a file of fixed length, filled with zeros when it is made, so that a later write changes only bytes.
 //!
-//! It begins with two headers, written in turn, and then has records, one behind the other from the same place again after each
-//! truncation. What is there of an earlier generation is no record.
+//! It begins with two headers, written alternately. The records follow, one behind the other, from the same place
+//! again after each truncation. A record of an earlier generation does not count.
 //!
-//! If we die here: while records are written, the first that is not whole ends the log, unless a later one says that it had
-//! been synced; while a header is written, the other one stands, whose records the database has. Records of a generation are
-//! written when its header is safe, so if the first is of a generation above that of both headers one of those was damaged since.
+//! If we die here: while records are written, the first that is not whole ends the log, unless a later one states
+//! that it had been synced. While a header is written, the other one stands, and the database has its records.
+//! Records of a generation are written only when its header is safe: if the first record has a generation above that
+//! of both headers, a header was damaged since.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"libtprvm");
 const VERSION: u64 = 1;
 /// Where the records begin.
 const FRONT: u64 = 4096;
-/// A header's place is its number times this: never two in one sector.
+/// A header's place is its number times this: the two never share a sector.
 const SLOT: u64 = 2048;
 const SLOT_BYTES: usize = 44;
 const PIECE: usize = 1 << 20;
@@ -33,24 +34,24 @@ pub(crate) struct RedoLog {
     name: String,
     capacity: u64,
     generation: u64,
-    /// Where the next record goes in the file, behind those that are pending.
+    /// Where the pending records go in the file.
     tail: u64,
     next: u64,
     synced: u64,
     /// Records that are not written yet.
     pending: Vec<u8>,
-    /// Bytes that were written since it was opened.
+    /// Bytes written since the log was opened.
     written: u64,
     is_poisoned: bool,
 }
 
 impl RedoLog {
-    /// Makes a log in the place of whatever there is; none if there is a `database` by now, whose log it is.
+    /// Makes a log in place of any file there; `None` if a `database` exists by now, to which the file belongs.
     pub(crate) fn create(directory: &dyn Directory, capacity: u64, database: &str) -> Result<Option<RedoLog>> {
         let file = directory.open(NAME, OpenMode::Create)?;
         let capacity = capacity.max(64 << 10).next_multiple_of(4096);
         let mut log = RedoLog::lock(directory, file, capacity)?;
-        // Who looked before may have come late: another has made it, and ended transactions, before we had the lock.
+        // Another process may have made the database, and ended transactions, after our look and before our lock.
         if directory.exists(database)? && !planted("rvm: who comes late makes the log anew") {
             return Ok(None);
         }
@@ -66,8 +67,8 @@ impl RedoLog {
         Ok(Some(log))
     }
 
-    /// Opens the log and calls `each` with the images of all its records, in order. It has to be restarted before anything is
-    /// appended.
+    /// Opens the log and calls `each` with the images of all its records, in order. It has to be restarted before
+    /// anything is appended.
     pub(crate) fn open(directory: &dyn Directory, each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<RedoLog> {
         let file = directory.open(NAME, OpenMode::Existing)?;
         let mut log = RedoLog::lock(directory, file, 0)?;
@@ -121,7 +122,7 @@ impl RedoLog {
             at += record.len();
             self.tail += header.bytes;
         }
-        // The first that is not whole was being written, unless a later one knows better.
+        // The first record that is not whole was being written, unless a later one states that it was synced.
         let later = (at + 8..bytes.len()).step_by(8).find(|at| {
             record::peek(&bytes, *at, self.generation).is_some_and(|header| header.synced > self.next)
                 && record::read(&bytes, *at, self.generation).is_some()
@@ -135,7 +136,7 @@ impl RedoLog {
         }
     }
 
-    /// Begins a new generation: what the log has had is in the database.
+    /// Begins a new generation: the database has all records of the old one.
     pub(crate) fn restart(&mut self) -> Result<()> {
         debug_assert!(self.pending.is_empty(), "what was not written is not in the database");
         let generation = self.generation + 1;
@@ -147,7 +148,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Appends a record; [`RedoLog::flush`] has it safe.
+    /// Appends a record; [`RedoLog::flush`] makes it safe.
     pub(crate) fn append(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         self.check()?;
         let before = self.pending.len();
@@ -162,23 +163,23 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Takes the last record that was appended out again.
+    /// Removes the last appended record, before which `bytes` bytes were pending.
     pub(crate) fn retract(&mut self, bytes: usize) {
         self.pending.truncate(bytes);
         self.next -= 1;
     }
 
-    /// Bytes that were written since it was opened.
+    /// Returns the number of bytes written since the log was opened.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Bytes that are not written yet.
+    /// Returns the number of bytes not written yet.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.pending.len()
     }
 
-    /// Writes and syncs what was appended.
+    /// Writes and syncs the appended records.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.check()?;
         if self.pending.is_empty() {
@@ -198,7 +199,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Whether there is no more room for the longest record.
+    /// Returns whether the longest record may no longer fit.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.tail + self.pending.len() as u64 > FRONT + (self.capacity - FRONT) / 2
     }
@@ -210,7 +211,7 @@ impl RedoLog {
         Ok(())
     }
 
-    /// Does what leaves nobody knowing what is on the disk if it fails.
+    /// Does work whose failure leaves the contents of the disk unknown: a failure poisons the log.
     pub(crate) fn guarded<T>(&mut self, work: impl FnOnce(&RedoLog) -> Result<T>) -> Result<T> {
         self.check()?;
         let done = work(self);
@@ -219,7 +220,7 @@ impl RedoLog {
     }
 }
 
-/// Version, generation, capacity and first sequence number of a header that is whole.
+/// Returns version, generation, capacity and first sequence number of a header, if it is whole.
 fn read_slot(bytes: &[u8]) -> Option<[u64; 4]> {
     let (words, rest) = bytes.get(..SLOT_BYTES)?.split_at(SLOT_BYTES - 4);
     let sum = u32::from_le_bytes(*rest.first_chunk()?);

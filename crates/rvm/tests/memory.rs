@@ -1,4 +1,4 @@
-//! Recoverable memory on a real directory: what was ended is there, what was not is not, and what is wrong is said.
+//! Recoverable memory on a real directory: ended transactions are there, others are not, and errors are reported.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 use std::os::unix::fs::FileExt;
@@ -26,7 +26,7 @@ fn what_was_ended_is_there_and_what_was_not_is_not() {
     }
     let mut txn = memory.begin().unwrap();
     txn.set_range(0, 100_000).unwrap().fill(9);
-    // As if killed: neither this nor the log is taken care of.
+    // As after a kill: the transaction is neither ended nor aborted.
     std::mem::forget(txn);
     let expected = |bytes: &[u8]| {
         bytes[..50_000].iter().enumerate().all(|(at, byte)| usize::from(*byte) == at / 100 % 250 + 1)
@@ -95,14 +95,14 @@ fn what_was_written_behind_a_record_that_is_not_whole_does_not_come_back() {
     let mut memory = options.open(directory.path()).unwrap();
     (0..4).for_each(|nth| set(&mut memory, nth * 8, 1));
     drop(memory);
-    // The machine went down while the four were written: the first is not whole, those behind it are.
+    // The machine crashed while the four were written: the first is not whole, those behind it are.
     let log = std::fs::OpenOptions::new().read(true).write(true).open(directory.path().join("log")).unwrap();
     let mut byte = [0];
     log.read_exact_at(&mut byte, 4096 + 50).unwrap();
     log.write_all_at(&[byte[0] ^ 1], 4096 + 50).unwrap();
     let mut memory = options.open(directory.path()).unwrap();
     assert!(memory.segment().bytes().iter().all(|byte| *byte == 0));
-    // One that is as long as the one that was not whole.
+    // A transaction whose record is as long as the damaged record.
     set(&mut memory, 4000, 2);
     drop(memory);
     let memory = options.open(directory.path()).unwrap();
@@ -110,8 +110,8 @@ fn what_was_written_behind_a_record_that_is_not_whole_does_not_come_back() {
     assert_eq!((&bytes[..32], &bytes[4000..4008]), (&[0; 32][..], &[2; 8][..]));
 }
 
-/// Opens memory again and again, so that the log's generation is raised, and each generation has a record that is in the place of
-/// the one before it.
+/// Opens the memory `count` times. Each opening raises the log's generation, and the record of each generation takes
+/// the place of the record before it.
 fn of_generations(directory: &std::path::Path, count: u8) {
     let options = Options::of(vista::Options::new(8192).anywhere());
     for round in 0..count {
@@ -143,13 +143,13 @@ fn a_log_whose_newer_header_was_damaged_is_not_taken_for_an_older_one() {
     let refused = options.open(directory.path()).unwrap_err();
     assert!(matches!(refused, Error::Damaged { .. }) && refused.to_string().contains("generation"), "{refused}");
     damage(newer + 20);
-    // The older one is not needed.
+    // The older header is not needed.
     damage(older + 20);
     let memory = options.open(directory.path()).unwrap();
     let last = memory.segment().bytes()[16..24].to_vec();
     assert_eq!(last, [3; 8], "what was ended is there");
     drop(memory);
-    // Without either there is nothing to be known.
+    // Without both headers the log cannot be read.
     damage(newer + 20);
     damage(older + 20);
     let refused = options.open(directory.path()).map(drop).unwrap_err();

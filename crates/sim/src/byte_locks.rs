@@ -1,4 +1,4 @@
-//! Byte locks of simulated files: held by an open handle, gone with it or with its process.
+//! Byte locks of simulated files. A lock ends with its open handle or its process.
 
 use libtp_io::LockMode;
 
@@ -20,7 +20,7 @@ pub(crate) struct ByteLocks {
 }
 
 impl ByteLocks {
-    /// Locks the byte, or changes the lock the handle has on it, unless another handle is in the way.
+    /// Locks the byte, or changes the lock that the handle has on it. Returns false if another handle's lock conflicts.
     pub(crate) fn acquire(&mut self, node: NodeId, byte: u64, handle: u64, process: u32, mode: LockMode) -> bool {
         let in_the_way = self.held.iter().any(|lock| {
             lock.node == node
@@ -48,7 +48,7 @@ impl ByteLocks {
         self.held.retain(|lock| lock.process != process);
     }
 
-    /// The lowest byte of `from..end` that a handle other than `handle` holds.
+    /// Returns the lowest byte of `from..end` that a handle other than `handle` has locked.
     pub(crate) fn lowest_of_others(&self, node: NodeId, from: u64, end: u64, handle: u64) -> Option<u64> {
         self.held
             .iter()

@@ -5,16 +5,16 @@
 //!
 //! Invariants
 //! 1. Bytes of a block beyond the file's length are zero.
-//! 2. The list may be shorter than the length: what is missing is a hole.
+//! 2. The list may be shorter than the length: the blocks beyond it are holes.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the page cache writes at once.
+/// The unit in which the page cache writes.
 pub(crate) const BLOCK_BYTES: usize = 4096;
-/// What the disk writes at once.
+/// The unit in which the disk writes.
 pub(crate) const SECTOR_BYTES: usize = 512;
-/// No file may end beyond this byte (4 GiB): a wild offset is an error, not all memory gone.
+/// No file may end beyond this byte (4 GiB): a wild offset is an error and does not use up all memory.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 32;
 
 const ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
@@ -49,12 +49,12 @@ impl Block {
     }
 }
 
-/// Turns a file offset into an index; offsets are checked against [`FILE_BYTES_MAX`] at the door.
+/// Turns a file offset into an index; callers have checked the offset against [`FILE_BYTES_MAX`].
 pub(crate) fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("file offsets in the simulation fit in memory")
 }
 
-/// The numbers of the blocks in which a range of bytes lies.
+/// Returns the numbers of the blocks in which a range of bytes lies.
 pub(crate) fn blocks_of(range: &Range<u64>) -> Range<usize> {
     index(range.start) / BLOCK_BYTES..index(range.end).div_ceil(BLOCK_BYTES)
 }
@@ -76,7 +76,7 @@ impl Content {
         self.bytes
     }
 
-    /// Copies bytes from `from` on into `buf`, and returns how many there were.
+    /// Copies bytes from `from` on into `buf`, and returns the number of bytes copied.
     pub(crate) fn read(&self, buf: &mut [u8], from: u64) -> usize {
         let there = self.bytes.saturating_sub(from).min(offset(buf.len()));
         let count = index(there);
@@ -123,7 +123,7 @@ impl Content {
         self.bytes = bytes;
     }
 
-    /// Gives every hole in the range a block, and the file at least its end as length.
+    /// Gives every hole in the range a block, and makes the file at least as long as the range's end.
     pub(crate) fn allocate(&mut self, range: &Range<u64>) {
         let numbers = blocks_of(range);
         if self.holes(numbers.clone()) > 0 {
@@ -149,7 +149,7 @@ impl Content {
         self.blocks.get(number).unwrap_or(&Block::Hole)
     }
 
-    /// Takes over `range` of a block; the length stays, so the caller extends it.
+    /// Copies `range` of the block `source`; the length stays, so the caller extends it.
     pub(crate) fn put(&mut self, number: usize, range: Range<usize>, source: &Block) {
         if range.len() == BLOCK_BYTES {
             *self.block_mut(number) = source.clone();
@@ -158,12 +158,12 @@ impl Content {
         }
     }
 
-    /// Counts the blocks that take no room yet.
+    /// Returns the number of blocks that take no room yet.
     pub(crate) fn holes(&self, range: Range<usize>) -> usize {
         range.filter(|&number| matches!(self.block(number), Block::Hole)).count()
     }
 
-    /// Counts the blocks that take room.
+    /// Returns the number of blocks that take room.
     pub(crate) fn blocks_used(&self) -> usize {
         self.blocks.iter().filter(|block| !matches!(block, Block::Hole)).count()
     }

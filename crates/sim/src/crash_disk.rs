@@ -1,17 +1,16 @@
-//! A disk in memory that records what is done to it, fails on demand, and can be crashed anywhere.
+//! A disk in memory that records its changes, fails on demand, and can be crashed anywhere.
 //!
-//! Everybody sees every change at once, as through one page cache; what a crash would leave is worked
-//! out of the trace by [`CrashImages`], as often and at as many places as wanted, without running the
-//! workload again.  Several simulated processes share a disk, each through its own [`SimProcess`];
-//! byte locks tell them apart and go when their process goes.
+//! Every process sees every change at once, as through one page cache. [`CrashImages`] works out of the trace what a
+//! crash would leave, as often and at as many places as wanted, without running the workload again. Several simulated
+//! processes share a disk, each through its own [`SimProcess`]. Byte locks belong to a process and end with it.
 //!
 //! Numbers: the *I/O index* counts changes and syncs, from 0; it is the place in the trace.  Planted
 //! faults count *calls*, reads and openings too.
 //!
 //! Invariants
 //! 1. One latch guards the whole disk, so changes have one order, and the trace has the same.
-//! 2. A call that returns `Ok` has its change in the trace exactly once; one that fails has in it what
-//!    took effect all the same, perhaps nothing.
+//! 2. A call that returns `Ok` has its change in the trace exactly once. Of a failed call the trace has the part that
+//!    took effect, perhaps nothing.
 //! 3. After the crash, or in a dead process, no call has an effect and each fails (see [`is_crash`]).
 //!
 //! [`is_crash`]: crate::is_crash
@@ -37,7 +36,7 @@ pub use handles::{SimDirectory, SimFile, SimProcess};
 
 const EFBIG: i32 = 27;
 
-/// What a disk has in common with the disks that are crash images of it.
+/// The properties that a disk shares with its crash images.
 #[derive(Debug, Clone)]
 pub(crate) struct Fixture {
     pub(crate) counters: Arc<Counters>,
@@ -47,8 +46,8 @@ pub(crate) struct Fixture {
     device: u64,
 }
 
-/// A simulated disk.  Clones are handles of the same disk; it is a [`Directory`] too, its root, used
-/// as process 0, which is never killed.
+/// A simulated disk. Clones are handles of the same disk. It is also a [`Directory`]: its root, as seen by process 0,
+/// which is never killed.
 #[derive(Clone)]
 pub struct SimDisk {
     shared: Arc<Shared>,
@@ -61,7 +60,7 @@ impl fmt::Debug for SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk, whose random choices follow from `seed`.
+    /// Makes an empty disk, whose random choices follow from `seed`.
     pub fn new(seed: u64) -> SimDisk {
         let fixture = Fixture {
             counters: Arc::default(),
@@ -100,7 +99,7 @@ impl SimDisk {
         SimProcess::new(self.shared.clone(), state.processes)
     }
 
-    /// Returns the I/O index the next change gets: how many there were.
+    /// Returns the I/O index of the next change: the number of changes so far.
     pub fn io_index(&self) -> usize {
         self.shared.state().trace.len()
     }
@@ -110,7 +109,7 @@ impl SimDisk {
         self.shared.state().trace.clone()
     }
 
-    /// Counts the calls so far, failed ones included; [`Calls::On`] counts as [`Calls::Of`].
+    /// Returns the number of calls so far, failed ones included; [`Calls::On`] counts as [`Calls::Of`].
     pub fn calls(&self, calls: &Calls) -> u64 {
         let state = self.shared.state();
         match calls {
@@ -119,7 +118,7 @@ impl SimDisk {
         }
     }
 
-    /// Lets the call fail that comes after `after` more matching calls: with 0, the very next.
+    /// Plants a fault: lets `after` more matching calls pass, then fails the next; with 0, the very next.
     pub fn fail_call(&self, calls: Calls, after: u64, fault: Fault, repeat: Repeat) {
         self.shared.state().faults.plant(calls, after, fault, repeat);
     }
@@ -129,13 +128,13 @@ impl SimDisk {
         self.shared.state().first_strike
     }
 
-    /// Takes all planted faults away: the disk is repaired, space was freed.
+    /// Removes all planted faults, as if the disk were repaired or space freed.
     pub fn clear_faults(&self) {
         self.shared.state().faults.clear();
     }
 
-    /// Crashes the machine when a call is about to make the change with this I/O index: that call and
-    /// every later one, of whatever process, has no effect and fails.
+    /// Crashes the machine when a call is about to make the change with this I/O index: that call and every later
+    /// one, of any process, has no effect and fails.
     pub fn crash_at(&self, io_index: usize) {
         self.shared.state().crash_at = Some(io_index);
     }
@@ -146,8 +145,8 @@ impl SimDisk {
         self.shared.changed.notify_all();
     }
 
-    /// Crashes the machine for good, and gives up what it kept of files and changes: who simulates the death of a process forgets handles,
-    /// and each of them would keep the whole disk for as long as the test runs.
+    /// Crashes the machine for good, and frees its files and changes. A test that simulates the death of a process
+    /// forgets handles, and each of them would otherwise keep the whole disk in memory until the test ends.
     pub fn discard(&self) {
         self.halt();
         let mut state = self.shared.state();
@@ -161,30 +160,30 @@ impl SimDisk {
         self.shared.state().is_halted
     }
 
-    /// Gives the disk room for so many bytes, in blocks of 4096; what is over is [`Error::Full`].
-    /// Crash images inherit it.  A file without a name takes no room.
+    /// Gives the disk room for `bytes` bytes, in blocks of 4096; a call that needs more gets [`Error::Full`]. Crash
+    /// images inherit the limit. A file without a name takes no room.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         let blocks = bytes.map(|bytes| index(bytes) / BLOCK_BYTES);
         self.shared.state().fixture.capacity_blocks = blocks;
     }
 
-    /// From now on it answers to [`File::notes_first_writes`] as a filesystem in memory does.
+    /// Makes [`File::notes_first_writes`] return false from now on, as a filesystem in memory does.
     pub fn notes_no_first_writes(&self) {
         self.shared.state().fixture.notes_first_writes = false;
     }
 
-    /// Returns how many bytes of blocks are taken.
+    /// Returns the number of bytes in blocks that are taken.
     pub fn bytes_used(&self) -> u64 {
         offset(self.shared.state().tree.blocks_used() * BLOCK_BYTES)
     }
 
-    /// Mounts the disk read-only, or again for writing: opening for writing and every change of names
-    /// is refused; handles that are open already go on.
+    /// Mounts the disk read-only, or again for writing. A read-only disk refuses opening for writing and every change
+    /// of names; open handles keep working.
     pub fn set_read_only(&self, is_read_only: bool) {
         self.shared.state().is_read_only = is_read_only;
     }
 
-    /// Lets the disk claim to be on a network.
+    /// Sets whether the disk claims to be on a network.
     pub fn set_network(&self, is_network: bool) {
         self.shared.state().is_network = is_network;
     }
@@ -217,7 +216,7 @@ impl SimDisk {
         paths
     }
 
-    /// Returns all bytes of a file as everybody sees them now, `None` if there is none at `path`.
+    /// Returns all current bytes of a file, unsynced ones included; `None` if there is no file at `path`.
     pub fn file_bytes(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.shared.state();
         let node = state.tree.find(path).filter(|&node| !state.tree.is_directory(node))?;
@@ -227,7 +226,7 @@ impl SimDisk {
         Some(bytes)
     }
 
-    /// Copies every file into `target`, to look at a failure with ordinary tools.
+    /// Copies every file into `target`, to examine a failure with ordinary tools.
     ///
     /// # Errors
     /// Those of `target`.
@@ -244,14 +243,14 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Starts a walk along everything done so far, to make crash images of.
+    /// Starts a walk along all changes so far, to make crash images.
     pub fn crash_images(&self) -> CrashImages {
         let state = self.shared.state();
         CrashImages::new(state.base.clone(), state.trace.as_slice().into(), state.fixture.clone())
     }
 
-    /// Makes the disk that a crash would leave after the first `io_index` changes.  It costs a walk to
-    /// there: who wants many walks once with [`SimDisk::crash_images`].
+    /// Makes the disk that a crash would leave after the first `io_index` changes. Each call walks there from the
+    /// beginning: for many images, walk once with [`SimDisk::crash_images`].
     pub fn image_at(&self, io_index: usize, mode: LossMode, seed: u64) -> SimDisk {
         let mut images = self.crash_images();
         images.advance_to(io_index);
@@ -308,12 +307,12 @@ impl Directory for SimDisk {
 
 struct Shared {
     state: Mutex<State>,
-    /// Told when a lock may have become free, or a sleeper's process is dead.
+    /// Notified when a lock may have become free, or when the process of a sleeper has died.
     changed: Condvar,
 }
 
 impl Shared {
-    /// A test thread that panics leaves whole states only, so its poison is no news.
+    /// Locks the state. A test thread that panics leaves only whole states, so the mutex's poison is ignored.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,7 +336,7 @@ struct State {
     fixture: Fixture,
 }
 
-/// Who calls what, for errors and the trace.
+/// The operation and the caller of a call, for errors and the trace.
 struct Call<'a> {
     operation: Operation,
     process: u32,
@@ -366,7 +365,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets a call in that can fail: counts it, and says how it is to fail.
+    /// Admits a call that can fail: counts it, and returns the fault that strikes it.
     fn admit(&mut self, call: &Call<'_>) -> Result<Option<Fault>> {
         self.check_alive(call)?;
         let fault = self.faults.strike(call.operation, call.path);
@@ -377,7 +376,7 @@ impl State {
         Ok(fault)
     }
 
-    /// As `admit`, for calls of which a failing one has no effect.
+    /// As `admit`, for calls that have no effect when they fail.
     fn admit_whole(&mut self, call: &Call<'_>) -> Result<()> {
         match self.admit(call)? {
             None => Ok(()),
@@ -385,7 +384,7 @@ impl State {
         }
     }
 
-    /// Crashes if the next change is the chosen one; otherwise the caller may change something.
+    /// Crashes if the next change is the chosen one; otherwise the caller may make a change.
     fn reach_next_change(&mut self, call: &Call<'_>) -> Result<()> {
         if self.crash_at.is_some_and(|chosen| self.trace.len() >= chosen) {
             self.halt();
@@ -434,7 +433,7 @@ impl State {
         failure.map_or(Ok(()), Err)
     }
 
-    /// How many of `bytes` bytes from `from` on the disk has room for.
+    /// Returns how many of `bytes` bytes from `from` on the disk has room for.
     fn fitting(&self, file: NodeId, from: usize, bytes: usize) -> usize {
         let Some(mut free) = self.free_blocks() else {
             return bytes;
@@ -486,7 +485,7 @@ impl State {
         Ok(())
     }
 
-    /// Syncs a file or a directory, or fails to for ever.
+    /// Syncs a file or a directory. A planted fault makes each unsynced change durable or lost for ever.
     fn sync(&mut self, call: &Call<'_>, node: NodeId, change: Change) -> Result<()> {
         let Some(fault) = self.admit(call)? else {
             return self.change(call, change);

@@ -1,18 +1,18 @@
-//! What a power cut leaves: a walk along the trace of a disk, and an image of any loss at any point.
+//! Crash images: a walk along the trace of a disk, which makes the disk that a power cut at any point would leave.
 //!
-//! The walker keeps two states of the whole disk: `durable`, what the syncs so far have made safe, and
-//! `current`, that and everything not yet synced; and the list of the unsynced changes between them.
-//! An image is a fork of `durable` with the changes that happened to reach the disk.
+//! The walker keeps two states of the whole disk: `durable` has the changes that syncs have made safe, `current` has
+//! all changes. A list holds the unsynced changes between them. An image is a fork of `durable` with the changes that
+//! happened to reach the disk.
 //!
 //! A disk behind a page cache never writes the bytes of one call alone: it writes whole sectors as the
 //! cache has them at that moment.  So an unsynced write remembers the blocks it touched *as they were
-//! after it*, and a kept sector carries what earlier writes had put beside it.
+//! after it*, and a kept sector carries the bytes of earlier writes beside it.
 //!
-//! Changes of names are lost one by one, which is harsher than a journaling filesystem; but with a
-//! change all later ones are lost that touch the same name, as the entry is written whole too.
+//! Each change of a name is lost by itself, which is harsher than a journaling filesystem. But a lost change takes
+//! along all later changes of the same name, because a directory's entry is written whole, too.
 //!
 //! Invariants
-//! 1. What was synced is in every image, whatever the mode and the seed.
+//! 1. Every synced change is in every image, whatever the mode and the seed.
 //! 2. Equal trace, position, mode and seed give equal images.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ use crate::random::Random;
 use crate::trace::{Change, TraceEntry};
 use crate::tree::{NodeId, Tree};
 
-/// How the unsynced changes fare in a power cut.
+/// The fate of the unsynced changes in a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LossMode {
     /// Each write is kept, lost or torn by itself, in sectors of 512 bytes.
@@ -46,7 +46,7 @@ pub enum LossMode {
 }
 
 impl LossMode {
-    /// All seven.
+    /// All modes.
     pub const ALL: [LossMode; 7] = [
         LossMode::Torn512,
         LossMode::Torn4096,
@@ -62,13 +62,13 @@ impl LossMode {
 #[derive(Debug, Clone)]
 struct Unsynced {
     change: Change,
-    /// Of a write: the blocks it touched as they were after it, and the file's length then.
+    /// Of a write: the blocks it touched, as they were after it. `bytes_after` is the file's length then.
     after: Vec<Block>,
     bytes_after: u64,
 }
 
 impl Unsynced {
-    /// Where a write lies; nothing else is divisible.
+    /// Returns the file and the bytes of a write; `None` for any other change, which cannot be torn.
     fn extent(&self) -> Option<(NodeId, Range<usize>)> {
         match &self.change {
             Change::Write { file, offset, bytes } => {
@@ -79,7 +79,7 @@ impl Unsynced {
         }
     }
 
-    /// The numbers of the pieces the change can be torn into, `unit` bytes each, counted from the
+    /// Returns the numbers of the pieces into which the change can be torn, `unit` bytes each, counted from the
     /// file's beginning.
     fn pieces(&self, unit: usize) -> Range<usize> {
         match self.extent() {
@@ -88,7 +88,7 @@ impl Unsynced {
         }
     }
 
-    /// Lets the change reach `image` whole, and nothing but it.
+    /// Applies the whole change, and nothing else, to `image`.
     fn keep(&self, image: &mut Tree) {
         let Some((file, range)) = self.extent() else {
             image.apply(&self.change);
@@ -103,7 +103,7 @@ impl Unsynced {
         content.extend(offset(range.end));
     }
 
-    /// Lets one piece of the change reach `image`, as the cache had it.
+    /// Applies one piece of the change to `image`, with the bytes that the cache had.
     fn keep_piece(&self, image: &mut Tree, unit: usize, piece: usize) {
         let Some((file, _)) = self.extent() else {
             image.apply(&self.change);
@@ -130,12 +130,12 @@ impl Unsynced {
     }
 }
 
-/// The names whose later changes are lost because an earlier one was.
+/// The names whose later changes are lost because an earlier change was lost.
 #[derive(Debug, Default)]
 struct LostNames(BTreeSet<(NodeId, Arc<str>)>);
 
 impl LostNames {
-    /// Returns whether a change that was to be kept or lost can be kept; one without names can.
+    /// Returns whether the change is kept: if `is_kept` is true and no earlier change of its names was lost.
     fn may_keep(&mut self, change: &Change, is_kept: bool) -> bool {
         let directory = change.node();
         let is_kept = is_kept && change.names().all(|name| !self.0.contains(&(directory, name.clone())));
@@ -146,7 +146,7 @@ impl LostNames {
     }
 }
 
-/// What one image kept and lost, to know whether its mode was active.
+/// Counts of what one image kept and lost, to tell whether its mode was active.
 #[derive(Debug, Default)]
 struct Tally {
     kept: usize,
@@ -182,7 +182,7 @@ impl Tally {
     }
 }
 
-/// A walk along a disk's trace; at each step it can say what a crash there would leave.
+/// A walk along a disk's trace; at each step it can make the disk that a crash there would leave.
 #[derive(Debug, Clone)]
 pub struct CrashImages {
     trace: Arc<[TraceEntry]>,
@@ -198,8 +198,8 @@ impl CrashImages {
         CrashImages { trace, position: 0, durable: base.clone(), current: base, unsynced: Vec::new(), fixture }
     }
 
-    /// Returns how many changes were done before the crash that images are now made of: the crash is
-    /// after I/O index `position - 1` took effect and before the next.
+    /// Returns the number of changes before the crash of the next image: the crash comes after the change with I/O
+    /// index `position - 1` took effect, and before the next.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -209,12 +209,12 @@ impl CrashImages {
         self.trace.len()
     }
 
-    /// Returns how many changes no sync has covered here; without any, all modes give the same image.
+    /// Returns the number of changes that no sync has covered here; if it is 0, all modes give the same image.
     pub fn unsynced(&self) -> usize {
         self.unsynced.len()
     }
 
-    /// Goes on by one change and returns it, `None` at the end.
+    /// Advances by one change and returns it, `None` at the end.
     pub fn advance(&mut self) -> Option<&TraceEntry> {
         let entry = self.trace.get(self.position)?.clone();
         self.position += 1;
@@ -222,17 +222,17 @@ impl CrashImages {
         self.trace.get(self.position - 1)
     }
 
-    /// Goes on to `position`, or to the end if that comes first.
+    /// Advances to `position`, or to the end if that comes first.
     ///
     /// # Panics
-    /// When `position` is behind: a walk does not turn back.
+    /// When `position` lies before the walk's position: a walk does not turn back.
     pub fn advance_to(&mut self, position: usize) {
         assert!(position >= self.position, "the walk is at {} already, beyond {position}", self.position);
         while self.position < position && self.advance().is_some() {}
     }
 
-    /// Makes the disk that a crash here leaves.  It is alive, all on it is durable, its trace is empty,
-    /// and `seed` decides its random choices too.
+    /// Makes the disk that a crash here leaves. That disk is usable, all on it is durable, its trace is empty, and
+    /// `seed` also decides its random choices.
     pub fn image(&self, mode: LossMode, seed: u64) -> SimDisk {
         let mut random = Random::new(seed);
         let mut tally = Tally::default();
@@ -299,8 +299,8 @@ impl CrashImages {
         });
     }
 
-    /// After a failed sync the kernel holds everything for clean: what did not reach the disk is lost,
-    /// though everybody goes on reading it from the cache until the crash.
+    /// Applies a failed sync: the kernel then treats every byte as clean. A change that did not reach the disk is
+    /// lost, though reads return it from the cache until the crash.
     fn fail_sync(&mut self, node: NodeId, random: &mut Random) {
         let durable = &mut self.durable;
         let mut is_lost = false;
@@ -326,7 +326,7 @@ impl CrashImages {
 
     fn torn(&self, unit: usize, random: &mut Random, tally: &mut Tally) -> Tree {
         let mut image = self.durable.clone();
-        // From nearly everything kept to nearly everything harmed, so that single losses occur too.
+        // From nearly all changes kept to nearly all harmed, so that single losses occur, too.
         let whole_of_eight = random.below(8);
         let mut lost_names = LostNames::default();
         for change in &self.unsynced {
@@ -377,7 +377,7 @@ impl CrashImages {
             pieces.extend(kept.map(|piece| (at, piece)));
             tally.count(change, pieces.len() - before, count);
         }
-        // Names keep their order among themselves: no filesystem turns two renamings round.
+        // Names keep their order among themselves: no filesystem reorders two renamings.
         let (names, mut pieces): (Vec<_>, Vec<_>) =
             pieces.into_iter().partition(|(at, _)| self.unsynced[*at].is_name());
         random.shuffle(&mut pieces);
@@ -415,7 +415,7 @@ impl CrashImages {
     }
 }
 
-/// How one torn change fares.
+/// The fate of one torn change.
 #[derive(Clone, Copy)]
 enum Manner {
     Whole,

@@ -1,7 +1,7 @@
-//! Calls that fail on purpose, and the proof that they did.
+//! Planted faults: calls that fail on purpose, and the counts that prove it.
 //!
-//! A fault is planted for the n-th matching call from now on.  Looking at files (`len`, `exists`,
-//! `identity`) and byte locks never fail; all else is counted and can.
+//! A fault is planted for the n-th matching call from now on. Calls that only look at a file (`len`, `exists`,
+//! `identity`) and byte locks never fail; all other calls are counted and can fail.
 //!
 //! A test that shows "nothing lost" proves nothing if its faults never struck: every class of fault
 //! counts how often it was really *active*, over a disk and all disks that are crash images of it.
@@ -33,8 +33,8 @@ pub enum Fault {
     Enospc,
     /// A write puts some of its bytes there, not all, then the disk is full.  Other calls do not fail.
     ShortWrite,
-    /// The call meets a limit of its process: it fails with this error number.  A failing write may have written any part of
-    /// its bytes.
+    /// The call meets a limit of its process: it fails with this error number. A failing write may have written any
+    /// part of its bytes.
     Limit(i32),
 }
 
@@ -57,7 +57,7 @@ pub enum Repeat {
     Forever,
 }
 
-/// Which calls are meant.
+/// The calls that a fault concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Calls {
     /// Every call that can fail.
@@ -111,7 +111,7 @@ impl Faults {
         self.counts.values().sum()
     }
 
-    /// Counts a call and says how it fails, if it does.
+    /// Counts a call and returns the fault that strikes it, if any.
     pub(crate) fn strike(&mut self, operation: Operation, path: &str) -> Option<Fault> {
         *self.counts.entry(operation).or_default() += 1;
         let mut answer = None;
@@ -130,7 +130,7 @@ impl Faults {
     }
 }
 
-/// Declares the classes once: field, what it counts.
+/// Declares the classes once: each field, and the faults it counts.
 macro_rules! activity {
     ($($(#[$doc:meta])* $field:ident,)*) => {
         /// How often each class of fault was really active.
@@ -166,13 +166,13 @@ activity! {
     eio,
     /// Calls that failed with a planted ENOSPC.
     enospc,
-    /// Writes that stopped half-way because that was planted.
+    /// Writes that stopped half-way because of a planted fault.
     short_write,
     /// Calls that failed with a planted limit of their process.
     limit,
     /// Syncs of a file or directory that failed.
     failed_sync,
-    /// Failed syncs met by crash images that lost something for ever.
+    /// Failed syncs, met by crash images, that lost some change for ever.
     failed_sync_lost,
     /// Calls refused because the disk's capacity was used up.
     disk_full,
@@ -186,7 +186,7 @@ activity! {
     torn_4096,
     /// Images with some of the unsynced changes, in order, and the rest lost.
     prefix,
-    /// Images that kept a sector of a later write and lost or delayed one of an earlier.
+    /// Images that kept a sector of a later write and lost or delayed a sector of an earlier one.
     reordered,
     /// Images that kept the changes of one file and lost those of another.
     per_file,

@@ -1,21 +1,21 @@
-//! The disk that tests are run on: worse than any disk we ship on, and the same at every run.
+//! A simulated disk for tests: worse than any disk in use, and the same at every run.
 //!
-//! For development only.  A [`SimDisk`] keeps files in memory, numbers every call that changes
-//! something, and can say at each of them what a power cut would have left: unsynced writes kept,
-//! dropped, torn or reordered, unsynced names lost.  It fails any chosen call, and several simulated
-//! processes may share it.  Everything it does at random follows from a seed.
+//! For development only. A [`SimDisk`] keeps files in memory, numbers every call that changes a file or a name, and
+//! can make the disk that a power cut at each of them would have left: unsynced writes kept, dropped, torn or
+//! reordered, unsynced names lost. It fails any chosen call, and several simulated processes may share it. All its
+//! random choices follow from a seed.
 //!
 //! Paper: none; LIBTP reports no crash tests.  After FoundationDB's `AsyncFileNonDurable`, SQLite's
 //! `test6.c` and Pebble's crashable file system.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `crash_disk` | the disk, its processes and handles |
-//! | `crash_images` | what a crash leaves, at every call and in every loss mode |
+//! | `crash_images` | the disk that a crash leaves, at every call and in every loss mode |
 //! | `fault` | calls that fail on purpose, and the count of faults that were really active |
 //! | `trace` | the record of all changes |
 //! | `tree`, `content` | names and bytes, cheap to fork |
-//! | `byte_locks` | the locks that die with their process |
+//! | `byte_locks` | the locks, which end with their process |
 //! | `random` | numbers from a seed |
 #![forbid(unsafe_code)]
 

@@ -40,17 +40,17 @@ impl Random {
         usize::try_from(self.below(limit)).expect("it is below a usize")
     }
 
-    /// Returns true `chances` times of `of`.
+    /// Returns true with probability `chances` / `of`.
     pub fn chance(&mut self, chances: u64, of: u64) -> bool {
         self.below(of) < chances
     }
 
-    /// Returns true every other time.
+    /// Returns true with probability one half.
     pub fn coin(&mut self) -> bool {
         self.next_u64() & (1 << 40) != 0
     }
 
-    /// Puts `items` into any order.
+    /// Puts `items` into a random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for end in (1..items.len()).rev() {
             items.swap(end, self.index(end + 1));

@@ -1,126 +1,126 @@
-//! The record of everything that was done to a simulated disk.
+//! The record of all changes of a simulated disk.
 //!
-//! From the state the disk began with and this record, [`crate::CrashImages`] makes what a crash would
-//! have left at any point, without running the workload again.
+//! From the disk's first state and this record, [`crate::CrashImages`] makes the disk that a crash at any point would
+//! have left, without running the workload again.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::tree::NodeId;
 
-/// One change or sync, in the order they took effect; the place in the trace is its I/O index.
+/// One change or sync. The trace has them in the order they took effect; an entry's place is its I/O index.
 #[derive(Debug, Clone)]
 pub struct TraceEntry {
-    /// Which simulated process called: 0 is the disk's own handle.
+    /// The simulated process that called: 0 is the disk's own handle.
     pub process: u32,
-    /// What was done.
+    /// The change.
     pub change: Change,
 }
 
-/// What a call did.
+/// The effect of a call.
 #[derive(Debug, Clone)]
 pub enum Change {
-    /// Bytes were written.  For a call that failed half-way, those that were.
+    /// Bytes were written; of a call that failed half-way, the bytes that it wrote.
     Write {
-        /// To which file.
+        /// The file.
         file: NodeId,
-        /// From which byte on.
+        /// The first byte written.
         offset: u64,
-        /// What.
+        /// The bytes.
         bytes: Arc<[u8]>,
     },
     /// The length was set.
     SetLen {
-        /// Of which file.
+        /// The file.
         file: NodeId,
-        /// To what.
+        /// The new length.
         bytes: u64,
     },
-    /// Blocks were given.
+    /// Blocks were allocated.
     Allocate {
-        /// To which file.
+        /// The file.
         file: NodeId,
-        /// For which of its bytes.
+        /// The bytes that got blocks.
         range: Range<u64>,
     },
     /// A file was synced.
     Sync {
-        /// Which.
+        /// The file.
         file: NodeId,
     },
-    /// The sync of a file or a directory failed: each of its unsynced changes is on the disk or lost
-    /// for ever, as the seed says.
+    /// The sync of a file or a directory failed: the seed decides which of its unsynced changes are on the disk and
+    /// which are lost for ever.
     SyncFailed {
-        /// Which.
+        /// The file or directory.
         node: NodeId,
-        /// Decides what is lost.
+        /// Decides which changes are lost.
         seed: u64,
     },
     /// A file was made.
     CreateFile {
-        /// Where.
+        /// The directory with the name.
         directory: NodeId,
-        /// By what name.
+        /// The name.
         name: Arc<str>,
         /// The new file.
         file: NodeId,
     },
     /// A directory was made.
     CreateDirectory {
-        /// Where.
+        /// The directory with the name.
         directory: NodeId,
-        /// By what name.
+        /// The name.
         name: Arc<str>,
         /// The new directory.
         made: NodeId,
     },
     /// A name was changed.
     Rename {
-        /// Where.
+        /// The directory with the names.
         directory: NodeId,
-        /// From this.
+        /// The old name.
         from: Arc<str>,
-        /// To this, replacing what was there.
+        /// The new name; a file that had it loses it.
         to: Arc<str>,
-        /// What bears the name.
+        /// The file with the name.
         node: NodeId,
     },
     /// A file got one more name.
     Link {
-        /// Where.
+        /// The directory with the new name.
         directory: NodeId,
-        /// Which.
+        /// The new name.
         name: Arc<str>,
-        /// What bears it, and others.
+        /// The file, which also has other names.
         node: NodeId,
     },
     /// A name was removed.
     Remove {
-        /// Where.
+        /// The directory that had the name.
         directory: NodeId,
-        /// Which.
+        /// The name.
         name: Arc<str>,
-        /// What bore it.
+        /// The file that had the name.
         node: NodeId,
     },
     /// A directory was synced.
     SyncDirectory {
-        /// Which.
+        /// The directory.
         directory: NodeId,
     },
     /// A test damaged the medium itself: durable at once.
     Damage {
-        /// Which file.
+        /// The file.
         file: NodeId,
-        /// From which byte on.
+        /// The first damaged byte.
         offset: u64,
-        /// What is there now.
+        /// The bytes that are there now.
         bytes: Arc<[u8]>,
     },
 }
 
 impl Change {
-    /// Returns the file or directory whose sync makes this change durable, or which is synced by it.
+    /// Returns the file or directory whose sync makes this change durable, or which this change syncs.
     pub fn node(&self) -> NodeId {
         match self {
             Change::Write { file, .. }
@@ -138,7 +138,7 @@ impl Change {
         }
     }
 
-    /// Returns the names of the directory that this change touches, none if it is not about names.
+    /// Returns the names in the directory that this change touches; no name if it changes none.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         let (first, second) = match self {
             Change::CreateFile { name, .. }

@@ -36,12 +36,12 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// A disk with nothing on it.
+    /// Makes a disk with nothing on it.
     pub(crate) fn empty() -> Tree {
         Tree { nodes: vec![Node::Directory(Names::default())] }
     }
 
-    /// The number the next new node gets.
+    /// Returns the number of the next new node.
     pub(crate) fn next_node(&self) -> NodeId {
         NodeId(u32::try_from(self.nodes.len()).expect("no test makes four billion files"))
     }
@@ -89,12 +89,12 @@ impl Tree {
         })
     }
 
-    /// Takes one node over from another state of the same disk.
+    /// Copies one node from another state of the same disk.
     pub(crate) fn take_node(&mut self, node: NodeId, from: &Tree) {
         self.nodes[node.index()] = from.nodes[node.index()].clone();
     }
 
-    /// Makes the node a creation made, out of reach until the name is there.
+    /// Makes the node of a creation, which is out of reach until its name exists.
     pub(crate) fn make_node(&mut self, change: &Change) {
         let (made, node) = match change {
             Change::CreateFile { file, .. } => (*file, Node::File(Content::default())),
@@ -105,8 +105,8 @@ impl Tree {
         self.nodes.push(node);
     }
 
-    /// Carries out a change as everybody sees it.  A creation's node must have been made; a sync
-    /// changes nothing anyone sees.
+    /// Applies a change to the state that processes see. The node of a creation must exist; a sync changes nothing
+    /// visible.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Write { file, offset, bytes } | Change::Damage { file, offset, bytes } => {
@@ -121,7 +121,7 @@ impl Tree {
             }
             Change::Rename { directory, from, to, node } => {
                 let names = self.names_mut(*directory);
-                // After a failed sync the name may be lost, or bear another node, on the disk.
+                // After a failed sync the disk may lack the name, or have it for another node.
                 if names.get(from) == Some(node) {
                     names.remove(from);
                 }
@@ -149,7 +149,7 @@ impl Tree {
             .sum()
     }
 
-    /// Empties the nodes that no name leads to: after a crash nobody has them open.
+    /// Empties the nodes without a name: after a crash no handle has them open.
     pub(crate) fn forget_unnamed(&mut self) {
         for (named, node) in self.reachable().into_iter().zip(&mut self.nodes) {
             if !named {

@@ -1,7 +1,7 @@
 //! One contract, two disks: the real one and the simulated one answer every call alike.
 //!
-//! The doubt: tests that run on a simulated disk prove something about the real one only if the two
-//! cannot be told apart by those who keep to the contract.
+//! The doubt: tests on a simulated disk prove something about the real one only if a caller that keeps the contract
+//! cannot tell the two apart.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Abort: the log is read backwards and each change undone, by key, with a compensation record.
 //!
 //! Paper: LIBTP 3.2.5, "calls on log_unroll to read the transaction's log records and undo any modifications". A
-//! compensation names where undo goes on, so an abort that dies half way goes on from there and undoes nothing twice.
+//! compensation names where undo goes on, so an abort that is cut off half way is continued from there, and nothing is
+//! undone twice.
 
 use libtp_log::{Lsn, RecordRef};
 use rio::failpoint;
@@ -11,11 +12,11 @@ use crate::slot::State;
 use crate::{Change, Error, Managers, Result, TxnSession};
 
 impl TxnSession {
-    /// Ends the transaction and takes back what it did: the paper's `txn_abort`.
+    /// Ends the transaction and takes its changes back: the paper's `txn_abort`.
     ///
     /// # Errors
-    /// When a page cannot be read or the log has failed: the transaction then stays unfinished with its locks, and
-    /// restart or repair undoes it.
+    /// A page cannot be read or the log has failed. The transaction then stays unfinished with its locks, and restart
+    /// or repair undoes it.
     pub fn abort(&self, managers: &Managers) -> Result<()> {
         if self.last_lsn() != Lsn::NONE {
             self.slot().state.publish(State::Aborting as u32);
@@ -25,7 +26,7 @@ impl TxnSession {
         self.abort_to_its_end(managers)
     }
 
-    /// Ends a transaction that was taken back.
+    /// Ends a transaction whose changes were taken back.
     pub(crate) fn abort_to_its_end(&self, managers: &Managers) -> Result<()> {
         if self.last_lsn() != Lsn::NONE {
             managers.log.reserve_undo(self.session(), libtp_log::record_bytes(0))?;
@@ -56,7 +57,7 @@ impl TxnSession {
     }
 }
 
-/// Undoes one record and says where undo goes on.
+/// Undoes one record and returns the LSN where undo goes on.
 pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Lsn> {
     let header = &record.header;
     let is_clr = header.flags() & CLR_FLAG != 0;
@@ -66,7 +67,7 @@ pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Ls
         return Err(Error::Undo { lsn: record.lsn, what });
     }
     if is_clr {
-        // It may be the end of changes that stand, which others see from now on (`Change::conclude`).
+        // The compensation may conclude changes that stand (`Change::conclude`), which other sessions see from now on.
         change.managers.txns.header.last_commit.fetch_max(record.lsn);
         return Ok(next);
     }
@@ -78,7 +79,7 @@ pub(crate) fn undo_one(change: &Change<'_>, record: &RecordRef<'_>) -> Result<Ls
     Ok(next)
 }
 
-/// The LSN a compensation's body begins with.
+/// Returns the LSN that a compensation's body begins with.
 pub(crate) fn undo_next(record: &RecordRef<'_>) -> Result<Lsn> {
     match record.body.first_chunk::<8>() {
         Some(word) => Ok(Lsn::new(u64::from_le_bytes(*word))),

@@ -1,11 +1,13 @@
-//! Commits that are answered from memory: which outlives the system, [`Durability::Rio`](crate::Durability), or not,
-//! [`Durability::Relaxed`](crate::Durability).
+//! Commits that are answered from memory: from memory that outlives the system, [`Durability::Rio`](crate::Durability),
+//! or from memory that does not, [`Durability::Relaxed`](crate::Durability).
 //!
-//! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log says what its memory survives and has
-//! records in it (`libtp_log`'s `lasting.rs`). Here it is seen to that the control file knows of it before the first of them is
-//! answered: if the memory is not there any more when the environment is opened next, that must not pass in silence.
+//! Papers: Rio Vista, section 3, under the commit of LIBTP 3.2.5; PROTOCOLS L9. The log knows what its memory survives,
+//! and puts records into it (`libtp_log`'s `lasting.rs`). This file makes sure that the control file states such
+//! commits before the first of them is answered. If the memory is gone when the environment is opened next, that
+//! opening must report it.
 //!
-//! If we die here: the control file says it already, and no such commit was answered yet, or the next notes it once more.
+//! If a session dies here: the control file states it already, and no such commit was answered yet; or the next session
+//! notes it once more.
 
 use libtp_log::Lsn;
 use rio::{failpoint, planted, Lasting};
@@ -13,14 +15,14 @@ use rio::{failpoint, planted, Lasting};
 use crate::{Committed, Managers, Result, TxnSession};
 
 impl Managers {
-    /// What the memory survives from which commits are answered.
+    /// Returns what the memory survives from which commits are answered.
     #[inline]
     pub fn lasting(&self) -> Lasting {
         self.log.lasting()
     }
 
-    /// Prepares for such commits. It writes the control file, once in a region's life, and once more after
-    /// each repair by who is alone.
+    /// Prepares for `Rio` commits. Writes the control file, once in a region's life, and once more after each repair of
+    /// a region in which every session had died.
     ///
     /// # Errors
     /// The control file cannot be written; `ControlHeld`.
@@ -32,11 +34,11 @@ impl Managers {
         self.note_rio(who)
     }
 
-    /// Prepares for the answer of a relaxed commit, as [`Managers::begin_rio`] does: where the memory is gone with commits that were
-    /// answered from it, the next opening must not say that nothing is lost.
+    /// Prepares for the answer of a relaxed commit, as [`Managers::begin_rio`] does. If the memory is gone with commits
+    /// that were answered from it, the next opening must not report that nothing is lost.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Managers::begin_rio`].
     #[inline]
     pub fn begin_relaxed(&self, who: &TxnSession) -> Result<()> {
         if self.txns.header.relaxed.load() != 0 || who.last_lsn() == Lsn::NONE {
@@ -72,7 +74,7 @@ impl Managers {
 }
 
 impl TxnSession {
-    /// Has a commit, and all that it may have read from, in memory that survives what [`Managers::lasting`] says.
+    /// Puts a commit, and all that it may have read from, into memory that survives what [`Managers::lasting`] says.
     #[inline]
     pub fn keep(&self, managers: &Managers, committed: Committed) {
         if committed.lsn != Lsn::NONE {

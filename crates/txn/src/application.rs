@@ -1,8 +1,9 @@
 //! Log-record types of the application: what a program registers, by code and name, with its redo and undo.
 //!
 //! Paper: LIBTP 3.2.1, "the log record type is used to call the appropriate redo and undo routines", and 4.4, step 6.
-//! Departure: the log has the bytes that redo has made, so anybody can repeat a change of a type he does not know; undo needs the
-//! program's function, and a process without it leaves the transaction to one that has it (docs/design/0019).
+//! Departure: the log has the bytes that redo has made, so any process can repeat a change of a type that it does not
+//! know. Undo needs the program's function, and a process without it leaves the transaction to a process that has it
+//! (docs/design/0019).
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -14,7 +15,7 @@ use libtp_log::{RecordRef, TxnId};
 use crate::log_records::CLR_FLAG;
 use crate::{Error, Result};
 
-/// Changes a page, of which it is given what lies behind the common header, as the argument says; or refuses to, and says why.
+/// Changes the bytes of a page behind the common header, as the argument says; or refuses to, and says why.
 pub type PageFn = dyn Fn(&mut [u8], &[u8]) -> std::result::Result<(), String> + Send + Sync;
 
 /// A log-record type of the application.
@@ -26,7 +27,7 @@ pub struct ApplicationType {
     pub name: String,
     /// Makes the change. No latch is held, and it works on a copy of the page.
     pub redo: Arc<PageFn>,
-    /// Takes it back; none where the bytes that were there before are to come back.
+    /// Takes the change back; `None` where the old bytes are to come back.
     pub undo: Option<Arc<PageFn>>,
 }
 
@@ -36,10 +37,10 @@ impl fmt::Debug for ApplicationType {
     }
 }
 
-/// Calls a function of the application. A panic of it is a refusal: nothing is held that it could leave half changed.
+/// Calls a function of the application. A panic of the function is a refusal: it could leave nothing half changed.
 ///
 /// # Errors
-/// What it said.
+/// The function's refusal.
 pub fn call(function: &PageFn, page: &mut [u8], argument: &[u8]) -> std::result::Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| function(page, argument))).unwrap_or_else(|payload| {
         let said = payload.downcast_ref::<String>().map(String::as_str);
@@ -48,18 +49,18 @@ pub fn call(function: &PageFn, page: &mut [u8], argument: &[u8]) -> std::result:
     })
 }
 
-/// What a log record says of the application's type it is of.
+/// The application's type that a log record names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The type's code.
     pub code: u16,
     /// Its name.
     pub name: String,
-    /// Whether it is taken back by the application's function.
+    /// Whether the application's function takes the change back.
     pub is_logical: bool,
 }
 
-/// Reads the signature of a record's body; none if the record is of no application's type.
+/// Reads the signature of a record's body; `None` if the record has no application's type.
 pub type SignatureFn = fn(kind: u16, body: &[u8]) -> Option<Signature>;
 
 /// The application's types that this process knows.
@@ -67,7 +68,7 @@ pub type SignatureFn = fn(kind: u16, body: &[u8]) -> Option<Signature>;
 pub struct Applications {
     types: BTreeMap<u16, ApplicationType>,
     signature: Option<SignatureFn>,
-    /// Transactions this process cannot take back.
+    /// Transactions that this process cannot take back.
     left: Mutex<HashSet<TxnId>>,
 }
 
@@ -78,13 +79,13 @@ impl fmt::Debug for Applications {
 }
 
 impl Applications {
-    /// These types, and how records tell theirs.
+    /// Makes the table of these types, with the function that reads the type of a record.
     pub fn new(types: impl IntoIterator<Item = ApplicationType>, signature: SignatureFn) -> Applications {
         let types = types.into_iter().map(|it| (it.code, it)).collect();
         Applications { types, signature: Some(signature), left: Mutex::default() }
     }
 
-    /// The type with that code.
+    /// Returns the type with that code.
     pub fn get(&self, code: u16) -> Option<&ApplicationType> {
         self.types.get(&code)
     }
@@ -113,12 +114,12 @@ impl Applications {
         }
     }
 
-    /// Notes that this process lacks what takes the transaction back: it is left to others.
+    /// Notes that this process lacks the function that takes the transaction back: it is left to other processes.
     pub(crate) fn leave(&self, txn: TxnId) {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).insert(txn);
     }
 
-    /// Whether it was noted.
+    /// Returns whether [`Applications::leave`] has noted the transaction.
     pub(crate) fn is_left(&self, txn: TxnId) -> bool {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).contains(&txn)
     }

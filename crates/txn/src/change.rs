@@ -1,12 +1,12 @@
 //! The one driver of page changes: every forward change, compensation and split goes through here.
 //!
-//! The order (STYLE 3, steps 4 to 8; PROTOCOLS D2, D3, D11, L7): everything needed was reserved before the first latch;
-//! the pages are latched by the caller; each is marked dirty with the tail *before* the append as recovery LSN; a section
-//! is opened; the record is appended; **redo** changes each page, the same function recovery calls; the page LSN is
-//! stamped; the section is closed; only then do latches fall.
+//! The order (ARCHITECTURE.md, steps 4 to 8; PROTOCOLS D2, D3, D11, L7): the caller reserves all that is needed before
+//! the first latch, and latches the pages. Each page is marked dirty with the tail *before* the append as recovery LSN.
+//! A section is opened. The record is appended. **Redo** changes each page: the same function that recovery calls. The
+//! page LSN is stamped. The section is closed. Only then are the latches released.
 //!
-//! If we die here: before the tail is published the record does not exist and the section is rolled back; after it, the
-//! survivor rolls the section back and redoes the record on the pages it names that are older.
+//! If a session dies here: before the tail is published the record does not exist, and the section is rolled back.
+//! After that, the repairing session rolls the section back and redoes the record on those of its pages that are older.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::{record_bytes, Entry, Lsn, RecordBuffer, TxnId};
@@ -16,7 +16,7 @@ use rio::{failpoint, planted};
 use crate::log_records::CLR_FLAG;
 use crate::{Managers, Result, TxnSession};
 
-/// Who changes something, and on whose behalf: what access methods are handed, to do and to undo.
+/// The managers, and the session with its transaction: access methods get this to change and to undo.
 #[derive(Clone, Copy)]
 pub struct Change<'a> {
     /// The environment's managers.
@@ -25,23 +25,23 @@ pub struct Change<'a> {
     pub who: &'a TxnSession,
 }
 
-/// Bytes a compensation may have more than the record it undoes: where undo goes on, and the LSN the record had.
+/// Bytes that a compensation may have beyond the record it undoes: where undo goes on, and the LSN the record had.
 const CLR_EXTRA: usize = 64;
 
-/// Log space for taking back a record with such a body.
+/// Returns the log space for taking back a record with a body of `body_bytes`.
 #[inline]
 fn undo_bytes(body_bytes: usize) -> u64 {
     (record_bytes(body_bytes) + CLR_EXTRA) as u64
 }
 
 impl<'a> Change<'a> {
-    /// A change on behalf of the session's transaction.
+    /// Makes the handle for changes on behalf of the session's transaction.
     #[inline]
     pub fn new(managers: &'a Managers, who: &'a TxnSession) -> Change<'a> {
         Change { managers, who }
     }
 
-    /// The process manager's session.
+    /// Returns the process manager's session.
     #[inline]
     pub fn session(&self) -> &'a Session {
         self.who.session()
@@ -61,19 +61,19 @@ impl<'a> Change<'a> {
         self.reserve_redo_only(body_bytes)
     }
 
-    /// As [`Change::reserve`], for a record that is never taken back.
+    /// Does as [`Change::reserve`], for a record that is never taken back.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Change::reserve`].
     #[inline]
     pub fn reserve_redo_only(&self, body_bytes: usize) -> Result<()> {
         let log = &self.managers.log;
         self.managers.with_log_room(self.who, || log.reserve(self.session(), record_bytes(body_bytes)))
     }
 
-    /// Logs a change of the transaction, whose record's body stands in `record` (the session's scratch buffer), and makes it,
-    /// by redo, on each page in the order of roles. Infallible: what
-    /// could fail was reserved, and what could not fit was checked.
+    /// Logs a change of the transaction, whose record's body is in `record` (the session's scratch buffer), and makes
+    /// the change by redo on each page, in the order of roles. Cannot fail: the caller has reserved all room and has
+    /// checked that the change fits.
     ///
     /// # Panics
     /// If redo refuses the record: a broken invariant of the caller.
@@ -83,8 +83,8 @@ impl<'a> Change<'a> {
         self.apply_undone_by(kind, record, pages, undo_body_bytes)
     }
 
-    /// As [`Change::apply`], where the compensation is as long as a record with a body of `undo_body_bytes`, however long this
-    /// one is.
+    /// Does as [`Change::apply`], where the compensation is as long as that of a record with a body of
+    /// `undo_body_bytes`, whatever the length of this record.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -111,8 +111,7 @@ impl<'a> Change<'a> {
         lsn
     }
 
-    /// Logs and makes a change that belongs to no transaction and stands whatever becomes of it: a split, the removal of
-    /// a ghost.
+    /// Logs and makes a change that belongs to no transaction and is never taken back: a split, the removal of a ghost.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -125,8 +124,8 @@ impl<'a> Change<'a> {
         lsn
     }
 
-    /// Logs and makes a compensation: a change that undoes one, is redone by recovery, and is never undone itself. The
-    /// undo goes on at `undo_next`, which is put before the body.
+    /// Logs and makes a compensation: a change that undoes another, is redone by recovery, and is never undone itself.
+    /// The undo goes on at `undo_next`, which is stored before the body.
     ///
     /// # Panics
     /// As [`Change::apply`].
@@ -148,15 +147,16 @@ impl<'a> Change<'a> {
         lsn
     }
 
-    /// Logs and makes the last of several changes that stand from now on, whatever becomes of the transaction (ARIES: a nested
-    /// top action): undo passes over them and goes on at `undo_next`, where the transaction was before the first. Who reads what
-    /// they made waits for this record as for a commit (PROTOCOLS L4); its pages are latched meanwhile.
+    /// Logs and makes the last of several changes that are never taken back, whatever becomes of the transaction
+    /// (ARIES: a nested top action). Undo passes over them and goes on at `undo_next`, where the transaction was before
+    /// the first of them. A session that reads their result waits for this record as for a commit (PROTOCOLS L4); the
+    /// pages are latched meanwhile.
     ///
     /// # Panics
     /// As [`Change::apply`].
     pub fn conclude(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
         let lsn = self.compensate(kind, body, pages, undo_next);
-        // If we die before this, the undo that passes over the changes does it.
+        // If the session dies before this, the undo that passes over the changes does it.
         failpoint("change: concluded, readers not told");
         self.managers.txns.header.last_commit.fetch_max(lsn);
         lsn
@@ -175,7 +175,7 @@ impl<'a> Change<'a> {
         failpoint("change: all pages marked dirty");
         let mut section = session.section();
         failpoint("change: section open, nothing logged");
-        // Unprotected, pages keep the LSN of a record that is long on the disk: nothing waits for the log.
+        // Unprotected, pages keep the LSN of a record that is on the disk already: nothing waits for the log.
         let (lsn, body) = match managers.is_unprotected() {
             true => (Lsn::FIRST, logged.body()),
             false => logged.log(managers, session, entry),
@@ -202,16 +202,16 @@ impl<'a> Change<'a> {
     }
 }
 
-/// What is logged, and the part of it that redo is given.
+/// A record to log, and the part of it that redo gets.
 enum Logged<'l> {
-    /// A record that stands in a buffer: redo is given its body.
+    /// A record in a buffer: redo gets its body.
     Buffer(&'l mut RecordBuffer),
-    /// A body, and the part of it that is not the driver's own.
+    /// A body, and the part of it without the driver's own bytes.
     Slices { logged: &'l [u8], body: &'l [u8] },
 }
 
 impl<'l> Logged<'l> {
-    /// What redo is given.
+    /// Returns the bytes that redo gets.
     #[inline]
     fn body(self) -> &'l [u8] {
         match self {

@@ -1,8 +1,8 @@
-//! Fuzzy checkpoints: recovery is kept short while everyone goes on working.
+//! Fuzzy checkpoints: they keep recovery short while transactions run.
 //!
-//! Not in the paper (ARIES). One session at a time takes the role; any process may be the one. Dirty pages are written
-//! in batches, each under a shared latch for as long as a copy takes; then a record with the running transactions is
-//! logged and forced, and the control file is told where redo starts. Log segments below that are recycled.
+//! Not in the paper (ARIES). One session at a time has the role, in any process. It writes the dirty pages in batches,
+//! each page under a shared latch for as long as a copy takes. Then it logs and forces a record with the running
+//! transactions, and writes to the control file where redo starts. Log segments below that are recycled.
 //!
 //! Invariants
 //! 1. Every record below the redo point is in the data files, synced.
@@ -11,8 +11,8 @@
 //!
 //! For 2, notes of appends are read before slots: a note is cleared after its record is in the slot, so a record below
 //! `begin_lsn` is found in one of the two.
-//! If the checkpointer dies: nothing refers to what it did until the control file is written, and that is one slot of
-//! two; the next checkpoint starts anew.
+//! If the checkpointer dies: nothing refers to its work until the control file is written, and that is one slot of two.
+//! The next checkpoint starts anew.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use crate::log_records::{Checkpoint, CheckpointEntry, CHECKPOINT};
 use crate::slot::State;
 use crate::{Managers, Result, TxnSession};
 
-/// What a checkpoint did.
+/// The result of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpointed {
     /// Its record.
@@ -33,7 +33,7 @@ pub struct Checkpointed {
     pub redo_point: Lsn,
     /// The log before this is not needed any more.
     pub keep_from: Lsn,
-    /// What a restart needs of it begins here: who keeps it for other purposes has no part in this.
+    /// A restart needs the log from here on. Log that is kept for other purposes is not counted.
     pub restart_from: Lsn,
 }
 
@@ -49,13 +49,13 @@ impl Drop for Role<'_> {
         if leaves_roles(self.region) {
             return;
         }
-        // Refused means that we were taken for dead: the role is another's.
+        // A refusal means that this session was taken for dead: the role is another session's.
         let _ = self.word.compare_exchange(self.me, SessionId::NONE);
     }
 }
 
 impl Managers {
-    /// Takes a checkpoint, unless another session is taking one: then none.
+    /// Takes a checkpoint. Returns `None` if another session is taking one.
     ///
     /// # Errors
     /// A page or the control file cannot be written; the previous checkpoint stays in force.
@@ -63,7 +63,7 @@ impl Managers {
         self.checkpoint_keeping(who, self.kept_by_setting())
     }
 
-    /// As [`Managers::checkpoint`], which keeps the log's files from `kept` on, needed or not.
+    /// Does as [`Managers::checkpoint`], and keeps the log's files from `kept` on, needed or not.
     pub(crate) fn checkpoint_keeping(&self, who: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
         let Some(_role) = self.be_checkpointer(who) else { return Ok(None) };
         failpoint("checkpoint: has the role");
@@ -72,8 +72,8 @@ impl Managers {
         done.map(Some)
     }
 
-    /// Whether a checkpoint would set free so much log that it is worth its work. The last one may have left much: it keeps what was
-    /// logged while it wrote the pages.
+    /// Returns whether a checkpoint would free enough log to be worth its work. The last checkpoint may have left much:
+    /// it keeps the log that was written while it wrote the pages.
     pub(crate) fn is_checkpoint_worth(&self) -> bool {
         let tail = self.log.tail();
         let begun = self.running_at(tail).iter().map(|entry| entry.first_lsn).min().unwrap_or(tail);
@@ -91,32 +91,34 @@ impl Managers {
             return None;
         }
         let role = word.compare_exchange(holder, me).ok().map(|_| Role { region: &self.region, word, me })?;
-        // Looked at in the role: whoever builds the region anew waits until nobody has it.
+        // Checked in the role: a session that builds the region anew waits until no session has the role.
         who.session().leave_if_broken();
         Some(role)
     }
 
-    /// Gives the disk the blocks of the log that the last checkpoint left needed by nobody.
+    /// Gives the disk the blocks of the log that the last checkpoint left unneeded.
     ///
     /// # Errors
     /// As [`libtp_log::LogManager::recycle`].
     pub(crate) fn give_back_log(&self, who: &TxnSession) -> Result<()> {
-        // In the role: a copy that begins meanwhile takes its checkpoint afterwards, and is told where the log begins.
+        // In the role: a copy that begins meanwhile takes its checkpoint afterwards, and learns then where the log
+        // begins.
         let Some(_role) = self.be_checkpointer(who) else { return Ok(()) };
         let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
         Ok(self.log.give_back(who.session(), keep_from)?)
     }
 
-    /// Whether so much log was written since the last checkpoint that one is due.
+    /// Returns whether the log since the last checkpoint is so long that the next one is due.
     pub fn checkpoint_due(&self) -> bool {
         let since = self.txns.header.checkpoint_lsn.load().max(self.txns.header.restart_lsn.get());
         self.log.tail().since(since) >= self.settings.checkpoint_log_bytes
     }
 
-    /// The last to leave: a checkpoint with nobody running, and the control file is told that the log ends behind it.
+    /// Closes the environment, for the last session to leave. Takes a checkpoint with no transaction running, and
+    /// writes to the control file that the log ends behind it.
     ///
     /// # Errors
-    /// As [`Managers::checkpoint`]: the next to open restarts from the log.
+    /// As [`Managers::checkpoint`]: the next session to open the environment restarts from the log.
     pub fn close(&self, who: &TxnSession) -> Result<()> {
         let Some(done) = self.checkpoint(who)? else { return Ok(()) };
         failpoint("close: checkpoint taken, log not forced");
@@ -138,7 +140,7 @@ impl Managers {
         if planted("txn: checkpoint forgets who runs") {
             running.clear();
         }
-        // After the transactions: who is not among them any more has left what is open here.
+        // After the transactions: a transaction that is not among them any more has left its open outcomes here.
         let open = match planted("txn: checkpoint forgets the memory of who committed") {
             true => Vec::new(),
             false => self.open_outcomes(session),
@@ -149,7 +151,7 @@ impl Managers {
         let oldest = running.iter().map(|entry| entry.first_lsn).min().unwrap_or(begin_lsn);
         let body = Checkpoint { begin_lsn, redo_point, next_id, running, open }.encode();
         let bytes = libtp_log::record_bytes(body.len());
-        // On a full disk it takes of the room for undo: it is what sets log free.
+        // On a full disk the record takes of the room for undo: a checkpoint frees log.
         self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;
         failpoint("checkpoint: about to log");
         let lsn = self.log.log(session, CHECKPOINT, TxnId::NONE, Lsn::NONE, &[&body]);
@@ -157,15 +159,16 @@ impl Managers {
         session.clear_append();
         failpoint("checkpoint: logged, not forced");
         self.log.force(session, lsn)?;
-        // Behind the force: a snapshot that is taken later needs nothing below what runs now (`snapshot.rs`).
+        // Behind the force: a snapshot that is taken later needs nothing below the transactions that run now
+        // (`snapshot.rs`).
         let restart_from = redo_point.min(oldest);
-        // A pin may for a moment say the horizon of the session's last snapshot, which nobody has kept the log for since: what is gone is not
-        // to be called the oldest again.
+        // A pin may for a moment name the horizon of the session's last snapshot, and the log has not been kept for
+        // that since. Log that is gone must not be called the oldest again.
         let for_snapshots = self.needed_by_snapshots().max(self.log.oldest());
         let keep_from = restart_from.min(for_snapshots).min(self.needed_by_repairs());
         let keep_from = keep_from.min(self.needed_by_copies());
         failpoint("checkpoint: forced, control file old");
-        // The pages' syncs may have taken longer than anybody waits who builds the region anew.
+        // The pages' syncs may have taken longer than the wait of a session that builds the region anew.
         session.leave_if_broken();
         let taken = Checkpointed { lsn, redo_point, keep_from, restart_from };
         self.write_control(session, &taken, kept, false)?;
@@ -177,12 +180,13 @@ impl Managers {
         Ok(taken)
     }
 
-    /// From here on sessions have noted records: if one is dead, who repairs it reads that, whatever it is about.
+    /// Returns the lowest LSN that a session has noted for an append: if that session is dead, its repair reads the
+    /// record.
     fn needed_by_repairs(&self) -> Lsn {
         self.processes.noted_appends().map(|(lsn, _)| Lsn::new(lsn)).min().unwrap_or(Lsn::new(u64::MAX))
     }
 
-    /// The transactions that had logged something below `begin` and may be unfinished.
+    /// Returns the transactions that had logged something below `begin` and may be unfinished.
     fn running_at(&self, begin: Lsn) -> Vec<CheckpointEntry> {
         let mut running: BTreeMap<u64, CheckpointEntry> = BTreeMap::new();
         let mut merge = |id: TxnId, first: Lsn, last: Lsn| {

@@ -1,8 +1,9 @@
-//! Commit: one log record decides, locks fall at once, the answer waits for the disk if the caller asked for that.
+//! Commit: one log record decides, the locks are released at once, the answer waits for the disk if the caller asked
+//! for that.
 //!
 //! Paper: LIBTP 3.2.5 and 4.2. Departure: locks are released as soon as the commit record has its LSN (early lock
-//! release, DESIGN 7), not after the flush; so a hot record does not wait for the disk. What keeps it right is
-//! PROTOCOLS L4: whoever read what this transaction wrote has a later commit record, or waits for this one.
+//! release, ARCHITECTURE.md, step 9), not after the flush. So a hot record does not wait for the disk. PROTOCOLS L4
+//! keeps this right: a transaction that read this one's changes has a later commit record, or waits for this one.
 
 use libtp_log::Lsn;
 use rio::{failpoint, planted};
@@ -14,34 +15,35 @@ use crate::{Managers, Result, TxnSession};
 /// When a commit is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// When it is on disk.
+    /// When the commit is on disk.
     #[default]
     Sync,
-    /// At once: it survives the death of any process now, and is on disk within the set time (PROTOCOLS L5).
+    /// At once: the commit survives the death of any process now, and is on disk within the set time (PROTOCOLS L5).
     Relaxed,
-    /// At once, where the environment's memory outlives a crash of the system, or the loss of power: it survives that now,
-    /// without a system call (PROTOCOLS L9), and is on disk within the set time. Refused where the memory does not.
+    /// At once, where the environment's memory outlives a crash of the system, or the loss of power: the commit
+    /// survives that now, without a system call (PROTOCOLS L9), and is on disk within the set time. Refused where the
+    /// memory does not.
     Rio,
 }
 
-/// What a commit answers.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The commit record, or for a transaction that wrote nothing the last commit it may have read from; none if there
-    /// was none. `wait_durable` takes it.
+    /// The commit record; for a transaction that wrote nothing, the last commit that it may have read from; `Lsn::NONE`
+    /// if there was no commit. `wait_durable` takes it.
     pub lsn: Lsn,
 }
 
 impl TxnSession {
-    /// Ends the transaction and keeps what it did: the paper's `txn_commit`. Returns when it is as durable as asked, or more:
-    /// where the memory survives processes alone, `Rio` waits for the disk.
+    /// Ends the transaction and keeps its changes: the paper's `txn_commit`. Returns when the commit is as durable as
+    /// asked, or more: where the memory survives only processes, `Rio` waits for the disk.
     ///
     /// # Errors
-    /// `Log`: before the commit record was written, and then the transaction still runs and can be aborted
-    /// ([`TxnSession::state`] says `Running`); or while waiting for the disk, and then it is committed in memory but
-    /// may be lost with the machine, as the error says.
+    /// `Log`. If the commit record was not written, the transaction still runs and can be aborted
+    /// ([`TxnSession::state`] says `Running`). If the wait for the disk failed, the transaction is committed in memory
+    /// but may be lost with the machine, as the error says.
     pub fn commit(&self, managers: &Managers, durability: Durability) -> Result<Committed> {
-        // The caller that has more to say than that refuses; the disk is as good as any memory.
+        // The caller refuses `Rio` on such memory, with a fuller error. Here the disk is as good as any memory.
         let durability = match durability {
             Durability::Rio if !managers.lasting().is_lasting() => Durability::Sync,
             asked => asked,
@@ -62,12 +64,12 @@ impl TxnSession {
         Ok(committed)
     }
 
-    /// Writes the commit record and releases the locks; does not wait for the disk. Until it is there, or
-    /// [`TxnSession::note_answer`] says that the caller was told all the same, no snapshot sees it, and what it deleted keeps
-    /// its room (PROTOCOLS S1, S3).
+    /// Writes the commit record and releases the locks; does not wait for the disk. Until the record is on
+    /// disk, or [`TxnSession::note_answer`] notes that the commit was answered before that, a snapshot that reads its
+    /// changes waits for the disk, and records that it deleted keep their room (PROTOCOLS S1, S3).
     ///
     /// # Errors
-    /// `Log` when the record cannot be written: the transaction still runs.
+    /// `Log` if the record cannot be written: the transaction still runs.
     #[inline]
     pub fn commit_now(&self, managers: &Managers) -> Result<Committed> {
         if self.last_lsn() == Lsn::NONE {
@@ -86,7 +88,7 @@ impl TxnSession {
         self.begin_commit_record();
         let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[]);
         self.note_commit_record(lsn);
-        // If we die from here on, the transaction is committed: its last record says so (PROTOCOLS D6).
+        // If the session dies from here on, the transaction is committed: its last record says so (PROTOCOLS D6).
         failpoint("commit: logged, not the last commit");
         managers.txns.header.last_commit.fetch_max(lsn);
         failpoint("commit: logged, record not in the slot");
@@ -101,7 +103,8 @@ impl TxnSession {
         Ok(Committed { lsn })
     }
 
-    /// Room for the commit record. On a full disk the record takes of the room for undo, which who commits does not need any more.
+    /// Reserves room for the commit record. On a full disk the record takes of the room for undo, which a transaction
+    /// that commits does not need any more.
     #[inline]
     pub(crate) fn reserve_commit(&self, managers: &Managers, body_bytes: usize) -> Result<()> {
         let (log, bytes) = (&managers.log, libtp_log::record_bytes(body_bytes));
@@ -111,7 +114,7 @@ impl TxnSession {
     /// Waits until a commit is on disk.
     ///
     /// # Errors
-    /// `Log` when a sync failed: the commit may be lost with the machine.
+    /// `Log` if a sync failed: the commit may be lost with the machine.
     #[inline]
     pub fn wait_durable(&self, managers: &Managers, committed: Committed) -> Result<()> {
         let is_durable = managers.log.durable() > committed.lsn || planted("txn: commit does not wait");
@@ -127,7 +130,7 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// How many transactions run: the paper's group threshold is compared with it.
+    /// Returns how many transactions run. The paper's group threshold is compared with it.
     pub fn running_count(&self) -> u32 {
         u32::try_from(self.txns.running().count()).unwrap_or(u32::MAX)
     }

@@ -1,4 +1,4 @@
-//! What the transaction manager can fail with.
+//! Errors of the transaction manager.
 
 use libtp_log::Lsn;
 
@@ -6,25 +6,25 @@ use libtp_log::Lsn;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// From the log.
+    /// An error of the log.
     #[error(transparent)]
     Log(#[from] libtp_log::Error),
-    /// From the lock manager: deadlock, timeout.
+    /// An error of the lock manager: deadlock, timeout.
     #[error(transparent)]
     Lock(#[from] libtp_lock::Error),
-    /// From the buffer manager: a damaged page, a full disk.
+    /// An error of the buffer manager: a damaged page, a full disk.
     #[error(transparent)]
     Buffer(#[from] libtp_buffer::Error),
-    /// From the process manager.
+    /// An error of the process manager.
     #[error(transparent)]
     Process(#[from] libtp_process::Error),
-    /// From the region.
+    /// An error of the region.
     #[error(transparent)]
     Region(#[from] rio::Error),
-    /// A log record has a type nobody registered: without its redo and undo the environment cannot be recovered.
+    /// A log record has a type that is not registered: without its redo and undo the environment cannot be recovered.
     #[error("the log record at LSN {lsn} has type {code}, which no part of this program registered; nothing was changed. Open the environment with the program that wrote it, or register the type")]
     UnknownRecord {
-        /// Where it stands.
+        /// The record's LSN.
         lsn: Lsn,
         /// Its type code.
         code: u16,
@@ -32,7 +32,7 @@ pub enum Error {
     /// A log record has a type of the application that this program did not register.
     #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), which this program did not register, or not with its undo; its transaction is kept as it is. Open the environment with the program that wrote it, or register the type (`Builder::log_type`, `tp_log_type`) before opening")]
     Unregistered {
-        /// Where it stands.
+        /// The record's LSN.
         lsn: Lsn,
         /// The type's code.
         code: u16,
@@ -42,7 +42,7 @@ pub enum Error {
     /// A log record has a type of the application whose code this program registered for another.
     #[error("the log record at LSN {lsn} has the application's type \"{name}\" (code {code}), and this program registered that code as \"{known}\"; its transaction is kept as it is. Open the environment with the program that wrote it, or give one of the types another code")]
     OtherType {
-        /// Where it stands.
+        /// The record's LSN.
         lsn: Lsn,
         /// The type's code.
         code: u16,
@@ -54,7 +54,7 @@ pub enum Error {
     /// A log record does not fit the page it names, or cannot be read as its type.
     #[error("the log record at LSN {lsn} ({name}) cannot be applied: {what}. Restore the file it names from a backup, or salvage it with `tp salvage`")]
     Damaged {
-        /// Where it stands.
+        /// The record's LSN.
         lsn: Lsn,
         /// The record type's name.
         name: &'static str,
@@ -64,47 +64,47 @@ pub enum Error {
     /// Another session has kept the control file for longer than any change of it takes.
     #[error("the control file could not be changed: {holder} has been changing it for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
     ControlHeld {
-        /// Who, for people.
+        /// The session that changes it, for people.
         holder: String,
-        /// For how long it was waited for.
+        /// The length of the wait.
         seconds: u64,
     },
     /// Another session takes a checkpoint and does not come to its end.
     #[error("no checkpoint could be taken: {holder} has been taking one for more than {seconds} s; nothing was changed. If that process is stopped, continue or kill it, and try again (`tp sessions` shows it)")]
     CheckpointHeld {
-        /// Who, for people.
+        /// The session that takes it, for people.
         holder: String,
-        /// For how long it was waited for.
+        /// The length of the wait.
         seconds: u64,
     },
     /// A transaction has joined as many segments of memory as it can.
     #[error("a transaction can join at most {most} segments of memory, and has; nothing was changed by this call")]
     TooManySegments {
-        /// How many.
+        /// The most segments.
         most: usize,
     },
     /// A transaction decides of more databases than one log record has room for.
     #[error("a transaction cannot drop or rename {count} databases: their names take {bytes} bytes of a log record, which has {most}; nothing was changed. Drop or rename them in several transactions")]
     TooManyDatabases {
-        /// How many.
+        /// The number of databases.
         count: usize,
         /// Bytes that the log record would have.
         bytes: usize,
         /// Bytes that a log record has room for.
         most: usize,
     },
-    /// The shared memory is not what it should be.
+    /// The shared memory is damaged.
     #[error("the shared memory is broken: {what}; it is made anew from the log")]
     Broken {
-        /// What is wrong.
+        /// The damage.
         what: String,
     },
-    /// An access method met something it cannot undo.
+    /// An access method cannot undo a change.
     #[error("the change logged at LSN {lsn} cannot be undone: {what}")]
     Undo {
-        /// Where it stands.
+        /// The record's LSN.
         lsn: Lsn,
-        /// What was met.
+        /// The reason.
         what: String,
     },
 }

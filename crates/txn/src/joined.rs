@@ -1,13 +1,14 @@
 //! The commit of a transaction that has joined segments of memory: one record decides for records and memory.
 //!
-//! Not in the paper (PROTOCOLS F2). The commit record names the segments. When it is as durable as their memory, and as the
-//! transaction is to be, they are told, which empties their undo logs; then their locks fall, those on records have fallen
-//! before. A transaction that has changed nothing but one segment needs no
-//! record: the store that empties the undo log decides.
+//! Not in the paper (PROTOCOLS F2). The commit record names the segments. When the record is as durable as their
+//! memory, and as the transaction is to be, the segments follow the decision and empty their undo logs. Then their
+//! locks are released; the locks on records were released before. A transaction that has changed only one segment needs
+//! no record: the store that empties the undo log decides.
 //!
-//! If we die here: before the commit record is published, the transaction is not committed, and whoever joins the segments
-//! next puts back what their undo logs hold. After it, who repairs us notes for each segment that it may not know (or restart
-//! does, from the record's body), and who joins it next empties its undo log.
+//! If a session dies here: before the commit record is published, the transaction is not committed, and the next
+//! session that joins the segments puts back the contents of their undo logs. After it, the repair of the dead session
+//! notes each segment that may not know of the commit (or restart does, from the record's body), and the next session
+//! that joins the segment empties its undo log.
 
 use libtp_lock::LockName;
 use libtp_log::Lsn;
@@ -20,18 +21,19 @@ use crate::{Committed, Error, Managers, OpenOutcome, Result, TxnSession};
 /// [`LockName::kind`] of a segment of memory.
 const KIND_SEGMENT: u32 = 5;
 
-/// What the lock of a segment of memory is called, by its number.
+/// Returns the name of the lock of a segment of memory, by the segment's number.
 pub fn segment_lock(segment: u32) -> LockName {
     LockName { space: segment, kind: KIND_SEGMENT, hash: 0 }
 }
 
 impl TxnSlot {
-    /// The segments that the transaction has joined.
+    /// Returns the segments that the transaction has joined.
     pub(crate) fn segments(&self) -> Vec<u32> {
         self.segments.iter().map(|segment| segment.get()).take_while(|&segment| segment != 0).collect()
     }
 
-    /// The transaction is over. The first goes last: it says whether there is anything to be forgotten.
+    /// Forgets the segments, when the transaction is over. The first goes last: it says whether there are segments to
+    /// forget.
     #[inline]
     pub(crate) fn forget_segments(&self) {
         if self.segments[0].get() != 0 {
@@ -44,8 +46,8 @@ impl TxnSlot {
 }
 
 impl TxnSession {
-    /// Notes that the running transaction has joined a segment of memory, whose lock it holds. Before anything of it is
-    /// changed.
+    /// Notes that the running transaction has joined a segment of memory, whose lock it holds. Called before anything
+    /// of the segment is changed.
     ///
     /// # Errors
     /// `TooManySegments`.
@@ -60,14 +62,15 @@ impl TxnSession {
         }
     }
 
-    /// As [`TxnSession::commit_now`], of a transaction that has joined segments of memory. `tell` is called before the segments'
-    /// locks fall: with the place of the decision in the log, to be followed; or with none, if that could not be made as
-    /// durable as it has to be (`on_disk` says that it has to be on the disk), so that it has to be asked later.
+    /// Does as [`TxnSession::commit_now`], for a transaction that has joined segments of memory. `tell` is called
+    /// before the segments' locks are released: with the LSN of the decision, which the segments then follow; or with
+    /// `None` if the decision could not be made as durable as it has to be (on the disk, if `on_disk`), so that the
+    /// segments must ask later.
     ///
     /// # Errors
-    /// `Log`: before the commit record was written, and then the transaction still runs; or after it
-    /// ([`TxnSession::commit_record`] says so), and then it is over, or its session has died; it may be lost with the machine,
-    /// as the error says.
+    /// `Log`. If the commit record was not written, the transaction still runs. If it was
+    /// ([`TxnSession::commit_record`] says so), the transaction is over, or its session has died; it may be lost with
+    /// the machine, as the error says.
     pub fn commit_joined(
         &self,
         managers: &Managers,
@@ -85,7 +88,7 @@ impl TxnSession {
         self.begin_commit_record();
         let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[&body]);
         self.note_commit_record(lsn);
-        // If we die from here on, the transaction is committed (PROTOCOLS D6).
+        // If the session dies from here on, the transaction is committed (PROTOCOLS D6).
         failpoint("joined: logged, not the last commit");
         managers.txns.header.last_commit.fetch_max(lsn);
         self.logged(lsn);
@@ -94,7 +97,7 @@ impl TxnSession {
         self.session().clear_append();
         failpoint("joined: logged, memory not told");
         if on_disk {
-            // Records that many want do not wait for the disk.
+            // The locks on records, which many sessions may want, do not wait for the disk.
             managers.locks.unlock_those(self.session(), self.locker(), |name| {
                 !segments.iter().any(|&it| name == segment_lock(it))
             });
@@ -104,12 +107,14 @@ impl TxnSession {
             Ok(()) => {
                 self.leave_if_given_up();
                 tell(Some(lsn));
-                // Before the locks: whoever joins next is not to be mistaken for us by who repairs us later.
+                // Before the locks: a later repair of this session must not mistake the next session that joins a
+                // segment for this one.
                 self.slot().forget_segments();
             }
             Err(_) => {
                 if let Err(error) = self.leave_segments_open(managers, lsn) {
-                    // It is committed, and may not be ended otherwise: it stays as a dead session's, for who repairs that.
+                    // The transaction is committed and may not end otherwise. It stays a dead session's, and the repair
+                    // of that session ends it.
                     self.session().mark_dead();
                     return Err(error);
                 }
@@ -123,9 +128,9 @@ impl TxnSession {
         lasts.map(|()| Committed { lsn })
     }
 
-    /// One segment and no record was changed.
+    /// Commits a transaction that changed one segment and no record.
     fn commit_alone(&self, managers: &Managers, on_disk: bool, tell: impl FnOnce(Option<Lsn>)) -> Result<Committed> {
-        // PROTOCOLS L4, if it has read any record: all it has read from is at or below that.
+        // PROTOCOLS L4, if the transaction has read any record: every commit that it read from is at or below this.
         let has_read = managers.locks.count(self.locker()) > 1;
         let lsn = if has_read { managers.txns.header.last_commit.load() } else { Lsn::NONE };
         self.make_durable(managers, on_disk, lsn)?;
@@ -138,15 +143,16 @@ impl TxnSession {
         Ok(Committed { lsn })
     }
 
-    /// Memory is told nothing of what only shared memory says that was given up before it said so: who makes that anew may not have
-    /// it (PROTOCOLS D13). What was said before is found there, so who is told now is told right.
+    /// Leaves the call if the region was given up. A segment must not follow a decision that only a given-up region
+    /// has: the session that makes the region anew may not find it (PROTOCOLS D13). A decision published before that is
+    /// found, so a segment that follows it now is right.
     fn leave_if_given_up(&self) {
         if !planted("txn: memory is told by memory that was given up") {
             self.session().leave_if_broken();
         }
     }
 
-    /// Has the log as durable as it has to be before memory is told.
+    /// Makes the log as durable as it has to be, before the segments follow the decision.
     fn make_durable(&self, managers: &Managers, on_disk: bool, lsn: Lsn) -> Result<()> {
         if on_disk && lsn != Lsn::NONE && !planted("txn: memory is told before the disk") {
             managers.log.force_group(self.session(), lsn, managers.running_count())?;
@@ -154,7 +160,8 @@ impl TxnSession {
         Ok(())
     }
 
-    /// Notes of all segments of the transaction that they may not know of its commit. They have their rows, so it needs no room.
+    /// Notes for all segments of the transaction that they may not know of its commit. They have their rows, so this
+    /// needs no room.
     ///
     /// # Errors
     /// The region cannot grow for a segment that has no row, against the rule.

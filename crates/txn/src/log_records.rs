@@ -5,19 +5,19 @@ use libtp_log::{Lsn, TxnId};
 use crate::record_table::{PageList, RecordType};
 use crate::unresolved::OpenOutcome;
 
-/// The transaction is committed from this record's LSN on. Body: the numbers of the segments of memory that it has joined,
-/// mostly none.
+/// The transaction is committed from this record's LSN on. Body: the numbers of the segments of memory that it has
+/// joined, mostly none.
 pub const COMMIT: u16 = 16;
 /// The transaction's changes are all undone. Body: empty.
 pub const ABORT_END: u16 = 17;
-/// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction, and for
-/// each segment of memory that may not know of a commit.
+/// A checkpoint. Body: begin LSN, redo point, next identifier, count, then three words for each running transaction,
+/// and for each segment of memory that may not know of a commit.
 pub const CHECKPOINT: u16 = 18;
-/// What becomes of databases if the transaction commits, whose commit record is the next; or, of no transaction, at once. Body: see
-/// `databases`.
+/// The fate of databases if the transaction commits, whose commit record is the next record; if it belongs to no
+/// transaction, their fate at once. Body: see `databases`.
 pub const DATABASES: u16 = 20;
-/// What restart left of a transaction that it took back, because a file was away. Body: the transaction, its first record, and two words
-/// for each change (`recovery/left`).
+/// The changes that restart left of a transaction that it took back, because a file was away. Body: the transaction,
+/// its first record, and two words for each change (`recovery/left`).
 pub const LEFT: u16 = 21;
 
 /// Header flag of a compensation record: its body begins with the LSN at which undo goes on.
@@ -34,10 +34,10 @@ pub struct CheckpointEntry {
     pub last_lsn: Lsn,
 }
 
-/// What a checkpoint record says.
+/// The contents of a checkpoint record.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Checkpoint {
-    /// The tail when it began: what was logged later is not counted in `running`.
+    /// The tail when it began: later records are not counted in `running`.
     pub begin_lsn: Lsn,
     /// Redo starts here.
     pub redo_point: Lsn,
@@ -50,7 +50,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// The record's body: begin LSN, redo point, next identifier, count, then three words each; those of segments behind.
+    /// Returns the record's body: begin LSN, redo point, next identifier, count, then three words for each transaction,
+    /// then three for each segment.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::with_capacity(32 + 24 * (self.running.len() + self.open.len()));
         for word in [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64] {
@@ -69,7 +70,7 @@ impl Checkpoint {
         body
     }
 
-    /// Reads a body; none if its length does not fit its count.
+    /// Reads a body; `None` if its length does not fit its count.
     pub fn decode(body: &[u8]) -> Option<Checkpoint> {
         let (words, rest) = body.as_chunks_of_eight();
         let [begin, redo, next_id, count, entries @ ..] = words.as_slice() else { return None };
@@ -95,14 +96,14 @@ impl Checkpoint {
     }
 }
 
-/// The segments of memory that a commit's body names.
+/// Returns the segments of memory that a commit's body names.
 pub(crate) fn segments_of(body: &[u8]) -> Vec<u32> {
     let numbers = body.chunks_exact(4).map(|four| four.try_into().expect("chunks_exact(4) yields four bytes"));
     numbers.map(u32::from_le_bytes).collect()
 }
 
 trait Words {
-    /// The little-endian words, and whether nothing was left over.
+    /// Returns the little-endian words, and whether no byte was left over.
     fn as_chunks_of_eight(&self) -> (Vec<u64>, bool);
 }
 
@@ -116,7 +117,7 @@ impl Words for [u8] {
     }
 }
 
-/// The transaction manager's record types, for the table.
+/// Returns the transaction manager's record types, for the table.
 pub(crate) fn record_types() -> [RecordType; 5] {
     let nothing = |code, name, describe| RecordType {
         code,

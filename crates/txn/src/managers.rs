@@ -1,4 +1,4 @@
-//! The managers of one environment, as one process sees them: the bundle everything above is handed.
+//! The managers of one environment, as one process sees them: the bundle that the layers above get.
 
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use crate::spares::Spares;
 use crate::unresolved::Unresolved;
 use crate::{log_records, Result};
 
-/// So long whoever changes the control file is waited for: far longer than two syncs take.
+/// The longest wait for a session that changes the control file: far longer than two syncs take.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
-/// So often it is looked whether another thread of this process still does.
+/// The pause between two looks whether another thread of this process still changes it.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// Settings of the transaction manager.
@@ -28,15 +28,15 @@ const MOMENT: Duration = Duration::from_millis(1);
 pub struct Settings {
     /// A checkpoint is due when this much log was written since the last.
     pub checkpoint_log_bytes: u64,
-    /// Whether the lock manager is told how much each transaction has logged, for victims chosen by it.
+    /// Whether the lock manager gets the number of log bytes of each transaction, to choose victims by it.
     pub count_log_bytes: bool,
-    /// Threads that repeat history at a restart; unset, by the length of the log and the processors there are.
+    /// Threads that repeat history at a restart. If unset, the length of the log and the number of processors decide.
     pub recovery_threads: Option<u32>,
-    /// So much log is kept for snapshots, and ghosts and replaced values that were let go of within it.
+    /// Log bytes that are kept for snapshots, with the ghosts and replaced values that were given up within them.
     pub snapshot_log_bytes: u64,
-    /// So long they are kept for one snapshot.
+    /// How long these are kept for one snapshot.
     pub snapshot_age: Duration,
-    /// So much log is kept behind the tail, whoever needs it or not: for a backup of what was logged since the last.
+    /// Log bytes that are kept behind the tail, needed or not: for a backup of the log since the last backup.
     pub keep_log_bytes: u64,
     /// Nothing is logged and nothing is locked: the paper's NOTP (LIBTP 5.1.1), for measurements.
     #[cfg(feature = "unprotected")]
@@ -96,7 +96,7 @@ pub struct Parts {
 }
 
 impl Managers {
-    /// Whether nothing is logged and nothing is locked: for measurements only, where feature `unprotected` was asked for.
+    /// Returns whether nothing is logged and nothing is locked: for measurements only, with feature `unprotected`.
     #[inline(always)]
     pub fn is_unprotected(&self) -> bool {
         #[cfg(feature = "unprotected")]
@@ -105,7 +105,7 @@ impl Managers {
         false
     }
 
-    /// The layout of all that it shares.
+    /// The layout of the structures that the transaction manager shares between processes.
     pub const LAYOUT: u64 = rio::layout![
         TxnHeader,
         TxnSlot,
@@ -119,13 +119,14 @@ impl Managers {
         Shortcut
     ];
 
-    /// Bytes of the region the transaction manager needs at first.
+    /// Returns the bytes of the region that the transaction manager needs at first.
     pub fn size(_settings: &Settings) -> u64 {
         (24 << 10) + size_of::<Shortcuts>() as u64
     }
 
-    /// Makes the transaction table in a new region, for a log whose last checkpoint is at `checkpoint`: the next is due by
-    /// its distance from there, so that however often we crash, a restart never reads much more log than that.
+    /// Makes the transaction table in a new region, for a log whose last checkpoint is at `checkpoint`. The next
+    /// checkpoint is due by its distance from there, so that a restart never reads much more log than that, however
+    /// often the system crashes.
     ///
     /// # Errors
     /// The region cannot grow.
@@ -135,7 +136,7 @@ impl Managers {
         Ok(())
     }
 
-    /// The highest commit record that a region's transactions published, whoever they were; none if the region has no
+    /// Returns the highest commit record that the transactions of a region published; `None` if the region has no
     /// transaction table.
     pub fn last_commit(region: &Region) -> Option<Lsn> {
         let header = region.root::<TxnHeader>(RootSlot::Txn)?;
@@ -147,7 +148,7 @@ impl Managers {
         Managers::attach_with(parts, types, Applications::default(), settings)
     }
 
-    /// As [`Managers::attach`], with log-record types of the application.
+    /// Does as [`Managers::attach`], with log-record types of the application.
     pub fn attach_with(
         parts: Parts,
         types: impl IntoIterator<Item = RecordType>,
@@ -173,10 +174,10 @@ impl Managers {
         managers
     }
 
-    /// Tells the control file where a restart would begin.
+    /// Writes to the control file where a restart would begin.
     ///
     /// # Errors
-    /// It cannot be written or synced: what it said before stays in force.
+    /// The control file cannot be written or synced: its earlier contents stay in force.
     pub(crate) fn write_control(&self, by: &Session, taken: &Checkpointed, kept: Lsn, clean: bool) -> Result<()> {
         let unresolved = self.unresolved_txns(by);
         self.change_control(by, |words| {
@@ -193,9 +194,9 @@ impl Managers {
         })
     }
 
-    /// Changes what the control file says. Nobody else does so between its read and its write, in this process or another:
-    /// a checkpoint and a new database's number would otherwise take each other back. Whoever is at it may be stopped, and is
-    /// then waited for no longer than that.
+    /// Changes the contents of the control file. No other session, in this process or another, changes them between the
+    /// read and the write: a checkpoint and a new database's number would otherwise take each other back. The session
+    /// that changes the file may be stopped: it is waited for no longer than `CONTROL_PATIENCE`.
     pub(crate) fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
         let changer = &self.txns.header.changer;
         let held = || {
@@ -203,7 +204,7 @@ impl Managers {
             let what = holder.map_or_else(|| "another process".into(), |holder| self.processes.describe(holder));
             crate::Error::ControlHeld { holder: what, seconds: CONTROL_PATIENCE.as_secs() }
         };
-        // One time for both: else of several threads each would wait for all before it to give up.
+        // One time for both waits: else each of several threads would wait for all threads before it.
         let begun = Instant::now();
         let control = loop {
             match self.control.try_lock() {
@@ -216,8 +217,8 @@ impl Managers {
         let Some(_changing) = control.changing_within(CONTROL_PATIENCE.saturating_sub(begun.elapsed()))? else {
             return Err(held());
         };
-        // For people, and for who makes the region anew and waits for writers: what keeps others out is the kernel's lock. It may
-        // name one who has died.
+        // For people, and for the session that makes the region anew and waits for writers. The kernel's lock keeps
+        // other sessions out. This word may name a dead session.
         changer.publish(by.id());
         let _changer = Role { region: &self.region, word: changer, me: by.id() };
         by.leave_if_broken();
@@ -225,14 +226,14 @@ impl Managers {
         let mut words = control.read()?;
         let changed = change(&mut words);
         failpoint("control: about to be written");
-        // Looked at last: we may have been stopped for so long that the memory was made anew meanwhile.
+        // Checked last: this process may have been stopped for so long that the region was made anew meanwhile.
         if control.read()?.incarnation() != self.log.incarnation() {
             let what = "the log has begun another incarnation in other memory".to_string();
             return Err(crate::Error::Broken { what });
         }
         let written = control.write(&words);
         if let Err(libtp_log::Error::Failed { .. }) = &written {
-            // Nobody knows which of its slots is on the disk, and so what a restart would find.
+            // It is not known which of its slots is on the disk, and so what a restart would find.
             self.log.poison();
         }
         failpoint("control: written, held");
@@ -240,7 +241,7 @@ impl Managers {
         Ok(changed)
     }
 
-    /// Hands out the next database file's number, once and for all.
+    /// Hands out the number of the next database file, once and for all.
     ///
     /// # Errors
     /// The control file cannot be written; `ControlHeld`.
@@ -252,7 +253,8 @@ impl Managers {
         })
     }
 
-    /// The living sessions that are about to write to files: none while the region is made anew (PROTOCOLS D13).
+    /// Returns the living sessions that are about to write to files. A session that makes the region anew waits until
+    /// there are none (PROTOCOLS D13).
     pub fn writers(&self) -> Vec<SessionId> {
         let header = &self.txns.header;
         let changer = if planted("txn: who changes the control file is not waited for") {
@@ -265,10 +267,11 @@ impl Managers {
         all.filter(|&session| session != SessionId::NONE && self.processes.is_alive(session)).collect()
     }
 
-    /// Checks what can be seen of a wild store without stopping anybody (PROTOCOLS F3): before a repair goes by it.
+    /// Checks the structures for traces of a wild store, without stopping any session (PROTOCOLS F3). Called before a
+    /// repair relies on them.
     ///
     /// # Errors
-    /// What is wrong, half a sentence.
+    /// The damage, as half a sentence.
     pub fn check_structures(&self) -> std::result::Result<(), String> {
         self.processes.check()?;
         self.log.check_words()?;
@@ -278,7 +281,7 @@ impl Managers {
         self.txns.slots.check()
     }
 
-    /// What a latch guards, by where it lies, for people. Takes no latch.
+    /// Returns the name of the thing that the latch at `place` guards, for people. Takes no latch.
     pub fn latch_name(&self, place: u64) -> String {
         if let Some(page) = self.buffers.page_at(place) {
             let name = self.buffers.file_by_id(page.file()).map_or_else(|| page.file().to_string(), |info| info.name);
@@ -301,7 +304,7 @@ impl Managers {
         }
     }
 
-    /// Where the structures of all managers lie: for tests that damage them.
+    /// Returns where the structures of all managers lie, for tests that damage them.
     #[doc(hidden)]
     pub fn extents(&self) -> Vec<Extent> {
         let mut all = self.processes.extents();
@@ -314,7 +317,7 @@ impl Managers {
         all
     }
 
-    /// Every running transaction.
+    /// Returns every running transaction.
     pub fn transactions(&self) -> Vec<TxnInfo> {
         self.txns
             .running()
@@ -330,17 +333,17 @@ impl Managers {
             .collect()
     }
 
-    /// The session that has that locker, whether it runs a transaction or not.
+    /// Returns the session that has that locker, whether it runs a transaction or not.
     pub fn session_of_locker(&self, locker: u32) -> Option<libtp_process::SessionId> {
         self.txns.used().find(|slot| slot.locker.get() == locker).map(|slot| slot.owner.get())
     }
 
-    /// The last checkpoint's record since the region was made; none if there was none.
+    /// Returns the last checkpoint's record since the region was made; `Lsn::NONE` if there was no checkpoint.
     pub fn last_checkpoint(&self) -> Lsn {
         self.txns.header.checkpoint_lsn.load()
     }
 
-    /// Checkpoints taken since the region was made.
+    /// Returns the number of checkpoints taken since the region was made.
     pub fn checkpoint_count(&self) -> u64 {
         self.txns.header.checkpoints.load()
     }

@@ -1,11 +1,13 @@
 //! Passing a running transaction from one session to another, of the same process or not.
 //!
-//! Departure: in LIBTP (3.2.5) a transaction belongs to the process that began it. Here it is its slot and its locker, and whose the
-//! slot is, is one word: who repairs the dead takes their transactions over by it (PROTOCOLS D5), and so does whoever was told of
-//! an offer. Until then the transaction is the session's that offered it, and is undone if that dies or leaves.
+//! Departure: in LIBTP (3.2.5) a transaction belongs to the process that began it. Here a transaction is its slot and
+//! its locker, and one word names the slot's owner. The repair of a dead session takes its transactions over by that
+//! word (PROTOCOLS D5), and so does a session that got an offer. Until then the transaction belongs to the session that
+//! offered it, and is undone if that session dies or leaves.
 //!
-//! If we die here: before the swap it is still the one's who offered it; after it ours, and the slot tells which locker goes
-//! with it, whatever name that bears, and its kept locks are ended when the locker is.
+//! If a session dies here: before the swap the transaction still belongs to the offering session. After the swap it
+//! belongs to the new one, and the slot names the locker that goes with it, whichever session that locker names. The
+//! locker's kept locks end with the locker.
 
 use libtp_lock::LockerId;
 use libtp_log::TxnId;
@@ -26,14 +28,16 @@ pub struct Offer {
     pub session: SessionId,
 }
 
-/// What a slot says, beside who offers, while its transaction is offered: not zero, and not what an offer made there before has left.
+/// Returns the word that a slot has, beside its offering session, while its transaction is offered. It is not zero, and
+/// not the word that an earlier offer has left there.
 fn mark(txn: TxnId) -> u32 {
     u32::try_from(txn.raw() & u64::from(u32::MAX)).unwrap_or(0).max(1)
 }
 
 impl TxnSlot {
-    /// Whether its transaction is offered to whoever takes it. As soon as it is another's than who offered it, it is not: who takes it
-    /// over, or undoes it for one who died, is at work in it before the mark is gone.
+    /// Returns whether the slot's transaction is offered. The offer is over as soon as the slot has another owner than
+    /// the offering session: the session that takes the transaction over, or undoes it for a dead session, works in it
+    /// before the mark is gone.
     pub(crate) fn is_offered(&self) -> bool {
         let is_by_owner = self.offered_by.load() == self.owner.load();
         self.offered.load() == mark(self.id.load())
@@ -42,8 +46,8 @@ impl TxnSlot {
 }
 
 impl TxnSession {
-    /// Offers the running transaction. From here on this session does nothing in it any more: it waits until another has taken it
-    /// over ([`Managers::is_taken`]), or takes it back as any other would.
+    /// Offers the running transaction. From here on this session does nothing in it: it waits until another session has
+    /// taken the transaction over ([`Managers::is_taken`]), or takes it back as any other session would.
     pub fn offer(&self) -> Offer {
         debug_assert!(self.session().latch_count() == 0, "who holds a latch is at work");
         self.slot().offered_by.publish(self.session().id());
@@ -54,11 +58,11 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Takes over what was offered, with a new session. None if it is not to be had any more: another has taken it over, or who
-    /// offered it has died or left, and it was undone.
+    /// Takes over an offered transaction, with a new session. Returns `None` if the offer is over: another session has
+    /// taken the transaction over, or the offering session has died or left, and the transaction was undone.
     ///
     /// # Errors
-    /// The region cannot grow for one more session: it is offered still.
+    /// The region cannot grow for one more session: the transaction is still offered.
     pub fn take_offered(&self, offer: Offer) -> Result<Option<TxnSession>> {
         if offer.slot == 0 || offer.slot > self.txns.slots.capacity() {
             return Ok(None);
@@ -68,7 +72,7 @@ impl Managers {
             let is_running = State::from_word(slot.state.load()) == State::Running;
             is_running && slot.id.load() == offer.txn && slot.owner.load() == offer.session && slot.is_offered()
         };
-        // Who offers does nothing: what is seen here stays so until the swap succeeds, or it is not ours.
+        // The offering session changes nothing: this look holds until the swap succeeds, or the swap fails.
         if !is_there() || !self.processes.is_alive(offer.session) {
             return Ok(None);
         }
@@ -81,7 +85,8 @@ impl Managers {
         session.set_owing(true);
         failpoint("pass: slot taken over, locker not");
         self.locks.adopt_locker(&session, locker);
-        // Whoever takes such a lock learns what it stands for (`record/indices.rs`), and that was somebody else.
+        // A session that takes such a lock learns what the lock stands for (`record/indices.rs`), and this session has
+        // not.
         if !planted("pass: intent locks stay kept") {
             self.locks.unkeep_all(&session, locker);
         }
@@ -91,16 +96,16 @@ impl Managers {
         Ok(Some(self.session_with(session, offer.slot, locker, offer.txn)))
     }
 
-    /// Every transaction that is offered at this moment.
+    /// Returns every transaction that is offered at this moment.
     pub fn offers(&self) -> Vec<Offer> {
         let offered = self.txns.running().filter(|(_, slot)| slot.is_offered());
         offered.map(|(slot, is)| Offer { slot, txn: is.id.load(), session: is.owner.load() }).collect()
     }
 
-    /// Takes over what was offered, and undoes it. False if it is not to be had any more.
+    /// Takes over an offered transaction, and undoes it. Returns false if the offer is over.
     ///
     /// # Errors
-    /// As [`Managers::take_offered`]; what undoing can fail with: then it is left to the repair.
+    /// As [`Managers::take_offered`]; the errors of undo: then the transaction is left to the repair.
     pub fn abort_offered(&self, offer: Offer) -> Result<bool> {
         let Some(who) = self.take_offered(offer)? else { return Ok(false) };
         let aborted = who.abort(self);
@@ -108,15 +113,16 @@ impl Managers {
         aborted.map(|_| true)
     }
 
-    /// Whether the transaction that this session offered is another's by now.
+    /// Returns whether another session has taken over the transaction that this session offered.
     pub fn is_taken(&self, who: &TxnSession) -> bool {
         who.slot().owner.load() != who.session().id()
     }
 
-    /// Ends a session whose transaction was [taken over](Managers::is_taken): slot and locker went with that.
+    /// Ends a session whose transaction was [taken over](Managers::is_taken): slot and locker went with the
+    /// transaction.
     ///
     /// # Panics
-    /// If it was not.
+    /// If it was not taken over.
     pub fn leave_taken(&self, who: TxnSession) {
         assert!(self.is_taken(&who), "its transaction is still its own");
         who.session().set_owing(false);

@@ -1,7 +1,8 @@
 //! The table of log-record types: how recovery calls access methods it does not know.
 //!
 //! Paper: LIBTP 3.2.6, "the Log Manager performs a table lookup on the record type to call the appropriate routines".
-//! Departure: the table stands in the transaction manager, since redo and undo work on pages, which the log does not know.
+//! Departure: the table stands in the transaction manager, since redo and undo work on pages, which the log does not
+//! know.
 
 use libtp_buffer::{PageId, PageMut};
 use libtp_log::{Lsn, RecordRef};
@@ -23,17 +24,17 @@ impl PageList {
     /// No page: the record has nothing to redo.
     pub const NONE: PageList = PageList { pages: [None; 4] };
 
-    /// One page.
+    /// Lists one page.
     pub fn one(page: PageId) -> PageList {
         PageList { pages: [Some(page), None, None, None] }
     }
 
-    /// Several pages, role by role; a role may be empty.
+    /// Lists several pages, role by role; a role may be empty.
     pub fn of(pages: [Option<PageId>; 4]) -> PageList {
         PageList { pages }
     }
 
-    /// Each page with its role.
+    /// Returns each page with its role.
     pub fn iter(&self) -> impl Iterator<Item = (usize, PageId)> + '_ {
         self.pages.iter().enumerate().filter_map(|(role, page)| page.map(|page| (role, page)))
     }
@@ -43,18 +44,18 @@ impl PageList {
 /// with the log record's previous LSN as the place where undo goes on.
 pub type UndoFn = fn(&Change<'_>, &RecordRef<'_>) -> Result<()>;
 
-/// Everything recovery needs to know of a log-record type.
+/// Everything that recovery needs of a log-record type.
 #[derive(Clone, Copy)]
 pub struct RecordType {
     /// The code in the record's header. Never reused.
     pub code: u16,
     /// Its name, for people.
     pub name: &'static str,
-    /// Which pages a body names.
+    /// Returns the pages that a body names.
     pub pages: fn(body: &[u8]) -> PageList,
     /// Repeats the change on the page of that role. Pure: no I/O, no latch, no LSN test; the driver does those.
     pub redo: fn(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> std::result::Result<(), Damage>,
-    /// Undoes it; none for changes that stand whatever happens to the transaction (splits).
+    /// Undoes it; `None` for changes that are never taken back (splits).
     pub undo: Option<UndoFn>,
     /// One line for `tp printlog`.
     pub describe: fn(body: &[u8]) -> String,
@@ -70,12 +71,12 @@ impl std::fmt::Debug for RecordType {
 #[derive(Debug, Default)]
 pub struct RecordTable {
     types: Vec<Option<RecordType>>,
-    /// The application's own.
+    /// The application's types.
     pub applications: Applications,
 }
 
 impl RecordTable {
-    /// A table of these types.
+    /// Makes a table of these types.
     ///
     /// # Panics
     /// If two types have one code: a mistake in the program.
@@ -92,20 +93,20 @@ impl RecordTable {
         table
     }
 
-    /// The same table, with the application's types.
+    /// Returns the same table, with the application's types.
     #[must_use]
     pub fn with(mut self, applications: Applications) -> RecordTable {
         self.applications = applications;
         self
     }
 
-    /// The type with that code.
+    /// Returns the type with that code.
     #[inline]
     pub fn get(&self, code: u16) -> Option<&RecordType> {
         self.types.get(usize::from(code)).and_then(Option::as_ref)
     }
 
-    /// Every type, in the order of codes.
+    /// Returns every type, in the order of codes.
     pub fn iter(&self) -> impl Iterator<Item = &RecordType> {
         self.types.iter().flatten()
     }

@@ -1,10 +1,10 @@
-//! Restart: what a crash left becomes what was committed, no more and no less.
+//! Restart: it brings the environment from the state of a crash to the state that was committed, no more and no less.
 //!
-//! ARIES, each part in its file: [`analysis`] finds the transactions that did not end, [`history`] reads the log once and
-//! deals its page changes out, [`redo`] repeats them, page by page and wherever the page is older, [`undo`] takes the
-//! losers back with the same code that aborts, as far as their files are there ([`left`]). Not in the paper in this form; LIBTP 3.1.1 gives the protocol (before and
-//! after images, write-ahead). The access methods are reached through the record table alone. A crash during restart is
-//! one more crash: every part may be repeated.
+//! ARIES, each part in its file: [`analysis`] finds the transactions that did not end, [`history`] reads the log once
+//! and deals its page changes out, [`redo`] repeats them, page by page and wherever the page is older, [`undo`] takes
+//! the losers back with the same code that aborts, as far as their files are there ([`left`]). Not in the paper in this
+//! form; LIBTP 3.1.1 gives the protocol (before and after images, write-ahead). The access methods are reached through
+//! the record table alone. A crash during restart is one more crash: every part may be repeated.
 
 mod analysis;
 mod batch;
@@ -20,12 +20,12 @@ use libtp_log::Lsn;
 
 use crate::{Managers, Result, TxnSession};
 
-/// What restart did.
+/// The result of a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// Where redo began.
     pub redo_from: Lsn,
-    /// The end of the log it found.
+    /// The end of the log that it found.
     pub end: Lsn,
     /// Records read by redo.
     pub records: u64,
@@ -35,10 +35,11 @@ pub struct Recovered {
     pub undone: u64,
 }
 
-/// Told how far restart is: bytes done, bytes in all.
+/// Called with the progress of restart: the part, bytes done, bytes in all.
 pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 
-/// Recovers from the log between `checkpoint` (none if there never was one) and its end. Nobody else is attached.
+/// Recovers from the log between `checkpoint` (`None` if there never was one) and its end. No other session is
+/// attached.
 ///
 /// # Errors
 /// A damaged log record or page, an unknown record type, a full disk. The files are as far recovered as the error says,
@@ -56,7 +57,7 @@ pub fn restart(
     for open in found.open.values() {
         managers.note_open(who.session(), *open)?;
     }
-    // Before the losers: none of them has to do with a database that another has dropped.
+    // Before the losers: no loser has changed a database that another transaction has dropped.
     managers.settle_databases(who.session(), std::mem::take(&mut found.decided))?;
     recovered.undone = undo::take_back(managers, who, &found)?;
     Ok(recovered)

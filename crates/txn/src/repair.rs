@@ -1,10 +1,12 @@
-//! Repair when everyone is dead and the region is still there: nothing is replayed (PROTOCOLS L6).
+//! Repair when every session is dead and the region is still there: nothing is replayed (PROTOCOLS L6).
 //!
-//! The open sections were rolled back by the process manager, latches and pins given back by their owners' managers.
-//! What is left, in this order: the notes of appends that never came to be are forgotten, because what we append lies where
-//! they say; each record a dead session had appended but not finished is redone on the pages it names that are older
-//! (PROTOCOLS D3, D4); then each transaction ends as its last record says (PROTOCOLS D6).
-//! If we die here: redo goes by page LSN and undo by compensations, so the next to open does the rest.
+//! The process manager has rolled back the open sections, and the managers have given back their latches and pins. The
+//! rest is done here, in this order. Notes of appends that were never published are forgotten, because this process
+//! appends at the LSNs that they name. Each record that a dead session had appended but not finished is redone on those
+//! of its pages that are older (PROTOCOLS D3, D4). Then each transaction ends as its last record says (PROTOCOLS D6).
+//!
+//! If the process dies here: redo goes by page LSN and undo by compensations, so the next process that opens the
+//! environment does the rest.
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::{AloneRepair, Rank, SessionId};
@@ -15,7 +17,7 @@ use crate::recovery::redo_record;
 use crate::slot::{State, TxnSlot};
 use crate::{Error, Managers, OpenOutcome, Result, TxnSession};
 
-/// What repair did.
+/// The result of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Appended records whose page changes were completed.
@@ -27,22 +29,23 @@ pub struct Repaired {
 }
 
 impl Managers {
-    /// Frees the latches of the transaction table. Nobody else is attached.
+    /// Frees the latch and the checkpointer's role of the transaction table. No other session is attached.
     pub fn reset_alone(&self) {
         self.txns.header.latch.reset_alone();
         self.txns.header.checkpointer.publish(SessionId::NONE);
-        // Who closed it may have died before the memory was taken away: the control file says that it was closed.
+        // The process that closed the environment may have died before it removed the region: then the control file
+        // states a clean close, and must be written again before the next such commit.
         if !planted("txn: after the dead the control file is not told of Rio again") {
             self.txns.header.rio.publish(0);
         }
         self.txns.header.relaxed.publish(0);
     }
 
-    /// Ends what the dead left unfinished.
+    /// Ends the transactions that the dead sessions left unfinished.
     ///
     /// # Errors
-    /// A page cannot be read or the log has failed: opening again starts over. `Broken` if the region says of a record that
-    /// it is another transaction's than the log does.
+    /// A page cannot be read or the log has failed: opening again starts over. `Broken` if the region gives a record to
+    /// another transaction than the log does.
     pub fn repair_alone(&self, who: &TxnSession, dead: &mut AloneRepair<'_>) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         dead.forget_unpublished(self.log.tail().raw());
@@ -66,7 +69,7 @@ impl Managers {
         Ok(repaired)
     }
 
-    /// A noted record is the transaction's last, though its slot may not say so yet.
+    /// Makes a noted record its transaction's last: the slot may not say so yet.
     fn adopt_note(&self, id: TxnId, lsn: Lsn) {
         if id == TxnId::NONE {
             return;
@@ -79,8 +82,8 @@ impl Managers {
         }
     }
 
-    /// Ends the transaction of a slot as its last record says. A repair that died before us, or failed, had adopted some: then
-    /// two slots name one transaction, and the later record of the two is its last.
+    /// Ends the transaction of a slot as its last record says. An earlier repair that died, or failed, may have adopted
+    /// the transaction: then two slots name it, and the later record of the two is its last.
     fn end_slot(&self, who: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
         let slot = self.txns.slots.at(index);
         let id = slot.id.get();
@@ -110,8 +113,9 @@ impl Managers {
                     failpoint("alone: adopted, not undone");
                 }
             }
-            // Before anything is undone: when that is over our slot is idle, and if another still named the transaction, by a
-            // record from before the undo or by one that its session had noted, all would be undone once more.
+            // Before anything is undone: when the undo is over, this session's slot is idle. If another slot still
+            // named the transaction, by a record from before the undo or by a noted record, all would be undone once
+            // more.
             let others = named().filter(|(other, _)| *other != who.slot_index());
             others.for_each(|(_, other)| other.id.publish(TxnId::NONE));
             failpoint("alone: the transaction is ours alone, not undone");

@@ -1,11 +1,11 @@
-//! Who has which task that one session has at a time, for the tools.
+//! The roles that one session has at a time, for the tools.
 
 use libtp_process::SessionId;
 
 use crate::Managers;
 
 impl Managers {
-    /// Every task that somebody has at this moment.
+    /// Returns every role that a session has at this moment, with the session.
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
         let header = &self.txns.header;
         let own =

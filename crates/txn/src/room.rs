@@ -1,10 +1,10 @@
 //! Room in the log where the disk is full (PROTOCOLS D11).
 //!
-//! Not in the paper. Before a change is refused for want of log, a checkpoint is tried: it sets the log free that no restart needs, and
-//! the disk has its blocks back. What frees space may use what the log keeps back besides
-//! ([`Session::begin_freeing`](libtp_process::Session::begin_freeing)).
+//! Not in the paper. Before a change is refused for want of log, a checkpoint is tried: it frees the log that no
+//! restart needs, and the disk gets the blocks back. A change that frees space may also use the room that the log keeps
+//! back ([`Session::begin_freeing`](libtp_process::Session::begin_freeing)).
 //!
-//! Holds no latch: room is asked for before the first.
+//! Holds no latch: room is asked for before the first latch.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use rio::planted;
 
 use crate::{Managers, Result, TxnSession};
 
-/// So long a session waits for the checkpoint of another.
+/// The longest wait of a session for another session's checkpoint.
 const PATIENCE: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(2);
-/// So often a session asks again after a checkpoint.
+/// How often a session asks again after a checkpoint.
 const TRIES: usize = 5;
 
 impl Managers {
     /// Asks the log for room, and again after a checkpoint where the disk is full.
     ///
     /// # Errors
-    /// What the log answers.
+    /// The log's errors.
     #[inline]
     pub fn with_log_room(&self, who: &TxnSession, ask: impl Fn() -> libtp_log::Result<()>) -> Result<()> {
         match ask() {
@@ -41,10 +41,12 @@ impl Managers {
         ask: &dyn Fn() -> libtp_log::Result<()>,
         mut refusal: libtp_log::Error,
     ) -> Result<()> {
-        // Others may take what the first has freed. Where it fails, the log has no room, and that is what is said.
+        // Other sessions may take the room that a checkpoint has freed. If the checkpoint fails, the log has no room,
+        // and the caller gets that refusal.
         for _ in 0..TRIES {
             let is_freed = self.free_log(who).unwrap_or(false);
-            // The session asks again in any case: a checkpoint of another may have ended between the refusal and the look.
+            // The session asks again in any case: another session's checkpoint may have ended between the refusal and
+            // the look.
             match ask() {
                 Err(again @ Full { .. }) => refusal = again,
                 answer => return Ok(answer?),
@@ -56,9 +58,9 @@ impl Managers {
         Err(refusal.into())
     }
 
-    /// Takes a checkpoint, if one would set so much log free that it is worth its work, or waits for the end of that of another session. Whether
-    /// there was one. Where none is worth its work, the disk gets the blocks that the last one left needed by nobody: it kept them if
-    /// the log had room enough then.
+    /// Takes a checkpoint, if it would free enough log to be worth its work, or waits for the end of another session's
+    /// checkpoint. Returns whether there was one. Where no checkpoint is worth its work, the disk gets the blocks that
+    /// the last checkpoint left unneeded: that checkpoint kept them if the log had room enough then.
     ///
     /// # Errors
     /// As [`Managers::checkpoint`].

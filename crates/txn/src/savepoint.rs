@@ -1,35 +1,35 @@
-//! Savepoints: what a transaction did since a mark is taken back, and the transaction goes on.
+//! Savepoints: a transaction takes back its changes since a mark, and goes on.
 //!
-//! Paper: LIBTP, section 6, has nested transactions as future work. It is an abort that stops at the mark: each change is undone
-//! with a compensation record, which says where undo goes on, so a later abort, or restart, goes on before the mark and undoes
-//! nothing twice. The locks stay with the transaction (design 0009).
+//! Paper: LIBTP, section 6, has nested transactions as future work. Going back to a savepoint is an abort that stops at
+//! the mark. Each change is undone with a compensation record, which says where undo goes on, so a later abort, or
+//! restart, goes on before the mark and undoes nothing twice. The locks stay with the transaction (docs/design/0009).
 //!
-//! If we die here: the whole transaction is undone, as of any that dies running.
+//! If the session dies here: the whole transaction is undone, as after any death in a running transaction.
 
 use libtp_log::Lsn;
 use rio::{failpoint, planted};
 
 use crate::{Managers, Result, TxnSession};
 
-/// How far a transaction was.
+/// A place in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Its last record then; none if it had logged nothing.
+    /// Its last record then; `Lsn::NONE` if it had logged nothing.
     last: Lsn,
     /// The log space that undoing it would have taken.
     undo_bytes: u64,
 }
 
 impl TxnSession {
-    /// How far the running transaction is now.
+    /// Returns the place of the running transaction now.
     pub fn mark(&self) -> Mark {
         Mark { last: self.last_lsn(), undo_bytes: self.slot().undo_bytes.get() }
     }
 
-    /// Takes back what the running transaction did after the mark, newest first.
+    /// Takes back the changes of the running transaction after the mark, newest first.
     ///
     /// # Errors
-    /// When a page cannot be read or the log has failed: a part was taken back then, and the transaction must be aborted.
+    /// A page cannot be read or the log has failed: then a part was taken back, and the transaction must be aborted.
     pub fn undo_since(&self, managers: &Managers, mark: Mark) -> Result<()> {
         let to = if planted("txn: who goes back to a mark takes all back") { Lsn::NONE } else { mark.last };
         self.undo_to(managers, to)?;

@@ -1,7 +1,7 @@
 //! A session that runs transactions: a process-manager session with a slot and a locker of its own.
 //!
-//! One transaction at a time. A program's threads take such sessions from a pool (in the door crate) and give them back,
-//! so beginning and ending a transaction allocates nothing and touches no shared list.
+//! One transaction at a time. A program's threads take such sessions from a pool (in the door crate) and give them
+//! back, so beginning and ending a transaction allocates nothing and touches no shared list.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,35 +22,35 @@ pub struct TxnSession {
     locker: LockerId,
     id_next: Cell<u64>,
     id_end: Cell<u64>,
-    /// Where log records are put together.
+    /// The buffer in which log records are put together.
     scratch: RefCell<RecordBuffer>,
     /// A buffer for values, lent and given back.
     spare: Cell<Vec<u8>>,
     entered: Entered,
-    /// What is to be looked at when the running transaction has committed, see [`TxnSession::note_for_later`].
+    /// Places to look at when the running transaction has committed, see [`TxnSession::note_for_later`].
     for_later: RefCell<Vec<(u32, Vec<u8>)>>,
-    /// How long its locks are waited for.
+    /// How long the session waits for locks.
     wait: Cell<Wait>,
     open_in: OpenIn,
-    /// The commit record of the transaction that ends, none before it is written.
+    /// The commit record of the transaction that ends; `Lsn::NONE` before it is written.
     commit_record: Cell<Lsn>,
-    /// The last append noted before the commit record was to be written; none before that.
+    /// The last append noted before the commit record; `None` before the commit began.
     noted_before_commit: Cell<Option<u64>>,
-    /// The horizon of the last view it took, none before the first: later ones have no lower one.
+    /// The horizon of the session's last view; `Lsn::NONE` before the first. Later views have no lower horizon.
     pub(crate) last_horizon: Cell<Lsn>,
 }
 
-/// What the running transaction is known to have locked as a whole, kept in private memory: a hint that saves a look at
-/// the lock table for every record.
+/// The files that the running transaction is known to have locked as a whole, in private memory: a hint that saves a
+/// look at the lock table for every record.
 #[derive(Default)]
 struct Entered {
-    /// By the file's number modulo their count: the file, and the owner's bits. Zero is none.
+    /// By the file's number modulo the number of cells: the file, and the owner's bits. Zero is no file.
     files: [Cell<u64>; ENTERED],
-    /// From so many locks on, the owner wants to know.
+    /// The number of locks from which on the owner wants to trade them for fewer.
     escalate_at: Cell<u32>,
 }
 
-/// More notes than these a transaction does not leave.
+/// The most notes that a transaction leaves.
 const FOR_LATER_MAX: usize = 1024;
 
 /// How many databases a transaction uses at once, usually.
@@ -72,13 +72,14 @@ impl Managers {
         Ok(self.session_on(session, index, locker))
     }
 
-    /// Joins with the slot and the locker, and so the transaction, of a dead session: none if another took them.
+    /// Joins with the slot and the locker, and so the transaction, of a dead session. Returns `None` if another session
+    /// took them.
     pub(crate) fn join_for(&self, index: u32, dead: SessionId) -> Result<Option<TxnSession>> {
         let session = self.take_spare()?;
         failpoint("repair: has a session for a dead one's slot");
         let slot = self.txns.slots.at(index);
         let locker = LockerId(slot.locker.get());
-        // One store (PROTOCOLS D5): if we die from here on, the transaction is simply ours.
+        // One store (PROTOCOLS D5): if this session dies from here on, the transaction is simply its own.
         let is_adopted = !planted("txn: transactions are not adopted");
         if is_adopted && slot.owner.compare_exchange(dead, session.id()).is_err() {
             self.give_spare(session);
@@ -91,10 +92,11 @@ impl Managers {
         Ok(Some(self.session_on(session, index, locker)))
     }
 
-    /// As one that began that transaction itself has it.
+    /// Makes a session as if it had begun that transaction itself.
     pub(crate) fn session_with(&self, session: Session, index: u32, locker: LockerId, txn: TxnId) -> TxnSession {
         let who = self.session_on(session, index, locker);
-        // The last of its block: what it noted is told from others' by that.
+        // The transaction has the last number of a block: by that `commit_record_of_dead` tells its notes from those of
+        // others.
         who.id_next.set(txn.raw() + 1);
         who.id_end.set(txn.raw() + 1);
         who
@@ -120,16 +122,16 @@ impl Managers {
         }
     }
 
-    /// Ends a session: its slot and locker may be used by others.
+    /// Ends a session: other sessions may use its slot and its locker.
     pub fn leave(&self, who: TxnSession) {
         drop(self.leave_slot(who));
     }
 
-    /// As [`Managers::leave`], and returns what is left: the process manager's session, or a dead one.
+    /// Does as [`Managers::leave`], and returns the process manager's session, which may be dead.
     pub(crate) fn leave_slot(&self, who: TxnSession) -> Session {
         let TxnSession { session, slot, index, locker, .. } = who;
         if session.is_dead() || State::from_word(slot.state.get()) != State::Idle {
-            // It died in a section or in mid-transaction: what it holds is the repair's to give back.
+            // The session died in a section or in mid-transaction: the repair gives back all that it holds.
             session.mark_dead();
             return session;
         }
@@ -139,7 +141,7 @@ impl Managers {
         failpoint("txn: about to leave");
         let header = &self.txns.header;
         let guard = header.latch.exclusive(&session, Rank::TXN_TABLE);
-        // Together: a slot that has an owner is not in the list, and one that has none is.
+        // In one section: a slot that has an owner is not in the list, and a slot without an owner is.
         let mut section = session.section();
         slot.owner.set(&mut section, SessionId::NONE);
         failpoint("txn: slot without owner, in no list");
@@ -148,7 +150,7 @@ impl Managers {
         section.close();
         failpoint("txn: slot free, table latched");
         drop(guard);
-        // Last: if we die before it, the locker is a dead session's and no slot's.
+        // Last: if the session dies before this, its locker belongs to a dead session and to no slot.
         failpoint("txn: slot free, locker not");
         self.locks.free_locker(&session, locker);
         session.set_owing(false);
@@ -162,7 +164,7 @@ impl Managers {
         let is_fresh = header.free.get() == 0;
         if is_fresh && used == u64::from(self.txns.slots.capacity()) {
             self.txns.slots.grow()?;
-            // If we die here: they are above those that are used, and so found by the next.
+            // If the session dies here: the new slots are above the used ones, and so the next session finds them.
             if planted("txn: slots that were added and not used are lost") {
                 header.used.publish(self.txns.slots.capacity().into());
             }
@@ -177,7 +179,7 @@ impl Managers {
             false => header.free.set(&mut section, slot.next_free.get()),
         }
         failpoint("txn: slot off the list, nobody's");
-        // Before the owner: whoever sees that the slot has one finds the locker that goes with it.
+        // Before the owner: a session that sees the slot's owner finds the locker that goes with it.
         slot.locker.set(&mut section, locker.0);
         failpoint("txn: slot taken, without its owner");
         slot.owner.set(&mut section, session.id());
@@ -195,39 +197,40 @@ impl Entered {
 }
 
 impl TxnSession {
-    /// The process manager's session.
+    /// Returns the process manager's session.
     #[inline]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Whose locks the transaction's locks are.
+    /// Returns the locker that holds the transaction's locks.
     #[inline]
     pub fn locker(&self) -> LockerId {
         self.locker
     }
 
-    /// The running transaction's identifier.
+    /// Returns the running transaction's identifier.
     #[inline]
     pub fn id(&self) -> TxnId {
         self.slot.id.get()
     }
 
-    /// Its last log record, none if it has written nothing.
+    /// Returns its last log record; `Lsn::NONE` if it has written nothing.
     #[inline]
     pub fn last_lsn(&self) -> Lsn {
         self.slot.last_lsn.get()
     }
 
-    /// The commit record that decided the transaction that ran last, none if none was written: for who could not hear the
-    /// end of [`TxnSession::commit`].
+    /// Returns the commit record that decided the transaction that ran last; `Lsn::NONE` if no such record was written.
+    /// For a caller that did not get the result of [`TxnSession::commit`].
     #[inline]
     pub fn commit_record(&self) -> Lsn {
         self.commit_record.get()
     }
 
-    /// As [`TxnSession::commit_record`], for a transaction whose commit was cut short by the end of its region: also if it came
-    /// no further than to note where it was about to be. Whether it is there the next life knows.
+    /// Does as [`TxnSession::commit_record`], for a transaction whose commit was cut short by the end of its region.
+    /// Also returns the LSN that the session had only noted for its commit record: the next life knows whether the
+    /// record is there.
     pub fn commit_record_noted(&self) -> Lsn {
         let noted = self.session.last_noted().0;
         match self.noted_before_commit.get() {
@@ -241,21 +244,21 @@ impl TxnSession {
         self.noted_before_commit.set(Some(self.session.last_noted().0));
     }
 
-    /// As [`TxnSession::commit_record`], for a transaction whose commit panicked, so that its session is dead: its fate is
-    /// decided by its last record (PROTOCOLS D6), whoever ends it.
+    /// Does as [`TxnSession::commit_record`], for a transaction whose commit panicked, so that its session is dead. The
+    /// last record decides the transaction's fate (PROTOCOLS D6), whichever session ends it.
     ///
     /// # Errors
-    /// The record cannot be read: nobody knows.
+    /// The record cannot be read: then the fate is not known.
     pub fn commit_record_of_dead(&self, managers: &Managers) -> Result<Lsn> {
         let (lsn, txn) = self.session.last_noted();
-        // Its slot may be another's by now, so it is asked for nothing.
+        // The slot may be another session's by now, so it is not read.
         let is_own = txn != 0 && txn + 1 == self.id_next.get();
-        // What was noted before the commit began is another record, which the log may not have any more.
+        // An append that was noted before the commit began is another record, which the log may not have any more.
         let is_of_the_commit = self.noted_before_commit.get().is_some_and(|before| before != lsn);
         if self.commit_record() != Lsn::NONE || !is_own || !is_of_the_commit || lsn >= managers.log.tail().raw() {
             return Ok(self.commit_record());
         }
-        // Who died before it published may have been overtaken by another's record there.
+        // If the session died before it published the record, another session's record may stand there.
         let record = managers.log.read(Lsn::new(lsn))?;
         let decides = record.header.kind() == COMMIT && record.header.txn() == TxnId::new(txn);
         Ok(if decides { Lsn::new(lsn) } else { Lsn::NONE })
@@ -266,42 +269,42 @@ impl TxnSession {
         self.commit_record.set(lsn);
     }
 
-    /// How long its locks are waited for; for ever unless it was said.
+    /// Returns how long the session waits for locks: for ever unless set.
     #[inline]
     pub fn wait(&self) -> Wait {
         self.wait.get()
     }
 
-    /// Says how long its locks are waited for, until the next word.
+    /// Sets how long the session waits for locks, until the next call.
     #[inline]
     pub fn set_wait(&self, wait: Wait) {
         self.wait.set(wait);
     }
 
-    /// The running transaction is open in this thread from now on.
+    /// Notes that the running transaction is open in this thread from now on.
     #[inline]
     pub fn open_here(&self, managers: &Managers) {
         self.open_in.begin(&managers.locks, self.locker, self.id().raw());
     }
 
-    /// This thread uses the running transaction.
+    /// Notes that this thread uses the running transaction.
     #[inline]
     pub fn note_use(&self, managers: &Managers) {
         self.open_in.note_use(&managers.locks, self.locker, || self.id().raw());
     }
 
-    /// What the transaction is doing.
+    /// Returns the state of the transaction.
     #[inline]
     pub fn state(&self) -> State {
         State::from_word(self.slot.state.get())
     }
 
-    /// The number of its slot.
+    /// Returns the number of its slot.
     pub fn slot_index(&self) -> u32 {
         self.index
     }
 
-    /// A buffer for a log record, empty.
+    /// Returns an empty buffer for a log record.
     ///
     /// # Panics
     /// If it is already borrowed: records are built one at a time.
@@ -312,7 +315,7 @@ impl TxnSession {
         scratch
     }
 
-    /// Lends a buffer, empty; another one while it is lent. [`TxnSession::give_spare`] takes it back.
+    /// Lends an empty buffer; a new one while the first is lent. [`TxnSession::give_spare`] takes it back.
     #[inline]
     pub fn take_spare(&self) -> Vec<u8> {
         let mut spare = self.spare.take();
@@ -320,20 +323,20 @@ impl TxnSession {
         spare
     }
 
-    /// Takes a buffer back, for the next to need one.
+    /// Takes a buffer back, to be lent again.
     #[inline]
     pub fn give_spare(&self, spare: Vec<u8>) {
         self.spare.set(spare);
     }
 
-    /// Whether the running transaction noted `bits` of that file.
+    /// Returns whether the running transaction noted `bits` of that file.
     #[inline]
     pub fn has_entered(&self, file: u32, bits: u8) -> bool {
         let word = self.entered.of(file).get();
         word >> 32 == u64::from(file) && word & u64::from(bits) == u64::from(bits)
     }
 
-    /// Notes that the running transaction holds what `bits` mean to the owner, until it ends.
+    /// Notes that the running transaction holds, until it ends, the locks that `bits` mean to the owner.
     #[inline]
     pub fn note_entered(&self, file: u32, bits: u8) {
         let cell = self.entered.of(file);
@@ -341,24 +344,24 @@ impl TxnSession {
         cell.set(u64::from(file) << 32 | known | u64::from(bits));
     }
 
-    /// Forgets what was noted: locks have changed.
+    /// Forgets these notes: locks have changed.
     pub fn forget_entered(&self) {
         self.entered.files.iter().for_each(|file| file.set(0));
     }
 
-    /// The number of locks from which on the running transaction should trade them for fewer, as last set.
+    /// Returns the number of locks from which on the running transaction should trade them for fewer, as last set.
     #[inline]
     pub fn escalate_at(&self) -> u32 {
         self.entered.escalate_at.get()
     }
 
-    /// Sets it, until the transaction ends.
+    /// Sets the number for [`TxnSession::escalate_at`], until the transaction ends.
     pub fn set_escalate_at(&self, count: u32) {
         self.entered.escalate_at.set(count);
     }
 
-    /// Notes a place in a file for whoever ends the running transaction: when it has committed, there is something to be done. A service:
-    /// of very many not all are noted, and of one that is aborted or passed on none.
+    /// Notes a place in a file, to be looked at when the running transaction has committed. The notes are a service: of
+    /// very many not all are kept, and no note of a transaction that is aborted or passed on.
     #[cold]
     pub fn note_for_later(&self, file: u32, place: Vec<u8>) {
         let mut notes = self.for_later.borrow_mut();
@@ -367,7 +370,7 @@ impl TxnSession {
         }
     }
 
-    /// Takes what the running transaction noted.
+    /// Takes the notes of the running transaction.
     pub fn take_for_later(&self) -> Vec<(u32, Vec<u8>)> {
         self.for_later.take()
     }
@@ -377,8 +380,8 @@ impl TxnSession {
         &self.slot
     }
 
-    /// Waits, where it is crowded, until this session may begin its next transaction. To be called while nothing is held that
-    /// others wait for.
+    /// Waits, where the environment is crowded, until this session may begin its next transaction. Called while the
+    /// session holds nothing that other sessions wait for.
     #[inline]
     pub fn wait_for_turn(&self, managers: &Managers) {
         managers.locks.stand_aside(self.session(), self.locker);
@@ -387,7 +390,7 @@ impl TxnSession {
     /// Begins a transaction: the paper's `txn_begin`. Nothing is logged until it changes something.
     ///
     /// # Panics
-    /// If one is running.
+    /// If a transaction is running.
     #[inline]
     pub fn begin(&self, managers: &Managers) -> TxnId {
         assert_eq!(self.state(), State::Idle, "a session runs one transaction at a time");
@@ -404,7 +407,8 @@ impl TxnSession {
         self.noted_before_commit.set(None);
         self.entered.escalate_at.set(0);
         let slot = self.slot();
-        // Released, as is the first LSN: who takes a snapshot and finds the one finds what was before it (`snapshot.rs`).
+        // Released, as is the first LSN: a session that takes a snapshot and sees this store sees the stores before it
+        // (`snapshot.rs`).
         slot.id.publish(id);
         failpoint("txn: begins, has a number");
         slot.first_lsn.publish(Lsn::NONE);
@@ -413,13 +417,13 @@ impl TxnSession {
         slot.begin_lsn.init(tail);
         slot.undo_bytes.init(0);
         managers.locks.set_birth(self.locker, id.raw());
-        // The last store: from here on a checkpoint counts it.
+        // The last store: from here on a checkpoint counts the transaction.
         failpoint("txn: begins, not running");
         slot.state.publish(State::Running as u32);
         id
     }
 
-    /// Takes over a transaction found unfinished by restart, to undo it.
+    /// Takes over a transaction that restart found unfinished, to undo it.
     pub(crate) fn adopt(&self, id: TxnId, first: Lsn, last: Lsn) {
         let slot = self.slot();
         slot.id.init(id);
@@ -430,8 +434,8 @@ impl TxnSession {
         slot.state.publish(State::Running as u32);
     }
 
-    /// Sets log space aside for undoing `bytes` more than what is counted, so that an abort never meets a full disk (PROTOCOLS D11). Counted in
-    /// the log in large steps: small transactions never touch a shared word.
+    /// Reserves log space for undoing `bytes` more than were counted, so that an abort never meets a full disk
+    /// (PROTOCOLS D11). The log counts it in large steps: small transactions never touch a shared word.
     #[inline]
     pub(crate) fn promise_undo(&self, managers: &Managers, bytes: u64) -> Result<()> {
         let slot = self.slot();
@@ -444,13 +448,13 @@ impl TxnSession {
         Ok(())
     }
 
-    /// Counts `bytes` as needed for undoing: what was reserved for and not logged needs nothing.
+    /// Counts `bytes` as needed for undoing. Space that was reserved and not used by a record is not counted.
     #[inline]
     pub(crate) fn count_undo(&self, managers: &Managers, bytes: u64) {
         self.set_undo_bytes(managers, self.slot().undo_bytes.get() + bytes);
     }
 
-    /// Counts that `total` bytes are needed for undoing. What the log was made to promise stays promised.
+    /// Sets the bytes that are needed for undoing to `total`. Room that the log has promised stays promised.
     #[inline]
     pub(crate) fn set_undo_bytes(&self, managers: &Managers, total: u64) {
         self.slot().undo_bytes.init(total);
@@ -470,13 +474,14 @@ impl TxnSession {
         slot.last_lsn.publish(lsn);
     }
 
-    /// The transaction is over: the slot is free for the next.
+    /// Ends the transaction: the slot is free for the next one.
     #[inline]
     pub(crate) fn end(&self, managers: &Managers) {
         let slot = self.slot();
         let counted = slot.undo_counted.get();
         if counted != 0 {
-            // In this order: if we die between, the log keeps room that nobody needs; never the other way round.
+            // In this order: if the session dies in between, the log keeps room that is not needed; never the other way
+            // round.
             slot.undo_counted.init(0);
             failpoint("txn: promise forgotten, not given back");
             managers.log.release_promise(counted);

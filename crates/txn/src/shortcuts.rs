@@ -1,19 +1,23 @@
-//! Shortcuts through long histories: which version a record had some few changes behind a snapshot's place.
+//! Shortcuts through long histories: the version that a record had a few changes after a snapshot's place.
 //!
-//! Not in the paper (PROTOCOLS S4). A record that everybody changes has as many versions as it was changed, and a reader that
-//! comes late would walk all of them. So while a snapshot is held, who changes a record that was changed since, leaves a copy of
-//! its version here, one time in eight, if there is none yet, with the log's tail at that moment: *at this place of the log the record
-//! had this version*. A reader whose snapshot ends there or before begins its walk at that version, mostly a few before the one
-//! that it sees. What is changed once or twice costs nothing here, and needs nothing.
+//! Not in the paper (PROTOCOLS S4). A record that is changed very often has as many versions as changes, and a late
+//! reader would walk through all of them. So while a snapshot is held, a session that changes a record which was
+//! changed since leaves a copy of its version here, one time in eight, if there is no copy yet. The copy has the log's
+//! tail at that moment: *at this place of the log the record had this version*. A reader whose snapshot ends there or
+//! before begins its walk at that version, usually a few steps from the one it sees. A record that is changed once or
+//! twice costs nothing here, and needs nothing.
 //!
-//! It is a cache: such a sentence stays true whatever becomes of the record, and one that is missing costs a longer walk. Records
-//! that are changed again and again keep their places; those of more than 16 KiB in a page have none.
+//! The shortcuts are a cache. The statement of an entry stays true whatever becomes of the record, and a missing entry
+//! costs a longer walk. Entries of records that are changed again and again keep their places. A record of more than 16
+//! KiB in a page has no entry.
 //!
 //! Invariants
-//! 1. The edition of an entry is odd while it is written: who finds it odd, or another afterwards, has read nothing.
-//! 2. An entry is written by the session that it names. One that names a dead session is anybody's.
+//! 1. The edition of an entry is odd while it is written. A reader that finds an odd edition, or another one
+//!    afterwards, has read nothing.
+//! 2. An entry is written by the session that it names. Any session may take over an entry that names a dead session.
 //!
-//! If we die here: the entry stays odd, and says nothing until another writes it. So it needs no section.
+//! If the session dies here: the entry stays odd, and states nothing until another session writes it. So it needs no
+//! section.
 
 use std::sync::atomic::{fence, Ordering};
 
@@ -23,49 +27,51 @@ use rio::{failpoint, planted, Word};
 
 use crate::Managers;
 
-/// Entries of one set: what has the same place by its hash.
+/// Entries of one set: their names have the same place by their hashes.
 const WAYS: usize = 4;
 /// Sets in all.
 const SETS: usize = 256;
 /// Words for a record's name and version.
 const WORDS: usize = 59;
-/// Sets for those that are longer.
+/// Sets for longer records.
 const LONG_SETS: usize = 16;
-/// Words for one of those.
+/// Words for a longer record.
 const LONG_WORDS: usize = 251;
-/// Sets for the longest: a record of a quarter of the largest page, as far as trees and hash files go. What is longer still has none.
+/// Sets for the longest records: of a quarter of the largest page, the limit of trees and hash files. A longer record
+/// has no entry.
 const LONGEST_SETS: usize = 2;
-/// Words for one of those.
+/// Words for one of the longest records.
 const LONGEST_WORDS: usize = 2099;
-/// How often others look for room in an entry's set before it goes, at most.
+/// The most looks for room in an entry's set before the entry goes.
 const CHANCES: u64 = 15;
-/// One change in so many, as a power of two, leaves a shortcut where there is none.
+/// One change in two to this power leaves a shortcut where there is none.
 const SELDOM_BITS: u32 = 3;
-/// And of those that find one, one in sixteen asks whether anybody reads: by other bits of the same number.
+/// Of the changes that find a shortcut, one in sixteen checks whether any session reads: by other bits of the same
+/// number.
 const SELDOM_ASKED: u64 = 0xF << 40;
 
 rio::shared! {
-    /// What one sentence is about.
+    /// The head of one entry.
     pub struct Shortcut {
         /// The session that writes it, zero if none does.
         pub writer: Word<SessionId>,
         /// Odd while it is written.
         pub edition: Word<u64>,
-        /// The log's tail when the record had that version; none if there is nothing here.
+        /// The log's tail when the record had that version; `Lsn::NONE` if the entry is empty.
         pub place: Word<Lsn>,
         /// The version.
         pub lsn: Word<Lsn>,
-        /// Bytes of the name, bytes of what is stored, flags: sixteen bits each.
+        /// Bytes of the name, bytes of the stored value, flags: sixteen bits each.
         pub lengths: Word<u64>,
     } size 40
 }
 
 rio::shared! {
-    /// Entries that names of one place share.
+    /// Entries whose names have the same place.
     pub struct ShortcutEntries {
         /// The hash of each entry's name.
         pub hashes: [Word<u64>; WAYS],
-        /// How often somebody may look for room here before the entry goes: raised by one change of its record in eight.
+        /// How many looks for room the entry outlives: raised by one change of its record in eight.
         pub used: [Word<u64>; WAYS],
         /// The entries.
         pub entries: [Shortcut; WAYS],
@@ -73,7 +79,7 @@ rio::shared! {
 }
 
 rio::shared! {
-    /// A set, and of each entry the name, then what is stored.
+    /// A set, and for each entry the name, then the stored value.
     pub struct ShortcutSet {
         /// The entries.
         pub set: ShortcutEntries,
@@ -103,7 +109,7 @@ rio::shared! {
 }
 
 rio::shared! {
-    /// All of them.
+    /// All sets.
     pub struct Shortcuts {
         /// By hash.
         pub sets: [ShortcutSet; SETS],
@@ -121,7 +127,7 @@ pub struct OldVersion {
     pub lsn: Lsn,
     /// Its flags.
     pub flags: u8,
-    /// What is stored.
+    /// The stored bytes.
     pub stored: Vec<u8>,
 }
 
@@ -133,12 +139,14 @@ struct Set<'s> {
 }
 
 impl Shortcuts {
-    /// The set where a record of that hash is, if its name and what is stored have so many bytes; none if no entry holds them.
+    /// Returns the set for a record of that hash whose name and stored value have `bytes` bytes; `None` if no entry
+    /// holds that.
     fn set_for(&self, hash: u64, bytes: usize) -> Option<Set<'_>> {
         self.sets_of(hash).into_iter().find(|found| bytes <= found.words[0].len() * 8)
     }
 
-    /// The sets where a record of that hash may be: it may have been shorter or longer. Those for short ones come first.
+    /// Returns the sets where a record of that hash may be: it may have been shorter or longer. Those for short records
+    /// come first.
     fn sets_of(&self, hash: u64) -> [Set<'_>; 3] {
         let nth = usize::try_from(hash >> 32).unwrap_or(0);
         let short = &self.sets[nth % SETS];
@@ -152,21 +160,22 @@ impl Shortcuts {
     }
 }
 
-/// A number drawn for a version: its place in the log, mixed twice, since versions may lie evenly.
+/// Returns a number drawn for a version: its LSN, mixed twice, since versions may lie evenly.
 fn mixed(lsn: Lsn) -> u64 {
     let once = lsn.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (once ^ once >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
-/// Whether the change of a version leaves a shortcut.
+/// Returns whether the change of a version leaves a shortcut.
 fn is_drawn(lsn: Lsn) -> bool {
     mixed(lsn) >> (u64::BITS - SELDOM_BITS) == 0
 }
 
 impl ShortcutEntries {
-    /// Where a shortcut may go; none if all here are in use, which have one chance less then.
+    /// Returns where a shortcut may go. Returns `None` if all entries are in use: each of them has one chance less
+    /// then.
     fn room(&self, hash: u64, place: Lsn) -> Option<usize> {
-        // A record has two at most, for the newest snapshots.
+        // A record has at most two shortcuts, for the newest snapshots.
         let own = (0..WAYS).filter(|way| self.hashes[*way].get() == hash);
         let mut own: Vec<usize> = own.collect();
         own.sort_by_key(|way| self.entries[*way].place.load());
@@ -192,7 +201,7 @@ impl Shortcut {
     fn write(&self, words: &[Word<u64>], place: Lsn, name: &[u8], version: &OldVersion) {
         let edition = self.edition.load() | 1;
         self.edition.publish(edition);
-        // Release, all of them: who finds any of these finds the edition odd.
+        // Release, all of them: a reader that sees any of these sees the odd edition.
         self.place.publish(place);
         self.lsn.publish(version.lsn);
         let lengths = name.len() as u64 | (version.stored.len() as u64) << 16 | u64::from(version.flags) << 32;
@@ -207,7 +216,7 @@ impl Shortcut {
         self.edition.publish(edition + 1);
     }
 
-    /// What it says of the record of that name at `from` or later: where, and the version.
+    /// Returns the version that the entry states for the record of that name at `from` or later.
     fn read(&self, words: &[Word<u64>], name: &[u8], from: Lsn) -> Option<OldVersion> {
         // Acquire, all of them.
         let edition = self.edition.load();
@@ -231,23 +240,25 @@ impl Shortcut {
 }
 
 impl Managers {
-    /// Whether who changes a record whose version is this one says so with [`Managers::leave_shortcut`]: a snapshot is held, or was
-    /// a moment ago, the record was changed since, and its turn has come. What was not changed since is one step away, for now.
+    /// Returns whether a session that changes a record of this version calls [`Managers::leave_shortcut`]: a snapshot
+    /// is held, or was a moment ago, the record was changed since, and the version is drawn. A record that was not
+    /// changed since is one step away, for now.
     #[inline]
     pub fn wants_shortcut(&self, lsn: Lsn) -> bool {
-        // Relaxed: it is asked for what is seldom wrong.
+        // Relaxed: a stale answer is rare and costs little.
         let pinned_to = self.txns.header.pinned_to.get();
         pinned_to != Lsn::NONE && lsn >= pinned_to && is_drawn(lsn)
     }
 
-    /// Whether who changes a record may have to leave one, for tests and tools: a snapshot is held, or was when somebody last looked.
+    /// Returns whether a session that changes a record may have to leave a shortcut, for tests and tools: a snapshot is
+    /// held, or was at the last look.
     pub fn wants_shortcuts(&self) -> bool {
         self.txns.header.pinned_to.load() != Lsn::NONE
     }
 
-    /// The record of that name, whose page is latched, is about to be changed, and a shortcut is wanted: leaves one if there is none
-    /// yet. `lsn` is its version's, as in [`Managers::wants_shortcut`]; `name` and `version` are asked for only where one is left,
-    /// and have `bytes` bytes together.
+    /// Leaves a shortcut to the version of a record that is about to be changed, if there is none yet. The record's
+    /// page is latched, and [`Managers::wants_shortcut`] has returned true for `lsn`, which is the version's. `name`
+    /// and `version` are called only if a shortcut is left, and have `bytes` bytes together.
     pub fn leave_shortcut(
         &self,
         by: &Session,
@@ -269,18 +280,18 @@ impl Managers {
                 used.init(used.get() + 1);
             }
             let entry = &set.entries[way];
-            // One whose writer died says nothing.
+            // An entry whose writer died states nothing.
             is_known |= entry.place.load() >= pinned_to && entry.writer.load() == SessionId::NONE;
         }
-        // To look at all pins is dear while their owners write them: where there is nothing to leave, it is done now and then, that the
-        // word is taken back also where everybody changes the same.
+        // Looking at all pins is expensive while their owners write them. Where there is no shortcut to leave, it is
+        // done now and then, so that the word is cleared even if all sessions change the same record.
         let is_asked = !is_known || mixed(lsn) & SELDOM_ASKED == 0;
         if (is_asked && !self.has_readers()) || is_known {
             return;
         }
         let (name, version) = (name(), version());
         debug_assert_eq!(name.len() + version.stored.len(), bytes, "the length that was told");
-        // The page is latched: nobody changes the record between this place and our own log record.
+        // The page is latched: no session changes the record between this place and the caller's own log record.
         let place = self.log.tail();
         let Some(way) = set.room(hash, place) else { return };
         let entry = &set.entries[way];
@@ -295,7 +306,7 @@ impl Managers {
         entry.writer.publish(SessionId::NONE);
     }
 
-    /// The oldest version that the record of that name is known to have had at `from` or later.
+    /// Returns the oldest version that the record of that name is known to have had at `from` or later.
     pub fn find_shortcut(&self, hash: u64, name: &[u8], from: Lsn) -> Option<OldVersion> {
         let of_set = |Set { set, words }| {
             let known = (0..WAYS).filter(|way| set.hashes[*way].load() == hash);
@@ -304,18 +315,19 @@ impl Managers {
         self.txns.shortcuts.sets_of(hash).into_iter().filter_map(of_set).min_by_key(|version| version.lsn)
     }
 
-    /// A snapshot was taken, and its pin can be seen: shortcuts are wanted to what is there now. Where nothing is logged nobody's line
-    /// is written for it.
+    /// Requests shortcuts to the versions of now, after a snapshot was taken and its pin can be seen. Where nothing is
+    /// logged, no shared line is written for it.
     pub(crate) fn want_shortcuts(&self) {
         let (tail, pinned_to) = (self.log.tail(), &self.txns.header.pinned_to);
-        // Behind the fence of `begin_snapshot`, with that of `has_readers`: either the word is found gone here, or the pin there.
+        // Behind the fence of `begin_snapshot`, which pairs with that of `has_readers`: either this load sees the
+        // cleared word, or that session sees the pin.
         if pinned_to.load() < tail {
             pinned_to.fetch_max(tail);
         }
     }
 
-    /// Whether a snapshot is held. If the last has ended, shortcuts are not wanted any more: who would leave one says so, that who
-    /// ends a snapshot need not look at all the others.
+    /// Returns whether a snapshot is held. If the last one has ended, withdraws the request for shortcuts: so a session
+    /// that ends a snapshot need not look at all other pins.
     fn has_readers(&self) -> bool {
         let pinned_to = &self.txns.header.pinned_to;
         let seen = pinned_to.load();
@@ -325,7 +337,7 @@ impl Managers {
         if pinned_to.compare_exchange(seen, Lsn::NONE).is_ok() {
             fence(Ordering::SeqCst);
             if self.is_pinned() {
-                // It has begun between the look and the exchange, and may have found the word as it was.
+                // A snapshot was begun between the look and the exchange, and may have found the word as it was.
                 pinned_to.fetch_max(self.log.tail());
             }
         }
@@ -358,7 +370,7 @@ mod tests {
     }
     #[test]
     fn one_change_in_eight_is_drawn_however_evenly_versions_lie() {
-        // Among them Fibonacci's, which the golden ratio alone would draw in clumps.
+        // Among the distances are Fibonacci's numbers, which the golden ratio alone would draw in clumps.
         for bytes in [8, 16, 64, 96, 104, 144, 160, 233 * 8, 2584, 4096] {
             let drawn =
                 |from: u64| (from..from + 100).filter(|nth| is_drawn(Lsn::new((1 << 20) + nth * bytes))).count();

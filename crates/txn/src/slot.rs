@@ -1,10 +1,10 @@
-//! What is shared of a running transaction: its slot.
+//! A transaction's slot: its shared state.
 //!
 //! Paper: LIBTP 3.2.5, "a per-process transaction structure in shared memory": the last log sequence number, a state
-//! (idle, running, aborting or committing), and a pointer into the lock table. A slot belongs to one session for as long
-//! as that lives and runs one transaction after the other, so begin and end touch no shared list.
+//! (idle, running, aborting or committing), and a pointer into the lock table. A slot belongs to one session as long as
+//! the session lives, and has one transaction after the other, so begin and end touch no shared list.
 //!
-//! A state word informs; what became of a transaction is decided by its last log record (PROTOCOLS D6).
+//! The state word only informs. A transaction's last log record decides its fate (PROTOCOLS D6).
 
 use libtp_log::{Lsn, TxnId};
 use libtp_process::SessionId;
@@ -14,7 +14,7 @@ use crate::shortcuts::Shortcuts;
 use crate::unresolved::Unresolved;
 use crate::Result;
 
-/// What a transaction is doing. The paper's four states.
+/// The state of a transaction: the paper's four states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
@@ -29,7 +29,7 @@ pub enum State {
 }
 
 impl State {
-    /// From a stored word; anything unknown reads as running, which is the careful answer.
+    /// Reads a stored word. An unknown word reads as running, which is the careful answer.
     pub fn from_word(word: u32) -> State {
         match word {
             0 => State::Idle,
@@ -40,11 +40,11 @@ impl State {
     }
 }
 
-/// So many segments of memory can one transaction join.
+/// The most segments of memory that one transaction can join.
 pub const SEGMENTS_MAX: usize = 14;
 
-/// So many ended transactions are remembered by each slot, and one more place is being written: a snapshot that is taken at
-/// this moment must not show them if they ended after what it shows (PROTOCOLS S2).
+/// Places for ended transactions in each slot; one of them may be in the middle of being written. A snapshot that is
+/// taken at this moment must not show a transaction that ended after the snapshot's place (PROTOCOLS S2).
 pub(crate) const ENDED: usize = 8;
 
 rio::shared! {
@@ -66,7 +66,7 @@ rio::shared! {
         pub owner: Word<SessionId>,
         /// The transaction's identifier.
         pub id: Word<TxnId>,
-        /// Its first log record, none while it has written nothing.
+        /// Its first log record; `Lsn::NONE` while it has written nothing.
         pub first_lsn: Word<Lsn>,
         /// Its last log record.
         pub last_lsn: Word<Lsn>,
@@ -74,7 +74,7 @@ rio::shared! {
         pub begin_lsn: Word<Lsn>,
         /// Log bytes its abort may need.
         pub undo_bytes: Word<u64>,
-        /// How much of it the log has been made to promise, in steps of [`UNDO_STEP`].
+        /// How much of that the log has promised, in steps of [`UNDO_STEP`].
         pub undo_counted: Word<u64>,
         /// A [`State`].
         pub state: Word<u32>,
@@ -82,30 +82,31 @@ rio::shared! {
         pub locker: Word<u32>,
         /// The next free slot, for the free list.
         pub next_free: Word<u32>,
-        /// Says that whoever was told of it may take the running transaction over (`pass.rs`).
+        /// Marks the running transaction as offered: another session may take it over (`pass.rs`).
         pub offered: Word<u32>,
         /// The segments of memory that it has joined, by number; zeros behind the last (PROTOCOLS F2).
         pub segments: [Word<u32>; SEGMENTS_MAX],
 
-        /// When the snapshot that its session holds was begun, microseconds since the machine started; zero without one. The pin has a cache line of
-        /// its own: each snapshot writes it, and looks at what ended in all slots.
+        /// When the session's snapshot was begun, in microseconds since the machine started; zero without a snapshot.
+        /// The pin has a cache line of its own: each snapshot writes its pin, and reads the ended transactions of all
+        /// slots.
         pub pinned_since: Word<u64>,
-        /// What that snapshot shows ends here; none while it is being taken.
+        /// The snapshot's place in the log; `Lsn::NONE` while the snapshot is being taken.
         pub pinned_lsn: Word<Lsn>,
-        /// It may need the log from here on.
+        /// The snapshot may need the log from here on.
         pub pinned_horizon: Word<Lsn>,
         /// Zero, kept for later.
         pub spare_pin: [Word<u64>; 5],
 
         /// Transactions that ended here with a commit record: the next is remembered at this number modulo the places.
         pub ended_count: Word<u64>,
-        /// Its session copies the log from here on: it is kept; none if it does not (`kept_log.rs`).
+        /// Its session copies the log from here on, which is kept; `Lsn::NONE` if it copies nothing (`kept_log.rs`).
         pub kept_from: Word<Lsn>,
-        /// Whose offer that is: it holds as long as that is the owner.
+        /// The session that made the offer. The offer holds as long as this session is the owner.
         pub offered_by: Word<SessionId>,
         /// Zero, kept for later.
         pub spare_line: [Word<u64>; 5],
-        /// The last ones that ended here.
+        /// The transactions that ended here last.
         pub ended: [Ended; 8],
     } size 448
 }
@@ -117,7 +118,7 @@ rio::shared! {
         pub latch: libtp_process::Latch,
         /// First free slot.
         pub free: Word<u32>,
-        /// Whether there may be entries in the table of what is unresolved.
+        /// Not zero if the table of unresolved transactions may have entries.
         pub has_unresolved: Word<u32>,
         /// Where the slots lie.
         pub slots: rio::Link<SlabHeader>,
@@ -129,7 +130,7 @@ rio::shared! {
         pub restart_lsn: Word<Lsn>,
         /// The session that changes the control file, for the tools; zero if none does.
         pub changer: Word<SessionId>,
-        /// Where the table of what is unresolved lies.
+        /// Where the table of unresolved transactions lies.
         pub unresolved: rio::Link<SlabHeader>,
         /// The next identifier to hand out, in blocks. On a cache line of its own.
         pub next_id: Word<u64>,
@@ -141,7 +142,7 @@ rio::shared! {
         pub aborts: Word<u64>,
         /// Non-zero once the control file says that commits are answered from memory.
         pub rio: Word<u64>,
-        /// Slots that were used once, or are listed: those above were never used, and are in no list.
+        /// Slots up to this number were used at some time. Slots above were never used, and are in no list.
         pub used: Word<u64>,
         /// Non-zero once the control file says that relaxed commits are answered.
         pub relaxed: Word<u64>,
@@ -153,8 +154,8 @@ rio::shared! {
         pub answered: Word<Lsn>,
         /// Zero, kept for later.
         pub spare_last: [Word<u64>; 6],
-        /// Who changes a record with a version below leaves a shortcut to that; none if no snapshot is held. On a cache line
-        /// that is seldom written: every change reads it.
+        /// A session that changes a record whose version is at or above this may leave a shortcut to that version;
+        /// `Lsn::NONE` if no snapshot is held. On a cache line that is seldom written: every change reads it.
         pub pinned_to: Word<Lsn>,
         /// Where the shortcuts lie.
         pub shortcuts: rio::Link<Shortcuts>,
@@ -163,18 +164,18 @@ rio::shared! {
     } size 256
 }
 
-/// Space for undo is promised by the log in steps this large, so that small transactions never touch a shared word.
+/// The log promises space for undo in steps of this size, so that small transactions never touch a shared word.
 pub const UNDO_STEP: u64 = libtp_log::UNDO_SHARE_BYTES;
 
 /// Identifiers handed to a session at a time.
 pub const ID_BLOCK: u64 = 1024;
 
-/// What a tool shows of a transaction.
+/// A transaction, as tools show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxnInfo {
     /// Its identifier.
     pub id: TxnId,
-    /// What it is doing.
+    /// Its state.
     pub state: State,
     /// The session that runs it.
     pub session: SessionId,
@@ -184,7 +185,7 @@ pub struct TxnInfo {
     pub last_lsn: Lsn,
     /// Its locker's number.
     pub locker: u32,
-    /// Whether nobody works in it until somebody takes it over.
+    /// Whether the transaction is offered: no session works in it until one takes it over.
     pub is_offered: bool,
 }
 
@@ -197,7 +198,8 @@ pub(crate) struct TxnTable {
 }
 
 impl TxnTable {
-    /// The slots that were used once: whoever runs a transaction, or holds a snapshot, has one of them, and had it before that could be seen.
+    /// Returns the slots that were used at some time. A session that runs a transaction or holds a snapshot has one of
+    /// them, and had it before the transaction or snapshot could be seen.
     #[inline]
     pub(crate) fn used(&self) -> impl Iterator<Item = &TxnSlot> {
         let used = self.header.used.load();
@@ -228,7 +230,7 @@ impl TxnTable {
         TxnTable { slots, unresolved, shortcuts, header }
     }
 
-    /// Every slot that runs a transaction.
+    /// Returns every slot that runs a transaction, with its number.
     pub(crate) fn running(&self) -> impl Iterator<Item = (u32, &TxnSlot)> {
         (1..=self.slots.capacity())
             .map(|index| (index, self.slots.at(index)))

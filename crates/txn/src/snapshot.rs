@@ -1,24 +1,26 @@
-//! Snapshots: what a read-only transaction sees, taken in one step, and what is kept for it.
+//! Snapshots: the view of a read-only transaction, taken in one step, and the log that is kept for it.
 //!
-//! Not in the paper (DESIGN 7: the log is the version store; PROTOCOLS S1, S2). A [`View`] is a place in the log, the
-//! transactions that had a record before it and no end before it, and the horizon: the least first record of those. Each
-//! record of a database names the log record that made it, and the view says of that place whether it is to be seen.
-//! Whoever holds a snapshot has noted so in the slot of its session (a *pin*): one word says since when, so it needs no
-//! section, and goes with the slot when the process dies.
+//! Not in the paper (docs/design/0008: the log is the version store; PROTOCOLS S1, S2). A [`View`] is a place in the
+//! log, the transactions that had a record before it and no end before it, and the horizon: the least first record of
+//! those. Each record of a database names the log record that made it, and the view says of that LSN whether the
+//! version is seen. A session that holds a snapshot notes it in its slot (a *pin*): one word says since when, so a pin
+//! needs no section, and it goes with the slot when the process dies.
 //!
-//! How a view is taken while everybody goes on, without a latch: first the place, then the notes of appends, then each slot:
-//! what runs there now, and then what has ended there. A transaction with a record before the place was in its slot, or noted,
-//! when the place was read. If it has left its slot since, it is among those that ended there. Were they so many
-//! meanwhile that it may have dropped out, all is looked at again, at a later place.
+//! A view is taken without a latch, while other sessions go on. First the place is read, then the notes of appends,
+//! then each slot: the transaction that runs there now, and then the transactions that have ended there. A transaction
+//! with a record before the place was in its slot, or noted, when the place was read. If it has left its slot since, it
+//! is among those that ended there. If it may have dropped out because too many have ended there, the view is taken
+//! again, at a later place.
 //!
 //! Invariants
-//! 1. A transaction is remembered as ended after its commit record was published and before its locks fall. So one that is
-//!    taken for running while its commit record is below the place has been read, or overwritten, by nobody that is seen.
-//! 2. An aborted transaction need not be remembered: when it leaves its slot, nothing leads to what it wrote (S3).
-//! 3. The horizon of a view is never below that of one taken before.
+//! 1. A transaction is remembered as ended after its commit record was published and before its locks are released. So
+//!    if a transaction is taken for running while its commit record is below the place, no transaction that is seen has
+//!    read its changes or overwritten them.
+//! 2. An aborted transaction need not be remembered: when it leaves its slot, nothing leads to its changes (S3).
+//! 3. The horizon of a view is never below that of an earlier view.
 //!
-//! If we die here: a pin counts until the slot is given back. While the view is taken it is a pin for all that a view could
-//! have needed that was taken before.
+//! If a session dies here: a pin counts until the slot is given back. While a view is being taken, its pin keeps all
+//! that an earlier view could have needed.
 
 use std::sync::atomic::{fence, Ordering};
 use std::time::{Duration, SystemTime};
@@ -30,69 +32,69 @@ use rio::{failpoint, planted};
 use crate::slot::{State, TxnSlot, ENDED};
 use crate::{Durability, Error, Managers, Result, TxnSession};
 
-/// A view is taken at most so often anew: far more often than ends of transactions can come in between by chance.
+/// The most tries to take a view: far more than transactions that end can disturb by chance.
 const TRIES: u32 = 1_000_000;
 
-/// What a snapshot shows.
+/// The view of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     lsn: Lsn,
     horizon: Lsn,
-    /// Those with a record below and no end below, sorted.
+    /// The transactions with a record below and no end below, sorted.
     open: Vec<TxnId>,
     /// The log's tail when it was taken.
     taken_at: Lsn,
-    /// What is below was on disk when the view was taken, or had been answered before.
+    /// Versions below were on disk when the view was taken, or had been answered before.
     sure: Lsn,
-    /// What is below is seen, and sure.
+    /// Versions below are seen, and sure.
     plain: Lsn,
 }
 
-/// What a view says of a version by its LSN alone.
+/// How a view judges a version by its LSN alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sight {
-    /// It is seen, and nothing before it matters.
+    /// The version is seen, and nothing before it matters.
     Seen,
-    /// It is not seen.
+    /// The version is not seen.
     Hidden,
-    /// It is, unless its transaction was open.
+    /// The version is seen, unless its transaction was open.
     Ask,
 }
 
 impl View {
-    /// Records below may be seen, none at or above.
+    /// Returns the view's place: records below may be seen, records at or above are not.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
 
-    /// No log below is needed.
+    /// Returns the LSN below which no log is needed.
     #[inline]
     pub fn horizon(&self) -> Lsn {
         self.horizon
     }
 
-    /// What was on a page when the log was this long, or later, is what this view can judge: what was undone before may look like
-    /// what was committed.
+    /// Returns the length of the log when the view was taken. The view can judge a page as it was at that length or
+    /// later: on an earlier page, an undone change may look like a committed one.
     #[inline]
     pub fn taken_at(&self) -> Lsn {
         self.taken_at
     }
 
-    /// Whether a version is seen, and nothing else is to be asked.
+    /// Returns whether a version is seen for certain, by its LSN alone.
     #[inline]
     pub fn shows_plainly(&self, version: Lsn) -> bool {
         version < self.plain
     }
 
-    /// Whether losing the machine can take a version back that is seen, or could when the view was taken: who shows it waits first
-    /// ([`Managers::wait_view_durable`]).
+    /// Returns whether losing the machine can take back a version that is seen, or could when the view was taken. A
+    /// reader waits before it shows the version ([`Managers::wait_view_durable`]).
     #[inline]
     pub fn is_unsure(&self, version: Lsn) -> bool {
         version >= self.sure
     }
 
-    /// What the LSN of a version says of it.
+    /// Judges a version by its LSN.
     #[inline]
     pub fn sight(&self, version: Lsn) -> Sight {
         if version < self.horizon || (version < self.lsn && planted("snapshot: all that was logged before is seen")) {
@@ -104,29 +106,29 @@ impl View {
         }
     }
 
-    /// Whether what a transaction wrote below [`View::lsn`] is seen.
+    /// Returns whether the changes of a transaction below [`View::lsn`] are seen.
     pub fn sees(&self, txn: TxnId) -> bool {
         self.open.binary_search(&txn).is_err()
     }
 }
 
-/// A snapshot that somebody holds.
+/// A snapshot that a session holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {
     /// The session that holds it.
     pub session: SessionId,
     /// Since when.
     pub since: SystemTime,
-    /// What it shows ends here; none while it is being taken.
+    /// Its place in the log; `Lsn::NONE` while it is being taken.
     pub lsn: Lsn,
     /// It needs the log from here on.
     pub horizon: Lsn,
-    /// Whether what it needs is kept: it is neither too old nor too much.
+    /// Whether the log that it needs is kept: it is neither too old nor too far back.
     pub is_kept: bool,
 }
 
-/// A place in the log, and where the log that is kept for it begins at the latest (PROTOCOLS S2): the same, or the beginning of the record
-/// that it lies in.
+/// A place in the log, and the latest beginning of the log that is kept for it (PROTOCOLS S2): the place itself, or the
+/// beginning of the record that it lies in.
 #[derive(Clone, Copy)]
 struct Place {
     lsn: Lsn,
@@ -134,7 +136,7 @@ struct Place {
 }
 
 impl Place {
-    /// Behind the beginning of a record: no record begins within another's first eight bytes.
+    /// Returns the place behind the beginning of a record: no record begins within another record's first eight bytes.
     fn behind(record: Lsn) -> Place {
         Place { lsn: record.plus(8), begins: record }
     }
@@ -147,24 +149,25 @@ struct Open {
 }
 
 impl TxnSlot {
-    /// Remembers that a transaction has ended here, so that who takes a snapshot finds it though the slot runs another.
+    /// Remembers that a transaction has ended here, so that a session that takes a snapshot finds it although the slot
+    /// has another one.
     #[inline]
     pub(crate) fn remember_end(&self, id: TxnId, first: Lsn, end: Lsn) {
         let count = self.ended_count.get();
         let place = &self.ended[place_of(count)];
-        // Release, all of them: who finds any of these finds the count that says that the place is used again.
+        // Release, all of them: a session that sees any of these sees the count that says that the place is used again.
         place.id.publish(id);
         place.first_lsn.publish(first);
         place.end_lsn.publish(end);
-        // Release: who sees the count finds the transaction.
+        // Release: a session that sees the count sees the transaction.
         self.ended_count.publish(count + 1);
     }
 
-    /// What runs here now and has logged something; the notes say of the first record of one whose slot does not yet.
-    /// `Err` if the slot changed hands meanwhile.
+    /// Returns the transaction that runs here now, if it has logged something. `notes` has the first record of a
+    /// transaction whose slot does not have it yet. `Err` if the slot changed hands meanwhile.
     fn running_now(&self, notes: &[Open]) -> std::result::Result<Option<Open>, ()> {
-        // Acquire, all of them: what is found in a slot is from no earlier transaction than what was found before. The number
-        // first: one that is found running under it has said that it has logged nothing, or what.
+        // Acquire, all of them: a later load sees no earlier transaction than the loads before it. The number first: a
+        // transaction that is found running under it has stored its first LSN, or that it has none.
         let id = self.id.load();
         if State::from_word(self.state.load()) == State::Idle {
             return Ok(None);
@@ -178,14 +181,14 @@ impl TxnSlot {
         Ok(first.map(|first| Open { id, first }))
     }
 
-    /// Adds what was open in this slot at `lsn`; `Err` if that cannot be told any more.
+    /// Adds the transactions that were open in this slot at `lsn`; `Err` if they are not known any more.
     fn open_at(&self, lsn: Lsn, notes: &[Open], open: &mut Vec<Open>) -> std::result::Result<(), ()> {
         let mut running = self.running_now(notes)?;
         let count = self.ended_count.load();
         for back in 1..=count.min(ENDED as u64) {
             let place = &self.ended[place_of(count - back)];
             let (id, first, end) = (place.id.load(), place.first_lsn.load(), place.end_lsn.load());
-            // The last place but one may be in the middle of being used again.
+            // The oldest place may be in the middle of being used again.
             if self.ended_count.load() - (count - back) >= ENDED as u64 {
                 return Err(());
             }
@@ -201,7 +204,7 @@ impl TxnSlot {
         Ok(())
     }
 
-    /// Gives a snapshot's pin back, and that of who copies the log, if there are such.
+    /// Gives back a snapshot's pin, and the pin of a session that copies the log, if there are any.
     pub(crate) fn unpin_all(&self) {
         self.unpin();
         self.kept_from.publish(Lsn::NONE);
@@ -220,7 +223,7 @@ fn place_of(number: u64) -> usize {
 }
 
 impl TxnSession {
-    /// As [`TxnSlot::remember_end`], of the running transaction, or one that was found committed.
+    /// Does as [`TxnSlot::remember_end`], for the running transaction, or one that was found committed.
     #[inline]
     pub(crate) fn remember_end(&self, end: Lsn) {
         let slot = self.slot();
@@ -229,8 +232,8 @@ impl TxnSession {
         }
     }
 
-    /// The transaction that ran last is answered at that durability: if that is before it is on disk, whoever takes a
-    /// snapshot from now on shows it without waiting for the disk (PROTOCOLS S1).
+    /// Notes that the transaction that ran last is answered at that durability. If the answer comes before the commit
+    /// is on disk, a snapshot that is taken from now on shows the commit without waiting for the disk (PROTOCOLS S1).
     #[inline]
     pub fn note_answer(&self, managers: &Managers, durability: Durability) {
         let own = self.commit_record();
@@ -241,7 +244,8 @@ impl TxnSession {
 }
 
 impl Managers {
-    /// Up to where nothing can be taken back by losing the machine: all that is on disk, or was answered before it was.
+    /// Returns the place up to which losing the machine takes nothing back: all below is on disk, or was answered
+    /// before it was.
     fn sure_place(&self) -> Place {
         let (durable, answered) = (self.log.durable(), self.txns.header.answered.load());
         match answered >= durable && answered != Lsn::NONE {
@@ -250,8 +254,8 @@ impl Managers {
         }
     }
 
-    /// Up to where a snapshot shows what was committed: all whose locks have fallen, which others may have read by now and told of
-    /// (PROTOCOLS S1). Behind a failed sync no more becomes sure.
+    /// Returns the place up to which a snapshot shows commits: all whose locks are released, which other sessions may
+    /// have read and reported by now (PROTOCOLS S1). After a failed sync no more becomes sure.
     fn visible_place(&self, sure: Place) -> Place {
         let last = self.txns.header.last_commit.load();
         let is_behind = planted("snapshot: what others have read is not seen") || self.log.is_poisoned();
@@ -261,7 +265,7 @@ impl Managers {
         }
     }
 
-    /// The transactions that were open at a place; none if too much ended meanwhile.
+    /// Returns the transactions that were open at a place; `None` if too many ended meanwhile.
     fn open_at(&self, lsn: Lsn) -> Option<Vec<Open>> {
         let (mut notes, mut open) = (Vec::new(), Vec::new());
         let noted = self.processes.noted_appends().filter(|&(at, id)| id != 0 && at < lsn.raw());
@@ -270,12 +274,12 @@ impl Managers {
         Some(open)
     }
 
-    /// The horizon at a place; none if too much ended meanwhile.
+    /// Returns the horizon at a place; `None` if too many transactions ended meanwhile.
     fn horizon_at(&self, place: Place) -> Option<Lsn> {
         Some(self.open_at(place.lsn)?.iter().map(|open| open.first).fold(place.begins, Lsn::min))
     }
 
-    /// Takes a view now; none if too much ended meanwhile.
+    /// Takes a view now; `None` if too many transactions ended meanwhile.
     fn try_view(&self) -> Option<View> {
         let sure_place = self.sure_place();
         let place = self.visible_place(sure_place);
@@ -286,10 +290,11 @@ impl Managers {
         open.sort_unstable();
         let sure = match place.lsn == sure_place.lsn || planted("snapshot: what is not durable is shown at once") {
             true => Lsn::new(u64::MAX),
-            // What is below the horizon of that place was committed there. Where nobody can tell it all is unsure.
+            // Versions below the horizon of the sure place were committed there. If that horizon is not known, all are
+            // unsure.
             false => self.horizon_at(sure_place).unwrap_or(Lsn::NONE),
         };
-        // After all that: who was not met any more has undone what it undid below.
+        // Read after all that: a transaction that aborted and was not found any more has undone its changes below this.
         let plain = horizon.min(sure);
         Some(View { lsn: place.lsn, horizon, open, taken_at: self.log.tail(), sure, plain })
     }
@@ -305,7 +310,8 @@ impl Managers {
         Err(Error::Broken { what })
     }
 
-    /// Takes a snapshot for a session that runs no transaction, and keeps what it needs until [`Managers::end_snapshot`].
+    /// Takes a snapshot for a session that runs no transaction, and keeps the log it needs until
+    /// [`Managers::end_snapshot`].
     ///
     /// # Errors
     /// `Broken`.
@@ -316,15 +322,15 @@ impl Managers {
         assert_eq!(who.state(), State::Idle, "a session that holds a snapshot runs no transaction");
         let slot = who.slot();
         assert_eq!(slot.pinned_since.get(), 0, "a session holds one snapshot");
-        // What the view may need is kept from before it is taken: a later one needs no more than one of now.
+        // The log is kept from before the view is taken: a later view needs no more than a view of now.
         let is_late = planted("snapshot: pinned when it is taken");
         if !is_late {
             slot.pinned_horizon.init(self.early_horizon(who)?);
             slot.pinned_since.publish(boot_micros().max(1));
         }
         failpoint("snapshot: pinned, not taken");
-        // Sequentially consistent, with that of who reclaims: either the place is read after that one's, or the pin is seen
-        // there.
+        // Sequentially consistent, with the fence of a session that reclaims: either this session reads its place after
+        // that session read its own, or that session sees the pin.
         fence(Ordering::SeqCst);
         let view = self.view().inspect_err(|_| slot.unpin())?;
         failpoint("snapshot: taken, pinned for more");
@@ -339,8 +345,8 @@ impl Managers {
         Ok(view)
     }
 
-    /// A horizon that no view of now or later is below: that of the session's last view, while the log that keeps is little; else one
-    /// of now.
+    /// Returns a horizon that no view of now or later is below: the horizon of the session's last view, while that
+    /// keeps only a little log; else the horizon of a view of now.
     fn early_horizon(&self, who: &TxnSession) -> Result<Lsn> {
         let last = who.last_horizon.get();
         let is_near = last != Lsn::NONE && self.log.tail().since(last) <= self.settings.snapshot_log_bytes / 4;
@@ -350,7 +356,7 @@ impl Managers {
         Ok(self.view()?.horizon)
     }
 
-    /// Gives back what was kept for the session's snapshot.
+    /// Gives back the pin of the session's snapshot.
     pub fn end_snapshot(&self, who: &TxnSession) {
         failpoint("snapshot: about to end");
         who.slot().unpin();
@@ -359,7 +365,7 @@ impl Managers {
     /// Waits until all that the view shows is on disk.
     ///
     /// # Errors
-    /// `Log` when that fails.
+    /// `Log` if that fails.
     pub fn wait_view_durable(&self, who: &TxnSession, view: &View) -> Result<()> {
         if view.lsn > self.log.durable() {
             self.log.force(who.session(), view.lsn.minus(8))?;
@@ -367,7 +373,7 @@ impl Managers {
         Ok(())
     }
 
-    /// Every snapshot that is held.
+    /// Returns every snapshot that is held.
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
         let now = boot_micros();
         let pinned = self.txns.used().filter_map(|slot| {
@@ -385,18 +391,19 @@ impl Managers {
         pinned.collect()
     }
 
-    /// Whether somebody holds a snapshot.
+    /// Returns whether any session holds a snapshot.
     pub(crate) fn is_pinned(&self) -> bool {
         self.txns.used().any(|slot| slot.pinned_since.load() != 0)
     }
 
-    /// Whether what a snapshot needs is kept for it, by its horizon and its age.
+    /// Returns whether the log that a snapshot needs is kept for it, by its horizon and its age.
     fn keeps(&self, horizon: Lsn, age: Duration) -> bool {
         let is_small = self.log.tail().since(horizon) <= self.settings.snapshot_log_bytes;
         (is_small && age <= self.settings.snapshot_age) || planted("snapshot: what it needs is kept for ever")
     }
 
-    /// The log from here on is kept for snapshots. One that is pinned later needs nothing that who asks does not keep anyway.
+    /// Returns the LSN from which on the log is kept for snapshots. A snapshot that is pinned later needs nothing that
+    /// the caller does not keep anyway.
     pub(crate) fn needed_by_snapshots(&self) -> Lsn {
         let none = Lsn::new(u64::MAX);
         if planted("snapshot: the log does not wait") {
@@ -408,8 +415,9 @@ impl Managers {
         kept.map(|held| held.horizon).fold(none, Lsn::min)
     }
 
-    /// Every snapshot, of now or later, sees versions below this: what they replaced, and the ghosts that they are, nobody
-    /// looks for. Takes no latch and does not wait; none if that cannot be told at this moment.
+    /// Returns an LSN below which every snapshot, of now or later, sees all versions. No snapshot looks for the
+    /// versions that these replaced, nor for the ghosts among these. Takes no latch and does not wait; `Lsn::NONE` if
+    /// the LSN cannot be told at this moment.
     pub fn reclaim_horizon(&self) -> Lsn {
         if planted("snapshot: ghosts do not wait") {
             return Lsn::new(u64::MAX);

@@ -1,8 +1,9 @@
-//! Sessions kept for the repair of the dead: who repairs needs one, and another for the transaction that it adopts. A new one
-//! needs memory, and a repair must not want for it: what the dead hold, perhaps all that keeps others from giving memory
-//! back, would be held as long as the memory is full.
+//! Sessions kept for the repair of dead sessions: a repair needs one, and another for the transaction that it adopts. A
+//! new session needs memory, and a repair must not fail for want of it: the dead session would hold its locks and
+//! frames as long as memory is full, and these may be all that keeps other sessions from giving memory back.
 //!
-//! If we die here: they are idle sessions of ours like any other, and the repair of us gives their slots back.
+//! If the process dies here: the spares are idle sessions like any other, and the repair of the process gives their
+//! slots back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,31 +13,31 @@ use rio::planted;
 
 use crate::{Managers, Result};
 
-/// How many: one repairs, one adopts.
+/// The number of spares: one repairs, one adopts.
 const SPARES: usize = 2;
 /// Bytes of before-images beside those of two pages, as the access methods reserve for a change.
 const UNDO_BESIDE_PAGES: u64 = 4096;
 
-/// The sessions of one process that nobody uses but a repair.
+/// The sessions of one process that only a repair uses.
 #[derive(Default)]
 pub(crate) struct Spares {
     list: Mutex<Vec<Session>>,
-    /// There are to be some: who only looks around in the environment keeps none.
+    /// Whether spares are kept: a process that only looks around in the environment keeps none.
     are_kept: AtomicBool,
 }
 
 impl Managers {
-    /// Sees to it that this process can repair the dead when memory is full. Called when it has attached.
+    /// Makes sure that this process can repair dead sessions when memory is full. Called when the process has attached.
     ///
     /// # Errors
     /// The region cannot grow.
     pub fn keep_spares(&self) -> Result<()> {
-        // Relaxed, everywhere: nothing is handed over by it.
+        // Relaxed, everywhere: the flag hands nothing over.
         self.spares.are_kept.store(!planted("txn: no session is kept for repairs"), Ordering::Relaxed);
         self.refill_spares()
     }
 
-    /// Again, when one has died or there may be larger pages. Changes nothing for who keeps none.
+    /// Replaces spares that have died, and prepares all for larger pages. Does nothing if no spares are kept.
     ///
     /// # Errors
     /// As [`Managers::keep_spares`].
@@ -53,20 +54,20 @@ impl Managers {
         Ok(())
     }
 
-    /// They leave: before this process gives its seat back, or others would take them for dead.
+    /// Ends the spares, before this process gives its seat back: after that, other processes would take them for dead.
     pub fn drop_spares(&self) {
         self.spares.are_kept.store(false, Ordering::Relaxed);
         let all = std::mem::take(&mut *self.spares.list());
         drop(all);
     }
 
-    /// A session for a repair. To be given back.
+    /// Takes a session for a repair. The caller gives it back.
     pub(crate) fn take_spare(&self) -> Result<Session> {
         let spare = self.spares.list().pop();
         spare.map_or_else(|| Ok(self.processes.join()?), Ok)
     }
 
-    /// Gives one back. One that died of what it met is for others to repair.
+    /// Gives a spare back. A spare that died of the repair is left to other sessions to repair.
     pub(crate) fn give_spare(&self, spare: Session) {
         let mut list = self.spares.list();
         if !spare.is_dead() && list.len() < SPARES && self.spares.are_kept.load(Ordering::Relaxed) {
@@ -77,7 +78,7 @@ impl Managers {
 
 impl Spares {
     fn list(&self) -> MutexGuard<'_, Vec<Session>> {
-        // A list is whole between any two statements.
+        // The list is whole between any two statements.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

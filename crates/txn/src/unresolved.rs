@@ -1,22 +1,25 @@
 //! Unresolved transactions: committed, while a segment of memory that they have changed may not know it yet.
 //!
-//! Not in the paper (PROTOCOLS F2). A segment's undo log names a transaction, and whoever finds it there asks whether that is
-//! committed. While the transaction is in its slot, nobody can ask: it holds the segment's lock. When it has left its slot
-//! without having told the segment, because its process died in between, the answer is here, and in each checkpoint, until
-//! the segment was told. A transaction that is not here is not committed.
+//! Not in the paper (PROTOCOLS F2). A segment's undo log names a transaction, and the session that finds it there asks
+//! whether that transaction is committed. While the transaction is in its slot, no session can ask: the transaction
+//! holds the segment's lock. If it has left its slot before the segment followed its decision, because its process died
+//! in between, the answer is in this table, and in each checkpoint, until the segment has followed the decision. A
+//! transaction that is not in the table is not committed.
 //!
 //! The table has a row for each segment that was joined since the region was made, so that a commit needs no room in it
-//! (PROTOCOLS D11), and at the end of a transaction the row says nothing mostly.
+//! (PROTOCOLS D11). At the end of a transaction the row usually has no outcome.
 //!
 //! Invariants
-//! 1. There is one row for each segment, and at most one open outcome: who joins one first sees to it that it knows of all
-//!    commits before.
-//! 2. A segment has its row before a transaction says that it has joined it. A row is never another segment's.
-//! 3. An outcome is noted before the transaction's locks fall, and goes after the segment was told.
-//! 4. What decides anything is read under the table's latch: else one outcome's transaction is taken for another's.
+//! 1. There is one row for each segment, and at most one open outcome: a session that joins a segment first makes sure
+//!    that the segment knows of all earlier commits.
+//! 2. A segment has its row before a transaction notes that it has joined the segment. A row never becomes another
+//!    segment's.
+//! 3. An outcome is noted before the transaction's locks are released, and removed after the segment has followed it.
+//! 4. A row that decides anything is read under the table's latch: else one outcome's transaction is taken for
+//!    another's.
 //!
-//! If we die here: a row is made by one store; each other change is one section under the table's latch. An outcome whose segment
-//! knows already is in nobody's way; the next to join that segment takes it out.
+//! If a session dies here: a row is made by one store; each other change is one section under the table's latch. An
+//! outcome that its segment already knows does no harm; the next session that joins the segment removes it.
 
 use libtp_log::{Lsn, TxnId, UNRESOLVED_MAX};
 use libtp_process::{Rank, Session};
@@ -25,13 +28,13 @@ use rio::{failpoint, planted, Word};
 use crate::{Managers, Result};
 
 rio::shared! {
-    /// What a segment of memory may not know of.
+    /// A commit that a segment of memory may not know of.
     pub struct Unresolved {
         /// The transaction.
         pub txn: Word<TxnId>,
-        /// Its commit record; none while the segment knows of all.
+        /// Its commit record; `Lsn::NONE` while the segment knows of all commits.
         pub lsn: Word<Lsn>,
-        /// The segment's number; zero while the row is nobody's.
+        /// The segment's number; zero while no segment has the row.
         pub segment: Word<u32>,
         /// Zero, kept for later.
         pub spare_small: Word<u32>,
@@ -52,7 +55,7 @@ pub struct OpenOutcome {
 }
 
 impl Managers {
-    /// What segments may not know of.
+    /// Returns the commits that segments may not know of.
     pub(crate) fn open_outcomes(&self, by: &Session) -> Vec<OpenOutcome> {
         if self.txns.header.has_unresolved.load() == 0 {
             return Vec::new();
@@ -62,8 +65,9 @@ impl Managers {
         self.rows().filter(|row| row.lsn != Lsn::NONE).collect()
     }
 
-    /// Every segment that was joined since the region was made, and what it may not know of: no transaction if there is
-    /// nothing. For people: it takes no latch, so what changes meanwhile may be of two moments.
+    /// Returns every segment that was joined since the region was made, and the commit that it may not know of; no
+    /// transaction if there is no such commit. For people: takes no latch, so a row that changes meanwhile may mix two
+    /// moments.
     pub fn joined_segments(&self) -> Vec<OpenOutcome> {
         self.rows().collect()
     }
@@ -79,7 +83,7 @@ impl Managers {
         (1..=table.capacity()).map(read).filter(|row| row.segment != 0)
     }
 
-    /// The transactions among them, for the control file, which has room for so many.
+    /// Returns the transactions of the open outcomes, at most as many as the control file has room for.
     pub(crate) fn unresolved_txns(&self, by: &Session) -> Vec<TxnId> {
         let mut txns: Vec<TxnId> = self.open_outcomes(by).into_iter().map(|open| open.txn).collect();
         txns.sort_unstable_by_key(|txn| txn.raw());
@@ -88,7 +92,8 @@ impl Managers {
         txns
     }
 
-    /// The commit record of a transaction that has left its slot, if it is committed and the segment may not know it.
+    /// Returns the commit record of a transaction that has left its slot, if it is committed and the segment may not
+    /// know it.
     pub fn open_commit(&self, by: &Session, segment: u32, txn: TxnId) -> Option<Lsn> {
         let own = |open: &OpenOutcome| open.segment == segment && open.txn == txn;
         self.open_outcomes(by).into_iter().find(own).map(|open| open.lsn)
@@ -99,8 +104,8 @@ impl Managers {
         (1..=table.capacity()).find(|&index| table.at(index).segment.load() == segment)
     }
 
-    /// Sees to it that the segment has its row, before a transaction joins it. Returns which; it was `known` when it was asked
-    /// for last.
+    /// Makes sure that the segment has its row, before a transaction joins it. Returns the row's number. `known` is the
+    /// number that an earlier call returned.
     ///
     /// # Errors
     /// The region cannot grow.
@@ -119,7 +124,7 @@ impl Managers {
             None => table.grow()?.start,
         };
         failpoint("unresolved: row found, nobody's");
-        // Read by who has no latch, so it is not done in a section: it is never taken back.
+        // Sessions without the latch read this, so it is stored outside a section: it is never rolled back.
         table.at(row).segment.publish(segment);
         failpoint("unresolved: row made");
         Ok(row)
@@ -133,7 +138,7 @@ impl Managers {
         let row = self.keep_row(session, open.segment, 0)?;
         let (header, row) = (&self.txns.header, self.txns.unresolved.at(row));
         let _guard = header.latch.exclusive(session, Rank::TXN_TABLE);
-        // Who died in the middle of this is repaired once more, perhaps late.
+        // A session that died in the middle of this is repaired once more, perhaps late.
         if row.lsn.get() >= open.lsn {
             return Ok(());
         }
@@ -147,7 +152,7 @@ impl Managers {
         Ok(())
     }
 
-    /// The segment knows of every commit.
+    /// Notes that the segment knows of every commit.
     pub fn close_outcomes(&self, session: &Session, segment: u32) {
         let header = &self.txns.header;
         if header.has_unresolved.load() == 0 {

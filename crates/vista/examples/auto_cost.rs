@@ -1,6 +1,6 @@
-//! What ranges that are found by themselves cost: microseconds a page, beside the same pages declared.
+//! The cost of automatic ranges: microseconds a page, beside the same pages declared.
 //!
-//! A line for so many pages stored to in a transaction, medians of rounds in turns.
+//! A line for each number of pages stored to in a transaction, medians of rounds in turns.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
@@ -12,7 +12,7 @@ const DATABASE: usize = 50 << 20;
 const ROUNDS: usize = 21;
 
 fn main() {
-    // One for each, since the flat part stays closed from one automatic transaction to the next.
+    // A segment for each, since the flat part stays closed from one automatic transaction to the next.
     let (mut segment, mut other) = (open("declared"), open("automatic"));
     println!("pages   declared   automatic   us a page");
     for pages in [1, 16, 256] {

@@ -1,7 +1,8 @@
-//! What a transaction costs beside the same stores without one: the synthetic benchmark of Rio Vista, section 5.1.
+//! The cost of a transaction beside the same stores without one: the synthetic benchmark of Rio Vista, section 5.1.
 //!
-//! A line a size: nanoseconds a transaction, medians of rounds in turns with the bare stores; the overhead is the median of
-//! the differences of neighbours. `txn_cost pages` has the segment guarded, `txn_cost write-back` has cache lines written back.
+//! A line a size: nanoseconds a transaction, medians of rounds in turns with the bare stores; the overhead is the
+//! median of the differences of neighbours. `txn_cost pages` guards the segment, `txn_cost write-back` writes cache
+//! lines back.
 #![allow(clippy::unwrap_used)]
 
 use std::hint::black_box;

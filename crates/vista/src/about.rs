@@ -1,4 +1,4 @@
-//! What a segment says of itself, and shows.
+//! Properties and contents of a segment.
 
 use std::path::Path;
 
@@ -6,33 +6,34 @@ use crate::{Error, Result, Segment, Txn};
 use rio::{Survives, Undo};
 
 impl Segment {
-    /// What the memory survives.
+    /// Returns what the memory survives.
     pub fn survives(&self) -> Survives {
         self.kept.survives()
     }
 
-    /// Whether it was torn, and is as its checkpoint was.
+    /// Returns whether the segment was torn and has been restored from its checkpoint.
     pub fn is_restored(&self) -> bool {
         self.is_restored
     }
 
-    /// How many ranges of an unfinished transaction were put back when it was opened.
+    /// Returns how many ranges of an unfinished transaction were put back when the segment was opened.
     pub fn rolled_back(&self) -> usize {
         self.rolled_back
     }
 
-    /// The address of the flat part: the same in every process, unless it was opened anywhere.
+    /// Returns the address of the flat part: the same in every process, unless the segment was opened anywhere.
     pub fn address(&self) -> usize {
         self.view.address() + usize::try_from(self.from).expect("it is mapped")
     }
 
-    /// The undo log, unless what is unfinished is an environment's business: then another process may be at work on it.
+    /// Returns the undo log, `None` if the segment belongs to an environment: then another process may be using the
+    /// log.
     pub(crate) fn own_undo(&self) -> Option<&Undo> {
         crate::member::owner_of(self.region()).is_none().then_some(&self.undo)
     }
 
-    /// Refuses a child that fork or clone made of the process that has the segment: what it inherited is a copy of the handle,
-    /// and its parent's memory. Every call that would change anything asks this itself.
+    /// Refuses a child that fork or clone made of the process that has the segment: the child has a copy of the
+    /// handle, and the memory is its parent's. Every call that changes anything makes this check itself.
     ///
     /// # Errors
     /// `Memory` with [`rio::Error::Forked`].
@@ -41,7 +42,7 @@ impl Segment {
         Ok(self.kept.check_process()?)
     }
 
-    /// The file.
+    /// Returns the segment's file.
     pub fn path(&self) -> &Path {
         self.region().path()
     }
@@ -53,13 +54,13 @@ impl Segment {
 }
 
 impl Txn<'_> {
-    /// The segment's flat part as it is now, the transaction's own changes included.
+    /// Returns the segment's flat part as it is now, the transaction's own changes included.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.segment.bytes()
     }
 
-    /// `bytes` bytes from `at` on, as they are now.
+    /// Returns `bytes` bytes from `at` on, as they are now.
     ///
     /// # Errors
     /// `OutOfRange`.

@@ -1,8 +1,8 @@
-//! Where a segment lies: at an address that is drawn when it is made, and kept for whoever opens it.
+//! A segment's address: drawn when the segment is made, and kept for every later opening.
 //!
-//! It is drawn, so that segments that were made apart can presumably be opened together. One process draws each address once
-//! before it draws one again: the address of a segment that is closed, or of one between its draw and its mapping, is free for
-//! other threads.
+//! The address is drawn at random, so that segments that were made apart can probably be opened together. One process
+//! draws each address once before it draws one again, because the kernel reports the address of a closed segment, or
+//! of one between its draw and its mapping, as free to other threads.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, RandomState};
 use std::ops::Range;
@@ -11,19 +11,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::Result;
 use rio::Region;
 
-/// Between what programs and what the kernel's own choices use. The number of places is 41 times a power of two.
+/// Between the addresses of programs and those that the kernel chooses. The number of places is 41 times a power of
+/// two.
 const ADDRESSES: Range<u64> = 0x0200_0000_0000..0x5400_0000_0000;
-/// Two and 41: a step of one more than a multiple of this comes to every place before it comes to one again.
+/// Two and 41: a step of one more than a multiple of this visits every place before it visits one again.
 const STEP: u64 = 2 * 41;
 static DRAWS: AtomicU64 = AtomicU64::new(0);
-/// A random number of this process and its children; zero before the first draw. No lock: a fork could keep it for ever.
+/// A random number of this process and its children; zero before the first draw. No lock protects it: a fork could
+/// keep a lock held for ever.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
 
-/// An address at which the segment can lie here, and presumably elsewhere. If there is none, the first's error.
+/// Draws an address at which the segment can lie here, and probably in other processes. If no address is free,
+/// returns the error of the first.
 pub(crate) fn draw(region: &Region) -> Result<u64> {
     let slot = region.reserved().next_power_of_two().max(1 << 32);
     let slots = ((ADDRESSES.end - ADDRESSES.start) / slot).max(1);
-    // A child of a fork begins elsewhere, and takes other steps, than its parent.
+    // A child of a fork begins at another place, and takes other steps, than its parent.
     let mixed = |what: u64| BuildHasherDefault::<DefaultHasher>::new().hash_one((chance(), std::process::id(), what));
     let [begin, step] = [0, 1].map(|what| mixed(what) % slots);
     let turn = DRAWS.fetch_add(1, Ordering::Relaxed) % slots;

@@ -1,14 +1,16 @@
 //! Ranges that a transaction announces before it declares them.
 //!
-//! Beyond the paper, whose memory survived together with the processor's cache. Where it does not, a range may be stored to
-//! when its old bytes are in memory, and to wait for that once for all ranges takes as long as to wait for one.
+//! Beyond the paper, whose memory survived together with the processor's cache. Where the cache does not survive, a
+//! range may be stored to only when its old bytes are in memory. One wait for the old bytes of all ranges takes as
+//! long as a wait for one range.
 
 use crate::{Result, Segment, Txn};
 
 impl Txn<'_> {
-    /// Says which ranges the transaction will declare, in this order: positions and bytes. Each of them is still to be declared
-    /// ([`Txn::set_range`]) before it is stored to. Where stores are written back from the processor's cache the old bytes
-    /// of all are written back together, which takes as long as for one; elsewhere nothing is done.
+    /// Announces the ranges, positions and lengths, that the transaction will declare, in this order. Each range must
+    /// still be declared ([`Txn::set_range`]) before it is stored to. Where stores are written back from the
+    /// processor's cache, the old bytes of all ranges are written back together, which takes as long as for one;
+    /// elsewhere this does nothing.
     ///
     /// # Errors
     /// As [`Txn::set_range`]; nothing was announced.
@@ -19,25 +21,25 @@ impl Txn<'_> {
         }
         self.segment.undo.set_top(self.top);
         let announced = self.segment.with(|segment| segment.announce(ranges));
-        // Not looked for in the log: the line where that ends is on its way, and to load it has to wait.
+        // Not read from the log: the cache line where the log ends is being written back, and a load of it has to wait.
         self.top = self.segment.undo.top();
         announced
     }
 }
 
 impl Segment {
-    /// Whether stores are written back from the processor's cache, so that it is worth announcing ranges.
+    /// Returns whether stores are written back from the processor's cache, so that it is worth announcing ranges.
     pub fn is_written_back(&self) -> bool {
         self.undo.is_written_back()
     }
 
     #[inline(never)]
     fn announce(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
-        // A header, a checksum and a word that is not full for each.
+        // For each range a header, a checksum and a partly filled word.
         let bytes = ranges.iter().map(|(_, bytes)| bytes.saturating_add(24)).fold(0, usize::saturating_add);
         for &(at, bytes) in ranges {
             let shown = self.view.look(at, bytes);
-            // All are on their way before the first is waited for.
+            // All are prefetched before the first is waited for.
             shown.ok_or_else(|| self.out_of_range(at, bytes))?.prefetch();
         }
         self.reserve_undo(bytes)?;

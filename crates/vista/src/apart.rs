@@ -1,17 +1,17 @@
-//! A page of an automatic range cannot be saved, since the disk is full: the transaction goes on apart.
+//! A page of an automatic range cannot be saved, since the disk is full: the transaction goes on apart from the file.
 //!
-//! Paper: a departure; nothing is said there of a log that cannot grow. The store that faulted cannot be refused, for nobody has
-//! called anything. So from there on the flat part is the program's alone, a private copy that comes to no file: the work goes
-//! on to its end, and is then told that nothing of it stands. What was stored before is in the undo log.
+//! Paper: a departure; the paper says nothing of a log that cannot grow. The store that faulted cannot return an
+//! error. So from there on the flat part is a private copy that reaches no file: the work goes on to its end, and
+//! then gets an error, and none of its stores stand. The undo log has the old bytes of the earlier stores.
 //!
-//! If we die here: the file has what was stored before, which whoever maps it next takes back.
+//! If we die here: the file has the earlier stores, and the next process that maps it takes them back.
 
 use std::io::Write as _;
 
 use crate::{Error, Result, Segment};
 
 impl Segment {
-    /// What is stored from now on does not come to the file.
+    /// Keeps all later stores from the file, for the reason `why`.
     pub(crate) fn go_on_apart(&mut self, why: Error) {
         let is_apart = self.view.set_apart(self.from, self.flat_end(), true);
         is_apart.unwrap_or_else(|error| self.end_process(&error.into()));
@@ -20,7 +20,8 @@ impl Segment {
         }
     }
 
-    /// Whether what was stored came to the file: why not. In a child of the process that has the segment it is nobody's.
+    /// Fails with the reason if the transaction's stores did not come to the file, or in a child of the process that
+    /// has the segment.
     pub(crate) fn refuse_if_apart(&mut self) -> Result<()> {
         self.check_process()?;
         match self.guarded.as_mut().and_then(|guarded| guarded.apart.take()) {
@@ -32,16 +33,16 @@ impl Segment {
         }
     }
 
-    /// The flat part is the file's again. It is closed, as between transactions.
+    /// Maps the file's flat part again. It is closed, as between transactions.
     fn come_back(&mut self) {
         let is_back = self.view.set_apart(self.from, self.flat_end(), false);
         let is_back = is_back.and_then(|()| self.view.set_writable_part(self.from, self.flat_end(), false));
         is_back.unwrap_or_else(|error| self.end_process(&error.into()));
     }
 
-    /// What is shown is not what the file has, and nobody can be told otherwise.
+    /// Ends the process: the bytes shown differ from the file's, and no caller can get an error.
     fn end_process(&self, error: &Error) -> ! {
-        // The process's last words, whoever listens.
+        // The last message of the process; a failure to write it has no consequence.
         let _ = writeln!(
             std::io::stderr(),
             "{error}. A transaction on the segment {} cannot go on: the process ends, and whoever opens the segment takes it back",

@@ -1,35 +1,35 @@
 //! Automatic ranges: a page is saved when the first store to it faults.
 //!
-//! Paper: Rio Vista, section 4: "an option to automatically generate the range of modifications on a page granularity by
-//! using the virtual memory system; however this is much slower". The flat part is made readable only; the handler of the
-//! fault saves the page in the undo log, makes it writable, and the store is done again.
+//! Paper: Rio Vista, section 4: "an option to automatically generate the range of modifications on a page granularity
+//! by using the virtual memory system; however this is much slower". The flat part is made readable only. The handler
+//! of the fault saves the page in the undo log and makes it writable, and the processor repeats the store.
 //!
-//! The `unsafe` is the handler: what it is given, and the segment it finds by the address.
+//! `unsafe` serves the handler: its arguments, and the segment that it finds by the address.
 #![allow(unsafe_code)]
 
 use crate::segment::UNIT;
 use crate::{Error, Result, Segment};
 use rio::Watch;
 
-/// A transaction whose ranges are found by themselves. The faults of its segment are watched until it is dropped, so nobody
-/// else is ever given one, who might forget it.
+/// A transaction with automatic ranges. It watches the faults of its segment until it is dropped. No caller ever gets
+/// one, because a caller might forget it.
 struct AutoTxn<'s> {
     segment: &'s mut Segment,
     _watch: Watch,
 }
 
 impl Segment {
-    /// Does `work` in a transaction that may store anywhere in the flat part: its ranges are found by themselves, a page at
+    /// Does `work` in a transaction that may store anywhere in the flat part: page faults find its ranges, a page at
     /// a time. Slow: microseconds a page. If the work returns an error, everything is taken back.
     ///
-    /// If a page cannot be saved because the file cannot grow, the work goes on to its end, and everything is taken back then. What
-    /// the kernel is told to store there, by `read` into these bytes, finds no range: it answers `EFAULT`, unless something was
-    /// stored before to each of the pages. A page is saved on the stack of the thread that stores, also where signals have an
-    /// alternate one.
+    /// If a page cannot be saved because the file cannot grow, the work goes on to its end, and everything is taken
+    /// back then. The kernel's own stores there, by `read` into these bytes, find no range: the kernel returns
+    /// `EFAULT`, unless the work has stored to each of the pages before. A page is saved on the stack of the storing
+    /// thread, even where signals have an alternate stack.
     ///
     /// # Errors
-    /// `Memory` if the undo log had to grow and could not; `System` if the kernel refuses, or 64 such transactions of this process go
-    /// on; else what `work` returns.
+    /// `Memory` if the undo log had to grow and could not; `System` if the kernel refuses, or if 64 such transactions
+    /// of this process are open; else the error that `work` returns.
     pub fn automatically<R, E: From<Error>>(&mut self, work: impl FnOnce(&mut [u8]) -> Result<R, E>) -> Result<R, E> {
         let txn = self.begin_automatic()?;
         let done = work(txn.segment.flat_unsaved())?;
@@ -39,11 +39,11 @@ impl Segment {
     }
 
     fn begin_automatic(&mut self) -> Result<AutoTxn<'_>> {
-        // What somebody forgot is not to be ended with it.
+        // A forgotten transaction must not end with this one.
         self.take_back();
         let flat = self.address()..self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped");
         let whose = std::ptr::from_mut(self).cast();
-        // SAFETY: until the watch is dropped the segment is borrowed by the transaction. The one that stores has only the
+        // SAFETY: the transaction borrows the segment until the watch is dropped. The thread that stores has only the
         // flat part's bytes, and is at the store that faulted, which has not happened yet.
         let watch = unsafe { Watch::begin(flat, whose, on_fault) };
         let path = self.path().to_path_buf();
@@ -62,7 +62,7 @@ impl Drop for AutoTxn<'_> {
 }
 
 unsafe fn on_fault(whose: *mut (), address: usize) {
-    // SAFETY: the segment that was given to `Watch::begin`, which nobody else uses now.
+    // SAFETY: the segment that was given to `Watch::begin`, which no other code uses now.
     let segment = unsafe { &mut *whose.cast::<Segment>() };
     if let Err(why) = segment.save_page(address - segment.address()) {
         segment.go_on_apart(why);
@@ -77,8 +77,9 @@ impl Segment {
         if self.save_part(at, (at + page).min(self.bytes().len())).is_ok() {
             return Ok(());
         }
-        // Pages that lie apart are a mapping each, of which the kernel has so many for a process (vm.max_map_count). In one piece
-        // they take none, so all is closed, which lets the undo log grow, saved, and opened.
+        // Writable pages that lie apart take a mapping each, and the kernel limits a process's mappings
+        // (vm.max_map_count). One piece takes no extra mapping. So the flat part is closed, which lets the undo log
+        // grow, and then saved and opened whole.
         self.view.set_writable_part(self.from, self.flat_end(), false)?;
         self.save_part(0, self.bytes().len())
     }
@@ -92,7 +93,7 @@ impl Segment {
         Ok(self.view.set_writable_part(from, to.next_multiple_of(rustix::param::page_size() as u64), true)?)
     }
 
-    /// Behind the last unit of the flat part.
+    /// Returns the place behind the last unit of the flat part.
     pub(crate) fn flat_end(&self) -> u64 {
         self.from + (self.bytes().len() as u64).next_multiple_of(UNIT)
     }

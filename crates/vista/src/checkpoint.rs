@@ -1,5 +1,5 @@
-//! Checkpoints: a consistent copy of a segment on ordinary storage, for when the machine goes down under memory that does not
-//! survive it.
+//! Checkpoints: a consistent copy of a segment on ordinary storage, for crashes of the machine that the segment's
+//! memory does not survive.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,35 +10,36 @@ use crate::segment::{SegmentHeader, UNIT};
 use crate::{Error, Options, Result, Segment};
 
 impl Segment {
-    /// Copies the segment to the file at `path`, in the place of an earlier checkpoint, and makes it safe on its disk. It has
-    /// what every transaction so far has stored, and its own blocks, as many as the segment.
+    /// Copies the segment to the file at `path`, replacing an earlier checkpoint, and makes the copy safe on its
+    /// disk. The copy has the stores of every transaction so far, and blocks of its own, as many as the segment.
     ///
     /// # Errors
-    /// `Memory` if the disk refuses or has no room: the earlier checkpoint is there.
+    /// `Memory` if the disk refuses or has no room: the earlier checkpoint stays.
     pub fn checkpoint(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.check_process()?;
-        // A transaction that somebody forgot is not to be found there.
+        // The stores of a forgotten transaction must not be in the copy.
         self.begin().abort();
         Ok(self.kept.copy_to(path.as_ref(), &self.metadata(), hole_of(self.region()))?)
     }
 }
 
-/// The room that the flat part has to grow into: places from, to.
+/// Returns the room into which the flat part can grow: places from, to.
 fn hole_of(region: &Region) -> Range<u64> {
     let header = region.root::<SegmentHeader>(RootSlot::Environment).and_then(|header| region.try_at(header));
     header.map_or(0..0, |header| {
         let from = header.from.get();
         let behind = |bytes: u64| from.saturating_add(bytes);
-        // What the flat part has in its last unit has blocks already.
+        // The rest of the flat part's last unit has blocks already.
         behind(header.bytes.get()).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)..behind(header.bytes_max.get())
     })
 }
 
 impl Options {
-    /// As [`Options::open`]; a segment that may be torn goes back to its checkpoint first, and is itself there afterwards under
-    /// its name with `.torn` behind it, in the place of an earlier one. One that is not there is made of its checkpoint: what lies
-    /// in `/dev/shm` is gone with the system. [`Segment::is_restored`](crate::Segment::is_restored) says so. Who wants to begin
-    /// anew removes the checkpoint as well.
+    /// As [`Options::open`]; but a segment that may be torn is first restored from its checkpoint. The torn file
+    /// stays under its name with `.torn` appended, replacing an earlier one. A missing segment is made from its
+    /// checkpoint: a file in `/dev/shm` is gone with the system.
+    /// [`Segment::is_restored`](crate::Segment::is_restored) reports both. To begin anew, remove the checkpoint as
+    /// well.
     ///
     /// # Errors
     /// As [`Options::open`]; `Memory` if the segment may be torn and there is no such checkpoint.

@@ -1,4 +1,4 @@
-//! What can go wrong with a segment, in sentences that say what was kept and what to do.
+//! Errors of segments. Each message states which data is safe and what to do.
 
 use std::path::PathBuf;
 
@@ -21,12 +21,12 @@ pub enum Error {
         /// The length of the segment's flat part.
         size: u64,
     },
-    /// What was to be freed is not allocated, or does not begin there.
+    /// The memory to be freed is not allocated, or does not begin there.
     #[error("nothing allocated begins at {at} of the segment {path}: it was not freed, and the transaction may go on")]
     NotAllocated {
         /// The segment's file.
         path: PathBuf,
-        /// What was to be freed.
+        /// The position to be freed.
         at: u64,
     },
     /// A value of the type cannot lie there.
@@ -34,29 +34,29 @@ pub enum Error {
     Misplaced {
         /// The segment's file.
         path: PathBuf,
-        /// Where it points to.
+        /// The pointer's position.
         at: u64,
-        /// What the position has to be a multiple of.
+        /// The alignment that the position must have.
         align: usize,
     },
-    /// The segment is smaller than it was asked to be.
+    /// The segment's flat part has another length than the caller asked for.
     #[error("the segment {path} was made with {found} bytes and cannot be opened with {wanted}: open it with 0, which takes it as it is")]
     OtherSize {
         /// The segment's file.
         path: PathBuf,
         /// The length of its flat part.
         found: u64,
-        /// What was asked for.
+        /// The length asked for.
         wanted: u64,
     },
-    /// The flat part can become no longer.
+    /// The flat part cannot become that long.
     #[error("the segment {path} was made to have at most {most} bytes in its flat part and cannot have {wanted}. Nothing was changed; take more from its heap, or make a larger one (`Options::grows_to`)")]
     NoRoom {
         /// The segment's file.
         path: PathBuf,
-        /// What was asked for.
+        /// The length asked for.
         wanted: u64,
-        /// How long it can become.
+        /// The greatest length it can have.
         most: u64,
     },
     /// The addresses at which the segment lies are taken in this process.
@@ -64,28 +64,28 @@ pub enum Error {
     AddressTaken {
         /// The segment's file.
         path: PathBuf,
-        /// Where it lies.
+        /// The segment's address.
         address: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: rio::Error,
     },
-    /// Another thread has what was wanted.
+    /// Another thread of this process has the range, or the heap.
     #[error("another thread of this process has what lies at {at} of the segment {path}: abort the transaction and do it again (`Worker::run` does). Nothing was changed by this call")]
     Contended {
         /// The segment's file.
         path: PathBuf,
-        /// What was wanted; 0 for the heap.
+        /// The position wanted; 0 for the heap.
         at: u64,
     },
-    /// Another thread keeps what was wanted.
+    /// Another worker of this process keeps the range.
     #[error("another worker of this process keeps what lies at {at} of the segment {path} until it is dropped: abort the transaction, and do it again when it is (`Worker::run` does not wait for that). Nothing was changed by this call")]
     Kept {
         /// The segment's file.
         path: PathBuf,
-        /// What was wanted.
+        /// The position wanted.
         at: u64,
     },
-    /// A guarded segment is for one thread.
+    /// A guarded segment can be used by one thread only.
     #[error("the segment {path} is guarded against stores outside of transactions, and can be used by one thread only: open it without a guard. It was closed, and nothing was changed")]
     Guarded {
         /// The segment's file.
@@ -96,10 +96,10 @@ pub enum Error {
     Damaged {
         /// The segment's file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         what: String,
     },
-    /// The segment belongs to an environment, and was not opened by it.
+    /// The segment belongs to an environment, and was opened without it.
     #[error("the segment {path} belongs to the environment whose id is {environment}: only that environment's log says what becomes of what is unfinished in it. Nothing was changed; open it through that environment (`libtp::Env::segment`)")]
     Belongs {
         /// The segment's file.
@@ -107,7 +107,7 @@ pub enum Error {
         /// The environment's id.
         environment: String,
     },
-    /// The segment belongs to no environment, and was opened by one.
+    /// The segment belongs to no environment, and was opened by an environment.
     #[error("the segment {path} was made without an environment and cannot be opened by one. Nothing was changed; open it alone (`vista::Segment::open`), or give the new one another name")]
     Alone {
         /// The segment's file.
@@ -120,7 +120,7 @@ pub enum Error {
         path: PathBuf,
         /// The call.
         call: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }

@@ -1,10 +1,11 @@
-//! Units for the heap from the file, which grows by itself.
+//! Fresh units for the heap, from the file, which grows on demand.
 //!
-//! Paper: a departure; a segment has a fixed size there. What is taken is noted before it is used and outside of any transaction, so
-//! what a transaction took that did not end, or died, is used by the next, and a heap that has no room on the disk loses none.
+//! Paper: a departure; a segment has a fixed size there. Units are recorded as taken before they are used and outside
+//! of any transaction. So the next transaction uses the units that an aborted or dead one took, and a heap that has
+//! no room on the disk loses no units.
 //!
-//! If we die here: the file is larger, and what was taken is used first the next time; or, between the taking and the note, it is
-//! never used.
+//! If we die here: the file is larger, and the taken units are used first the next time; or, between the growth of
+//! the file and the record, the new units are never used.
 
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ use crate::segment::{own_units, UNIT};
 use crate::{Error, Result, Segment};
 
 impl Segment {
-    /// Sees to it that there are that many fresh units.
+    /// Makes sure that there are `units` fresh units.
     pub(crate) fn add_fresh(&mut self, units: u64) -> Result<()> {
         let [from, to] = &self.heap.header.fresh;
         let (from, to) = (from.get(), to.get());
@@ -25,13 +26,13 @@ impl Segment {
             return Ok(());
         }
         let new = self.take_units(to, units - have, units)?;
-        // What is stored here is no transaction's, and may be what the last one stored.
+        // The words stored here belong to no transaction, and may be words that the last transaction stored.
         self.undo.confirm();
         if new.start == to {
-            // They stay fresh if the transaction aborts.
+            // The units stay fresh if the transaction aborts.
             self.heap.header.fresh[1].publish(new.end);
         } else {
-            // Something of vista's lies between: what was left there is a free run, and all is new.
+            // Metadata of vista lies between: the old fresh units become a free run, and the new units are fresh.
             let mut change = Change::of(&self.undo);
             if have != 0 {
                 self.heap.give_run(&mut change, from, have);
@@ -45,8 +46,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes units that were never used: `more` if they can begin at `end`, the end of the fresh ones, else `all` somewhere behind.
-    /// The table has entries for them.
+    /// Takes units that were never used: `more` if they can begin at `end`, the end of the fresh units, else `all`
+    /// somewhere behind. Makes the table long enough for them.
     fn take_units(&mut self, end: u64, more: u64, all: u64) -> Result<Range<u64>> {
         let region = self.region().clone();
         region.check_room(all.saturating_mul(UNIT))?;
@@ -55,8 +56,8 @@ impl Segment {
         let mut left = taken[0].get().max(end)..taken[1].get();
         if left.start.saturating_add(missing(left.start)) > left.end {
             let next = region.used().div_ceil(UNIT);
-            // What is too short and cannot become longer is lost, if a transaction took it that did not end: at most as much as
-            // one wanted, each time that the table or the undo log has grown.
+            // A piece that is too short and cannot become longer is lost, if a transaction took it that did not end:
+            // at most as much as one transaction wanted, each time that the table or the undo log has grown.
             if left.is_empty() || left.end != next {
                 left = next..next;
             }
@@ -64,7 +65,7 @@ impl Segment {
             region.allocate_bytes(count * UNIT, UNIT)?;
             left.end += count;
             if taken[1].get() != next {
-                // No mixture of the two is to be believed.
+                // Cleared first, so that no mixture of the old range and the new one counts.
                 taken[1].publish(0);
                 taken[0].publish(left.start);
             }
@@ -74,7 +75,8 @@ impl Segment {
         while u64::from(self.heap.table.capacity()) < region.used() / UNIT + 2 {
             own_units(&region, || Ok(self.heap.table.grow()?))?;
         }
-        // Also what could not be hidden when the table grew: no unit that it has entries for is used before that is.
+        // Also hides what could not be hidden when the table grew: no unit that the table has entries for is used
+        // before.
         self.hide_metadata()?;
         Ok(left)
     }
@@ -87,7 +89,7 @@ mod tests {
     use super::*;
     use crate::{Changes, Redo};
 
-    /// What RVM's log has, by words.
+    /// The contents of RVM's log, by words.
     #[derive(Default)]
     struct Log {
         growth: [u64; 5],
@@ -129,11 +131,11 @@ mod tests {
             }
         };
         transact(&mut segment, 100);
-        // As if the system had refused to hide the heap's table: what was taken is noted, and not fresh yet.
+        // As if the system had refused to hide the heap's table: units are recorded as taken, and not fresh yet.
         let fresh = segment.heap.header.fresh[1].get();
         let taken = segment.take_units(fresh, 4, 4).unwrap();
         assert_eq!(taken.start, fresh, "they can go on where the fresh ones end");
-        // It needs no unit, and the log hears of what was taken.
+        // This transaction needs no unit, and the log gets the taken range.
         transact(&mut segment, 100);
         let used = segment.file_used();
         transact(&mut segment, 3 * UNIT);

@@ -1,26 +1,27 @@
-//! A segment's flat part grows, into room that was kept for it in the file when the segment was made.
+//! A segment's flat part grows into room that was kept for it in the file when the segment was made.
 //!
-//! Paper: a departure. Positions stay what they are, and so do addresses. The room is a hole in the file until then: it costs
-//! no blocks, and in the heap's table 576 bytes for each 64 KiB.
+//! Paper: a departure. Positions and addresses stay the same. Until then the room is a hole in the file: it costs no
+//! blocks, and 576 bytes in the heap's table for each 64 KiB.
 
 use crate::segment::UNIT;
 use crate::{Error, Result, Segment};
 
 impl Segment {
-    /// How long the flat part can become.
+    /// Returns the greatest length of the flat part.
     pub fn bytes_max(&self) -> u64 {
         self.header.bytes_max.get()
     }
 
-    /// Makes the flat part `bytes` bytes long; what is new is zeros. It stays so whatever becomes of later transactions.
+    /// Makes the flat part `bytes` bytes long; the new bytes are zeros. No later abort makes it shorter.
     ///
     /// If we die here: the file has more blocks, and the flat part is as long as it was.
     ///
     /// # Errors
-    /// `NoRoom` if the segment was made to become no longer; `Memory` if the file cannot grow. It is as it was then.
+    /// `NoRoom` if the segment was made for a shorter flat part; `Memory` if the file cannot grow. The segment is
+    /// unchanged then.
     pub fn grow(&mut self, bytes: u64) -> Result<()> {
         self.check_process()?;
-        // A transaction that somebody forgot is not to reach beyond what it knew.
+        // A forgotten transaction must not reach beyond the end that it knew.
         self.begin().abort();
         if bytes <= self.bytes {
             return Ok(());
@@ -29,17 +30,17 @@ impl Segment {
             return Err(Error::NoRoom { path: self.path().to_path_buf(), wanted: bytes, most: self.bytes_max() });
         }
         self.open_flat()?;
-        // What it has in its last unit has blocks already.
+        // The rest of the flat part's last unit has blocks already.
         let end = self.bytes.next_multiple_of(UNIT);
         if bytes > end {
             self.region().fill_hole(self.from + end, bytes.next_multiple_of(UNIT) - end)?;
         }
-        // What was to be hidden and could not be is tried again: all that may fail comes before anything says that it is longer.
+        // Hides what could not be hidden before: every step that may fail comes before the new length is recorded.
         self.hide_metadata()?;
         self.header.bytes.publish(bytes);
         self.region().keep_front(self.from);
         self.bytes = bytes;
-        // Where what is shown ends it may end now, where nothing is allocated.
+        // Where nothing is allocated, the view ends where the flat part ends.
         self.view.set_end(self.heap.end().max(self.from + bytes));
         self.show_flat();
         Ok(())

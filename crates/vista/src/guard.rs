@@ -1,25 +1,25 @@
-//! The guard: what no transaction has declared cannot be stored to.
+//! The guard: stores to bytes that no transaction has declared fault.
 //!
-//! Paper: Rio Vista, section 3: "Rio protects the file cache from wild stores by the virtual memory protection of the machine".
-//! Here it is a setting, since it costs more than everything else that a transaction does: pages are readable only, and
-//! writable while a transaction has a range in them; or, where the processor has protection keys, the thread may store while
-//! a transaction of it has declared anything.
+//! Paper: Rio Vista, section 3: "Rio protects the file cache from wild stores by the virtual memory protection of the
+//! machine". Here it is a setting, since it costs more than all other work of a transaction. Pages are readable only,
+//! and writable while a transaction has a range in them; or, where the processor has protection keys, a thread may
+//! store while its transaction has declared a range.
 //!
-//! A store that the guard stops ends the process like any that faults, after a line that says where it was to go.
+//! A store that the guard stops ends the process, as any fault does, after a message with the store's address.
 
 use rio::{Key, Region, Right, View, Watch};
 
 use crate::{Error, Result, Segment};
 
-/// Whether stores outside of declared ranges are stopped, and how.
+/// Whether and how stores outside of declared ranges are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Guard {
-    /// They are not.
+    /// They are not stopped.
     #[default]
     Off,
     /// By keys where the processor has them, else by pages.
     On,
-    /// By pages: only those that a range of the transaction lies in may be stored to.
+    /// By pages: a transaction may store only to pages in which it has a range.
     Pages,
     /// By a protection key: between a transaction's first declaration and its end its thread may store anywhere in the
     /// segment, other threads nowhere; and a thread may load only after it has itself got bytes of the segment.
@@ -30,17 +30,17 @@ pub enum Guard {
 pub(crate) struct Guarded {
     /// The pages that may be stored to: from, to.
     pub(crate) open: Vec<(u64, u64)>,
-    /// None if the flat part is only left closed, since a transaction whose ranges are found by themselves has closed it:
-    /// opening and closing all of it takes long, and the next may be like that, too.
+    /// `None` if the flat part is merely left closed by a transaction with automatic ranges: opening and closing all
+    /// of it takes long, and the next transaction may have automatic ranges, too.
     watch: Option<Watch>,
-    /// Ranges are found by themselves now.
+    /// Whether the transaction has automatic ranges.
     is_automatic: bool,
-    /// Why what the transaction stores does not come to the file any more, if it does not.
+    /// The reason why the transaction's stores no longer come to the file, if they do not.
     pub(crate) apart: Option<Error>,
 }
 
 impl Guard {
-    /// What it is here, where it is to be found out.
+    /// Resolves `On` to the kind of guard that the processor allows.
     pub(crate) fn chosen(self, has_keys: bool) -> Guard {
         match (self, has_keys) {
             (Guard::On, true) => Guard::Keys,
@@ -49,7 +49,7 @@ impl Guard {
         }
     }
 
-    /// Has the view guarded.
+    /// Guards the view.
     pub(crate) fn begin(self, region: &Region, view: &mut View) -> Result<Option<Box<Guarded>>> {
         let refused = |source| {
             let path = region.path().to_path_buf();
@@ -68,7 +68,7 @@ impl Guard {
 }
 
 impl Segment {
-    /// Whether stores outside of declared ranges are stopped, and how.
+    /// Returns whether and how stores outside of declared ranges are stopped.
     pub fn guard(&self) -> Guard {
         match (&self.guarded, self.view.key()) {
             (Some(guarded), None) if guarded.watch.is_some() => Guard::Pages,
@@ -88,7 +88,7 @@ impl Segment {
         let page = rustix::param::page_size() as u64;
         let from = (at + self.from) / page * page;
         let to = (at + self.from + bytes as u64).next_multiple_of(page);
-        // The last few: a range mostly lies where the one before did.
+        // Only the last few: a range mostly lies in the pages of the range before.
         if bytes == 0 || guarded.open.iter().rev().take(8).any(|open| open.0 <= from && to <= open.1) {
             return Ok(());
         }
@@ -113,9 +113,9 @@ impl Segment {
         Ok(())
     }
 
-    /// Ranges are not found by themselves any more. The flat part stays closed for the next such transaction.
+    /// Ends a transaction with automatic ranges. The flat part stays closed for the next such transaction.
     pub(crate) fn leave_flat(&mut self) {
-        // Nobody is told who was told of something else.
+        // The caller has an error already.
         let _ = self.refuse_if_apart();
         if self.view.key().is_some() {
             let is_open = self.view.set_writable_part(self.from, self.flat_end(), true);
@@ -126,18 +126,18 @@ impl Segment {
         }
     }
 
-    /// Opens the flat part, if it was only left closed.
+    /// Opens the flat part if it was merely left closed.
     pub(crate) fn open_flat(&mut self) -> Result<()> {
         if self.guarded.as_ref().is_some_and(|guarded| guarded.watch.is_none() && !guarded.is_automatic) {
             self.view.set_writable_part(self.from, self.flat_end(), true)?;
             self.guarded = None;
-            // What was freed is not to be forgotten at the end.
+            // Freed blocks must go back at the end, so that end is not quick.
             self.undo.set_quick(self.freed.is_empty());
         }
         Ok(())
     }
 
-    /// Ends a transaction that has freed something, or is guarded, or whose stores have to be written back.
+    /// Ends a transaction that has freed blocks, or is guarded, or whose stores have to be written back.
     #[inline(never)]
     pub(crate) fn end_slowly(&mut self) -> Result<()> {
         self.check_process()?;
@@ -147,7 +147,8 @@ impl Segment {
         Ok(())
     }
 
-    /// The transaction is over: nobody may store, and the next one is quick if nobody guards it.
+    /// Closes the ranges of a transaction that is over: no store is allowed, and the next one is quick unless it is
+    /// guarded.
     #[cold]
     pub(crate) fn close_ranges(&mut self) {
         self.undo.set_quick(self.guarded.is_none());

@@ -1,13 +1,13 @@
 //! The persistent heap: malloc and free, undone by abort, recovered after a crash.
 //!
-//! Paper: Rio Vista, section 4. Departure: the paper logs the calls; here the heap's words are changed in the transaction
-//! and saved in its undo log like anything else, so abort and recovery need nothing of their own. What a transaction
-//! frees goes back when it ends.
+//! Paper: Rio Vista, section 4. Departure: the paper logs the calls; here the transaction changes the heap's words
+//! and saves them in its undo log like any other bytes, so abort and recovery need nothing of their own. A block that
+//! a transaction frees goes back when the transaction ends.
 //!
-//! The file is cut into units of 64 KiB. The table has an entry for each, far from the program's data: a unit holds blocks
-//! of one size, with a bit for each that is taken, or it begins a run of units that is one large block, or a free run.
-//! Free runs are listed by the logarithm of their length, and joined with their neighbours. Behind everything lies the
-//! *fresh* part, which has never been used.
+//! The file is cut into units of 64 KiB. The table has an entry for each unit, far from the program's data. A unit
+//! holds blocks of one size, with a bit for each taken block; or it begins a run of units that is one large block, or
+//! a free run. Free runs are listed by the logarithm of their length, and joined with their neighbours. At the end
+//! lies the *fresh* part, which has never been used.
 
 use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
@@ -18,19 +18,20 @@ use crate::{Result, Segment};
 pub(crate) const UNIT: u64 = 64 << 10;
 /// The longest block that shares a unit with others.
 const SMALL_MAX: u64 = 32 << 10;
-/// Old bytes that one call saves at most, generously.
+/// The most old bytes that one call saves, generously.
 pub(crate) const UNDO_OF_A_CALL: usize = 4096;
 /// Entries of the table's first part.
 const FIRST_ENTRIES: u32 = 128;
 
-/// What a unit is: nothing of the heap's, or the inside of a run; else one of these, or `SMALL` and the class.
+/// The kind of a unit: zero if it is not the heap's, or the inside of a run; else one of these, or `SMALL` plus the
+/// class.
 pub(crate) const FREE: u64 = 1;
 pub(crate) const FREE_TAIL: u64 = 2;
 pub(crate) const LARGE: u64 = 3;
 pub(crate) const SMALL: u64 = 4;
 
 rio::shared! {
-    /// The heap's own words.
+    /// The heap's header.
     pub struct HeapHeader {
         /// The table of units.
         pub table: Link<SlabHeader>,
@@ -40,7 +41,7 @@ rio::shared! {
         pub runs: [Word<u64>; 24],
         /// Units with room, by class.
         pub partial: [Word<u64>; 40],
-        /// The units that were taken from the file last: from, to. What lies behind the fresh ones is still to be used.
+        /// The units that were taken from the file last: from, to. Those behind the fresh units are still to be used.
         pub taken: [Word<u64>; 2],
         /// Zero, kept for later.
         pub spare: [Word<u64>; 3],
@@ -48,15 +49,15 @@ rio::shared! {
 }
 
 rio::shared! {
-    /// What the table says of a unit.
+    /// The table's entry for a unit.
     pub struct Unit {
-        /// What it is.
+        /// Its kind.
         pub kind: Word<u64>,
         /// Blocks that are taken; of a run, its units.
         pub count: Word<u64>,
-        /// The next in its list.
+        /// The next unit in its list.
         pub next: Word<u64>,
-        /// The one before it in its list.
+        /// The unit before it in its list.
         pub previous: Word<u64>,
         /// Where a free block may be: a hint, in words of `taken`.
         pub hint: Word<u64>,
@@ -85,13 +86,13 @@ impl Heap {
     pub(crate) fn open(region: &Region, header: Offset<HeapHeader>) -> Option<Heap> {
         region.try_at(header)?;
         let header = region.hold(header);
-        // The file is made longer before anything says that it is the heap's.
+        // The file grows before any word records the new units as the heap's.
         let is_there = |unit: &Word<u64>| unit.get() <= region.used() / UNIT;
         header.fresh.iter().chain(&header.taken).all(is_there).then_some(())?;
         Some(Heap { table: Slab::try_attach(region, header.table.load()?)?, header })
     }
 
-    /// Where the table's parts lie, and their bytes.
+    /// Returns the places of the table's parts, and their lengths.
     pub(crate) fn tables(&self) -> Vec<(u64, u64)> {
         self.table.parts().collect()
     }
@@ -128,7 +129,7 @@ impl Heap {
         }
     }
 
-    /// So many units of a free run, if there is one.
+    /// Takes `units` units of a free run, if there is one.
     fn find_run(&self, change: &mut Change<'_>, units: u64) -> Option<u64> {
         for list in &self.header.runs[log2(units)..] {
             let mut run = list.get();
@@ -153,7 +154,7 @@ impl Heap {
         run
     }
 
-    /// Says what the units are from now on.
+    /// Makes units a large block or a unit of small blocks.
     fn begin_run(&self, change: &mut Change<'_>, run: u64, units: u64, kind: u64) {
         let entry = self.known(run);
         change.set(&entry.kind, kind);
@@ -163,9 +164,9 @@ impl Heap {
         }
     }
 
-    /// Makes a run free, with the free runs before and behind it.
+    /// Frees a run, joined with the free runs directly before and behind it.
     pub(crate) fn give_run(&self, change: &mut Change<'_>, mut run: u64, mut units: u64) {
-        // It may be the inside of a run from now on.
+        // The unit may be the inside of a run from now on.
         change.set(&self.known(run).kind, 0);
         let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
             FREE_TAIL | FREE => tail.count.get(),
@@ -184,7 +185,7 @@ impl Heap {
         self.mark_free(change, run, units);
     }
 
-    /// A free run is one no more: its ends say nothing.
+    /// Takes a free run off its list: its ends no longer mark it.
     fn unlist_run(&self, change: &mut Change<'_>, run: u64, units: u64) {
         self.remove(change, &self.header.runs[log2(units)], run);
         for unit in [run, run + units - 1] {
@@ -234,12 +235,12 @@ impl Heap {
         }
     }
 
-    /// The place behind the last unit that was ever used.
+    /// Returns the place behind the last unit that was ever used.
     pub(crate) fn end(&self) -> u64 {
         self.header.fresh[0].get() * UNIT
     }
 
-    /// The class and number, or none and the units, of the block that begins at `place`.
+    /// Returns the block that begins at `place`: its class and number (`None` for a large block), and its bytes.
     pub(crate) fn block_at(&self, place: u64) -> Option<(Option<(usize, u64)>, u64)> {
         let entry = self.unit(place / UNIT)?;
         let within = place % UNIT;
@@ -257,7 +258,7 @@ impl Heap {
 }
 
 impl Segment {
-    /// Takes a block of at least `bytes`; its place.
+    /// Allocates a block of at least `bytes` bytes and returns its place.
     pub(crate) fn allocate(&mut self, bytes: u64) -> Result<u64> {
         self.reserve_undo(UNDO_OF_A_CALL)?;
         if bytes > SMALL_MAX {
@@ -274,12 +275,12 @@ impl Segment {
         Ok(place)
     }
 
-    /// The length of the block that begins at `place`.
+    /// Returns the length of the block that begins at `place`.
     pub(crate) fn allocated_bytes(&self, place: u64) -> Option<u64> {
         self.heap.block_at(place).map(|(_, bytes)| bytes)
     }
 
-    /// Takes `units` units in a row, of a free run or fresh ones.
+    /// Takes `units` adjacent units, of a free run or fresh.
     fn take_run(&mut self, units: u64, kind: u64) -> Result<u64> {
         let mut change = Change::of(&self.undo);
         let mut found = self.heap.find_run(&mut change, units);
@@ -304,7 +305,7 @@ fn free_bit(entry: &Unit, word: u64, blocks: u64) -> Option<u64> {
     (bit < 64 && word * 64 + bit < blocks).then_some(bit)
 }
 
-/// Sixteen bytes apart up to 128, then four to each doubling.
+/// Returns the class of a length: sixteen bytes apart up to 128, then four classes to each doubling.
 fn class_of(bytes: u64) -> usize {
     let bytes = bytes.max(1).next_multiple_of(16);
     if bytes <= 128 {

@@ -1,8 +1,8 @@
 //! vista: recoverable memory. Map a file, store into it in transactions, and find it whole after any crash.
 //!
-//! Paper: Rio Vista, section 4. A transaction saves the old bytes of each range it declares in an undo log that lies in the
-//! same surviving memory, and then stores directly. Commit is one store that empties the log; abort and recovery copy the
-//! old bytes back. There is no redo log, no system call, and one copy of each range.
+//! Paper: Rio Vista, section 4. A transaction saves the old bytes of each range it declares in an undo log that lies
+//! in the same surviving memory, and then stores directly. Commit is one store that empties the log; abort and
+//! recovery copy the old bytes back. There is no redo log, no system call, and one copy of each range.
 //!
 //! | the paper's | here |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `vista_abort_transaction` | [`Txn::abort`], or dropping the transaction |
 //! | `vista_malloc`, `vista_free` | [`Txn::malloc`], [`Txn::free`] |
 //!
-//! Beyond the paper there is typed memory: [`Ptr`], [`Txn::write`], [`Vector`], [`Map`], [`HashMap`]; and several threads can
-//! change one segment: [`Segment::share`].
+//! Beyond the paper there is typed memory: [`Ptr`], [`Txn::write`], [`Vector`], [`Map`], [`HashMap`]; and several
+//! threads can change one segment: [`Segment::share`].
 //!
 //! vista knows of no environment, no log and no pages.
 //!

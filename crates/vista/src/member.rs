@@ -1,20 +1,20 @@
-//! A segment that belongs to somebody's environment: its log decides what becomes of a transaction, and several processes
-//! have the segment, one after the other.
+//! A segment that belongs to an environment. The environment's log decides whether a transaction is committed, and
+//! several processes use the segment, one after the other.
 //!
-//! Paper: a departure; section 6 names distributed transactions and recoverable message queues as what free transactions are
-//! good for. The undo log is the one of any segment. What is new is a header that says whose transaction it is of, and that
-//! nothing here ends one by itself: [`Member::end`] and [`Member::abort`] are told, and who finds an undo log of somebody who
-//! is gone asks ([`Judge`]).
+//! Paper: a departure; section 6 names distributed transactions and recoverable message queues as uses of free
+//! transactions. The undo log is that of any segment. New are a header that names the undo log's transaction, and the
+//! rule that this module ends no transaction by itself: its caller calls [`Member::end`] or [`Member::abort`], and a
+//! process that finds the undo log of a dead one asks a [`Judge`].
 //!
-//! Who keeps the processes apart is not vista's business either: between [`Member::begin`] and what ends it nobody else
-//! calls anything. Nor does anybody get at the [`Txn`](crate::Txn): who could, could end it.
+//! Keeping the processes apart is not vista's business either: between [`Member::begin`] and the transaction's end no
+//! other process calls anything. No caller gets the [`Txn`](crate::Txn), because it could end the transaction.
 //!
 //! Invariants
 //! 1. The header names the transaction before its first before-image is saved, and until its last is gone.
-//! 2. What is stored stands when the undo log is empty. Before that is emptied for a decision, the header says which: so a
-//!    decision that was followed and has been lost since is noticed, wherever we die.
-//! 3. Before an undo log is rolled back, the header says that no decision is about to be followed: an empty undo log beside one
-//!    means that it was followed.
+//! 2. Stores stand when the undo log is empty. Before the log is emptied for a decision, the header records the
+//!    decision: so a decision that was followed and has been lost since is noticed, wherever we die.
+//! 3. Before an undo log is rolled back, the header records that no decision is about to be followed: an empty undo
+//!    log beside a recorded decision means that the decision was followed.
 
 mod mark;
 
@@ -31,54 +31,55 @@ pub use mark::Mark;
 const LAYOUT: u64 = rio::layout![MemberHeader];
 
 rio::shared! {
-    /// What a segment that belongs to an environment says of that.
+    /// The header of a segment that belongs to an environment.
     pub struct MemberHeader {
         /// The layout of this header.
         pub layout: Word<u64>,
         /// The environment's id.
         pub environment: [Word<u64>; 2],
-        /// The environment's number for it.
+        /// The environment's number for the segment.
         pub number: Word<u64>,
-        /// Whose transaction the undo log is of; zero if of none.
+        /// The transaction of the undo log; zero if there is none.
         pub txn: Word<u64>,
-        /// The handle that works on it, by the environment's number; zero once that leaves it to the log.
+        /// The handle at work on the transaction, by the environment's number; zero once it leaves the transaction to
+        /// the log.
         pub holder: Word<u64>,
         /// The last decision that was followed: the log's incarnation, and the place in the log.
         pub incarnation: Word<u64>,
         /// The place in the log.
         pub lsn: Word<u64>,
-        /// The transaction whose decision is about to be followed: what is below counts while it is `txn`.
+        /// The transaction whose decision is about to be followed: the two words below count while this equals `txn`.
         pub ending: Word<u64>,
         /// That decision: the log's incarnation.
         pub ending_incarnation: Word<u64>,
         /// The place in the log.
         pub ending_lsn: Word<u64>,
-        /// The process of the handle that works on it, as the environment numbers it.
+        /// The process of the handle at work, as the environment numbers it.
         pub process: Word<u64>,
         /// Zero, kept for later.
         pub spare: [Word<u64>; 4],
     } size 128
 }
 
-/// Which environment a segment belongs to.
+/// The environment that a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// The environment's id.
     pub environment: [u8; 16],
-    /// The environment's number for the segment: what it gets if it is made.
+    /// The environment's number for the segment; a new segment gets it.
     pub number: u32,
 }
 
-/// Who works on a segment, by the environment's numbers.
+/// The handle at work on a segment, by the environment's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The handle; zero once that leaves it to the log.
+    /// The handle; zero once it leaves the transaction to the log.
     pub handle: u64,
     /// Its process.
     pub process: u64,
 }
 
-/// Where in which life of a log something was decided.
+/// The place of a decision: the incarnation of the log, and the place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Decision {
     /// The log's incarnation.
@@ -87,24 +88,24 @@ pub struct Decision {
     pub lsn: u64,
 }
 
-/// Who decides what becomes of a transaction that nobody works on any more.
+/// Decides whether a transaction is committed that no process works on any more.
 pub trait Judge {
-    /// What goes wrong.
+    /// The error type.
     type Error: From<Error>;
 
-    /// Where it was decided that the transaction is committed; none if it is not.
+    /// Returns where the commit of the transaction was decided; `None` if it is not committed.
     ///
     /// # Errors
-    /// It cannot be told: the segment stays as it is.
+    /// The judge cannot tell: the segment stays as it is.
     fn committed(&self, txn: u64) -> Result<Option<Decision>, Self::Error>;
 }
 
-/// Where the header lies, if the segment belongs to an environment.
+/// Returns where the header lies, if the segment belongs to an environment.
 pub(crate) fn owner_of(region: &Region) -> Option<Offset<MemberHeader>> {
     region.root(RootSlot::Owner)
 }
 
-/// Says in a new segment whose it is.
+/// Records in a new segment the environment that it belongs to.
 pub(crate) fn found(region: &Region, member: Membership) -> Result<()> {
     let offset = region.allocate::<MemberHeader>(1)?;
     let header = region.at(offset);
@@ -117,7 +118,8 @@ pub(crate) fn found(region: &Region, member: Membership) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a segment that is opened as what it is not. Nothing was stored in it.
+/// Refuses a segment that is opened by another environment than its own, or without it. Nothing was stored in the
+/// segment.
 pub(crate) fn check_owner(region: &Region, member: Option<Membership>) -> Result<()> {
     let path = || region.path().to_path_buf();
     match (owner_of(region), member) {
@@ -143,22 +145,22 @@ fn halves(id: [u8; 16]) -> [u64; 2] {
     [low, high].map(|half| u64::from_le_bytes(half.try_into().expect("half of sixteen bytes")))
 }
 
-/// A segment that belongs to an environment, as one of its processes has it.
+/// A process's handle of a segment that belongs to an environment.
 pub struct Member {
     segment: Segment,
     header: Held<MemberHeader>,
-    /// How long file and flat part were when this handle last looked: another may have made them longer.
+    /// The lengths of file and flat part when this handle last looked: another process may have made them longer.
     seen: (u64, u64),
-    /// What this handle knows of the undo log is not what is there.
+    /// Whether this handle's knowledge of the undo log is out of date.
     is_stale: bool,
 }
 
 impl Options {
-    /// Opens a segment as one of an environment, which makes it if it is not there. What is unfinished in it stays so until
-    /// somebody asks ([`Member::settle`]). Others of the environment may have it open.
+    /// Opens a segment of an environment, and makes it if it is missing. An unfinished transaction in it stays so
+    /// until [`Member::settle`]. Other processes of the environment may have the segment open.
     ///
     /// # Errors
-    /// As [`Options::open`]; `Belongs` if it is another environment's, `Alone` if it is nobody's.
+    /// As [`Options::open`]; `Belongs` if it is another environment's, `Alone` if it belongs to no environment.
     pub fn open_member(&self, path: &Path, member: Membership) -> Result<Member> {
         let segment = Options { member: Some(member), ..self.clone() }.open(path)?;
         let offset = owner_of(segment.region()).expect("it was looked at when it was opened");
@@ -168,38 +170,39 @@ impl Options {
 }
 
 impl Member {
-    /// The environment's number for it.
+    /// Returns the environment's number for the segment.
     pub fn number(&self) -> u64 {
         self.header.number.get()
     }
 
-    /// The file.
+    /// Returns the segment's file.
     pub fn path(&self) -> &Path {
         self.segment.path()
     }
 
-    /// What the memory survives.
+    /// Returns what the memory survives.
     pub fn survives(&self) -> Survives {
         self.segment.survives()
     }
 
-    /// The transaction that the undo log is of, and the handle that works on it; none of either is zero.
+    /// Returns the undo log's transaction, and the handle at work on it; zero where there is none.
     pub fn unfinished(&self) -> (u64, Holder) {
         let holder = Holder { handle: self.header.holder.load(), process: self.header.process.get() };
         (self.header.txn.load(), holder)
     }
 
-    /// The open file that holds this handle's lock on the segment, and nothing else. A child of a fork should not keep it.
+    /// Returns the open file that holds this handle's lock on the segment, and nothing else. A child of a fork should
+    /// not keep it.
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.segment.kept.lock().expect("what several have is locked by an open file").as_fd()
     }
 
-    /// The last decision that was followed.
+    /// Returns the last decision that was followed.
     pub fn followed(&self) -> Decision {
         Decision { incarnation: self.header.incarnation.get(), lsn: self.header.lsn.get() }
     }
 
-    /// Does with what somebody who is gone has left unfinished what the judge says.
+    /// Ends a dead process's unfinished transaction as the judge decides.
     ///
     /// # Errors
     /// `Damaged`, `Memory`; those of the judge. The segment is as it was.
@@ -215,14 +218,14 @@ impl Member {
         match judge.committed(txn)? {
             Some(decision) => self.follow(decision),
             None if self.segment.undo.has_saved() => self.undo_unfinished(),
-            // It was followed; what became of it since is for who joins to find out.
+            // The decision was followed; a process that joins finds out what became of it since.
             None if self.header.ending.load() == txn => self.ended(Some(self.about_to_follow())),
             None => self.ended(None),
         }
         Ok(())
     }
 
-    /// Begins what the transaction does here; `holder` is the handle that does it. Nothing is unfinished.
+    /// Begins the transaction's part here, for the handle `holder`. Nothing may be unfinished.
     ///
     /// # Errors
     /// `Memory`, `Damaged`: nothing was begun.
@@ -232,13 +235,14 @@ impl Member {
         self.catch_up()?;
         self.segment.undo.settle();
         self.segment.begin().suspend();
-        // Of an earlier transaction; numbers may come again.
+        // `ending` is of an earlier transaction; numbers may come again.
         //
-        // If the power fails here: the two words lie in lines of their own, which get to memory in any order, so `txn` may be there
-        // beside an `ending` of an earlier transaction that had the same number. Then the undo log is empty, and the segment is
-        // taken for one that has followed what `ending` says (`settle`). It has: a decision stays in `ending` only when it was
-        // followed, and none was since, or that would be there instead. So what is noted is what was noted already, and one fence
-        // for both lines is enough (`vista::members` begins with one number again and again and loses the cache).
+        // If the power fails here: the two words lie in lines of their own, which get to memory in any order. So
+        // `txn` may be there beside an `ending` of an earlier transaction that had the same number. The undo log is
+        // then empty, and `settle` takes the segment for one that has followed the decision in `ending`. It has: a
+        // decision stays in `ending` only when it was followed and no later one was, or the later one would be there
+        // instead. So `settle` only repeats the record, and one fence for both lines is enough
+        // (`vista::members` begins with one number again and again and loses the cache).
         self.header.ending.publish(0);
         self.header.process.publish(holder.process);
         self.header.holder.publish(holder.handle);
@@ -263,7 +267,7 @@ impl Member {
         self.segment.in_suspended(|txn| txn.malloc(bytes))
     }
 
-    /// Frees what was allocated at `at`.
+    /// Frees the block at `at`.
     ///
     /// # Errors
     /// As [`Txn::free`](crate::Txn::free).
@@ -271,7 +275,7 @@ impl Member {
         self.segment.in_suspended(|txn| txn.free(at))
     }
 
-    /// Sees to it that ranges can be declared ([`Stores::ensure_ranges`](crate::Stores::ensure_ranges)).
+    /// Makes sure that ranges can be declared ([`Stores::ensure_ranges`](crate::Stores::ensure_ranges)).
     ///
     /// # Errors
     /// As [`Txn::set_range`](crate::Txn::set_range).
@@ -279,26 +283,26 @@ impl Member {
         self.segment.in_suspended(|txn| crate::Stores::ensure_ranges(txn, ranges))
     }
 
-    /// The segment as it is now.
+    /// Returns the segment as it is now.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// Does what may fail at the end: from now on nothing is stored.
+    /// Does the steps of the end that may fail: from now on nothing is stored.
     ///
     /// # Errors
-    /// `Memory` if something was freed and the undo log had to grow for it and could not.
+    /// `Memory` if blocks were freed and the undo log had to grow for that and could not.
     pub fn prepare(&mut self) -> Result<()> {
         self.segment.check_process()?;
         self.segment.release_all()?;
-        // The decision is not the undo log's: once it is made, what was stored is to be in memory.
+        // The undo log does not decide: once the decision is made, the stores must be in memory.
         if !planted("vista: it is decided over stores that are not in memory") {
             self.segment.undo.save_stored();
         }
         Ok(())
     }
 
-    /// The transaction is committed: what it stored stands.
+    /// Ends the transaction as committed: its stores stand.
     pub fn end(&mut self, decision: Decision) {
         // A child of a fork has no transaction.
         if !self.segment.kept.is_ours() {
@@ -309,7 +313,7 @@ impl Member {
         self.segment.close_ranges();
     }
 
-    /// The transaction is not committed: everything is taken back.
+    /// Ends the transaction as not committed: everything is taken back.
     pub fn abort(&mut self) {
         if !self.segment.kept.is_ours() {
             return;
@@ -318,7 +322,8 @@ impl Member {
         self.ended(None);
     }
 
-    /// Nobody here knows whether the transaction is committed: whoever comes next asks.
+    /// Leaves the transaction to a judge, because this process does not know whether it is committed: the next
+    /// process asks.
     pub fn leave_to_judge(&mut self) {
         // A child of a fork has no transaction.
         if !self.segment.kept.is_ours() {
@@ -326,18 +331,18 @@ impl Member {
         }
         self.segment.freed.clear();
         self.is_stale = true;
-        // Nothing is stored here any more, whatever becomes of it.
+        // This handle stores nothing any more, whatever the decision is.
         self.segment.close_ranges();
         self.header.holder.publish(0);
     }
 
-    /// What the undo log covers stands, because that was decided.
+    /// Makes the stores that the undo log covers stand, because that was decided.
     ///
-    /// If we die here: while it has images, whoever settles the segment asks again. When it is empty and the judge knows of no
-    /// such decision any more, the header still says which it was.
+    /// If we die here: while the log has images, the next process that settles the segment asks again. When the log
+    /// is empty and the judge knows of no such decision any more, the header still records the decision.
     fn follow(&self, decision: Decision) {
         let is_said = self.header.ending.get() == self.header.txn.get();
-        // What has stored nothing depends on no decision.
+        // A transaction that has stored nothing depends on no decision.
         let is_new = decision != self.followed() && (is_said || self.segment.undo.has_saved());
         if is_new && !is_said && !planted("vista: what is followed is noted when that is over") {
             self.header.ending_incarnation.init(decision.incarnation);
@@ -352,9 +357,10 @@ impl Member {
         self.ended(is_new.then_some(decision));
     }
 
-    /// Puts back what the undo log covers, because nothing was decided.
+    /// Puts back the old bytes in the undo log, because no commit was decided.
     ///
-    /// If we die here: while it has images, it is done again; then the transaction is one that has stored nothing.
+    /// If we die here: while the log has images, this is done again; then the transaction is one that has stored
+    /// nothing.
     fn undo_unfinished(&self) {
         if self.header.ending.get() != 0 && !planted("vista: what is rolled back is still about to be followed") {
             self.header.ending.publish(0);
@@ -370,7 +376,7 @@ impl Member {
         Decision { incarnation: self.header.ending_incarnation.get(), lsn: self.header.ending_lsn.get() }
     }
 
-    /// Nothing is unfinished any more.
+    /// Records the decision that was followed, and that nothing is unfinished any more.
     fn ended(&self, followed: Option<Decision>) {
         if let Some(Decision { incarnation, lsn }) = followed {
             self.header.incarnation.init(incarnation);
@@ -386,7 +392,7 @@ impl Member {
         self.segment.region().write_back_words(&*self.header);
     }
 
-    /// Learns what other processes have made larger.
+    /// Learns of growth by other processes.
     fn catch_up(&mut self) -> Result<()> {
         let segment = &mut self.segment;
         let now = (segment.region().used(), segment.header.bytes.get());

@@ -1,4 +1,4 @@
-//! How a segment is opened, where the defaults will not do.
+//! Options for opening a segment.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::member::{self, Membership};
 use crate::segment::LAYOUT;
 use crate::{Guard, Result};
 
-/// How a segment is opened.
+/// Options for opening a segment.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) bytes: u64,
@@ -18,57 +18,59 @@ pub struct Options {
     pub(crate) write_back: Option<bool>,
     pub(crate) guard: Guard,
     pub(crate) grows_to: u64,
-    /// Whose it is, where it is opened as somebody's.
+    /// The environment that opens the segment, if one does.
     pub(crate) member: Option<Membership>,
-    /// The file, where it has no name.
+    /// The file, if it has no name.
     pub(crate) nameless: Option<Nameless>,
 }
 
 impl Options {
-    /// A segment whose flat part has `bytes` bytes; zero takes one that is there as it is.
+    /// Makes options for a segment whose flat part has `bytes` bytes; zero takes an existing segment as it is.
     pub fn new(bytes: u64) -> Options {
         let (declared, write_back, guard, member, nameless) = (None, None, Guard::Off, None, None);
         let reserve = bytes.saturating_mul(2).max(16 << 30);
         Options { bytes, reserve, anywhere: false, declared, write_back, guard, grows_to: 0, member, nameless }
     }
 
-    /// The address space a new segment may grow into, in bytes. 16 GiB, or twice the flat part, if it is not
-    /// said. It costs nothing, but the more it is the likelier do two segments lie at the same addresses.
+    /// Sets the address space that a new segment may grow into, in bytes. By default 16 GiB, or twice the flat part
+    /// if that is more. It costs nothing, but the more it is, the likelier two segments lie at the same addresses.
     #[must_use]
     pub fn reserve(self, bytes: u64) -> Options {
         Options { reserve: bytes, ..self }
     }
 
-    /// How long the flat part of a new segment can become ([`Segment::grow`](crate::Segment::grow)); the heap grows by itself.
+    /// Sets the greatest length of a new segment's flat part ([`Segment::grow`](crate::Segment::grow)); the heap
+    /// grows by itself.
     #[must_use]
     pub fn grows_to(self, bytes: u64) -> Options {
         Options { grows_to: bytes, ..self }
     }
 
-    /// The segment need not lie at its own address: nothing in it is a pointer.
+    /// Lets the segment lie at any address: nothing in it is a pointer.
     #[must_use]
     pub fn anywhere(self) -> Options {
         Options { anywhere: true, ..self }
     }
 
-    /// What the memory behind the file survives, on the operator's word, where that is more than can be found out: with
-    /// power that does not fail, and an operating system that does not crash or leaves memory as it is. The word is then for the
-    /// processor's cache, too: memory of which less was found is declared to survive *with* what the cache has, and stores are
-    /// written back no more, even where that was found to be needed. Where the next start empties the cache (a reset after a
-    /// crash of the system under a supply of power that does not fail), say `write_back(true)`, too.
+    /// Declares what the memory behind the file survives, on the operator's word, where that is more than the library
+    /// can find out: with power that does not fail, and an operating system that does not crash or leaves memory as
+    /// it is. The word covers the processor's cache, too: memory of which less was found is declared to survive
+    /// *with* the contents of the cache, and stores are no longer written back, even where that was found to be
+    /// needed. Where the next start empties the cache (a reset after a crash of the system under a supply of power
+    /// that does not fail), set `write_back(true)`, too.
     #[must_use]
     pub fn survives(self, what: Survives) -> Options {
         Options { declared: Some(what), ..self }
     }
 
-    /// Whether what is stored is written back from the processor's cache: found out if it is not said.
+    /// Sets whether stores are written back from the processor's cache. The library finds out by default.
     #[must_use]
     pub fn write_back(self, is_wanted: bool) -> Options {
         Options { write_back: Some(is_wanted), ..self }
     }
 
-    /// Whether stores outside of declared ranges are stopped, and how; they are not if it is not said. Costs microseconds
-    /// a range, or nanoseconds where the processor has protection keys.
+    /// Sets whether and how stores outside of declared ranges are stopped; by default they are not. Costs
+    /// microseconds a range, or nanoseconds where the processor has protection keys.
     #[must_use]
     pub fn guard(self, guard: Guard) -> Options {
         Options { guard, ..self }
@@ -79,10 +81,10 @@ impl Options {
         Keeping { layout: LAYOUT, reserve: self.reserve, declared, write_back, is_shared: self.member.is_some() }
     }
 
-    /// Takes the file, and makes it if it is not there, for whom it belongs to.
+    /// Takes the file for its owner, and makes it if it is missing.
     pub(crate) fn keep(&self, path: &Path, build: impl FnOnce(&Region) -> Result<()>) -> Result<Kept> {
         let build = |region: &Region| {
-            // First, so that it lies in what is hidden and sealed.
+            // First, so that the header lies in the part that is hidden and sealed.
             self.member.map_or(Ok(()), |member| member::found(region, member))?;
             build(region)
         };

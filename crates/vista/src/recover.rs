@@ -1,17 +1,17 @@
-//! Recovery: at map, what was unfinished is rolled back.
+//! Recovery: mapping a segment rolls back an unfinished transaction.
 //!
-//! Paper: Rio Vista, section 4: "fewer than 20 lines". It is the abort of whoever died, and idempotent: dying in it leaves
-//! the same log, or an empty one.
+//! Paper: Rio Vista, section 4: "fewer than 20 lines". It is the abort of the dead process, and idempotent: a death
+//! during recovery leaves the same log, or an empty one.
 
 use crate::{Error, Result, Segment};
 
 impl Segment {
-    /// Puts back what an unfinished transaction changed; how many ranges.
+    /// Puts back what an unfinished transaction changed, and returns the number of ranges.
     pub(crate) fn recover(&mut self) -> Result<usize> {
         self.kept.check_seal(&self.metadata())?;
         let damaged = |what| Error::Damaged { path: self.path().to_path_buf(), what };
         self.own_undo().map_or(Ok(()), |undo| undo.audit_all()).map_err(damaged)?;
-        // Everything was looked at, and from now on it changes.
+        // All checks are done; from here on the segment changes.
         self.kept.begin()?;
         let ranges = self.own_undo().map_or(0, |undo| undo.recover_all());
         self.hide_metadata()?;

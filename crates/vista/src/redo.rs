@@ -1,34 +1,36 @@
-//! The door for redo logging: what a transaction has changed, told to somebody before it ends.
+//! The interface for redo logging: a redo log gets a transaction's changes before the transaction ends.
 //!
-//! Paper: Rio Vista, section 2 and figure 2: in recoverable virtual memory the new bytes of each declared range go to a log.
-//! Vista itself needs none. Who keeps one implements [`Redo`], and ends transactions by [`Txn::end_with`].
+//! Paper: Rio Vista, section 2 and figure 2: in recoverable virtual memory the new bytes of each declared range go to
+//! a log. Vista itself needs no such log. A redo log implements [`Redo`], and its transactions end by
+//! [`Txn::end_with`].
 //!
-//! Places count from the beginning of the file, as everywhere below a segment: what a transaction changes is in part vista's own.
+//! Places count from the beginning of the file, as everywhere below a segment: a transaction also changes data of
+//! vista's own.
 
 use std::path::Path;
 
 use crate::{Error, Options, Result, Segment, Txn};
 use rio::{Bytes, Nameless, Offset};
 
-/// Who keeps what transactions have stored.
+/// Keeps the changes of transactions.
 pub trait Redo {
-    /// What goes wrong.
+    /// The error type.
     type Error: From<Error>;
 
-    /// Takes the changes of a transaction that is about to end. If this fails it is aborted.
+    /// Takes the changes of a transaction that is about to end. If this fails, the transaction is aborted.
     ///
     /// # Errors
-    /// Whatever keeps the changes from being kept.
+    /// Any failure to keep the changes.
     fn commit(&mut self, changes: &Changes<'_>) -> Result<(), Self::Error>;
 }
 
-/// What a transaction has changed.
+/// The changes of a transaction.
 pub struct Changes<'s> {
     segment: &'s Segment,
 }
 
 impl Changes<'_> {
-    /// Calls `each` with the place and the bytes, as they are now, of everything that was declared, widened to whole words.
+    /// Calls `each` with the place and the current bytes of every declared range, widened to whole words.
     pub fn for_each(&self, mut each: impl FnMut(u64, &[u8])) {
         for (place, bytes) in self.segment.undo.saved() {
             let (from, to) = (place & !7, (place + bytes).next_multiple_of(8));
@@ -36,13 +38,13 @@ impl Changes<'_> {
         }
     }
 
-    /// As [`Segment::growth`]. When it is another than when a transaction was told before, there is more to be told:
+    /// As [`Segment::growth`]. If it differs from its value at an earlier transaction, there are more changes:
     /// [`Changes::for_each_header`].
     pub fn growth(&self) -> [u64; 5] {
         self.segment.growth()
     }
 
-    /// Calls `each` with what changes when the file grows, which is no transaction's doing.
+    /// Calls `each` with the words that change when the file grows, outside of any transaction.
     pub fn for_each_header(&self, mut each: impl FnMut(u64, &[u8])) {
         let segment = self.segment;
         let mut parts = vec![rio::SIZES, segment.undo.header_place()];
@@ -58,10 +60,10 @@ impl Changes<'_> {
 }
 
 impl Txn<'_> {
-    /// Ends the transaction when `redo` has taken what it changed.
+    /// Ends the transaction after `redo` has taken its changes.
     ///
     /// # Errors
-    /// As [`Txn::end`]; those of `redo`. Then it is aborted.
+    /// As [`Txn::end`]; those of `redo`. The transaction is aborted then.
     pub fn end_with<R: Redo>(mut self, redo: &mut R) -> Result<(), R::Error> {
         self.segment.check_process()?;
         if !self.segment.freed.is_empty() {
@@ -73,18 +75,18 @@ impl Txn<'_> {
 }
 
 impl Segment {
-    /// How many bytes of the file are used.
+    /// Returns how many bytes of the file are used.
     pub fn file_used(&self) -> u64 {
         self.region().used()
     }
 
-    /// Where the flat part lies in the file: nothing there is vista's.
+    /// Returns where the flat part lies in the file: no data of vista's is there.
     pub fn flat_places(&self) -> std::ops::Range<u64> {
         self.from..self.from + self.bytes
     }
 
-    /// What changes when the file grows, or what was taken of it is to be used: outside of any transaction, so that no undo log
-    /// has it.
+    /// Returns the values that change when the file grows, or when taken units become fresh. They change outside of
+    /// any transaction, so no undo log has them.
     pub fn growth(&self) -> [u64; 5] {
         let heap = &self.heap.header;
         let [_, fresh] = &heap.fresh;
@@ -92,21 +94,21 @@ impl Segment {
         [self.file_used(), fresh.get(), from.get(), to.get(), self.header.bytes.get()]
     }
 
-    /// Copies what the file has from `place` on, vista's own included.
+    /// Copies the file's bytes from `place` on, vista's own included.
     ///
     /// # Errors
-    /// `Memory` if it has not so much, or cannot be read.
+    /// `Memory` if the file is shorter, or cannot be read.
     pub fn read_file(&self, place: u64, buffer: &mut [u8]) -> Result<()> {
         Ok(self.region().read_file(place, buffer)?)
     }
 
-    /// As [`Changes::for_each_header`], where no transaction ends.
+    /// As [`Changes::for_each_header`], while no transaction ends.
     pub fn for_each_header(&mut self, each: impl FnMut(u64, &[u8])) {
         Changes { segment: self }.for_each_header(each);
     }
 
-    /// What the file has from `place` on, vista's own included; whole words, and not the first. Only who has the segment alone
-    /// gets it: what is vista's own others change while they have a segment that several share.
+    /// Returns the file's bytes from `place` on, vista's own included; whole words, and not the first. It borrows the
+    /// segment exclusively: other threads change vista's own data while they share the segment.
     /// ```compile_fail,E0596
     /// fn tables(segment: &vista::Segment) -> &[u8] {
     ///     segment.file_part(4096, 64)
@@ -114,7 +116,7 @@ impl Segment {
     /// ```
     ///
     /// # Panics
-    /// If it is not a part of the file.
+    /// If the bytes are not a part of the file.
     pub fn file_part(&mut self, place: u64, bytes: u64) -> &[u8] {
         self.part(place, bytes)
     }
@@ -127,8 +129,8 @@ impl Segment {
 }
 
 impl Options {
-    /// Opens a new segment in memory of its own: a file that has no name at any time, in the filesystem of the directory of
-    /// `path`, which is what errors call it. It ends with the process.
+    /// Opens a new segment in memory of its own: a file that never has a name, in the filesystem of `path`'s
+    /// directory. Errors name it `path`. It ends with the process.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -136,8 +138,8 @@ impl Options {
         self.open_nameless(Nameless::new(path)?, path)
     }
 
-    /// As [`Options::open_in_memory`], with the bytes that `fill` stores, each part at its place in the file: they are what an
-    /// earlier one's file had.
+    /// As [`Options::open_in_memory`], with the bytes that `fill` stores, each part at its place in the file: the
+    /// bytes of an earlier segment's file.
     ///
     /// # Errors
     /// As [`Options::open`]; those of `fill`.

@@ -1,9 +1,9 @@
-//! What a transaction has freed goes back to the heap when the transaction ends, and needs no new room for that.
+//! Blocks that a transaction has freed go back to the heap when the transaction ends, which needs no new room.
 //!
-//! Paper: a departure; the paper's heap logs the call. Here the heap's words are saved in the undo log. One block takes a few of them. Of
-//! many blocks each line of the heap's words is saved once, so the undo log needs room by the heap's units and not by the number
-//! of blocks. The undo log keeps that room back: it grows before the heap gets another unit. So a file that cannot grow may refuse an
-//! allocation, and never a free.
+//! Paper: a departure; the paper's heap logs the call. Here the undo log saves the heap's words. One block changes a
+//! few of them. For many blocks each line of the heap's words is saved once, so the undo log needs room by the number
+//! of the heap's units, not of the blocks. The undo log keeps that room back: it grows before the heap gets another
+//! unit. So a file that cannot grow may refuse an allocation, but never a free.
 //!
 //! Several threads have an undo log each. Their logs keep no room back.
 
@@ -15,23 +15,23 @@ use crate::heap::UNDO_OF_A_CALL;
 use crate::segment::UNIT;
 use crate::{Result, Segment};
 
-/// Old bytes that one block saves by single words when it goes back, at most.
+/// The most old bytes that one block saves by single words when it goes back.
 const UNDO_OF_A_BLOCK: usize = 768;
 /// The lines of a unit's entry, and of the heap's header.
 const LINES: u64 = 9;
-/// A line in the undo log: its header and its checksum, too.
+/// A line in the undo log, with its header and its checksum.
 const UNDO_OF_A_LINE: u64 = 80;
-/// A log that is no longer than this is quick, and new logs have it.
+/// A log of at most this length is quick; a new log has this length.
 pub(crate) const UNDO_BYTES: u64 = 48 << 10;
 
-/// A change of the heap's words in the transaction: a section, and which lines it has saved, if it saves lines.
+/// A change of the heap's words in the transaction: a section, and the lines it has saved, if it saves lines.
 pub(crate) struct Change<'c> {
     section: Section<'c>,
     lines: Option<&'c mut HashSet<usize>>,
 }
 
 impl<'c> Change<'c> {
-    /// A change that saves each word.
+    /// Makes a change that saves each word.
     pub(crate) fn of(undo: &'c Undo) -> Change<'c> {
         Change { section: undo.section(), lines: None }
     }
@@ -51,7 +51,7 @@ impl<'c> Change<'c> {
 }
 
 impl Segment {
-    /// Gives back everything that the transaction has freed.
+    /// Gives back every block that the transaction has freed.
     #[cold]
     pub(crate) fn release_all(&mut self) -> Result<()> {
         let freed = std::mem::take(&mut self.freed);
@@ -74,7 +74,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Old bytes that are saved when all blocks go back, with so many units more than the heap has.
+    /// Returns how many old bytes are saved when all blocks go back, with `more` units more than the heap has.
     fn undo_of_all(&self, more: u64) -> u64 {
         let flat_end = (self.from + self.bytes.max(self.header.bytes_max.get())) / UNIT;
         let units = (self.heap.end() / UNIT).saturating_sub(flat_end) + more;
@@ -84,10 +84,10 @@ impl Segment {
         (units + 1).saturating_mul(LINES * UNDO_OF_A_LINE).saturating_add(UNDO_OF_A_CALL as u64 + 64)
     }
 
-    /// Sees to it that the undo log has room for freeing all blocks, also when the heap has so many units more.
+    /// Makes sure that the undo log has room for freeing all blocks, also when the heap has `more` more units.
     pub(crate) fn keep_room_to_free(&mut self, more: u64) -> Result<()> {
         if !self.is_shared {
-            // What the file has no room for takes no room of the undo log.
+            // Units for which the file has no room make no undo log longer.
             self.region().check_room(more.saturating_mul(UNIT))?;
             self.lengthen_undo(UNDO_BYTES.saturating_add(self.undo_of_all(more)))?;
             self.undo.keep_back(self.undo_of_all(more));
@@ -95,7 +95,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Keeps back what the heap's blocks need, or what is there of that: a file of an older version may have less.
+    /// Keeps back the room that freeing all blocks needs, or as much of it as there is: a file of an older version
+    /// may have less.
     pub(crate) fn keep_room(&mut self) {
         if !self.is_shared {
             let spare = self.undo.capacity().saturating_sub(UNDO_BYTES);

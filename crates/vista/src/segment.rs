@@ -1,9 +1,9 @@
 //! A segment: a file of surviving memory with its undo log, mapped for the program.
 //!
-//! Paper: Rio Vista, section 4, figures 3 and 4. The file is one [`rio::Region`]. Its front holds what is vista's; behind it
-//! lies the flat part, as long as was asked for, and behind that what the heap hands out, with more of vista's metadata
-//! in between. The library works through one mapping; the program has a second, at the same address in every process that
-//! opens the segment, in which the metadata are hidden.
+//! Paper: Rio Vista, section 4, figures 3 and 4. The file is one [`rio::Region`]. Its front holds vista's own data.
+//! Behind it lies the flat part, as long as the caller asked for, and behind that the heap's blocks, with more of
+//! vista's metadata in between. The library works through one mapping; the program has a second, at the same address
+//! in every process that opens the segment, in which the metadata are hidden.
 //!
 //! Positions in a segment count from the beginning of the flat part; *places* count from the beginning of the file.
 
@@ -20,14 +20,14 @@ use crate::release::UNDO_BYTES;
 use crate::{Error, Options, Result};
 use rio::{Bytes, Held, Kept, LayoutHash, Link, Offset, Region, RootSlot, Undo, UndoLog, View, Word};
 
-/// The version of everything that a segment holds, and how it is laid out.
+/// The version and the layout of everything in a segment.
 pub(crate) const LAYOUT: u64 = LayoutHash::new()
     .text("vista 1")
     .number(rio::LAYOUT)
     .number(rio::layout![SegmentHeader, crate::heap::HeapHeader, crate::heap::Unit])
     .get();
 rio::shared! {
-    /// What the front of a segment says of it.
+    /// The header in a segment's front.
     pub struct SegmentHeader {
         /// The address of place zero in the program's mapping.
         pub address: Word<u64>,
@@ -39,7 +39,7 @@ rio::shared! {
         pub undo: Link<UndoLog>,
         /// The heap.
         pub heap: Link<HeapHeader>,
-        /// How long the flat part can become.
+        /// The greatest length of the flat part.
         pub bytes_max: Word<u64>,
         /// Zero, kept for later.
         pub spare: [Word<u64>; 10],
@@ -47,11 +47,11 @@ rio::shared! {
 }
 
 impl Options {
-    /// Opens the segment in the file at `path`, which is made if it is not there, and rolls back what was unfinished.
+    /// Opens the segment in the file at `path`, makes it if it is missing, and rolls back an unfinished transaction.
     ///
     /// # Errors
-    /// `OtherSize`, `AddressTaken`, `Damaged`, `Belongs`; `Memory` if another has it, if it may be torn, or if the file cannot be made,
-    /// is no segment, or has no room.
+    /// `OtherSize`, `AddressTaken`, `Damaged`, `Belongs`; `Memory` if another handle has it, if it may be torn, or if
+    /// the file cannot be made, is not a segment, or has no room.
     pub fn open(&self, path: &Path) -> Result<Segment> {
         let made = Cell::new(false);
         let kept = self.keep(path, |region| {
@@ -76,7 +76,8 @@ impl Options {
             let address = usize::try_from(header.address.get()).map_err(|_| damaged("its address is none"))?;
             match region.view((!self.anywhere).then_some(address), from) {
                 Ok(view) => break view,
-                // Since it was drawn another thread has opened there what was made before. Nobody knows this address yet.
+                // Since the draw another thread has mapped an older segment there. No process knows this address yet:
+                // draw again.
                 Err(rio::Error::System { .. }) if made.take() => header.address.publish(address::draw(&region)?),
                 Err(source @ rio::Error::System { .. }) if !self.anywhere => {
                     return Err(Error::AddressTaken { path: path.clone(), address: address as u64, source });
@@ -113,26 +114,26 @@ impl Options {
     }
 }
 
-/// A segment that this process has mapped, and nobody else has.
+/// A segment that this process, and no other process, has mapped.
 pub struct Segment {
-    /// Nobody may store to what no transaction has declared.
+    /// Set if stores to undeclared bytes are stopped.
     pub(crate) guarded: Option<Box<Guarded>>,
     pub(crate) view: View,
     pub(crate) undo: Undo,
     pub(crate) heap: Heap,
     pub(crate) owner: Owner,
-    /// What the transaction has freed, and how much before that: it goes back to the heap when it ends, until then the bytes may
-    /// have to come back.
+    /// The blocks that the transaction has freed, each with the number of blocks freed before it. They go back to the
+    /// heap when the transaction ends; an abort before that may need the bytes.
     pub(crate) freed: BTreeMap<u64, usize>,
     pub(crate) from: u64,
     pub(crate) bytes: u64,
     pub(crate) rolled_back: usize,
     pub(crate) is_restored: bool,
-    /// Several threads change it.
+    /// Whether several threads change the segment.
     pub(crate) is_shared: bool,
     pub(crate) header: Held<SegmentHeader>,
     region: Region,
-    /// Given back last, by being dropped.
+    /// Dropped last, which gives the file back.
     pub(crate) kept: Kept,
 }
 
@@ -145,14 +146,14 @@ impl Segment {
         Options::new(bytes).open(path.as_ref())
     }
 
-    /// The flat part.
+    /// Returns the flat part.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         let bytes = usize::try_from(self.bytes).expect("it is mapped");
         self.get(0, bytes).expect("a segment shows its flat part")
     }
 
-    /// `bytes` bytes from `at` on, of the flat part or of what was allocated.
+    /// Returns `bytes` bytes from `at` on, of the flat part or of an allocated block.
     ///
     /// # Errors
     /// `OutOfRange`.
@@ -162,15 +163,15 @@ impl Segment {
         shown.map(|shown| shown.bytes(&self.owner)).ok_or_else(|| self.out_of_range(at, bytes))
     }
 
-    /// Ends the use of the segment: everything is safe on the disk behind the file, if there is one.
+    /// Closes the segment: everything is safe on the disk behind the file, if there is one.
     ///
     /// # Errors
-    /// `Memory` if it could not be written: what was stored is there until the machine goes down.
+    /// `Memory` if it could not be written: the stores are there until the machine goes down.
     pub fn close(self) -> Result<()> {
         Ok(self.kept.leave(|| self.metadata())?)
     }
 
-    /// Shows the program the flat part, and nothing of the room that it has to grow.
+    /// Shows the program the flat part, without the room into which it can grow.
     pub(crate) fn show_flat(&mut self) {
         let most = self.bytes.max(self.header.bytes_max.get());
         self.view.set_shown(self.bytes, (self.from + most).next_multiple_of(UNIT));
@@ -189,7 +190,7 @@ impl Segment {
         place - self.from
     }
 
-    /// Makes room in the undo log for the `bytes` at `at`, if there are such bytes, and lets them be stored to.
+    /// Makes room in the undo log for the `bytes` bytes at `at`, if the segment has them, and lets them be stored to.
     #[cold]
     pub(crate) fn prepare_range(&mut self, at: u64, bytes: usize) -> Result<()> {
         self.get(at, bytes)?;
@@ -202,11 +203,11 @@ impl Segment {
         if self.undo.has_room(bytes) {
             return Ok(());
         }
-        // A header for each part of a long range, the zero word, and a word that is not full.
+        // A header for each part of a long range, the zero word, and a partly filled word.
         self.lengthen_undo(self.undo.capacity() + bytes as u64 + (bytes as u64 >> 18) + 64)
     }
 
-    /// Makes the undo log so long, if it is shorter.
+    /// Makes the undo log `total` bytes long, if it is shorter.
     pub(crate) fn lengthen_undo(&mut self, total: u64) -> Result<()> {
         if total <= self.undo.capacity() {
             return Ok(());
@@ -217,15 +218,15 @@ impl Segment {
         self.hide_metadata()
     }
 
-    /// Where what is vista's lies: from, to. The segment's front, and units behind it.
+    /// Returns where vista's own data lies: from, to. The segment's front, and units behind it.
     pub(crate) fn metadata(&self) -> Vec<(u64, u64)> {
         let grown = self.undo.areas().into_iter().chain(self.heap.tables());
         let units = grown.map(|(at, bytes)| (at & !(UNIT - 1), (at + bytes).next_multiple_of(UNIT)));
-        // What lies in the front goes with it.
+        // Parts in the front are covered by the front.
         std::iter::once((0, self.from)).chain(units.filter(|(from, _)| *from >= self.from)).collect()
     }
 
-    /// Hides from the program what is vista's.
+    /// Hides vista's own data from the program.
     pub(crate) fn hide_metadata(&mut self) -> Result<()> {
         for (from, to) in self.metadata() {
             self.view.hide(from, to - from)?;
@@ -235,7 +236,7 @@ impl Segment {
     }
 }
 
-/// Lets `take` allocate, so that what it takes shares no unit with anything else.
+/// Lets `take` allocate, so that its memory shares no unit with anything else.
 pub(crate) fn own_units<T>(region: &Region, take: impl FnOnce() -> Result<T>) -> Result<T> {
     region.allocate_bytes(0, UNIT)?;
     let taken = take()?;
@@ -263,7 +264,7 @@ fn build(region: &Region, bytes: u64, bytes_max: u64) -> Result<()> {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // Who wants to know calls `close`.
+        // A caller that wants to see errors calls `close`.
         let _ = self.kept.leave(|| self.metadata());
     }
 }

@@ -1,4 +1,5 @@
-//! A transaction between two calls of somebody who cannot hold a [`Txn`]: the door for C, and for who ends it otherwise.
+//! A transaction suspended between two calls, for callers that cannot hold a [`Txn`]: C, and members, which end it
+//! otherwise.
 
 use std::mem::ManuallyDrop;
 
@@ -6,8 +7,8 @@ use crate::{Result, Segment, Txn};
 use rio::Quick;
 
 impl Txn<'_> {
-    /// Leaves the transaction as it is, to be taken up by [`Segment::resume`]. Until then the segment shows what it stored;
-    /// [`Segment::begin`] takes it back.
+    /// Leaves the transaction open, for [`Segment::resume`]. Until then the segment shows its stores;
+    /// [`Segment::begin`] takes them back.
     pub fn suspend(self) {
         self.segment.undo.set_top(self.top);
         std::mem::forget(self);
@@ -15,13 +16,13 @@ impl Txn<'_> {
 }
 
 impl Segment {
-    /// Takes up the transaction that was suspended; if none was, begins one.
+    /// Resumes the suspended transaction; if there is none, begins one.
     pub fn resume(&mut self) -> Txn<'_> {
         let top = self.undo.take_top();
         Txn { segment: Quick::new(self), top }
     }
 
-    /// As [`Txn::set_range`](crate::Txn::set_range), of a transaction that is suspended and stays so.
+    /// As [`Txn::set_range`](crate::Txn::set_range), for a suspended transaction, which stays suspended.
     pub(crate) fn save_range_suspended(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let top = self.undo.take_top();
         self.undo.set_top(top);
@@ -34,9 +35,9 @@ impl Segment {
         Ok(range)
     }
 
-    /// Does something in the transaction that is suspended, and leaves it so.
+    /// Does `work` in the suspended transaction, and leaves it suspended.
     pub(crate) fn in_suspended<R>(&mut self, work: impl FnOnce(&mut Txn<'_>) -> R) -> R {
-        // Its end is somebody else's, also if the work panics.
+        // Not dropped, even if the work panics: another caller ends the transaction.
         let mut txn = ManuallyDrop::new(self.resume());
         let done = work(&mut txn);
         txn.segment.undo.set_top(txn.top);

@@ -1,4 +1,4 @@
-//! Transactions on segments in files, and what is there when they are mapped again.
+//! Transactions on segments in files, and the contents of segments that are mapped again.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ fn what_was_ended_is_there_and_what_was_not_is_not() {
         assert_eq!(segment.bytes()[..10], *b"\0\0\0hello\0\0");
         let mut txn = segment.begin();
         txn.set_range(3, 900_000).unwrap().fill(9);
-        // As if killed: nothing is taken back here.
+        // As after a kill: nothing is taken back here.
         std::mem::forget(txn);
         segment.address()
     };
@@ -155,7 +155,7 @@ fn a_transaction_may_be_larger_than_its_log_was() {
         txn.end().unwrap();
         at
     };
-    // The log lies before it, and is hidden.
+    // The log lies before the block, and is hidden.
     assert!(matches!(segment.get(at - 4096, 10), Err(Error::OutOfRange { .. })));
 }
 
@@ -222,7 +222,8 @@ fn ranges_are_found_by_themselves() {
     });
     both.unwrap();
     assert_eq!((segment.bytes()[5], segment.bytes()[70_000], beside.bytes()[999]), (0, 4, 4));
-    // Closed still: the next declared range opens it, and the one that is found after that closes it again.
+    // The flat part is still closed: the next declared range opens it, and the next automatic transaction closes it
+    // again.
     assert_eq!(segment.guard(), crate::Guard::Off);
     let mut txn = segment.begin();
     txn.set_range(5, 1).unwrap()[0] = 6;
@@ -278,7 +279,7 @@ fn what_was_suspended_or_forgotten_is_taken_up_where_it_ended() {
     let mut segment = place.open(10_000);
     for is_forgotten in [false, true, true, false, true] {
         let mut txn = segment.begin();
-        // Zeros, and what is no multiple of a word: any of it may look like the end.
+        // Zeros, and lengths that are no multiple of a word: any of these may look like the log's end.
         for at in (0..4000).step_by(1000) {
             txn.set_range(at, 5).unwrap().fill(1);
             txn.set_range(at + 100, 64).unwrap().fill(2);

@@ -1,18 +1,21 @@
 //! Several threads change one segment, each in transactions of its own.
 //!
-//! Beyond the paper, whose Vista is for one thread. Each thread has a [`Worker`] with an undo log of its own in the segment, so
-//! a commit is still one store, and nobody waits for another's. Who may touch which bytes is said by locks, one for each
-//! *stripe* of the segment: a transaction has those of its ranges from their declaration to its end. A worker may also
-//! keep a part of the segment to itself: then its transactions there take no locks at all.
+//! Beyond the paper, whose Vista is for one thread. Each thread has a [`Worker`] with an undo log of its own in the
+//! segment, so a commit is still one store, and no thread waits for another's commit. Locks decide which thread may
+//! touch which bytes, one lock for each *stripe* of the segment: a transaction has the stripes of its ranges from
+//! their declaration to its end. A worker may also keep a part of the segment to itself: then its transactions there
+//! take no locks at all.
 //!
-//! The heap has one lock, had from the first `malloc` or `free` of a transaction to its end.
+//! The heap has one lock. A transaction has it from its first `malloc` or `free` to its end.
 //!
-//! No circle of transactions waits for ever: one that wants a stripe before those that it has waits a moment only, and is then
-//! refused with [`Error::Contended`]; it is to be aborted and done again ([`Worker::run`]). Who waits for longer than a moment
-//! sleeps. What another worker keeps nobody waits for: [`Error::Kept`].
+//! No circle of transactions waits for ever. A transaction that wants a stripe before those that it has waits only a
+//! moment, and then gets [`Error::Contended`]: it must be aborted and done again ([`Worker::run`]). A transaction
+//! that waits for longer than a moment sleeps. No transaction waits for a stripe that another worker keeps:
+//! [`Error::Kept`].
 //!
-//! The locks are this process's and die with it. If we die here: each log holds the old bytes of what its transaction could
-//! have stored to, no two the same ones, and all of them are rolled back at map (`rio/undo/chain.rs`).
+//! The locks are this process's and die with it. If we die here: each log holds the old bytes of the ranges that its
+//! transaction could have stored to, no two logs have the same bytes, and the next mapping rolls all of them back
+//! (`rio/undo/chain.rs`).
 //!
 //! # Example
 //! ```
@@ -52,12 +55,12 @@ use crate::{Error, Guard, Result, Segment};
 use rio::{Flat, ForkMark, Shown, Undo};
 use stripes::Stripes;
 
-/// A thread's log at first: most transactions fit, and it stays in its processor's cache.
+/// The first length of a thread's log: most transactions fit, and it stays in its processor's cache.
 const UNDO_BYTES: u64 = 16 << 10;
 
 /// A segment that several threads change.
 pub struct Threads {
-    /// What is looked at without asking the segment.
+    /// Finds bytes without the mutex.
     flat: Flat,
     stripes: Stripes,
     pub(crate) path: PathBuf,
@@ -65,25 +68,25 @@ pub struct Threads {
     pub(crate) from: u64,
     /// The length of the flat part.
     bytes: u64,
-    /// This process: a child of a fork has no transactions.
+    /// Marks this process: a child of a fork has no transactions.
     mark: ForkMark,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     segment: Segment,
-    /// Logs that no worker has, and the number of each one's worker.
+    /// Logs that no worker has, each with its worker number.
     logs: Vec<(Undo, u32)>,
-    /// Numbers that were given.
+    /// The highest worker number given.
     workers: u32,
 }
 
 impl Segment {
-    /// Lets several threads change the segment, each by a [`Worker`]. A stripe has 4 KiB, or more if there would be many
-    /// thousands of them.
+    /// Lets several threads change the segment, each by a [`Worker`]. A stripe has 4 KiB, or more if there would be
+    /// many thousands of them.
     ///
     /// # Errors
-    /// `Guarded`; `System` if the kernel refuses to open what was left closed; `Damaged`.
+    /// `Guarded`; `System` if the kernel refuses to open pages that were left closed; `Damaged`.
     pub fn share(self) -> Result<Threads> {
         self.share_by(0)
     }
@@ -94,14 +97,14 @@ impl Segment {
     /// As [`Segment::share`].
     pub fn share_by(mut self, stripe_bytes: u64) -> Result<Threads> {
         self.check_process()?;
-        // Somebody may have forgotten a transaction.
+        // A caller may have forgotten a transaction.
         self.begin().abort();
         self.open_flat()?;
         if self.guard() != Guard::Off {
             return Err(Error::Guarded { path: self.path().to_path_buf() });
         }
         let logs = self.undo.further().map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })?;
-        // Whoever works has a log, so a number goes with it: there are never so many that one comes twice.
+        // Every worker has a log, so a log keeps its number: numbers do not run out, and none is given twice.
         let logs: Vec<_> = logs.into_iter().zip(1..).collect();
         let workers = u32::try_from(logs.len()).expect("each log takes a part of the file");
         self.is_shared = true;
@@ -119,12 +122,12 @@ impl Segment {
 }
 
 impl Threads {
-    /// One more worker, for one thread.
+    /// Makes one more worker, for one thread.
     ///
     /// # Errors
     /// `Memory` if there is no room for its undo log.
     pub fn worker(&self) -> Result<Worker<'_>> {
-        // Before the mutex, which another thread may have had when a child was made.
+        // Before the mutex, which another thread may have held when the child was made.
         self.check_process()?;
         let mut inner = self.inner();
         if inner.logs.is_empty() {
@@ -133,14 +136,14 @@ impl Threads {
             let log = (undo, inner.workers);
             inner.logs.push(log);
         }
-        // If this fails the log is there for the next worker, who tries it again.
+        // If this fails, the log stays for the next worker, for which this is tried again.
         inner.segment.hide_metadata()?;
         let (undo, number) = inner.logs.pop().expect("one was put there if there was none");
         Ok(Worker::new(self, undo, number))
     }
 
-    /// The segment, for one thread again. What a worker that was forgotten has left unfinished is taken back, but in a child of the
-    /// process that has the segment, where it is not forgotten.
+    /// Returns the segment, for one thread again. Unfinished transactions of forgotten workers are taken back, except
+    /// in a child of the process that has the segment: there they are the parent's.
     ///
     /// # Panics
     /// If the undo logs are damaged.
@@ -156,12 +159,12 @@ impl Threads {
         inner.segment
     }
 
-    /// The length of the flat part.
+    /// Returns the length of the flat part.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of a stripe.
+    /// Returns the length of a stripe in bytes.
     pub fn stripe_bytes(&self) -> u64 {
         self.stripes.bytes()
     }
@@ -174,7 +177,7 @@ impl Threads {
         }
     }
 
-    /// `bytes` bytes from `at` on, if there are any. Nobody touches them by this alone.
+    /// Returns `bytes` bytes from `at` on, if the segment has them. This alone gives no access to the bytes.
     fn look(&self, at: u64, bytes: usize) -> Result<Shown<'_>> {
         let shown = self.flat.look(at, bytes).or_else(|| self.flat.look_in(&self.inner().segment.view, at, bytes));
         shown.ok_or_else(|| self.out_of_range(at, bytes as u64))
@@ -185,7 +188,8 @@ impl Threads {
         Error::OutOfRange { path: self.path.clone(), at, bytes, size: self.bytes }
     }
 
-    /// What panicked in a call has left nothing half done that its transaction's undo log does not know.
+    /// Locks the segment. A panic in a call leaves nothing half done that the transaction's undo log does not cover,
+    /// so the mutex's poison is ignored.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -2,8 +2,9 @@
 //!
 //! Paper: Rio Vista, section 4, figure 3. The declaration of a range returns the permission to store to it.
 //!
-//! If we die here: the undo log holds the old bytes of every range that could have been stored to, and whoever maps the
-//! segment next copies them back ([`recover`](crate::recover)). The log is emptied by one store, which is the commit.
+//! If we die here: the undo log holds the old bytes of every range that could have been stored to, and the next
+//! process that maps the segment copies them back ([`recover`](crate::recover)). One store empties the log, and is
+//! the commit.
 
 use crate::{Error, Result, Segment};
 use rio::Quick;
@@ -22,7 +23,7 @@ use rio::Quick;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A declaration that was forgotten does not compile: what was not declared cannot be stored to,
+/// A forgotten declaration does not compile: bytes that were not declared cannot be stored to,
 ///
 /// ```compile_fail,E0594
 /// # let directory = tempfile::tempdir()?;
@@ -68,7 +69,7 @@ use rio::Quick;
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'s> {
     pub(crate) segment: Quick<'s, Segment>,
-    /// Where the undo log ends: here it may be in a register.
+    /// Where the undo log ends: this copy may be in a register.
     pub(crate) top: usize,
 }
 
@@ -83,7 +84,7 @@ impl Segment {
         txn
     }
 
-    /// Somebody may have forgotten one.
+    /// Takes back a transaction that a caller has forgotten.
     #[cold]
     fn take_back_forgotten(&mut self) {
         if self.undo.has_images() {
@@ -91,7 +92,7 @@ impl Segment {
         }
     }
 
-    /// Makes room in the undo log, which ends at `top`, for the `bytes` at `at`, and lets them be stored to.
+    /// Makes room in the undo log, which ends at `top`, for the `bytes` bytes at `at`, and lets them be stored to.
     #[cold]
     fn make_ready(&mut self, at: u64, bytes: usize, top: usize) -> Result<()> {
         if self.undo.is_ready(top, at.wrapping_add(self.from), bytes) {
@@ -103,7 +104,7 @@ impl Segment {
         is_ready
     }
 
-    /// Puts back what the transaction changed, if one goes on.
+    /// Puts back what the open transaction changed, if there is one.
     #[cold]
     pub(crate) fn take_back(&mut self) {
         // A child of a fork has no transaction.
@@ -119,11 +120,11 @@ impl Txn<'_> {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them (`vista_set_range`).
     ///
     /// # Errors
-    /// `OutOfRange`; `Memory` if the undo log had to grow and could not, or, as all that follows, in a child of the process that has
-    /// the segment ([`rio::Error::Forked`]): whatever the child holds, the transaction is its parent's.
+    /// `OutOfRange`; `Memory` if the undo log had to grow and could not. This and all calls below return `Memory` in
+    /// a child of the process that has the segment ([`rio::Error::Forked`]): the transaction is the parent's.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
-        // Asked here, so that the compiler knows the answer below, where nothing comes in between.
+        // Checked here, so that the compiler knows the result below: nothing changes in between.
         if !self.segment.is_quick(at, bytes, self.top) {
             return self.set_range_slowly(at, bytes);
         }
@@ -141,7 +142,7 @@ impl Txn<'_> {
         Ok(range)
     }
 
-    /// Does something with the segment that saves in the log what it changes.
+    /// Does `work` with the segment, where the work saves the old bytes in the undo log.
     pub(crate) fn in_log<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
         self.segment.undo.set_top(self.top);
         let done = self.segment.with(work);
@@ -159,36 +160,38 @@ impl Txn<'_> {
         Ok(self.segment.at_of(place))
     }
 
-    /// Frees what was allocated at `at` (`vista_free`). It is there again after an abort, so it goes back to the heap when
-    /// the transaction ends. A file that cannot grow refuses no free.
+    /// Frees the block at `at` (`vista_free`). An abort brings it back, so it goes to the heap only when the
+    /// transaction ends. A file that cannot grow refuses no free.
     ///
     /// # Errors
-    /// `NotAllocated` if nothing allocated begins there, or it was freed already; `Memory` in a child of the process that has the
-    /// segment.
+    /// `NotAllocated` if no block begins there, or it was freed already; `Memory` in a child of the process that has
+    /// the segment.
     pub fn free(&mut self, at: u64) -> Result<()> {
         let is_there = self.segment.place_at(at).is_some_and(|place| self.segment.allocated_bytes(place).is_some());
         if !is_there || self.segment.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
         self.segment.check_process()?;
-        // By what it has saved one that somebody forgot is known, also if it has only freed.
+        // A forgotten transaction is recognized by its saved bytes, so one that only frees saves some, too.
         if self.top == 0 {
             self.set_range(at, 8)?;
         }
         self.segment.with(|segment| {
             segment.freed.insert(at, segment.freed.len());
-            // There is more to be done at the end.
+            // The end has more to do.
             segment.undo.set_quick(false);
         });
         Ok(())
     }
 
-    /// Ends the transaction: what it stored stands (`vista_end_transaction`). One store; where stores are written back
-    /// from the processor's cache, they are, and a number with a sum of them or behind them.
+    /// Ends the transaction: its stores stand (`vista_end_transaction`). This takes one store. Where stores are written
+    /// back from the processor's cache, a commit number is written back, too: together with the stores and a sum of
+    /// them, or after them.
     ///
     /// # Errors
-    /// `Memory` in a child of the process that has the segment; or if something was freed in a segment whose heap several threads, or
-    /// an older version of the library, made larger, and the undo log had to grow and could not: then it is aborted.
+    /// `Memory` in a child of the process that has the segment. `Memory` also if the undo log had to grow for freed
+    /// blocks and could not: only if several threads, or an older version of the library, made the heap larger. The
+    /// transaction is aborted then.
     #[inline(always)]
     pub fn end(mut self) -> Result<()> {
         if !self.segment.discard() {
@@ -200,7 +203,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Takes everything back (`vista_abort_transaction`).
+    /// Takes all stores back (`vista_abort_transaction`).
     pub fn abort(self) {}
 }
 

@@ -1,13 +1,14 @@
 //! Typed memory: values in a segment, and pointers to them.
 //!
-//! Beyond the paper, whose programs are in C. A [`Ptr`] is a position with a type. What it points to is looked at through
-//! whoever has the segment, and [`Txn::write`] declares the range and returns the permission to store, as everything does.
+//! Beyond the paper, whose programs are in C. A [`Ptr`] is a position with a type. Its value is read through the
+//! segment or a transaction on it. [`Txn::write`] declares the value's range and returns the permission to store, as
+//! every declaration does.
 //!
-//! What may lie in a segment is said by `zerocopy`'s traits: any bytes are a value of the type, and a value has no bytes that
-//! mean nothing. So a damaged segment shows wrong values and nothing worse, and what means something to one process only
-//! (references, boxes, open files) does not compile.
+//! `zerocopy`'s traits decide which types may lie in a segment: any bytes are a value of the type, and the type has
+//! no padding. So a damaged segment shows wrong values and nothing worse, and types that have a meaning in one
+//! process only (references, boxes, open files) do not compile.
 //!
-//! Several threads of one segment have single values (`of_threads`).
+//! Several threads that share a segment have single values only (`of_threads`).
 
 mod chain;
 mod hash_map;
@@ -25,7 +26,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::{Error, Result, Segment, Txn};
 
-/// What may lie in a segment: numbers, arrays and structs of them, [`Ptr`]s, the collections of this crate.
+/// Types that may lie in a segment: numbers, arrays and structs of them, [`Ptr`]s, the collections of this crate.
 ///
 /// ```
 /// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -36,7 +37,7 @@ use crate::{Error, Result, Segment, Txn};
 /// may_persist::<Account>();
 /// ```
 ///
-/// What means something to one process only may not:
+/// Types that have a meaning in one process only may not:
 /// ```compile_fail,E0277
 /// fn may_persist<T: vista::Persist>() {}
 /// may_persist::<&'static u64>();
@@ -57,7 +58,7 @@ use crate::{Error, Result, Segment, Txn};
 /// fn may_persist<T: vista::Persist>() {}
 /// may_persist::<*const u64>();
 /// ```
-/// Nor what not every byte is a value of:
+/// Nor types with invalid byte patterns:
 /// ```compile_fail,E0277
 /// fn may_persist<T: vista::Persist>() {}
 /// may_persist::<bool>();
@@ -65,7 +66,7 @@ use crate::{Error, Result, Segment, Txn};
 pub trait Persist: FromBytes + IntoBytes + Immutable + KnownLayout + 'static {}
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout + 'static> Persist for T {}
 
-/// A pointer to a value in a segment, or to none. Zeros are none.
+/// A pointer to a value in a segment, or to nothing. Zeros point to nothing.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Ptr<T> {
@@ -95,13 +96,13 @@ impl<T> std::fmt::Debug for Ptr<T> {
     }
 }
 
-/// Who can look into a segment: the [`Segment`] itself, and its [`Txn`].
+/// Read access to all of a segment: the [`Segment`] itself, and its [`Txn`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not all of a segment",
     note = "one of several threads has what it has locked only: `ThreadTxn::look` and `write`; the collections are for one thread"
 )]
 pub trait Memory {
-    /// The segment.
+    /// Returns the segment.
     fn segment(&self) -> &Segment;
 }
 
@@ -117,7 +118,7 @@ impl Memory for Txn<'_> {
     }
 }
 
-/// Who can store to a segment in a transaction: a [`Txn`], or what somebody else ends, as a transaction over records and
+/// Stores to a segment in a transaction: a [`Txn`], or a transaction that ends otherwise, as one over records and
 /// memory does.
 pub trait Stores: Memory {
     /// As [`Txn::set_range`].
@@ -138,8 +139,8 @@ pub trait Stores: Memory {
     /// As [`Txn::free`].
     fn free(&mut self, at: u64) -> Result<()>;
 
-    /// Sees to it that the ranges, positions and bytes, can be declared, one after the other, and once more what a call of the heap
-    /// stores: what is stored in several places is stored in all of them or, if this fails, in none.
+    /// Makes sure that the ranges, positions and lengths, can be declared one after the other, together with one call
+    /// of the heap. So a change of several places is made in all of them or, if this fails, in none.
     ///
     /// # Errors
     /// As [`Txn::set_range`]: nothing has changed.
@@ -177,7 +178,7 @@ pub trait Stores: Memory {
         Ok(place)
     }
 
-    /// Frees what [`Stores::create`] has made; not what it points to.
+    /// Frees a value that [`Stores::create`] has made, but no value that it points to.
     ///
     /// # Errors
     /// As [`Txn::free`].
@@ -206,14 +207,14 @@ impl Stores for Txn<'_> {
     }
 }
 
-/// Of a call of the heap, the old bytes that it saves, generously.
+/// The most old bytes that one call of the heap saves, generously.
 const UNDO_OF_A_CALL: usize = 4096;
-/// What a place of which nothing is there yet has for a position: bytes of a block to come.
+/// The position in a range that does not exist yet: bytes of a block to come.
 pub(crate) const NEW: u64 = u64::MAX;
 
 impl Segment {
     fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> Result<()> {
-        // Each takes whole words, a header, a checksum and the zero behind it.
+        // Each range takes whole words, a header, a checksum and the zero behind it.
         let bytes =
             ranges.iter().map(|(_, bytes)| bytes.saturating_add(40)).fold(UNDO_OF_A_CALL, usize::saturating_add);
         let there = || ranges.iter().filter(|range| range.0 != NEW);
@@ -223,14 +224,14 @@ impl Segment {
     }
 }
 
-/// Declares that the transaction may change the bytes of so many values in a row, and returns those.
+/// Declares that the transaction may change the bytes of `count` adjacent values, and returns the bytes.
 pub(crate) fn write_row<T: Persist>(txn: &mut impl Stores, first: Ptr<T>, count: u64) -> Result<&mut [u8]> {
     let at = first.at(txn.segment());
     let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
     txn.set_range(at, bytes)
 }
 
-/// Room for `count` values in a row, with whatever is there.
+/// Allocates room for `count` adjacent values. The bytes are not cleared.
 pub(crate) fn create_row<T: Persist>(txn: &mut impl Stores, count: u64) -> Result<Ptr<T>> {
     const { assert!(align_of::<T>() <= 16, "the heap's blocks begin at multiples of 16") };
     let bytes = count.checked_mul(size_of::<T>() as u64);
@@ -242,7 +243,7 @@ impl<T> Ptr<T> {
     /// Points to nothing.
     pub const NONE: Ptr<T> = Ptr { place: 0, of: PhantomData };
 
-    /// Whether it points to nothing.
+    /// Returns whether it points to nothing.
     pub fn is_none(self) -> bool {
         self.place == 0
     }
@@ -251,14 +252,14 @@ impl<T> Ptr<T> {
         Ptr { place, of: PhantomData }
     }
 
-    /// What lies `bytes` behind what this points to.
+    /// Returns a pointer to the place `bytes` bytes behind this one's.
     pub(crate) fn behind<U>(self, bytes: u64) -> Ptr<U> {
         Ptr::of_place(self.place.saturating_add(bytes))
     }
 }
 
 impl<T: Persist> Ptr<T> {
-    /// What it points to.
+    /// Returns the value that it points to.
     ///
     /// # Errors
     /// `OutOfRange` if nothing is there; `Misplaced` if a value of this type cannot lie there.
@@ -268,19 +269,19 @@ impl<T: Persist> Ptr<T> {
         T::ref_from_bytes(bytes).map_err(|_| self.misplaced(segment))
     }
 
-    /// A pointer to a part of what it points to: `root.part(|root| &root.names, &segment)`.
+    /// Returns a pointer to a part of the value that it points to: `root.part(|root| &root.names, &segment)`.
     ///
     /// # Errors
     /// As [`Ptr::look`].
     ///
     /// # Panics
-    /// If what `of` returns is no part of it.
+    /// If `of` returns something that is not a part of the value.
     pub fn part<U: Persist>(self, of: impl FnOnce(&T) -> &U, memory: &impl Memory) -> Result<Ptr<U>> {
         let whole = self.look(memory)?;
         Ok(self.part_at(whole, of(whole)))
     }
 
-    /// A pointer to a part of what it points to, which is `whole`.
+    /// Returns a pointer to a part of the value that it points to, which is `whole`.
     fn part_at<U: Persist>(self, whole: &T, part: &U) -> Ptr<U> {
         let from = std::ptr::from_ref(part).addr().wrapping_sub(std::ptr::from_ref(whole).addr());
         let end = from.checked_add(size_of::<U>());
@@ -288,12 +289,12 @@ impl<T: Persist> Ptr<T> {
         self.behind(from as u64)
     }
 
-    /// The `nth` of several values in a row, of which this is the first.
+    /// Returns a pointer to the `nth` of adjacent values, of which this points to the first.
     pub(crate) fn nth(self, nth: u64) -> Ptr<T> {
         self.behind(nth.saturating_mul(size_of::<T>() as u64))
     }
 
-    /// Its position and bytes, of the segment.
+    /// Returns the value's position and length in the segment.
     pub(crate) fn range(self, segment: &Segment) -> (u64, usize) {
         (self.at(segment), size_of::<T>())
     }
@@ -309,7 +310,8 @@ impl<T: Persist> Ptr<T> {
 }
 
 impl Segment {
-    /// The value at the beginning of the flat part: where everything else is found from. Zeros at first.
+    /// Returns a pointer to the value at the beginning of the flat part, from which all others are found. Zeros at
+    /// first.
     pub fn root<T: Persist>(&self) -> Ptr<T> {
         Ptr::of_place(self.from)
     }
@@ -338,7 +340,7 @@ impl Txn<'_> {
         Stores::create(self, value)
     }
 
-    /// Frees what [`Txn::create`] has made; not what it points to.
+    /// Frees a value that [`Txn::create`] has made, but no value that it points to.
     ///
     /// # Errors
     /// As [`Txn::free`].

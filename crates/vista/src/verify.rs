@@ -1,31 +1,31 @@
-//! Whether a segment's own structures are as they should be: its heap's table, read from one end to the other.
+//! Checks a segment's own structures: its heap's table, read from one end to the other.
 //!
-//! Each unit is the beginning of something, or inside of it; what the lists hold is what the table says that they hold. The
-//! program's data are not looked at: what they mean nobody here knows.
+//! Each unit begins a run or holds blocks, or is inside of a run. The lists hold exactly the units that belong there
+//! by the table. The program's data are not checked: their meaning is not known here.
 
 use std::collections::BTreeSet;
 
 use crate::heap::{bytes_of, log2, Heap, Unit, FREE, FREE_TAIL, LARGE, SMALL, UNIT};
 use crate::{Error, Result, Segment};
 
-/// What is in a segment's heap.
+/// The usage of a segment's heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Blocks that are taken.
     pub blocks: u64,
-    /// Their bytes, rounded up as they are.
+    /// Their bytes, each rounded up to the length of its block.
     pub bytes: u64,
-    /// Bytes of the file that blocks could be in and none is.
+    /// Bytes of the file that are free for blocks.
     pub free_bytes: u64,
 }
 
 type Found<T> = std::result::Result<T, String>;
 
 impl Segment {
-    /// Reads all of the heap's structures. What is found is that of now, an open transaction's changes included.
+    /// Reads all of the heap's structures as they are now, an open transaction's changes included.
     ///
     /// # Errors
-    /// `Damaged`, with the first thing that is not as it should be.
+    /// `Damaged`, with the first defect found.
     pub fn verify(&self) -> Result<Usage> {
         let checked = Checked::of(&self.heap, self.region().used() / UNIT).and_then(|checked| {
             checked.lists(&self.heap)?;
@@ -34,10 +34,11 @@ impl Segment {
         checked.map_err(|what| Error::Damaged { path: self.path().to_path_buf(), what })
     }
 
-    /// As [`Segment::verify`], where nobody has left the segment in good order: then its structures were not summed, and what is
-    /// wrong there would come to light in the midst of a call. An environment rolls its segments back later, and by itself.
+    /// As [`Segment::verify`], for a segment that was not closed in good order: its structures have no seal then, and
+    /// damage would show only in the midst of a call. Segments of an environment are left out: it rolls them back
+    /// later, and by itself.
     pub(crate) fn verify_unsealed(&self) -> Result<()> {
-        // Of a heap that was never used nothing is looked at: that would have pages of a new file read that have nothing.
+        // A heap that was never used is not read: that would load pages of a new file that hold nothing.
         if !self.kept.was_sealed() && self.own_undo().is_some() && self.heap.end() != 0 {
             self.verify().inspect_err(|_| self.kept.leave_unsealed())?;
         }
@@ -45,7 +46,7 @@ impl Segment {
     }
 }
 
-/// What the table says, and so what the lists have to hold.
+/// The usage by the table, and the units that the lists must hold.
 #[derive(Default)]
 struct Checked {
     usage: Usage,
@@ -81,13 +82,13 @@ impl Checked {
             }
             at = end;
         }
-        // A unit that becomes one of blocks takes them for free.
+        // Bits of a unit without blocks must be clear: they would count once it has blocks.
         let has_blocks = |unit: &Unit| unit.kind.get() < SMALL && unit.taken.iter().any(|word| word.get() != 0);
         let wrong = (1..).map_while(|nth| Some((nth, heap.unit(nth)?))).find(|(_, unit)| has_blocks(unit));
         wrong.map_or(Ok(checked), |(nth, _)| Err(format!("unit {nth} has no blocks, and some of them are taken")))
     }
 
-    /// What a unit begins, in units.
+    /// Counts the run or the blocks that a unit begins; returns the length in units.
     fn count(&mut self, heap: &Heap, at: u64, unit: &Unit) -> Found<u64> {
         let (kind, count) = (unit.kind.get(), unit.count.get());
         match kind {
@@ -129,7 +130,7 @@ impl Checked {
         }
     }
 
-    /// Whether the lists hold just what the table says, each linked both ways.
+    /// Checks that the lists hold exactly the units that belong there by the table, each linked both ways.
     fn lists(&self, heap: &Heap) -> Found<()> {
         let lists =
             [("free runs", &heap.header.runs[..], &self.runs), ("units", &heap.header.partial[..], &self.partial)];
@@ -186,7 +187,7 @@ mod tests {
         let fields = |unit: u64| {
             let unit = heap.unit(unit).unwrap();
             let mut words = vec![&unit.kind];
-            // A large block that says that it is longer may end in units that nobody has.
+            // A large block that claims to be longer may end in units that belong to nothing.
             if unit.kind.get() != 0 && unit.kind.get() != LARGE {
                 words.push(&unit.count);
             }
@@ -220,7 +221,7 @@ mod tests {
         let _ = std::fs::remove_file(&file);
         let mut segment = Segment::open(&file, 100).unwrap();
         let mut txn = segment.begin();
-        // The table and the undo log grow, and are left in several places.
+        // The table and the undo log grow, and then lie in several places.
         let all: Vec<u64> = (0..40).map(|_| txn.malloc(1 << 20).unwrap()).collect();
         all.iter().for_each(|at| txn.set_range(*at, 1 << 20).unwrap().fill(7));
         txn.end().unwrap();
@@ -238,7 +239,7 @@ mod tests {
             on_disk.write_all_at(&[byte[0] ^ 4], place).unwrap();
             for time in ["once", "twice"] {
                 let refused = Segment::open(&file, 100).unwrap_err().to_string();
-                // A word of the front may be wrong in a way that is seen before the seal is.
+                // A wrong word of the front may be noticed before the seal is checked.
                 let is_named =
                     refused.contains("are not as they were") || (place == 4096 && refused.contains("segment"));
                 assert!(is_named, "a byte at {place} has changed, opened {time}: {refused}");
@@ -261,7 +262,7 @@ mod tests {
         let mut txn = segment.begin();
         all.iter().step_by(2).for_each(|at| txn.free(*at).unwrap());
         txn.end().unwrap();
-        // In the midst of a transaction, when the heap is not as it will be: it is rolled back before it is looked at.
+        // In the midst of a transaction the heap is not in its final state: it is rolled back before it is checked.
         let mut txn = segment.begin();
         let _ = txn.malloc(5000).unwrap();
         txn.free(all[1]).unwrap();
@@ -271,7 +272,7 @@ mod tests {
         let _ = Options::new(100).anywhere().open(&copy).unwrap();
         let mut refused = 0;
         for unit in (1..segment.heap.end() / UNIT).step_by(3) {
-            // Its kind, and how many there are.
+            // The unit's kind, and its count.
             for word in [0, 8] {
                 use std::os::unix::fs::FileExt;
                 std::fs::copy(&file, &copy).unwrap();
@@ -281,7 +282,7 @@ mod tests {
                 for time in ["once", "twice"] {
                     match Options::new(100).anywhere().open(&copy) {
                         Err(Error::Damaged { .. }) => refused += 1,
-                        // The count of a unit that begins nothing says nothing.
+                        // The count of a unit that begins nothing has no meaning.
                         Ok(mut opened) => {
                             let mut txn = opened.begin();
                             (1..40).for_each(|nth| drop(txn.malloc(nth * 997)));

@@ -1,6 +1,7 @@
-//! Segments that are made apart can presumably be opened together, and those that one process makes one after the other surely.
+//! Segments that were made apart can probably be opened together, and segments that one process makes one after the
+//! other surely.
 //!
-//! Alone in its process: a segment that is closed and opened again beside it could find its address taken by one of these.
+//! Alone in its process: another test that closes and opens a segment could find its address taken by one of these.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use vista::Options;
 #[test]
 fn what_a_process_has_drawn_it_does_not_draw_again() {
     let directory = tempfile::tempdir().unwrap();
-    // None stays mapped, as between the draw and the mapping: whoever draws next does not see it.
+    // No segment stays mapped, as between a draw and the mapping: the next draw does not see the address as taken.
     let drawn = |nth: u64| {
         let segment = Options::new(64).open(&directory.path().join(nth.to_string())).unwrap();
         let address = segment.address();

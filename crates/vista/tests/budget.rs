@@ -1,13 +1,14 @@
-//! "The entire Vista library is 720 lines of code": what the paper has stays within that here, too, and knows of nothing else.
+//! "The entire Vista library is 720 lines of code": the code of the paper's functions stays within that here, too,
+//! and calls nothing else.
 //!
-//! The paper's library has no log of its own beside those lines, so of `rio/undo` the log is counted: saving, rolling back,
-//! discarding (`undo.rs`). What lies in `rio/src/undo/` does what the paper's lines do not, each file for a reason that is said
-//! below, and so does what else is called and not counted; each function that is called of it is named. All of it together
-//! has a limit of its own.
+//! The paper's library has no log of its own beside those lines, so the log of `rio/undo` is counted: saving, rolling
+//! back, discarding (`undo.rs`). The files in `rio/src/undo/` do more than the paper's lines, each for a reason given
+//! below, and so do the other files that are called and not counted. Each function called in them is named. All of it
+//! together has a limit of its own.
 //!
-//! What is beyond the paper (typed memory, several threads, growth, checkpoints, environments) may not be called at all: not by
-//! the name of its file, nor by that of a type of its, nor as a method that it gives to a type of the paper's. Where one is, it
-//! is named, with why.
+//! Code beyond the paper (typed memory, several threads, growth, checkpoints, environments) may not be called at all:
+//! not by the name of its file, nor by that of one of its types, nor as a method that it gives to a type of the
+//! paper's. Each exception is named, with its reason.
 //!
 //! A line counts if there is more on it than a comment or the brackets that a formatter puts on lines of their own.
 #![allow(clippy::unwrap_used)]
@@ -15,10 +16,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The paper's, section 4.
+/// The paper's number, section 4.
 const LINES_MAX: usize = 720;
 
-/// What the paper has.
+/// The files with the paper's functions.
 const FILES: [&str; 7] = [
     "vista/src/lib.rs",
     "vista/src/segment.rs",
@@ -29,12 +30,12 @@ const FILES: [&str; 7] = [
     "rio/src/undo.rs",
 ];
 
-/// A file that what the paper has calls, and that is not counted.
+/// A file that the counted files call, and that is not counted.
 struct Beside {
     file: &'static str,
     /// Why the paper has nothing like it.
     because: &'static str,
-    /// All that is called of it: nothing else may be put there and called from here.
+    /// All functions of it that are called: no other may be put there and called from the counted files.
     called: &'static [&'static str],
 }
 
@@ -104,7 +105,7 @@ const BESIDE: [Beside; 14] = [
     Beside {
         file: "vista/src/options.rs",
         because: "the paper's `vista_map` has no settings",
-        // The last is a region's, which has the same name.
+        // `write_back` is a region's method of the same name.
         called: &["keep", "new", "write_back"],
     },
     Beside {
@@ -115,19 +116,19 @@ const BESIDE: [Beside; 14] = [
     Beside {
         file: "vista/src/about.rs",
         because: "what a segment says of itself the paper's programs know",
-        // `bytes` and `get` are also names of what is counted.
+        // `bytes` and `get` are also names of counted methods.
         called: &["address", "bytes", "check_process", "get", "out_of_range", "own_undo", "path"],
     },
     Beside { file: "vista/src/error.rs", because: "the paper's errors are numbers; these are sentences", called: &[] },
 ];
 
-/// All of it, with what is not counted.
+/// The limit of all files, with those that are not counted.
 const ALL_LINES_MAX: usize = 1640;
 
 fn code(file: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     let text = std::fs::read_to_string(path).unwrap();
-    // Its tests are not.
+    // Without the file's tests.
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));
     lines.filter(|line| line.contains(char::is_alphanumeric)).map(str::to_owned).collect()
@@ -145,7 +146,7 @@ fn what_the_paper_has_stays_within_its_720_lines() {
     assert!(all <= ALL_LINES_MAX, "{all} lines with what is not counted, of {ALL_LINES_MAX}");
 }
 
-/// The functions that others than the file itself may call.
+/// Returns the functions that other files may call.
 fn functions(file: &str) -> BTreeSet<String> {
     let of_line = |line: &String| {
         let (before, rest) = line.split_once("fn ")?;
@@ -158,7 +159,7 @@ fn functions(file: &str) -> BTreeSet<String> {
 #[test]
 fn what_is_called_of_files_that_are_not_counted_is_named() {
     let counted: String = FILES.map(|file| code(file).join("\n")).join("\n");
-    // By its name with what it is given, or handed to somebody who calls it.
+    // Called by its name, or passed to a caller.
     let ways = [(".", "("), ("::", "("), ("(Segment::", ")")];
     let is_called =
         |name: &String| ways.iter().any(|(before, behind)| counted.contains(&format!("{before}{name}{behind}")));
@@ -167,7 +168,7 @@ fn what_is_called_of_files_that_are_not_counted_is_named() {
         let named: BTreeSet<String> = beside.called.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(called, named, "{}, which is not counted because {}", beside.file, beside.because);
     }
-    // What lies beside the undo log is named, all of it; what is beyond the paper is not called.
+    // Every file beside the undo log is named; those beyond the paper are not called.
     let undo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rio/src/undo");
     for entry in std::fs::read_dir(undo).unwrap() {
         let file = format!("rio/src/undo/{}", entry.unwrap().file_name().into_string().unwrap());
@@ -176,7 +177,7 @@ fn what_is_called_of_files_that_are_not_counted_is_named() {
     }
 }
 
-/// What is called of what is beyond the paper, by whom, and why it may be.
+/// Calls of code beyond the paper: the calling file, the function, and the reason.
 const CALLED_BEYOND: [(&str, &str, &str); 7] = [
     ("vista/src/auto_range.rs", "resume", "a page is saved into the transaction that goes on when a store comes to it"),
     (
@@ -199,7 +200,7 @@ const CALLED_BEYOND: [(&str, &str, &str); 7] = [
     ),
 ];
 
-/// What has the name of something beyond the paper, and is not that: in which file, and what it is.
+/// Names that also exist beyond the paper: the calling file, the name, and its meaning there.
 const OTHERS: [(&str, &str, &str); 4] = [
     ("vista/src/heap.rs", "grow", "a slab's"),
     ("vista/src/fresh.rs", "grow", "a slab's"),
@@ -207,11 +208,11 @@ const OTHERS: [(&str, &str, &str); 4] = [
     ("rio/src/undo/chain.rs", "create", "a log's"),
 ];
 
-/// What lies in rio and is beyond the paper, too.
+/// Files of rio that are beyond the paper, too.
 const BEYOND_IN_RIO: [&str; 4] =
     ["rio/src/seal.rs", "rio/src/checkpoint.rs", "rio/src/kept/shared.rs", "rio/src/undo/mark.rs"];
 
-/// The files of vista that are neither counted nor called, and those of rio.
+/// Returns the files of vista that are neither counted nor called, and those of rio.
 fn beyond() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (mut found, mut folders) = (BEYOND_IN_RIO.map(str::to_owned).to_vec(), vec!["vista/src".to_owned()]);
@@ -234,7 +235,7 @@ fn until_no_name(text: &str) -> &str {
     text.split(|it: char| !it.is_alphanumeric() && it != '_').next().unwrap_or("")
 }
 
-/// The types that a file defines, and the methods that it gives to types that are not its own.
+/// Returns the types that a file defines, and the public methods of its inherent impls.
 fn gives(file: &str) -> (BTreeSet<String>, BTreeSet<(String, String)>) {
     let (mut types, mut methods, mut of) = (BTreeSet::new(), BTreeSet::new(), None);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
@@ -264,7 +265,7 @@ fn what_the_paper_has_calls_nothing_that_is_beyond_it() {
     let beyond = beyond();
     let all: Vec<_> = beyond.iter().map(|file| (file, gives(file))).collect();
     let own: BTreeSet<&String> = all.iter().flat_map(|(_, (types, _))| types).collect();
-    // So that none of this is empty: a method and a type that are known.
+    // So that the sets are not empty: a known type and a known method.
     assert!(own.contains(&"Threads".to_owned()));
     assert!(all.iter().any(|(_, (_, methods))| methods.contains(&("Segment".into(), "checkpoint".into()))));
     let (mut called, mut others) = (BTreeSet::new(), BTreeSet::new());
@@ -301,7 +302,7 @@ fn what_the_paper_has_calls_nothing_that_is_beyond_it() {
             }
         }
     }
-    // What is called no more is not named either.
+    // Names that are not called any more have to go.
     assert_eq!(called, CALLED_BEYOND.iter().map(|(by, name, _)| (*by, *name)).collect());
     assert_eq!(others, OTHERS.iter().map(|(by, name, _)| (*by, *name)).collect());
 }

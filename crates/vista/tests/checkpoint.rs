@@ -1,6 +1,7 @@
-//! The machine goes down under a segment whose memory does not survive that: it is refused, or goes back to its checkpoint.
+//! The machine crashes under a segment whose memory does not survive that: the segment is refused, or restored from
+//! its checkpoint.
 //!
-//! A boot of another number is made by writing one into the file's header (docs/formats/region.md).
+//! Another boot is simulated by another boot number in the file's header (docs/formats/region.md).
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -16,7 +17,7 @@ fn set(segment: &mut Segment, value: u8) {
     txn.end().unwrap();
 }
 
-/// What is left of the segment's file when the machine goes down now.
+/// Copies the segment's file as a crash of the machine would leave it now.
 fn crashed(file: &Path, to: &Path) {
     std::fs::copy(file, to).unwrap();
     let copy = std::fs::OpenOptions::new().write(true).open(to).unwrap();
@@ -34,7 +35,7 @@ fn a_segment_that_may_be_torn_is_refused_or_goes_back_to_its_checkpoint() {
         set(&mut segment, 1);
         segment.checkpoint(&checkpoint).unwrap();
         set(&mut segment, 2);
-        // One that is under way is in no checkpoint.
+        // The stores of an open transaction are in no checkpoint.
         segment.begin().set_range(0, 100).unwrap().fill(9);
         segment.checkpoint(&checkpoint).unwrap();
         set(&mut segment, 3);
@@ -67,14 +68,14 @@ fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
     let at = |name: &str| directory.path().join(name);
     let (file, checkpoint) = (at("segment"), at("checkpoint"));
     let options = Options::new(1 << 20).grows_to(4 << 20).anywhere();
-    // As long as there is neither, it is a new one.
+    // Without a segment and without a checkpoint, a new segment is made.
     let mut segment = options.open_or_restore(&file, &checkpoint).unwrap();
     assert!(!segment.is_restored());
     set(&mut segment, 2);
     segment.checkpoint(&checkpoint).unwrap();
     set(&mut segment, 3);
     drop(segment);
-    // The system goes down, and what lay in its memory is not there any more.
+    // The system crashes, and the files in its memory are gone.
     std::fs::remove_file(&file).unwrap();
     for _ in 0..2 {
         let other = Options::new(1 << 20).anywhere().open_or_restore(&file, directory.path());
@@ -82,7 +83,7 @@ fn a_segment_that_is_gone_goes_back_to_its_checkpoint_too() {
     }
     let mut segment = options.open_or_restore(&file, &checkpoint).unwrap();
     assert_eq!((segment.is_restored(), segment.bytes()[7]), (true, 2));
-    // The next checkpoint replaces the one that it came from, with what it had.
+    // The next checkpoint replaces the segment's first checkpoint.
     segment.grow(2 << 20).unwrap();
     segment.checkpoint(&checkpoint).unwrap();
     drop(segment);
@@ -161,7 +162,7 @@ fn the_room_that_a_segment_has_to_grow_is_no_part_of_its_checkpoint() {
     assert_eq!((segment.bytes()[7], segment.get(block, 100_000).unwrap()), (3, &[4; 100_000][..]));
 }
 
-/// Bytes of the file that have blocks.
+/// Returns how many bytes of the file have blocks.
 fn blocks(file: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(file).unwrap().blocks() * 512
@@ -183,7 +184,7 @@ fn what_was_only_set_aside_is_set_aside_in_the_checkpoint_and_in_what_is_restore
             txn.end().unwrap();
             segment.checkpoint(at("checkpoint")).unwrap();
             let (had, has) = (blocks(&at("segment")), blocks(&at("checkpoint")));
-            // How the filesystem notes where they are takes a few, too.
+            // The filesystem's records of its blocks take a few, too.
             assert!(
                 had >= bytes && has + (64 << 10) >= had,
                 "{has} bytes of the checkpoint have blocks, {had} of the segment"
@@ -204,7 +205,7 @@ fn a_checkpoint_of_memory_that_survives_the_system_has_no_block_that_would_be_ze
     let mut segment = options.open(&at("segment")).unwrap();
     set(&mut segment, 1);
     segment.checkpoint(at("checkpoint")).unwrap();
-    // What the filesystem calls a hole has no blocks, or blocks that were only set aside.
+    // A hole has no blocks, or blocks that were only set aside.
     let file = std::fs::File::open(at("checkpoint")).unwrap();
     let data = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from)).ok();
     let hole = |from: u64| rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(from)).unwrap();
@@ -225,7 +226,7 @@ fn one_that_a_crash_has_left_with_another_length_goes_back_to_its_checkpoint() {
     let mut txn = segment.begin();
     let _ = txn.malloc(8 << 20).unwrap();
     txn.end().unwrap();
-    // What the file's directory entry says was written later than what is in it, or earlier.
+    // The length in the file's directory entry may be newer or older than the file's contents.
     for length in [4096, 1 << 20, 5 << 20] {
         crashed(&at("segment"), &at("left"));
         std::fs::OpenOptions::new().write(true).open(at("left")).unwrap().set_len(length).unwrap();

@@ -1,12 +1,12 @@
-//! A segment that cannot grow any more: what was allocated in it can be freed, all of it in one transaction.
+//! A segment that cannot grow any more: all blocks allocated in it can be freed in one transaction.
 #![allow(clippy::unwrap_used)]
 
 use vista::{Decision, Error, Holder, Member, Membership, Options, Segment};
 
-/// The most that the segment's file can have.
+/// The greatest length of the segment's file.
 const ROOM: u64 = 32 << 20;
 
-/// Allocates blocks of that size, `each` in a transaction, until the segment is full.
+/// Allocates blocks of `bytes` bytes, `each` of them in a transaction, until the segment is full.
 fn fill(segment: &mut Segment, bytes: u64, each: usize) -> Vec<u64> {
     let mut blocks = Vec::new();
     loop {
@@ -28,7 +28,7 @@ fn fill(segment: &mut Segment, bytes: u64, each: usize) -> Vec<u64> {
     }
 }
 
-/// Another order than that of their places.
+/// Returns the blocks in another order than that of their places.
 fn mixed(blocks: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..blocks.len()).collect();
     order.sort_by_key(|nth| nth.wrapping_mul(0x9e37_79b9) % 65_521);
@@ -75,7 +75,7 @@ fn what_a_full_transaction_has_changed_takes_no_room_from_what_it_frees() {
     assert_eq!(segment.verify().unwrap().blocks, 0);
 }
 
-/// What is freed goes back to the heap before somebody else decides about the transaction.
+/// Freed blocks go back to the heap before the environment decides about the transaction.
 #[test]
 fn what_went_back_to_the_heap_is_allocated_again_when_the_transaction_is_not_committed() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What may be offered for a segment and is none of this version, or not all of one: each is refused in a sentence, and is as it
-//! was before.
+//! Files that may be offered as a segment and are of another version, or not whole: each is refused with a message,
+//! and stays as it was.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{File, OpenOptions};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use vista::{Error, Membership, Options};
 
-/// Where the header of a region says them (docs/formats/region.md).
+/// The places of these words in a region's header (docs/formats/region.md).
 const VERSION: u64 = 8;
 const LAYOUT: u64 = 16;
 const USED: u64 = 104;
@@ -27,12 +27,12 @@ fn open_file(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).open(path).unwrap()
 }
 
-/// A segment with something in each part of it: where its flat part begins, and a block of its heap.
+/// Makes a segment with data in each part. Returns where its flat part begins, and a block of its heap.
 fn make(path: &Path) -> (u64, u64) {
     let mut segment = Options::new(FLAT).anywhere().open(path).unwrap();
     let mut txn = segment.begin();
     txn.set_range(0, 3 << 20).unwrap().fill(1);
-    // More than there were entries for at first: the heap's table has grown, and lies behind blocks.
+    // More units than the table had entries for at first: the heap's table has grown, and lies behind blocks.
     let blocks: Vec<u64> = (0..20).map(|_| txn.malloc(1 << 20).unwrap()).collect();
     for at in &blocks {
         txn.set_range(*at, 100).unwrap().fill(2);
@@ -85,7 +85,7 @@ fn a_segment_of_an_environment_of_another_version_is_refused_and_says_so() {
     let header = word(&file, MEMBER_HEADER);
     let found = word(&file, header);
     file.write_all_at(&(found ^ 1).to_ne_bytes(), header).unwrap();
-    // Whoever opens it, and as whose.
+    // Opened as a member, and alone.
     for refused in [open().map(drop).unwrap_err(), Options::new(0).anywhere().open(&path).map(drop).unwrap_err()] {
         assert!(matches!(&refused, Error::Damaged { .. }), "{refused}");
         assert!(refused.to_string().contains("another layout, which another version made"), "{refused}");
@@ -97,7 +97,7 @@ fn a_segment_of_an_environment_of_another_version_is_refused_and_says_so() {
     open().unwrap();
 }
 
-/// Who would look at what is not there is killed by `SIGBUS`, and the whole test with it.
+/// A load of bytes that the file does not have would kill the whole test by `SIGBUS`.
 #[test]
 fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
     let directory = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
     let (flat, block) = make(&path);
     let file = open_file(&path);
     let (used, length) = (word(&file, USED), file.metadata().unwrap().len());
-    // The table's second part lies behind the blocks that there were entries for.
+    // The table's second part lies behind the blocks that the first part had entries for.
     let ends = [
         ("nothing", 0),
         ("a part of the header", 100),
@@ -124,7 +124,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
         assert!(bytes < length);
         std::fs::copy(&path, &cut).unwrap();
         open_file(&cut).set_len(bytes).unwrap();
-        // What says that it was left in good order is believed of what is there; and so is what was in use.
+        // As a segment that was left in good order, and as one in use.
         for is_clean in [true, false] {
             if bytes >= 4096 {
                 open_file(&cut).write_all_at(&u64::from(is_clean).to_ne_bytes(), 120).unwrap();
@@ -136,7 +136,7 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
             assert!(refused.to_string().contains(said), "{left}: {refused}");
             assert!(std::fs::read(&cut).unwrap() == before, "{left} is left, and was changed");
         }
-        // As long again as it was: what is missing are zeros, and the tables are not what was sealed.
+        // As long again as it was: the missing bytes are zeros, and the tables do not match their seal.
         open_file(&cut).set_len(length).unwrap();
         if bytes >= 4096 && bytes <= flat + FLAT {
             open_file(&cut).write_all_at(&1_u64.to_ne_bytes(), 120).unwrap();
@@ -167,7 +167,7 @@ fn a_heap_that_is_full_says_so_keeps_what_is_in_it_and_goes_on() {
                     have.push((at, usize::try_from(bytes).unwrap(), fill));
                 }
                 Err(full) => {
-                    // The transaction goes on after it: what it has and changes stands.
+                    // The transaction goes on after the refusal: its earlier and later changes stand.
                     txn.set_range(0, 8).unwrap().fill(9);
                     txn.end().unwrap();
                     break full;
@@ -187,7 +187,7 @@ fn a_heap_that_is_full_says_so_keeps_what_is_in_it_and_goes_on() {
     };
     assert!(have.len() > 15, "{}", have.len());
     is_there(&segment, &have);
-    // Refused again and again, in transactions that end as they may, it takes nothing.
+    // Repeated refusals, in transactions that end or abort, take nothing.
     for is_ended in [true, false] {
         let mut txn = segment.begin();
         for _ in 0..100 {
@@ -200,7 +200,7 @@ fn a_heap_that_is_full_says_so_keeps_what_is_in_it_and_goes_on() {
         }
         is_there(&segment, &have);
     }
-    // What is freed is there for others, in the next transaction and after it was opened again.
+    // Freed blocks can be allocated again, in the next transaction and after the segment was opened again.
     for _ in 0..3 {
         let (at, bytes, fill) = have.remove(0);
         let mut txn = segment.begin();

@@ -1,5 +1,5 @@
-//! Several threads change one segment: each range has one owner at a time, each log is rolled back, nothing that somebody
-//! forgot is in the way of others or comes back later.
+//! Several threads change one segment: each range has one owner at a time, each log is rolled back, and a forgotten
+//! transaction neither stays in the way of other threads nor comes back later.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::FileExt;
@@ -74,7 +74,7 @@ fn every_log_is_rolled_back_at_map() {
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap(), threads.worker().unwrap()];
         for (worker, at) in workers.iter_mut().zip((0..).step_by(100_000)) {
             fill(worker, at, 20_000, 1);
-            // Longer than the log is at first.
+            // Longer than the log's first length.
             let mut txn = worker.begin();
             txn.set_range(at, 20_000).unwrap().fill(2);
             txn.set_range(at + 30_000, 8).unwrap().fill(3);
@@ -110,10 +110,10 @@ fn a_forgotten_transaction_and_a_forgotten_worker_are_taken_back() {
     let mut txn = worker.begin();
     txn.set_range(0, 8).unwrap().fill(1);
     std::mem::forget(txn);
-    // It ends nothing of what was forgotten.
+    // This ends nothing of the forgotten transaction.
     fill(&mut worker, 8, 8, 2);
     let mut other = threads.worker().unwrap();
-    // Nobody has it any more.
+    // No worker has the range any more.
     fill(&mut other, 16, 8, 3);
     let mut txn = worker.begin();
     txn.set_range(24, 8).unwrap().fill(4);
@@ -126,7 +126,7 @@ fn a_forgotten_transaction_and_a_forgotten_worker_are_taken_back() {
     txn.set_range(24, 8).unwrap().fill(5);
     txn.end().unwrap();
     segment.close().unwrap();
-    // Nor does the forgotten one's log bring anything back.
+    // The forgotten worker's log brings nothing back either.
     assert_eq!(Segment::open(&file.0, BYTES).unwrap().bytes()[24..32], [5; 8]);
 }
 
@@ -144,7 +144,7 @@ fn who_comes_late_is_told_and_what_is_kept_is_nobody_elses() {
     let told = right.begin().set_range(9 * stripe, 8).map(|_| ()).unwrap_err();
     assert!(matches!(told, Error::Kept { .. }), "{told}");
     assert!(told.to_string().contains("until it is dropped") && told.to_string().contains("abort"), "{told}");
-    // Out of order nobody waits for long, in order not either if it is given back.
+    // Out of order a transaction waits for a moment only; in order it waits until the lock is given back.
     let mut first = left.begin();
     first.set_range(20 * stripe, 8).unwrap();
     let mut second = right.begin();
@@ -240,7 +240,7 @@ fn a_panic_gives_back_what_it_had() {
     fill(&mut other, 0, 8, 2);
 }
 
-/// How long this thread has had a processor.
+/// Returns how long this thread has had a processor.
 fn worked() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
@@ -251,7 +251,7 @@ fn who_waits_for_long_does_not_work() {
     let file = File::new("waits");
     let threads = Segment::open(&file.0, BYTES).unwrap().share().unwrap();
     let stripe = threads.stripe_bytes();
-    // In order it waits for the lock; out of order it is refused, and does its work again and again.
+    // In order the transaction waits for the lock; out of order it is refused, and is done again and again.
     for is_in_order in [true, false] {
         let (began, begin) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -299,7 +299,7 @@ fn what_another_keeps_is_told_at_once_and_is_there_when_that_is_gone() {
     right.run(|txn| txn.set_range(8, 8).map(drop)).unwrap();
 }
 
-/// A copy of a segment that is in use, whose words are to be damaged.
+/// A copy of a segment in use, whose words the test damages.
 struct Words(std::fs::File);
 
 impl Words {
@@ -313,7 +313,7 @@ impl Words {
         self.0.write_all_at(&word.to_ne_bytes(), at).unwrap();
     }
 
-    /// The places of the undo logs' headers (docs/formats/region.md and vista.md).
+    /// Returns the places of the undo logs' headers (docs/formats/region.md and vista.md).
     fn logs(&self) -> Vec<u64> {
         let first = self.get(self.get(128 + 6 * 8) + 24);
         std::iter::successors(Some(first), |log| Some(self.get(log + 32)).filter(|next| *next != 0)).collect()
@@ -327,7 +327,7 @@ fn logs_that_were_damaged_so_that_two_have_the_same_bytes_are_refused() {
     let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
     for (worker, at) in workers.iter_mut().zip([100_000, 200_000]) {
         let mut txn = worker.begin();
-        // Twice the same by one is nothing that is wrong.
+        // One log may have the same bytes twice.
         for at in [at, at + 500, at] {
             txn.set_range(at, 1000).unwrap().fill(2);
         }

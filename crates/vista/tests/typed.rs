@@ -1,5 +1,5 @@
-//! Typed memory against the collections of the standard library: random transactions, a part of which abort, and the segment
-//! opened again and again.
+//! Typed memory compared with the collections of the standard library: random transactions, some of which abort, and
+//! the segment is opened again and again.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use vista::{Error, HashMap, Map, Memory, Ptr, Segment, ThreadTxn, Vector};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 type Names = Map<[u8; 6], u64>;
-/// The same pairs.
+/// The same pairs, hashed.
 type Hashed = HashMap<[u8; 6], u64>;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -36,7 +36,7 @@ impl Draw {
     }
 }
 
-/// What is checked: the vector, the map and the list.
+/// The expected contents: the vector, the map and the list.
 #[derive(Clone, Default)]
 struct Model {
     numbers: Vec<u32>,
@@ -69,7 +69,7 @@ fn check(segment: &Segment, model: &Model) {
     assert_eq!(list, model.list);
 }
 
-/// Where the collections lie in the root.
+/// Returns where the collections lie in the root.
 fn places(segment: &Segment) -> (Ptr<Vector<u32>>, Ptr<Names>) {
     let root = segment.root::<Root>();
     (root.part(|root| &root.numbers, segment).unwrap(), root.part(|root| &root.names, segment).unwrap())
@@ -153,7 +153,7 @@ fn a_pointer_to_nothing_is_refused_in_a_sentence() {
     let mut txn = segment.begin();
     let refused = txn.write(Ptr::<u64>::NONE).unwrap_err();
     assert!(matches!(refused, Error::OutOfRange { .. }), "{refused}");
-    // A pointer is plain data: one that was damaged, or is of another segment, may say anything.
+    // A pointer is plain data: a damaged one, or one of another segment, may have any value.
     *txn.write(txn.root::<u64>()).unwrap() = (64 << 10) + (64 << 10) + 3;
     let damaged = *txn.root::<Ptr<u64>>().look(&txn).unwrap();
     let refused = txn.write(damaged).unwrap_err();
@@ -163,7 +163,7 @@ fn a_pointer_to_nothing_is_refused_in_a_sentence() {
     assert!(matches!(txn.delete(freed), Err(Error::NotAllocated { .. })));
 }
 
-/// What several threads have: accounts whose sum stays, and a list.
+/// The data that several threads share: accounts with a constant sum, and a list.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Shared {
@@ -171,13 +171,14 @@ struct Shared {
     list: Ptr<Link>,
 }
 
-/// Where they lie: found while one thread has the segment, so that not all of it has to be locked for it.
+/// Pointers to the data, taken while one thread has the segment, so that the threads need not lock all of it.
 struct Places {
     accounts: Vec<Ptr<i64>>,
     list: Ptr<Ptr<Link>>,
 }
 
-/// Moves an amount from one account to another, and takes a link off the list, or puts one there. By how much it is longer.
+/// Moves an amount from one account to another, and removes a link from the list, or adds one. Returns the change of
+/// the list's length.
 fn transfer(txn: &mut ThreadTxn<'_, '_>, places: &Places, draw: u64) -> vista::Result<i64> {
     let account = |nth: u64| places.accounts[usize::try_from(nth % 64).unwrap()];
     *txn.write(account(draw))? -= 10;
@@ -209,7 +210,7 @@ fn a_value_is_one_threads_until_its_transaction_ends() {
             let drawn = draw.below(1 << 30);
             let done = worker.run(|txn| {
                 let by = transfer(txn, &places, drawn)?;
-                // A part of them is given up by an error of their own.
+                // Some of them are given up by an error of their own.
                 if drawn % 5 == 0 {
                     txn.look(Ptr::<u64>::NONE)?;
                 }
@@ -255,7 +256,7 @@ fn threads_are_told_of_a_pointer_to_nothing_and_of_what_another_has() {
     assert!(matches!(txn.write(damaged), Err(Error::Misplaced { .. })));
     assert!(matches!(txn.look(damaged), Err(Error::Misplaced { .. })));
     txn.abort();
-    // To look at a value is to have it; and all of it that a part of is asked for.
+    // To look at a value is to lock it; `part` locks all of its value.
     let mut txn = left.begin();
     let last = txn.part(root, |all| &all[63]).unwrap();
     assert_eq!(*txn.look(last).unwrap(), 0);
@@ -264,7 +265,7 @@ fn threads_are_told_of_a_pointer_to_nothing_and_of_what_another_has() {
     assert!(matches!(other.write(last), Err(Error::Contended { .. })), "out of order, so soon");
 }
 
-/// Values that fill what a call of the heap leaves of the undo log.
+/// Values that fill the room that a call of the heap leaves in the undo log.
 type Long = [u64; 500];
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -307,8 +308,8 @@ fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
         hashed.insert(&mut txn, nth, [nth; 500]).unwrap();
         txn.end().unwrap();
     }
-    // The vector is full, and the next pair makes the hash map larger. There are free blocks for that, and no more units, so the
-    // undo log can become no longer.
+    // The vector is full, and the next pair makes the hash map larger. There are free blocks for that, but no more
+    // units, so the undo log cannot become longer.
     let mut txn = segment.begin();
     let spare: Vec<u64> = [64, 112, 4096, 8192, 16_384]
         .iter()
@@ -328,7 +329,7 @@ fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
     let blocks = segment.verify().unwrap().blocks;
     for (what, left) in (0..6).flat_map(|what| (0..18_000).step_by(16).map(move |left| (what, left))) {
         let mut txn = segment.begin();
-        // So much is left of the log, or a little more.
+        // `left` bytes of the log are left, or a little more.
         let _ = txn.set_range(8192, most - left).unwrap();
         let tried = match what {
             0 => names.insert(&mut txn, 100 + left as u64, [1; 500]).map(drop),
@@ -343,12 +344,12 @@ fn what_finds_no_room_in_the_undo_log_leaves_the_collections_as_they_were() {
             txn.abort();
             done[what] += 1;
         } else {
-            // What was refused is not taken for a reason to abort.
+            // A refused call does not abort the transaction.
             txn.end().unwrap_or_else(|why| panic!("call {what}, {left} bytes left: {why}"));
             refused[what] += 1;
         }
         assert_eq!(all(&segment), expected, "call {what}, {left} bytes left");
-        // A row of the hash map may be there already, for when it can go on: one.
+        // The hash map may have one row already, for the next attempt.
         assert!(segment.verify().unwrap().blocks <= blocks + 1, "call {what}, {left} bytes left: a block is nobody's");
     }
     assert!(refused.iter().chain(&done).all(|times| *times > 10), "refused {refused:?}, done {done:?}");

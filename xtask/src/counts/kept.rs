@@ -1,4 +1,5 @@
-//! The kept figures: a table in docs/instructions.md between two markers, so that the document and the comparison are one.
+//! The kept figures: a table in docs/instructions.md between two markers, so that the document and the comparison are
+//! one.
 
 use std::fs;
 use std::path::Path;
@@ -10,18 +11,18 @@ const END: &str = "<!-- counts: end -->";
 const HEAD: &str = "| path | instructions |\n|---|---|\n";
 const WITH: &str = "Counted with ";
 
-/// What one path costs.
+/// The cost of one path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Count {
     /// The path.
     pub name: String,
-    /// Instructions of an operation.
+    /// Instructions of one operation.
     pub instructions: f64,
 }
 
-/// What the document says.
+/// The document's contents.
 pub struct Kept {
-    /// The compiler and whatever else counts depend on.
+    /// The compiler and all else that counts depend on.
     pub with: String,
     counts: Vec<Count>,
     before: String,
@@ -32,7 +33,7 @@ impl Kept {
     /// Reads the document.
     ///
     /// # Errors
-    /// When it is not there or has lost its markers, or a row is no count.
+    /// When the document is missing or has lost its markers, or a row is no count.
     pub fn read(root: &Path) -> Result<Kept, String> {
         let text =
             fs::read_to_string(root.join(DOCUMENT)).map_err(|error| format!("{DOCUMENT} cannot be read: {error}"))?;
@@ -50,17 +51,18 @@ impl Kept {
         Ok(Kept { with, counts: counts.collect::<Result<_, _>>()?, before: before.into(), after: after.into() })
     }
 
-    /// The paths, in their order.
+    /// Returns the paths in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.counts.iter().map(|count| count.name.as_str())
     }
 
-    /// The instructions kept for a path.
+    /// Returns the instructions kept for a path.
     pub fn of(&self, name: &str) -> Option<f64> {
         self.counts.iter().find(|count| count.name == name).map(|count| count.instructions)
     }
 
-    /// With `now` in the place of what was kept; of paths that were not counted now the figure stays unless all were.
+    /// Returns the document with the counts `now`. Figures of paths that were not counted stay, unless all were
+    /// counted.
     #[must_use]
     pub fn blessed(self, now: &[Count], with: &str, are_all: bool) -> Kept {
         let mut counts: Vec<Count> = if are_all { Vec::new() } else { self.counts };
@@ -76,7 +78,7 @@ impl Kept {
     /// Writes the document.
     ///
     /// # Errors
-    /// The file system's.
+    /// When the file cannot be written.
     pub fn write(&self, root: &Path) -> Result<(), String> {
         fs::write(root.join(DOCUMENT), self.text()).map_err(|error| format!("{DOCUMENT} cannot be written: {error}"))
     }

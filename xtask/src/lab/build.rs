@@ -1,4 +1,5 @@
-//! What the machine is made of: the kernel, the guest's program, its initial file system. Kept from one run to the next.
+//! The parts of the machine: the kernel, the guest's program, its initial file system. They are kept from one run to
+//! the next.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,9 +8,9 @@ use std::process::{Command, Stdio};
 
 use super::cpio::Archive;
 
-/// Of which the newest kernel is a dependency.
+/// The package that depends on the newest kernel.
 const PACKAGE: &str = "linux-image-cloud-amd64";
-/// In this order.
+/// Loaded in this order.
 const MODULES: [&str; 10] = [
     "libnvdimm",
     "nd_e820",
@@ -22,15 +23,17 @@ const MODULES: [&str; 10] = [
     "virtio_pci",
     "virtio_blk",
 ];
-/// Mebibytes of the memory that is kept, and of the disk. An environment puts its shared memory nowhere where less than 96 are
-/// free; and from 128 on a file system has a copy of its first block in its midst, and the image all that is before it.
+/// Mebibytes of the kept memory, and of the disk. An environment puts its shared memory only where at least 96 are
+/// free. From 128 on, a file system has a copy of its first block in the middle, and the image would contain everything
+/// before it.
 pub const MEMORY: u64 = 120;
 
-/// What a machine is started with.
+/// The files that a machine starts with.
 pub struct Built {
     pub kernel: PathBuf,
     pub initrd: PathBuf,
-    /// The same, with a kernel that the machine can load beside the one that runs, and that one's own.
+    /// The same file system with a kernel that the machine can load beside the running one, and that kernel's own
+    /// initial file system.
     pub initrd_of_two: PathBuf,
 }
 
@@ -38,7 +41,7 @@ fn other(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
 }
 
-/// Runs a command; what it wrote on its standard output.
+/// Runs a command and returns its standard output.
 fn output(command: &mut Command) -> io::Result<Vec<u8>> {
     let done = command.stderr(Stdio::inherit()).output()?;
     if !done.status.success() {
@@ -47,7 +50,7 @@ fn output(command: &mut Command) -> io::Result<Vec<u8>> {
     Ok(done.stdout)
 }
 
-/// Makes everything.
+/// Makes all parts.
 pub fn build(guest: &Path, folder: &Path) -> io::Result<Built> {
     fs::create_dir_all(folder)?;
     let (kernel, modules) = kernel(folder)?;
@@ -64,7 +67,7 @@ pub fn build(guest: &Path, folder: &Path) -> io::Result<Built> {
     Ok(Built { kernel, initrd, initrd_of_two })
 }
 
-/// What the first program finds.
+/// Returns the archive with the files that the first program finds.
 fn archive(guest: &Path, image: &[u8], modules: &Path) -> io::Result<Archive> {
     let mut archive = Archive::default();
     for directory in ["dev", "proc", "sys", "p", "d", "lib", "tmp"] {
@@ -73,7 +76,7 @@ fn archive(guest: &Path, image: &[u8], modules: &Path) -> io::Result<Archive> {
     archive.file("init", &fs::read(guest)?);
     for library in libraries(guest)? {
         let inside = library.trim_start_matches('/');
-        // Each directory above the file, the outermost first.
+        // Adds each directory above the file, the outermost first.
         inside.match_indices('/').for_each(|(end, _)| archive.directory(&inside[..end]));
         archive.file(inside, &fs::read(&library)?);
     }
@@ -81,7 +84,7 @@ fn archive(guest: &Path, image: &[u8], modules: &Path) -> io::Result<Archive> {
     let mut list = String::new();
     for name in MODULES {
         let file = format!("{name}.ko");
-        // What is not there is built in.
+        // A missing module is built into the kernel.
         if let Some(path) = find(modules, &|it| it.replace('-', "_") == file) {
             archive.file(&format!("lib/{file}"), &fs::read(path)?);
             list.push_str(&format!("{file}\n"));
@@ -91,14 +94,14 @@ fn archive(guest: &Path, image: &[u8], modules: &Path) -> io::Result<Archive> {
     Ok(archive)
 }
 
-/// Debian's kernel as it is packed: the form in which a running one takes another.
+/// Returns Debian's kernel as it is packed, the form in which a running kernel loads another.
 fn packed_kernel(root: &Path) -> io::Result<PathBuf> {
     let packed = find(&root.join("boot"), &|it| it.starts_with("vmlinuz-"));
     packed.ok_or_else(|| other(format!("{} has no kernel", root.display())))
 }
 
-/// Debian's kernel, fetched once and not installed: an uncompressed one, since to decompress it takes an emulated machine
-/// longer than everything else; and where its modules are.
+/// Fetches Debian's kernel once, without installing it, and unpacks it: an emulated machine would take longer to
+/// decompress it than for everything else. Returns the kernel and the folder of its modules.
 fn kernel(folder: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let (root, kernel) = (folder.join("kernel"), folder.join("vmlinux"));
     if !kernel.exists() {
@@ -119,7 +122,7 @@ fn kernel(folder: &Path) -> io::Result<(PathBuf, PathBuf)> {
     Ok((kernel, root))
 }
 
-/// The kernel inside of a compressed one: where it lies the boot protocol says.
+/// Returns the kernel inside a compressed one, at the place that the boot protocol defines.
 fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     let word = |at: usize| {
         let bytes = packed.get(at..at + 4).and_then(|it| it.first_chunk::<4>());
@@ -128,7 +131,7 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     let sectors = packed.get(0x1f1).map_or(4, |count| usize::from(*count).max(4)) + 1;
     let from = sectors * 512 + word(0x248);
     let payload = packed.get(from..from + word(0x24c)).ok_or_else(|| other("the kernel has another form"))?;
-    // The last four bytes are its length when it is unpacked.
+    // The last four bytes are the unpacked length.
     let (payload, length) = payload.split_at(payload.len().saturating_sub(4));
     if !payload.starts_with(&[0x02, 0x21, 0x4c, 0x18]) {
         return Err(other("the kernel is compressed otherwise than by LZ4"));
@@ -139,7 +142,7 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     let payload = payload.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&payload));
     let done = child.wait_with_output()?.stdout;
-    // It may close its input before the end.
+    // The program may close its input before the end.
     let _ = writer.join();
     let expected = length.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize;
     if !done.starts_with(b"\x7fELF") || done.len() != expected {
@@ -148,28 +151,28 @@ fn unpacked(packed: &[u8]) -> io::Result<Vec<u8>> {
     Ok(done)
 }
 
-/// The guest's program without the names of its functions: the machine has little memory.
+/// Strips the guest's program of its function names, because the machine has little memory.
 fn stripped(guest: &Path, folder: &Path) -> io::Result<PathBuf> {
     let program = folder.join("guest");
     output(Command::new("strip").arg("-o").arg(&program).arg(guest))?;
     Ok(program)
 }
 
-/// Paths of the libraries of C that a program is linked with, and of their loader.
+/// Returns the paths of the C libraries that a program is linked with, and of their loader.
 fn libraries(program: &Path) -> io::Result<Vec<String>> {
     let text = output(Command::new("ldd").arg(program))?;
     let paths = |line: &str| line.split_whitespace().find(|word| word.starts_with('/')).map(str::to_owned);
     Ok(String::from_utf8_lossy(&text).lines().filter_map(paths).collect())
 }
 
-/// An empty file system, up to its last byte that is not zero: what is behind that the memory has at first.
+/// Returns an empty file system up to its last byte that is not zero. The kept memory is zero at first.
 fn image(folder: &Path) -> io::Result<Vec<u8>> {
     let path = folder.join("fs.img");
     let file = fs::File::create(&path)?;
     file.set_len(MEMORY << 20)?;
     let arguments =
         ["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,packed_meta_blocks=1", "-J", "size=4", "-N", "256"];
-    // It lies where only root looks for programs.
+    // mkfs.ext4 lies in a directory that only root's PATH contains.
     let path_variable = format!("{}:/sbin:/usr/sbin", std::env::var("PATH").unwrap_or_default());
     output(Command::new("mkfs.ext4").args(arguments).args(["-m", "0"]).arg(&path).env("PATH", path_variable))?;
     let mut bytes = fs::read(&path)?;
@@ -178,7 +181,7 @@ fn image(folder: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file in a directory or below it.
+/// Returns a file in a directory or below it.
 fn find(directory: &Path, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
     for entry in fs::read_dir(directory).ok()?.flatten() {
         let path = entry.path();

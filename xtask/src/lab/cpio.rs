@@ -1,6 +1,7 @@
-//! An archive that a kernel unpacks as its first file system: `newc`, one header of hexadecimal digits for each file.
+//! An archive that a kernel unpacks as its first file system: format `newc`, with a header of hexadecimal digits for
+//! each file.
 
-/// An archive under way.
+/// An archive under construction.
 #[derive(Clone, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -13,12 +14,12 @@ impl Archive {
         self.add(name, 0o40755, &[]);
     }
 
-    /// Adds a file that may be executed.
+    /// Adds an executable file.
     pub fn file(&mut self, name: &str, contents: &[u8]) {
         self.add(name, 0o100_755, contents);
     }
 
-    /// The bytes of the whole.
+    /// Returns the bytes of the whole archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.add("TRAILER!!!", 0, &[]);
         self.bytes

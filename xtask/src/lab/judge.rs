@@ -1,4 +1,4 @@
-//! What the machine had announced when it crashed, and what was found when it was back.
+//! Compares what the machine had announced when it crashed with the state found after the restart.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,9 +7,9 @@ use super::machine::{SECOND, TOLD};
 use super::records::Records;
 use super::told::Told;
 
-/// What was seen so far.
+/// The observations of one machine.
 pub struct Judge {
-    /// Which machine, for people.
+    /// The machine's name in messages.
     name: String,
     told: Told,
     /// The crash that the machine is about to have: its number and kind.
@@ -47,7 +47,7 @@ impl Judge {
         }
     }
 
-    /// How many crashes were judged.
+    /// Returns the number of judged crashes.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
@@ -61,18 +61,18 @@ impl Judge {
         self.failures.push(what.to_owned());
     }
 
-    /// A line of the console that is the kernel's.
+    /// Takes a line of the kernel from the console.
     pub fn console(&mut self, line: &str) {
         self.panics += u64::from(line.contains("Kernel panic"));
     }
 
-    /// A number below `end`.
+    /// Returns a random number below `end`.
     pub fn draw(&mut self, end: u64) -> u64 {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) % end
     }
 
-    /// The machine is up again: what it said since it was is judged, if it had been up before.
+    /// Takes a start of the machine, and judges the crash before it, if there was one.
     pub fn boot(&mut self, boot: &str, lines: &[String]) {
         let (number, kind) = boot.split_once(' ').unwrap_or((boot, ""));
         if let Some(memory) = lines.iter().find_map(|line| line.strip_prefix("MEMORY ")) {
@@ -104,10 +104,10 @@ impl Judge {
         };
         let (memory, cache, torn) = (found("memory"), found("cache"), found("torn"));
         let ended = number(memory, "ended");
-        // The one that was under way may have ended without being announced.
+        // The transaction under way may have ended without an announcement.
         let is_whole = ended.is_some_and(|ended| ended == announced || ended == announced + 1);
         let steps = announced - began;
-        // The control began anew, and lost if not all of it is there.
+        // The control begins anew after each crash. It counts as lost unless all of it is there.
         let has_lost = number(cache, "ended").is_none_or(|ended| ended < steps);
         let is_torn = torn.contains("sum is");
         let verdict = if is_whole { "whole" } else { "LOST OR TORN" };
@@ -137,7 +137,7 @@ impl Judge {
         self.torn += u64::from(is_torn);
     }
 
-    /// Adds what was seen of another machine.
+    /// Adds the observations of another machine.
     pub fn add(&mut self, other: Judge) {
         other.kinds.into_iter().for_each(|(kind, count)| *self.kinds.entry(kind).or_default() += count);
         self.failures.extend(other.failures);
@@ -150,7 +150,7 @@ impl Judge {
         self.records.add(&other.records);
     }
 
-    /// Lines that say what was seen, and whether it proves what it was to prove.
+    /// Returns summary lines, and whether the run proves what it is meant to prove.
     pub fn summary(mut self, wanted: u64) -> (Vec<String>, bool) {
         let panics = ["c", "n", SECOND].iter().filter_map(|kind| self.kinds.get(*kind)).sum::<u64>();
         if self.cycles < wanted {

@@ -1,4 +1,4 @@
-//! What the judge makes of canned lines: of a run in which everything is as it should be, and of one for each thing that is not.
+//! The judge on canned lines: a run without faults, and a run for each fault.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 use std::fs;
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use super::judge::Judge;
 use super::machine::TOLD;
 
-/// What a machine announced, and what was found when it was back.
+/// The announcements of a machine, and the state found after its crash.
 #[derive(Clone, Copy)]
 struct Crash {
-    /// How many transactions there were when it was started, and how many it announced.
+    /// The transactions that had ended at its start, and those announced at the crash.
     announced: (u64, u64),
     found: [&'static str; 3],
-    /// Whether it was a second kernel that found it.
+    /// Whether a second kernel reports the state.
     is_second: bool,
 }
 
@@ -24,7 +24,7 @@ const WHOLE: Crash = Crash {
     is_second: false,
 };
 
-/// What is said of records, and found of them, in each life: `records.rs` tests what is made of others.
+/// The announcements and findings about records in each life. `records.rs` tests others.
 const RECORDS: &str = "R0000000000000000000000000000\nr0000000000010000000000000001\n\
                        L0000000000000000000000000000\nl0000000000010000000000000001\n";
 const FOUND: [&str; 2] = [
@@ -32,7 +32,7 @@ const FOUND: [&str; 2] = [
     "FOUND lost ended=0 digest=0 before=0 lost=true refused at first",
 ];
 
-/// Judges crashes by the kinds in turns; the summary, and whether it is good.
+/// Judges crashes whose kinds take turns. Returns the summary and whether it is good.
 fn judged(name: &str, crashes: &[Crash], wanted: u64) -> (String, bool) {
     let state: PathBuf = std::env::temp_dir().join(format!("libtp-xtask-{}-{name}", std::process::id()));
     fs::create_dir_all(&state).unwrap();
@@ -74,10 +74,10 @@ fn crashes_that_lose_nothing_while_the_controls_lose_are_good() {
     assert!(summary.contains("mapped synchronously"), "{summary}");
     let last = summary.lines().last().unwrap();
     assert!(last.starts_with("5 crashes of a system"), "the last line is that of the crashes: {summary}");
-    // The one that was under way may have ended, and need not have been announced.
+    // The transaction under way may have ended without an announcement.
     let one_more = Crash { found: ["FOUND memory ended=8", WHOLE.found[1], WHOLE.found[2]], ..WHOLE };
     assert!(judged("one-more", &[one_more; 5], 5).1);
-    // One torn control is enough: it is left to chance.
+    // One torn control is enough: tearing is up to chance.
     let not_torn = Crash { found: [WHOLE.found[0], WHOLE.found[1], "FOUND torn whole"], ..WHOLE };
     assert!(judged("torn-once", &[not_torn, WHOLE, not_torn], 3).1);
 }

@@ -1,4 +1,5 @@
-//! A machine: QEMU with a memory that is a file, a console that is read, a monitor that is told, and a port whose bytes go to a file.
+//! A machine: QEMU with a file as memory, a console that is read, a monitor that takes commands, and a port whose bytes
+//! go to a file.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,14 +11,14 @@ use std::time::Duration;
 
 use super::build::{Built, MEMORY};
 
-/// Where the port's bytes go.
+/// The file with the port's bytes.
 pub const TOLD: &str = "told";
-/// A crash that is a panic after which a second kernel goes on, without any firmware in between.
+/// The kind of crash that is a panic after which a second kernel takes over without firmware in between.
 pub const SECOND: &str = "p";
 const MONITOR: &str = "monitor";
 const CONSOLE: &str = "console";
 
-/// A machine that is on.
+/// A machine that is switched on.
 pub struct Machine {
     command: Vec<String>,
     state: PathBuf,
@@ -26,16 +27,16 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Turns it on.
+    /// Switches a machine on.
     pub fn start(built: &Built, state: &Path, kinds: &str, seed: u64) -> io::Result<Machine> {
-        // The disk of the records' files, and of controls.
+        // The disk of the records' files, and of the controls.
         fs::File::create(state.join("disk"))?.set_len(MEMORY << 20)?;
-        // A second kernel has memory of its own, which the first never uses.
+        // A second kernel has its own memory, which the first never uses.
         let (megabytes, set_aside, initrd) = match kinds.split(',').any(|kind| kind == SECOND) {
             true => (512, "crashkernel=160M ", &built.initrd_of_two),
             false => (320, "", &built.initrd),
         };
-        // Nothing that takes an emulated machine long and proves nothing.
+        // Leaves out all that takes an emulated machine long and proves nothing.
         let kernel = format!(
             "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t nokaslr mitigations=off tsc=reliable no_timer_check audit=0 \
              random.trust_cpu=on acpi=off cryptomgr.notests \
@@ -64,12 +65,12 @@ impl Machine {
         Ok(Machine { command, state: state.to_path_buf(), child, lines })
     }
 
-    /// The next line of its console, if there is one in time.
+    /// Returns the next line of the console, or `None` if there is none in time.
     pub fn line(&self, limit: Duration) -> Option<String> {
         self.lines.recv_timeout(limit).ok()
     }
 
-    /// Crashes it from outside.
+    /// Crashes the machine from outside.
     pub fn crash(&mut self, kind: &str) -> io::Result<()> {
         match kind {
             "m" => self.tell("system_reset"),
@@ -77,7 +78,7 @@ impl Machine {
             _ => {
                 self.child.kill()?;
                 self.child.wait()?;
-                // What it has said.
+                // Drains the rest of the old console.
                 while self.lines.recv().is_ok() {}
                 (self.child, self.lines) = turn_on(&self.command, &self.state)?;
                 Ok(())
@@ -85,7 +86,7 @@ impl Machine {
         }
     }
 
-    /// Tells the monitor, and waits until it has done it: what is hung up on too early may never be read.
+    /// Gives the monitor a command and waits until it is done: a connection closed too early may lose the command.
     fn tell(&self, what: &str) -> io::Result<()> {
         let mut monitor = UnixStream::connect(self.state.join(MONITOR))?;
         monitor.set_read_timeout(Some(Duration::from_secs(30)))?;
@@ -95,7 +96,7 @@ impl Machine {
     }
 }
 
-/// Reads what the monitor says until it waits for an order.
+/// Reads the monitor's output up to its prompt.
 fn wait_for_prompt(monitor: &mut UnixStream) -> io::Result<()> {
     let (mut said, mut byte) = (Vec::new(), [0]);
     while !said.ends_with(b"(qemu) ") {
@@ -107,7 +108,7 @@ fn wait_for_prompt(monitor: &mut UnixStream) -> io::Result<()> {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended.
+        // The machine may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -128,7 +129,7 @@ fn turn_on(command: &[String], state: &Path) -> io::Result<(Child, Receiver<Stri
         let mut console = BufReader::new(console);
         let mut line = Vec::new();
         while console.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes != 0) {
-            // What is read is also kept, to be looked at when something went wrong.
+            // The lines are also kept in a file, for the search after a failure.
             let _ = copy.write_all(&line);
             if say.send(String::from_utf8_lossy(&line).trim().to_owned()).is_err() {
                 break;

@@ -1,14 +1,14 @@
-//! What of the records was announced, and what was found: all of it where the memory was kept, and less where it was not.
+//! Compares announced records with those found: all where the memory is kept, fewer where it is not.
 
 use super::told::Line;
 
-/// What was seen so far.
+/// The observations about records.
 #[derive(Default)]
 pub struct Records {
     announced: u64,
-    /// How often more was found than was announced, by the one that was under way.
+    /// How often one transfer more was found than announced: the one under way.
     unannounced: u64,
-    /// Transactions that were under way, and undone.
+    /// Transactions that were under way and were undone.
     undone: u64,
     /// Bytes of log that were replayed.
     log_bytes: u64,
@@ -16,7 +16,7 @@ pub struct Records {
     control_lost: u64,
 }
 
-/// What the machine found of an environment.
+/// The machine's report about an environment.
 struct Found<'f> {
     text: &'f str,
     ended: u64,
@@ -47,10 +47,10 @@ impl<'f> Found<'f> {
 }
 
 impl Records {
-    /// Judges what was found, and counts it.
+    /// Judges a report and counts it.
     ///
     /// # Errors
-    /// What is not as it has to be, or proves nothing.
+    /// When the report is wrong, or proves nothing.
     pub fn judge(&mut self, announced: &Line, found: &str) -> Result<(), String> {
         let wrong = |what: &str| {
             format!(
@@ -64,7 +64,7 @@ impl Records {
         }
         let last = announced.digests.get(&announced.last).copied();
         let it = Found::new(found).ok_or_else(|| wrong("nothing is known of the records"))?;
-        // The one that was under way may be committed without having been announced.
+        // The transfer under way may be committed without an announcement.
         let is_whole = (it.ended == announced.last && Some(it.digest) == last)
             || (it.ended == announced.last + 1 && Some(it.before) == last);
         if !is_whole {
@@ -80,17 +80,17 @@ impl Records {
         Ok(())
     }
 
-    /// Judges the control.
+    /// Judges the report about the control.
     ///
     /// # Errors
-    /// It lost nothing, lost other than the last, or did not say so.
+    /// When the control lost nothing, lost other transfers than the last ones, or did not report the loss.
     pub fn judge_control(&mut self, announced: &Line, found: &str) -> Result<(), String> {
         let wrong = |what: &str| format!("the control announced {} transfers: {what}: {found}", announced.last);
         let it = Found::new(found).ok_or_else(|| wrong("nothing is known of it"))?;
         if it.ended >= announced.last {
             return Err(wrong("it lost nothing, so nothing was proved"));
         }
-        // What was there at the beginning had been found in the files, and so is there again.
+        // The state at the beginning of a life was read from the files, so it must be there again.
         if announced.digests.get(&it.ended) != Some(&it.digest) {
             return Err(wrong("what is left of them is not what there was once"));
         }
@@ -102,7 +102,7 @@ impl Records {
         Ok(())
     }
 
-    /// Adds what was seen of another machine.
+    /// Adds the observations of another machine.
     pub fn add(&mut self, other: &Records) {
         self.announced += other.announced;
         self.unannounced += other.unannounced;
@@ -112,7 +112,7 @@ impl Records {
         self.control_lost += other.control_lost;
     }
 
-    /// A line that says what was seen, where nothing was found wrong.
+    /// Returns a summary line. `is_good` states that no fault was found.
     pub fn summary(&self, crashes: u64, is_good: bool) -> String {
         format!(
             "records, commits answered from memory: {} announced, {}, {} found that were not announced, {} found under way and undone, \

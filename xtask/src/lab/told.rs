@@ -1,6 +1,7 @@
-//! What a machine said through its port before it crashed: what had ended, one line each, at once.
+//! The announcements of a machine before it crashed: one line for each ended transaction, sent at once.
 //!
-//! A life of the machine begins with a line of its own. A crash cuts off the last line of a life, which then says nothing.
+//! A life of the machine begins with a line of its own. A crash may cut off the last line of a life, which then does
+//! not count.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,16 +11,16 @@ use std::path::{Path, PathBuf};
 /// One life of a machine.
 #[derive(Debug, Default)]
 pub struct Life {
-    /// Of the segment: how many transactions had ended at its beginning, and last.
+    /// The number of ended transactions of the segment: at the beginning, and last.
     pub segment: (u64, u64),
-    /// Of the environment whose memory is kept.
+    /// The environment whose memory is kept.
     pub records: Line,
-    /// Of the one whose memory is not.
+    /// The environment whose memory is not kept.
     pub lost: Line,
 }
 
-/// What was said of an environment: how many transfers were committed at the beginning, and last; and what each and all before it
-/// come to, by its number.
+/// The announcements about an environment: the number of committed transfers at the beginning, and last; and for each
+/// number the digest of that transfer and all before it.
 #[derive(Debug, Default)]
 pub struct Line {
     pub began: u64,
@@ -28,7 +29,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// How many were committed.
+    /// Returns the number of transfers committed in this life.
     pub fn steps(&self) -> u64 {
         self.last - self.began
     }
@@ -42,10 +43,10 @@ impl Line {
     }
 }
 
-/// What a machine says, life by life.
+/// The announcements of a machine, life by life.
 pub struct Told {
     path: PathBuf,
-    /// Where the next life begins, or the end of what was read.
+    /// The place where the next life begins, or the end of the bytes read.
     at: u64,
 }
 
@@ -54,7 +55,7 @@ impl Told {
         Told { path: path.to_owned(), at: 0 }
     }
 
-    /// The next life. What the one behind it may have said already is left to it.
+    /// Returns the next life. Announcements of a later life are left for the next call.
     pub fn life(&mut self) -> Life {
         let mut bytes = Vec::new();
         if let Ok(mut file) = fs::File::open(&self.path) {
@@ -66,7 +67,7 @@ impl Told {
     }
 }
 
-/// The first life, and its length in bytes.
+/// Returns the first life, and its length in bytes.
 fn first_life(bytes: &[u8]) -> (Life, u64) {
     let (mut life, mut length, mut has_begun) = (Life::default(), 0, false);
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -79,7 +80,7 @@ fn first_life(bytes: &[u8]) -> (Life, u64) {
             ("k", 12, Some(ended), _) => life.segment.1 = ended,
             ("R" | "r", 28, Some(committed), Some(digest)) => life.records.says(committed, digest, letter == "R"),
             ("L" | "l", 28, Some(committed), Some(digest)) => life.lost.says(committed, digest, letter == "L"),
-            // Cut off.
+            // The line was cut off.
             _ => {}
         }
         length += line.len() as u64;

@@ -1,16 +1,16 @@
-//! Who may depend on whom, and that every dependency is explained and used.
+//! The allowed dependencies between crates. Every dependency must be explained and used.
 
 use super::source::{code, word_places, File};
 use crate::workspace::Package;
 use std::collections::BTreeSet;
 
-/// The figure of ARCHITECTURE.md as a table: a crate, and the crates of ours that it may name.
+/// The figure of ARCHITECTURE.md as a table: a crate, and the crates of ours that it may depend on.
 ///
-/// `libtp` may name every manager; what stands above it sees only what it re-exports.
+/// `libtp` may name every manager; crates above it see only what it re-exports.
 const ARROWS: &[(&str, &[&str])] = &[
     ("rio", &[]),
     ("vista", &["rio"]),
-    // Its anchor alone.
+    // Only for its anchor.
     ("libtp-io", &["rio"]),
     ("rvm", &["vista", "libtp-io", "rio"]),
     ("libtp-process", &["rio"]),
@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-log", &["libtp-io", "libtp-process", "rio"]),
     ("libtp-buffer", &["libtp-log", "libtp-io", "libtp-process", "rio"]),
     ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "rio"]),
-    // Ranks and sessions are named in every call with a latch; making a database file is the record manager's.
+    // Every call with a latch names ranks and sessions; the record manager makes database files.
     ("libtp-record", &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"]),
     (
         "libtp",
@@ -39,9 +39,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("libtp-cli", &["libtp", "libtp-bench", "vista"]),
     ("libtp-capi", &["libtp", "vista"]),
     ("libtp-sim", &["libtp-io"]),
-    // Log and processes by themselves: where a log ends must be chosen to the byte.
+    // The log and processes by themselves: tests choose to the byte where a log ends.
     ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio", "vista"]),
-    // Each door by itself: pages and log records are given to whoever reads them, under no environment.
+    // Each entry point by itself: pages and log records are passed to their readers without an environment.
     (
         "libtp-fuzz",
         &[
@@ -62,7 +62,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const LIST: &str = "ARCHITECTURE.md";
 const LIST_HEADING: &str = "## Dependencies";
 
-/// Arrows that the figure does not have. Tests may look anywhere.
+/// Returns dependencies that the figure does not have. Tests may depend on any crate.
 pub fn wrong_arrows(packages: &[Package]) -> Vec<String> {
     let mut complaints = Vec::new();
     for package in packages {
@@ -81,7 +81,7 @@ pub fn wrong_arrows(packages: &[Package]) -> Vec<String> {
     complaints
 }
 
-/// Outside dependencies without a line in ARCHITECTURE.md, and lines without a dependency.
+/// Returns outside dependencies without a line in ARCHITECTURE.md, and lines without a dependency.
 pub fn unexplained(files: &[File], packages: &[Package]) -> Vec<String> {
     let used: BTreeSet<&str> = packages
         .iter()
@@ -97,7 +97,7 @@ pub fn unexplained(files: &[File], packages: &[Package]) -> Vec<String> {
     missing.chain(stale).collect()
 }
 
-/// The names in "* `name`: why" or "* `a`, `b`: why" lines under the heading.
+/// Returns the names in "* `name`: why" or "* `a`, `b`: why" lines under the heading.
 fn explained(text: &str) -> BTreeSet<&str> {
     let section = text.split(LIST_HEADING).nth(1).unwrap_or("");
     let section = section.split("\n## ").next().unwrap_or("");
@@ -106,7 +106,7 @@ fn explained(text: &str) -> BTreeSet<&str> {
     heads.flat_map(|head| head.split(',')).map(|name| name.trim().trim_matches('`')).collect()
 }
 
-/// Dependencies that no source file of their crate names.
+/// Returns dependencies that no source file of their crate names.
 pub fn unused(files: &[File], packages: &[Package]) -> Vec<String> {
     let mut complaints = Vec::new();
     for package in packages {
@@ -118,7 +118,7 @@ pub fn unused(files: &[File], packages: &[Package]) -> Vec<String> {
         let source: String = files.iter().filter(inside).map(|file| code(&file.text)).collect();
         let with_examples: String = files.iter().filter(inside).map(|file| file.text.as_str()).collect();
         for dependency in &package.dependencies {
-            // What only tests use may be named in a documentation test alone.
+            // Only a documentation test may name a dependency for tests.
             let place = if dependency.for_tests { &with_examples } else { &source };
             if word_places(place, &dependency.name.replace('-', "_")).is_empty() {
                 complaints

@@ -1,9 +1,9 @@
-//! Failpoints: whoever changes what is shared can be killed there, and survived.
+//! Failpoints: a test can kill the process in every function that changes shared memory, and check the repair.
 
 use super::sizes::functions;
 use super::source::{code, line_of, word_places, File};
 
-/// The crates that change what is shared.
+/// The crates that change shared memory.
 const CRATES: [&str; 8] = ["rio", "process", "log", "buffer", "lock", "txn", "record", "libtp"];
 /// Calls that open a section, or append to the log.
 const CHANGES: [&str; 8] = [
@@ -16,10 +16,10 @@ const CHANGES: [&str; 8] = [
     ".apply_redo_only(",
     ".compensate(",
 ];
-/// Functions that only pass such a call on, by their names.
+/// The names of functions that only pass such a call on.
 const DOORS: [&str; 4] = ["section", "open", "log", "log_entry"];
 
-/// Functions that open a section or append to the log, and in which nobody can be killed.
+/// Returns functions that open a section or append to the log and have no failpoint.
 pub fn missing(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| is_ours(&file.path)) {
@@ -39,7 +39,7 @@ pub fn missing(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Every failpoint, with its place.
+/// Returns every failpoint with its place.
 pub fn list(files: &[File]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files.iter().filter(|file| is_ours(&file.path)) {

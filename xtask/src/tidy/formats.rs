@@ -1,7 +1,8 @@
-//! A format is written down once, in docs/formats, as a table of bytes; this rule notices when the struct moves on.
+//! A format is written down once, in docs/formats, as a table of bytes. This rule finds structs that have changed
+//! since.
 //!
 //! Under each table stands a comment that names the struct and a hash of it:
-//! `<!-- struct: crates/log/src/record.rs#RecordHeader sha: 0badcafe -->`. Without `#Name` the hash covers what stands
+//! `<!-- struct: crates/log/src/record.rs#RecordHeader sha: 0badcafe -->`. Without `#Name` the hash covers the text
 //! between `// format: begin` and `// format: end` in the file. Comments and white space do not count.
 
 use super::source::{code, line_of, tree, word_places, File};
@@ -15,7 +16,7 @@ const HASH: &str = " sha: ";
 const REGION: (&str, &str) = ("// format: begin", "// format: end");
 const FOLDER: &str = "docs/formats/";
 
-/// Tables whose struct has changed, or is not there.
+/// Returns complaints about tables whose struct has changed or is missing.
 pub fn check(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for document in files.iter().filter(|file| file.path.starts_with(FOLDER)) {
@@ -33,10 +34,10 @@ pub fn check(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Writes the hashes of the structs as they are into the documents.
+/// Writes the hashes of the current structs into the documents.
 ///
 /// # Errors
-/// When a struct is not there, or a document cannot be written.
+/// When a struct is missing, or a document cannot be written.
 pub fn bless(root: &Path) -> Result<ExitCode, String> {
     let files = tree(root)?;
     for document in files.iter().filter(|file| file.path.starts_with(FOLDER)) {
@@ -60,7 +61,7 @@ fn blessed(files: &[File], document: &File) -> Result<String, String> {
     Ok(text)
 }
 
-/// Line, struct and hash of every mark in a document.
+/// Returns line, struct and hash of every mark in a document.
 fn marks(text: &str) -> Vec<(usize, &str, &str)> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices(OPEN) {
@@ -82,7 +83,8 @@ fn hash_of(files: &[File], place: &str) -> Result<String, String> {
     Ok(short_hash(&text))
 }
 
-/// `struct Name { .. }` or `enum Name { .. }` without comments; or `Name, 16 { .. }`, where a macro declares structs of a stated size.
+/// Returns `struct Name { .. }` or `enum Name { .. }` without comments; or `Name, 16 { .. }`, where a macro declares
+/// structs of a stated size.
 fn struct_named(text: &str, name: &str) -> Option<String> {
     let code = code(text);
     let declares = |at: &usize| {
@@ -103,7 +105,8 @@ fn region(text: &str) -> Option<String> {
     Some(code(inside))
 }
 
-/// FNV-1a of everything but white space, folded to eight digits: it notices accidents, it does not resist forgery.
+/// Returns FNV-1a of everything but white space, folded to eight digits: it finds accidents, it does not resist
+/// forgery.
 fn short_hash(text: &str) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in text.bytes().filter(|byte| !byte.is_ascii_whitespace()) {

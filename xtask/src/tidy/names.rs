@@ -1,12 +1,12 @@
-//! What files are called, and that each says what it is.
+//! The names of files, and the comment at each file's start.
 
 use super::source::File;
 
-/// Names that say nothing about what is inside.
+/// Names that do not describe the contents.
 const EMPTY_NAMES: [&str; 11] =
     ["utils", "util", "helpers", "helper", "common", "misc", "types", "base", "core", "manager", "impl"];
 
-/// Rust files that do not begin with `//!`.
+/// Returns Rust files that do not begin with `//!`.
 pub fn missing_module_docs(files: &[File]) -> Vec<String> {
     files
         .iter()
@@ -15,7 +15,7 @@ pub fn missing_module_docs(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Rust files and folders of Rust files that could hold anything.
+/// Returns Rust files and folders of Rust files whose names do not describe the contents.
 pub fn empty_names(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {

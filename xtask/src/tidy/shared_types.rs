@@ -1,14 +1,16 @@
-//! Shared types: each counts in the number by which two builds of the library know whether they may share memory.
+//! Shared types: each must count in the layout number, by which two builds of the library decide whether they may share
+//! memory.
 
 use super::source::{code, is_word, File};
 
-/// Where the managers' numbers are put together.
+/// The file that combines the managers' layout numbers.
 const ALL: &str = "crates/libtp/src/record_types.rs";
 
-/// Crates whose types lie in files of their own, which have a number of their own.
+/// Crates whose types lie in their own files, with their own layout number.
 const APART: &[&str] = &["vista"];
 
-/// Shared types that no `layout!` of their crate names, and crates with such types whose number the library's does not have.
+/// Returns shared types that no `layout!` of their crate names, and crates with shared types whose number is missing in
+/// the library's.
 pub fn uncounted(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     let all = files.iter().find(|file| file.path == ALL).map_or(String::new(), |file| code(&file.text));
@@ -31,7 +33,7 @@ pub fn uncounted(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// The crate that a library's source file is part of; none for tests.
+/// Returns the crate of a library's source file, or `None` for tests.
 fn crate_of(path: &str) -> Option<&str> {
     let (krate, rest) = path.strip_prefix("crates/")?.split_once("/src/")?;
     (rest.ends_with(".rs") && !rest.ends_with("tests.rs") && !rest.contains("tests/")).then_some(krate)
@@ -45,7 +47,7 @@ fn declared<'f>((krate, file): (&'f str, &'f File)) -> Vec<(&'f str, &'f File, S
     names.filter(|name| !name.is_empty()).map(|name| (krate, file, name)).collect()
 }
 
-/// The names that the file's `layout!` calls have, without their paths.
+/// Returns the names in the file's `layout!` calls, without their paths.
 fn counted(text: &str) -> Vec<String> {
     let code = code(text);
     let lists = code.split("layout![").skip(1).filter_map(|rest| rest.split_once(']'));

@@ -1,15 +1,15 @@
-//! How long functions and files may be.
+//! Limits for the length of functions and files.
 
 use super::source::{code, line_of, word_places, File};
 
 /// A function longer than this fails.
 const FUNCTION_LINES_MAX: usize = 110;
-/// A function longer than this is named, without failing.
+/// A function longer than this is printed, without a failure.
 const FUNCTION_LINES_NOTED: usize = 100;
 /// A file longer than this fails.
 const FILE_LINES_MAX: usize = 900;
 
-/// Functions longer than a reader can hold; prints those that come near.
+/// Returns functions that are too long for a reader, and prints those that come near.
 pub fn long_functions(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -25,7 +25,7 @@ pub fn long_functions(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Rust files of more than one concept, as their length tells.
+/// Returns Rust files so long that they must have more than one concept.
 pub fn long_files(files: &[File]) -> Vec<String> {
     files
         .iter()
@@ -38,7 +38,7 @@ pub fn long_files(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// Name, first line and number of lines of every function with a body.
+/// Returns name, first line and number of lines of every function with a body.
 pub(super) fn functions(code: &str) -> Vec<(String, usize, usize)> {
     let mut found = Vec::new();
     for place in word_places(code, "fn") {
@@ -55,9 +55,9 @@ pub(super) fn functions(code: &str) -> Vec<(String, usize, usize)> {
     found
 }
 
-/// The place of the brace that closes the first body in `rest`; `None` when a `;` comes before any body.
+/// Returns the place of the brace that closes the first body in `rest`, or `None` if a `;` comes before any body.
 fn body_end(rest: &str) -> Option<usize> {
-    let mut nested = 0_i32; // parentheses and brackets: `[u8; 4]` has a `;` of its own
+    let mut nested = 0_i32; // parentheses and brackets: `[u8; 4]` contains a `;`
     let mut depth = 0_i32;
     for (place, character) in rest.char_indices() {
         match character {

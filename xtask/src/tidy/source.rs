@@ -13,18 +13,18 @@ pub struct File {
 }
 
 impl File {
-    /// True for Rust source.
+    /// Returns whether this is Rust source.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
 
-    /// The last part of the path.
+    /// Returns the last part of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 }
 
-/// Reads every text file below `root` but what is built or hidden (`.ci` and `.cargo` are ours and are read).
+/// Reads every text file below `root` except built and hidden ones (`.ci` and `.cargo` are ours and are read).
 ///
 /// # Errors
 /// When a folder or file cannot be read.
@@ -50,7 +50,7 @@ fn gather(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<(), Strin
         } else if kind.is_file() {
             let bytes = fs::read(entry.path())
                 .map_err(|error| format!("{} cannot be read: {error}", entry.path().display()))?;
-            // What is not UTF-8 is a golden sample, not text.
+            // A file that is not UTF-8 is a golden sample, not text.
             if let Ok(text) = String::from_utf8(bytes) {
                 let path = entry.path();
                 let path = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
@@ -61,7 +61,7 @@ fn gather(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<(), Strin
     Ok(())
 }
 
-/// The source with every comment and the inside of every literal turned into spaces; lines stay where they were.
+/// Returns the source with comments and the insides of literals turned into spaces. Lines keep their numbers.
 pub fn code(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -87,7 +87,8 @@ pub fn code(text: &str) -> String {
     out
 }
 
-/// `b` before a raw string is part of its prefix, any other word character means `r` ends a name.
+/// Returns whether `r` ends a name: a `b` before it belongs to a raw string's prefix, any other word character to a
+/// name.
 fn after_word(chars: &[char], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).map(|before| chars[before]) else {
         return false;
@@ -96,7 +97,7 @@ fn after_word(chars: &[char], at: usize) -> bool {
     is_word(before) && !prefix
 }
 
-/// Letters, digits and `_`.
+/// Returns whether the character is a letter, a digit or `_`.
 pub fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
@@ -148,7 +149,7 @@ fn raw_string_end(chars: &[char], from: usize) -> usize {
     (open + 1..chars.len()).find(|at| closes(*at)).map_or(chars.len(), |at| at + 1 + hashes)
 }
 
-/// `'a'` and `'\n'` are literals, `'a` is a lifetime.
+/// Returns the end of a literal such as `'a'` or `'\n'`; `'a` is a lifetime.
 fn char_end(chars: &[char], from: usize) -> usize {
     if chars.get(from + 1) == Some(&'\\') {
         let close = chars.iter().enumerate().skip(from + 3).find(|(_, character)| **character == '\'');
@@ -160,7 +161,7 @@ fn char_end(chars: &[char], from: usize) -> usize {
     from
 }
 
-/// The byte places in `text` where `word` stands as a whole word.
+/// Returns the byte places in `text` where `word` stands as a whole word.
 pub fn word_places(text: &str, word: &str) -> Vec<usize> {
     let whole = |at: &usize| {
         let before = text[..*at].chars().next_back();
@@ -170,7 +171,7 @@ pub fn word_places(text: &str, word: &str) -> Vec<usize> {
     text.match_indices(word).map(|(at, _)| at).filter(whole).collect()
 }
 
-/// The one-based line of a byte place.
+/// Returns the line of a byte place, counted from 1.
 pub fn line_of(text: &str, place: usize) -> usize {
     text[..place].matches('\n').count() + 1
 }

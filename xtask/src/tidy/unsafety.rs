@@ -1,12 +1,12 @@
-//! Where `unsafe` may stand.
+//! The files that may contain `unsafe`.
 //!
-//! Everything that needs it lives in a few files that can be read in an evening; every other crate forbids it, so the
-//! compiler holds the line there and this rule holds it inside the crates that may.
+//! All `unsafe` code lies in a few files that can be read in an evening. Every other crate forbids it, so the compiler
+//! checks those crates, and this rule checks the rest.
 
 use super::source::{code, line_of, word_places, File};
 use crate::workspace::Package;
 
-/// The files that may say `unsafe`.
+/// The files that may contain `unsafe`.
 const HOMES: [&str; 44] = [
     "crates/rio/src/anchor.rs",
     "crates/rio/src/fork_mark.rs",
@@ -56,7 +56,7 @@ const HOMES: [&str; 44] = [
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
-/// `unsafe` outside its files.
+/// Returns `unsafe` outside these files.
 pub fn strayed(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && !HOMES.contains(&file.path.as_str())) {
@@ -73,7 +73,7 @@ pub fn strayed(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Crates that use no `unsafe` and do not forbid it.
+/// Returns crates that use no `unsafe` and do not forbid it.
 pub fn not_forbidden(files: &[File], packages: &[Package]) -> Vec<String> {
     let mut complaints = Vec::new();
     for package in packages {

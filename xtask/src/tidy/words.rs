@@ -1,10 +1,10 @@
-//! Words that have no place in the tree: work put off, paths of one machine, documents that are not there.
+//! Words that must not be in the tree: marks of work put off, paths of one machine, documents that do not exist.
 
 use super::source::{code, line_of, word_places, File};
 
-/// Marks of work put off. Written in halves, or this file would complain of itself.
+/// Marks of work put off. They are in halves, because this rule reads its own file, too.
 const LEFTOVERS: [&str; 3] = [concat!("FIX", "ME"), concat!("XX", "X"), concat!("TO", "DO")];
-/// Macros that are no answer.
+/// Macros for unfinished code.
 const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Macros that print.
 const PRINTING: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
@@ -14,7 +14,7 @@ const PROGRAMS: [&str; 4] = ["crates/cli/", "crates/bench/", "tests/", "xtask/"]
 const MACHINE_PATHS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
 
-/// Marks of work put off, in source.
+/// Returns marks of work put off, in source.
 pub fn leftovers(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| !file.path.ends_with(".md") && !file.path.ends_with(".lock")) {
@@ -31,7 +31,7 @@ pub fn leftovers(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Library code that prints, tests excepted.
+/// Returns library code that prints, except in tests.
 pub fn printing(files: &[File]) -> Vec<String> {
     let library = |file: &&File| {
         file.is_rust()
@@ -50,7 +50,7 @@ pub fn printing(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Absolute paths that only the author's machine has. A folder of one letter (`x`) is a sample and may stand.
+/// Returns absolute paths of one machine. A folder of one letter (`x`) is a sample and allowed.
 pub fn machine_paths(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files {
@@ -70,10 +70,10 @@ pub fn machine_paths(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Documents that no tree holds: a command writes them where it is told to.
+/// Documents that are not in the tree: a command writes them where its user wants.
 const WRITTEN: [&str; 1] = ["report.md"];
 
-/// Mentions of a Markdown document that the tree does not hold.
+/// Returns mentions of Markdown documents that are not in the tree.
 pub fn dead_references(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| !file.path.starts_with("xtask/src/tidy/")) {
@@ -83,7 +83,7 @@ pub fn dead_references(files: &[File]) -> Vec<String> {
                 continue;
             }
             let named = name_before(&file.text[..at]);
-            // A pattern (`docs/design/*.md`) or an address elsewhere is no mention of a document of ours.
+            // A pattern (`docs/design/*.md`) or a foreign address is no mention of our documents.
             if named.is_empty() || named.contains("//") || named.contains("NNNN") {
                 continue;
             }
@@ -97,7 +97,7 @@ pub fn dead_references(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// Paths of source files in a document that the tree does not hold.
+/// Returns paths of source files in documents that are not in the tree.
 pub fn dead_paths(files: &[File]) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
@@ -120,7 +120,7 @@ pub fn dead_paths(files: &[File]) -> Vec<String> {
     complaints
 }
 
-/// The path that ends at the end of `text`; empty when a pattern ends there.
+/// Returns the path that ends at the end of `text`, or an empty text for a pattern.
 fn name_before(text: &str) -> &str {
     let part = |character: char| character.is_alphanumeric() || "_-/.:".contains(character);
     let start = text.char_indices().rev().take_while(|(_, character)| part(*character)).last();

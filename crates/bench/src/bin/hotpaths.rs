@@ -20,7 +20,7 @@ const SLICES: u32 = 10;
 /// Client numbers kept free between two runs on one bank: more than all slices of a run use.
 const CLIENTS_APART: u32 = 1000;
 
-/// What was asked for on the command line.
+/// The options of the command line.
 struct Arguments {
     accounts: u32,
     seconds: f64,
@@ -83,7 +83,7 @@ fn make_directory(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(failed)
 }
 
-/// A bank of an engine, loaded, in a directory of its own.
+/// Makes a loaded bank of an engine in its own directory.
 fn bank(
     arguments: &Arguments,
     kind: Option<EngineKind>,
@@ -134,7 +134,7 @@ fn relaxed_rows(arguments: &Arguments, scale: Scale) -> Result<bool> {
     Ok(good)
 }
 
-/// One row: every engine at every setting, in turns.
+/// Measures one row: every engine at every setting, in turns.
 fn row(arguments: &Arguments, title: &str, engines: &[&dyn Engine], settings: &[RunSettings]) -> Result<bool> {
     let mut banks = Vec::new();
     for engine in engines {
@@ -158,7 +158,7 @@ fn row(arguments: &Arguments, title: &str, engines: &[&dyn Engine], settings: &[
     Ok(figures.iter().all(|figure| figure.audit == "ok"))
 }
 
-/// The figures of all who worked on one bank, each with what the audit says of the bank.
+/// Returns the figures of all contenders on one bank, each with the audit's verdict about the bank.
 fn audited(turns: &[(String, Turns<'_>)]) -> Result<Vec<Figure>> {
     let written: u64 = turns.iter().map(|(_, turn)| turn.written()).sum();
     let figure = |(name, turn): &(String, Turns<'_>)| {
@@ -205,7 +205,7 @@ fn sync_rows(arguments: &Arguments, scale: Scale) -> Result<bool> {
     Ok(figures.iter().all(|figure| figure.audit == "ok"))
 }
 
-/// Prints a row: figures, and ratios to the first.
+/// Prints a row: figures, and their ratios to the first.
 fn show(arguments: &Arguments, title: &str, figures: &[Figure]) {
     let first = figures.first().map_or(1, |figure| figure.per_second.max(1));
     if arguments.json {

@@ -1,9 +1,9 @@
-//! The synthetic benchmark of recoverable memory by the transaction's size: the paper's figures 5a and 6a (Rio Vista, section
-//! 5.3): `cargo xtask bench memory`.
+//! The synthetic benchmark of recoverable memory by the size of a transaction, the paper's figures 5a and 6a (Rio
+//! Vista, section 5.3): `cargo xtask bench memory`.
 //!
-//! `--seconds S` for each point, `--disk DIR` for RVM's log (a directory is made there and removed), `--rounds N`, of which the median is
-//! shown, `--svg FILE` draws the table. Each series' rounds take turns with bare work in the same run; the bare write and sync beside
-//! RVM is a series of its own, from the same rounds.
+//! `--seconds S` for each point, `--disk DIR` for RVM's log (a directory is made there and removed), `--rounds N`,
+//! whose median is shown, `--svg FILE` draws the table. The rounds of each series take turns with bare work in the same
+//! run; the bare write and sync beside RVM is a series of its own, from the same rounds.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use libtp_bench::{median, run_memory, Error, MemoryEngine, MemoryReport, MemoryS
 const SIZES: [u64; 6] = [8, 64, 1024, 4096, 65_536, 1_048_576];
 const MEMORY: &str = "/dev/shm";
 
-/// Name, engine, colour, and whether of its runs the bare write and sync is shown.
+/// Name, engine, colour, and whether the series shows the bare write and sync of the engine's runs.
 const SERIES: [(&str, MemoryEngine, &str, bool); 7] = [
     ("Vista", MemoryEngine::Vista, "#1a7f37", false),
     ("RVM on Rio, groups of 64", MemoryEngine::RvmRio { group: 64 }, "#a475f9", false),
@@ -64,7 +64,7 @@ fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted> {
 }
 
 fn run(wanted: &Wanted) -> Result<()> {
-    // Of each series and size, the rounds' overheads over the bare work, nanoseconds.
+    // By series and size: the rounds' overheads over the bare work, in nanoseconds.
     let mut figures = vec![vec![Vec::new(); SIZES.len()]; SERIES.len()];
     for round in 0..wanted.rounds.max(1) {
         for (nth, bytes) in SIZES.into_iter().enumerate() {
@@ -126,7 +126,7 @@ fn micros(ns: f64) -> String {
     }
 }
 
-/// Both axes by powers of ten; what is below a nanosecond is shown as one.
+/// Draws both axes by powers of ten. A figure below a nanosecond is drawn as one nanosecond.
 fn drawn(medians: &[Vec<f64>]) -> String {
     const WIDTH: f64 = 760.0;
     const HEIGHT: f64 = 460.0;
@@ -160,7 +160,7 @@ fn drawn(medians: &[Vec<f64>]) -> String {
         HEIGHT - 10.0
     ));
     let mut label = f64::INFINITY;
-    // From the bottom up, so that no name lies on another.
+    // From the bottom up, so that names do not overlap.
     for ((name, _, colour, is_bare), row) in SERIES.iter().zip(medians) {
         let points: Vec<String> = [8.0, 64.0, 1024.0, 4096.0, 65_536.0, 1_048_576.0]
             .into_iter()

@@ -1,11 +1,12 @@
 //! TPC-B by 1 to 64 processes: the paper's figures 7, 8 and 9, group commit beside Berkeley DB, and deadlocks:
 //! `cargo xtask bench processes`.
 //!
-//! Each point is a bank of its own, made anew, worked on by so many processes, and audited. All series of a table take
-//! turns at one number of processes before the next, and the whole is done in rounds; the median of the rounds is shown,
-//! and what share it is of the series' best. A point is measured anew, three times at most, if a cache line took more than
-//! twice as long from processor to processor as the shortest time seen, because a virtual machine's processors are moved about;
-//! the last column says how long it took. Processes are this program again, with `client` as its first word.
+//! Each point has a bank of its own, made anew, used by the given number of processes, and audited. All series of a
+//! table take turns at one number of processes before the next, and the whole is done in rounds. The tables show the
+//! median of the rounds, and its share of the series' best. A virtual machine's processors may be moved apart: if a
+//! cache line took more than twice the shortest time seen from processor to processor, the point is measured anew,
+//! three times at most. The last column shows the cache line's time. Processes are this program again, with `client` as
+//! its first word.
 #![forbid(unsafe_code)]
 
 use std::io::BufReader;
@@ -18,7 +19,7 @@ use libtp_bench::{
     line_transfer, run_processes, serve_client, Durability, Error, Granularity, Report, Result, RunSettings, Scale,
 };
 
-/// What is measured at every number of processes.
+/// A contender that is measured at every number of processes.
 #[derive(Clone, Copy)]
 struct Series {
     name: &'static str,
@@ -28,7 +29,7 @@ struct Series {
     reads_first: bool,
     read_only: bool,
     reversed_one_in: u32,
-    /// None: as many as asked for, a million by default.
+    /// `None`: the number from the command line, by default a million.
     accounts: Option<u32>,
     branches: u32,
 }
@@ -47,11 +48,11 @@ const SMALL: Series = Series {
 };
 /// The same on the large bank, and durable.
 const DURABLE: Series = Series { name: "libtp", durability: Durability::Sync, accounts: None, ..SMALL };
-/// As the paper's programs locked: pages, shared first and then traded for exclusive.
+/// Locks as the paper's programs did: pages, first shared and then upgraded to exclusive.
 const PAPER: Series =
     Series { name: "page locks, read first", granularity: Granularity::Page, reads_first: true, ..SMALL };
 
-/// Word on the command line, title, series.
+/// Word on the command line, title, and series of each table.
 #[rustfmt::skip]
 const TABLES: [(&str, &str, &[Series]); 4] = [
     ("figure8", "Figure 8: small bank, no sync", &[
@@ -146,9 +147,9 @@ fn run(arguments: &Arguments) -> Result<bool> {
     Ok(good)
 }
 
-/// Measures and shows one table; whether every bank added up.
+/// Measures and prints one table. Returns whether every bank added up.
 fn table(arguments: &Arguments, word: &str, title: &str, all: &[Series]) -> Result<bool> {
-    // By series, then by number of processes: a report for each round.
+    // By series, then by number of processes: one report for each round.
     let mut nearest = line_transfer();
     let mut reports: Vec<Vec<Vec<Point>>> = vec![vec![Vec::new(); arguments.processes.len()]; all.len()];
     for round in 1..=arguments.rounds {
@@ -177,14 +178,14 @@ fn table(arguments: &Arguments, word: &str, title: &str, all: &[Series]) -> Resu
     Ok(reports.iter().flatten().flatten().all(|point| point.report.audit_is_ok()))
 }
 
-/// A report, and how long a cache line took before or after it, whichever was longer.
+/// A report, with the longer of a cache line's times before and after it.
 #[derive(Clone)]
 struct Point {
     report: Report,
     line: Duration,
 }
 
-/// So often a point is measured anew because the processors were moved apart.
+/// Most repetitions of a point because the processors were moved apart.
 const MOVED_MAX: u32 = 3;
 
 fn measured(arguments: &Arguments, series: Series, processes: u32, nearest: &mut Duration) -> Result<Point> {
@@ -228,7 +229,7 @@ fn show(arguments: &Arguments, word: &str, title: &str, all: &[Series], reports:
     }
 }
 
-/// One bank, made, worked on, audited, removed.
+/// Makes a bank, runs the clients, audits the bank and removes it.
 fn point(arguments: &Arguments, series: Series, processes: u32) -> Result<Report> {
     let directory = &arguments.directory;
     let failed =
@@ -265,7 +266,7 @@ impl Series {
     }
 }
 
-/// This program again, as one client.
+/// Returns the command that runs this program as one client.
 fn client_of(contender: &Contender, program: &Path, directory: &Path) -> Command {
     let mut command = Command::new(program);
     let contender = serde_json::to_string(contender).expect("names and switches are text");
@@ -273,7 +274,7 @@ fn client_of(contender: &Contender, program: &Path, directory: &Path) -> Command
     command
 }
 
-/// What a client process does: the words are those of [`client_of`].
+/// Does the work of a client process. `words` are those of [`client_of`].
 fn client(words: &[String]) -> Result<()> {
     let by_this_program = || Error::Settings("a client is started by this program only".to_owned());
     let [directory, contender] = words else { return Err(by_this_program()) };

@@ -1,8 +1,10 @@
-//! Plain records beside the peers: `cargo xtask bench rows --records N --rounds N --dir DIR --peers none|light|all --engines NAME,NAME`.
+//! Plain records beside the peers: `cargo xtask bench rows`, with the options
+//! `--records N --rounds N --dir DIR --peers none|light|all --engines NAME,NAME`.
 //!
-//! Each round gives every engine its turn at each step, in a directory of its own under `--dir`, which is removed: sorted records
-//! into an empty database; records in random order, a thousand a transaction; gets at random; all records in order, three times,
-//! of which the best counts. Shown are the medians of the rounds, and each engine's ratio to the first's, ours.
+//! In each round every engine takes its turn at each step, in a directory of its own under `--dir`, which is removed:
+//! sorted records into an empty database; records in random order, a thousand in each transaction; random gets; all
+//! records in order, three times, of which the best counts. The output has the medians of the rounds, and their ratios
+//! to the first engine, libtp.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -19,13 +21,13 @@ struct Wanted {
     records: u32,
     rounds: usize,
     directory: PathBuf,
-    /// Who is measured beside us; everybody who was built in if it is not said.
+    /// The peers to measure; by default all that were built in.
     peers: Option<Vec<EngineKind>>,
-    /// All of them if none is named.
+    /// The engines to measure; all if empty.
     engines: Vec<String>,
 }
 
-/// Records a second of each step, and bytes after loading and after inserting.
+/// Records per second of each step, and bytes after loading and after inserting.
 struct Measured {
     rates: [f64; 5],
     bytes: [u64; 2],
@@ -81,7 +83,7 @@ fn peers(named: &str) -> Option<Vec<EngineKind>> {
     }
 }
 
-/// Those of this build that are wanted, ours first.
+/// Returns the wanted engines of this build, libtp first.
 fn contenders(wanted: &Wanted) -> Result<Vec<Contender>> {
     wanted.peers.iter().flatten().try_for_each(|peer| peer.check_built_in())?;
     let is_asked_for = |peer| wanted.peers.as_ref().is_none_or(|peers| peers.contains(&peer));
@@ -149,7 +151,7 @@ fn one_round(open: Open, directory: &Path, in_order: &[Pair], at_random: &[Pair]
         bytes[usize::from(!is_sorted)] = bytes_in(&path)?;
         if is_sorted {
             let keys = || at_random.iter().map(|(key, _)| key).cycle().take(GETS);
-            // Once to warm it up.
+            // The first run warms the caches.
             rows.get(&mut keys())?;
             let begin = Instant::now();
             let read = rows.get(&mut keys())?;

@@ -1,9 +1,9 @@
-//! What snapshots cost, and whom: `cargo xtask bench snapshots`.
+//! The cost of snapshots for readers and writers: `cargo xtask bench snapshots`.
 //!
-//! Four figures: the first read of a record with a long history; a snapshot held for `--seconds` while 8 writers make `--paced`
-//! transactions of TPC-B a second; what writers at full speed lose while one is held and read, in `--pairs` of turns of `--turn`
-//! seconds; and a scan of all `--accounts` under update, in a snapshot and with shared locks. `--dir` holds the environment, which is
-//! removed. Ratios within one run count.
+//! Four figures: the first read of a record with a long history; a snapshot held for `--seconds` while 8 writers make
+//! `--paced` transactions of TPC-B per second; the loss of writers at full speed while a snapshot is held and read, in
+//! `--pairs` of turns of `--turn` seconds; and a scan of all `--accounts` under update, in a snapshot and with shared
+//! locks. `--dir` has the environment, which is removed. Only ratios within one run count.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::tpcb::balance_of;
 use libtp_bench::{median, Durability, Engine, Error, Granularity, Outcome, Result, Scale, Session, Table, Transfers};
 
-/// As many as the paper's multi-user runs begin to crowd at.
+/// The number from which the paper's multi-user runs become crowded.
 const WRITERS: u32 = 8;
 /// The seed of the transfers.
 const SEED: u64 = 1;
@@ -105,8 +105,8 @@ fn failed(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
     Error::engine("libtp", doing)
 }
 
-/// The first read of a record that was changed so often since: a short one, the size of a common row, and one that is as long as its
-/// page of 64 KiB lets it be.
+/// Measures the first read of a record in a snapshot that is `updates` versions old: a short record, one of the size of
+/// a common row, longer ones, and the longest that a page of 64 KiB allows.
 fn long_history(env: &Env, updates: u32) -> Result<()> {
     let table = env.btree(LONG_HISTORY).map_err(failed("opening"))?;
     for bytes in [100_usize, 1000, 4000, 16_000] {
@@ -140,7 +140,8 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Runs writers beside `beside`; each makes so many transactions a second, or as many as it can. How many they made, a second.
+/// Runs writers beside `beside`, at `paced` transactions per second in all, or at full speed. Returns their
+/// transactions per second.
 fn with_writers<T>(
     bank: &Libtp,
     scale: Scale,
@@ -155,7 +156,7 @@ fn with_writers<T>(
             let mut transfers = Transfers::new(scale, SEED, NEXT_CLIENT.fetch_add(1, Ordering::Relaxed) & 0xff_ffff);
             let begun = Instant::now();
             let mut own = 0_u64;
-            // Relaxed: nothing is handed over by it.
+            // Relaxed: the flag hands no data over.
             while !is_over.load(Ordering::Relaxed) {
                 let due = paced.map(|all| Duration::from_secs_f64(own as f64 * f64::from(WRITERS) / f64::from(all)));
                 if let Some(early) = due.and_then(|due| due.checked_sub(begun.elapsed())) {
@@ -181,10 +182,10 @@ fn with_writers<T>(
     })
 }
 
-/// The next client's number: no two make the same transfers.
+/// The next client's number. No two clients make the same transfers.
 static NEXT_CLIENT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
 
-/// Reads a whole table in a snapshot: how many records, and the sum of their balances.
+/// Reads a whole table in a snapshot. Returns the number of records and the sum of their balances.
 fn sum_in(snapshot: &Snapshot<'_>, table: &Db) -> Result<(u64, i64)> {
     let mut cursor = table.cursor(snapshot);
     let (mut count, mut sum) = (0, 0);
@@ -199,7 +200,7 @@ fn table(bank: &Libtp, table: Table) -> Result<Db> {
     bank.env().btree(table.name()).map_err(failed("opening"))
 }
 
-/// A snapshot that is held while writers are at work, and read every second.
+/// Measures a snapshot that is held while writers work, and read every second.
 fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
     let before = Sizes::look(bank)?;
@@ -237,7 +238,7 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// What must not grow for a snapshot's sake.
+/// Sizes that a snapshot must not make grow.
 struct Sizes {
     files: u64,
     own: u64,
@@ -259,7 +260,7 @@ impl Sizes {
     }
 }
 
-/// What writers at full speed lose while a snapshot is held, and read every second.
+/// Measures the loss of writers at full speed while a snapshot is held, and read every second.
 fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
     let turn = |with: bool| {
@@ -278,7 +279,7 @@ fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
     };
     let mut ratios = Vec::new();
     for pair in 0..wanted.pairs {
-        // Each first as often as the other.
+        // Each kind of turn comes first in every other pair.
         let (with, without) = match pair % 2 {
             0 => (turn(true)?, turn(false)?),
             _ => {
@@ -297,7 +298,7 @@ fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// A scan of all accounts under update, in a snapshot and with locks.
+/// Measures a scan of all accounts under update, in a snapshot and with locks.
 fn scan(bank: &Libtp, scale: Scale) -> Result<()> {
     let accounts = table(bank, Table::Account)?;
     let in_snapshot = || {

@@ -1,4 +1,4 @@
-//! Berkeley DB 5.3, through the C functions of `bdb_tables.c`, which says how each step is done.
+//! Berkeley DB 5.3, through the C functions of `bdb_tables.c`, which documents each step.
 #![allow(unsafe_code)] // A C library.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -52,7 +52,8 @@ extern "C" {
 
 /// B-trees of a Berkeley DB environment of its own.
 ///
-/// Invariant: `raw` came from `bdb_tables_open` and is closed once, when this is dropped. It stays on one thread: a pointer is not `Send`.
+/// Invariant: `raw` comes from `bdb_tables_open` and is closed once, when this is dropped. It stays on one thread: a
+/// pointer is not `Send`.
 pub(crate) struct Bdb {
     raw: NonNull<RawTables>,
     count: c_int,
@@ -61,7 +62,7 @@ pub(crate) struct Bdb {
 impl Bdb {
     fn put_as(&self, pairs: &[Pairs<'_>], is_bulk: bool, doing: &'static str) -> Result<()> {
         pairs.iter().for_each(|pairs| super::check(pairs.table, self.count));
-        // SAFETY: `raw` is an open environment (invariant) that has these tables, and the pairs outlive the call.
+        // SAFETY: `raw` is an open environment (invariant) with these tables, and the pairs outlive the call.
         let ret = unsafe { bdb_tables_put(self.raw.as_ptr(), pairs.as_ptr(), pairs.len(), c_int::from(is_bulk)) };
         check(ret, doing)
     }
@@ -69,8 +70,8 @@ impl Bdb {
 
 impl Drop for Bdb {
     fn drop(&mut self) {
-        // SAFETY: `raw` is an open environment (invariant) and nobody uses it after its drop. What its answer could say is lost was lost
-        // after a checkpoint, which is what counts.
+        // SAFETY: `raw` is an open environment (invariant), and no code uses it after this drop. The answer could only
+        // report a loss after the last checkpoint, which does not matter here.
         unsafe { bdb_tables_close(self.raw.as_ptr()) };
     }
 }
@@ -86,14 +87,15 @@ impl Tables for Bdb {
         let home = c_path(directory, NAME, doing)?;
         let sync = c_int::from(durability == Durability::Sync);
         let mut raw = std::ptr::null_mut();
-        // SAFETY: `home` is a C string and `raw` a place for a pointer; both outlive the call. There is room for so many tables.
+        // SAFETY: `home` is a C string and `raw` a place for a pointer; both outlive the call. There is room for
+        // `count` tables.
         let ret = unsafe { bdb_tables_open(home.as_ptr(), count, sync, CACHE_BYTES, &mut raw) };
         check(ret, doing)?;
         let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))?;
         let tables = Bdb { raw, count };
         if durability == Durability::Sync {
-            // Where commits are synced a log file is filled with zeros when something is first written to it, 256 MiB: by now, and not by
-            // the first of those commits.
+            // With synced commits, the first write to a log file fills its 256 MiB with zeros. This happens here, not
+            // in the first of those commits.
             tables.settle()?;
         }
         Ok(tables)
@@ -123,7 +125,7 @@ impl Tables for Bdb {
 
 /// A transaction that reads.
 ///
-/// Invariant: `raw` came from `bdb_reader_begin` and ends once, when this is dropped.
+/// Invariant: `raw` comes from `bdb_reader_begin` and ends once, when this is dropped.
 pub(crate) struct Reader<'t> {
     raw: NonNull<RawReader>,
     tables: &'t Bdb,
@@ -134,7 +136,8 @@ impl ReadTables for Reader<'_> {
         super::check(table, self.tables.count);
         let (raw, mut size, room) = (self.raw.as_ptr(), 0, value.len());
         let (key_at, value_at) = (key.as_ptr().cast(), value.as_mut_ptr().cast());
-        // SAFETY: the reader is at work (invariant) and has this table, key and value have so many bytes, and `size` is a place for the answer.
+        // SAFETY: the reader is open (invariant) and has this table, key and value have the given lengths, and `size`
+        // is a place for the answer.
         let ret = unsafe { bdb_reader_get(raw, table, key_at, key.len(), value_at, room, &mut size) };
         is_there(ret).map(|is_there| is_there.then_some(size))
     }
@@ -142,16 +145,17 @@ impl ReadTables for Reader<'_> {
     fn prefix(&mut self, table: c_int, prefix: &[u8], mut each: impl FnMut(&[u8], &[u8])) -> Result<()> {
         super::check(table, self.tables.count);
         let (raw, mut found) = (self.raw.as_ptr(), Found::NONE);
-        // SAFETY: the reader is at work (invariant) and has this table, the prefix has so many bytes, and `found` is a place for the answer.
+        // SAFETY: the reader is open (invariant) and has this table, the prefix has the given length, and `found` is a
+        // place for the answer.
         let mut ret = unsafe { bdb_reader_first(raw, table, prefix.as_ptr().cast(), prefix.len(), &mut found) };
         while is_there(ret)? {
-            // SAFETY: the pair was found, and its reader is not asked again before the next turn.
+            // SAFETY: the pair was found, and its reader is not called before the next turn.
             let (key, value) = unsafe { found.bytes() };
             if !key.starts_with(prefix) {
                 break;
             }
             each(key, value);
-            // SAFETY: as above; the first pair of the table was asked for.
+            // SAFETY: as above; `bdb_reader_first` was called for this table.
             ret = unsafe { bdb_reader_next(raw, table, &mut found) };
         }
         Ok(())
@@ -160,7 +164,7 @@ impl ReadTables for Reader<'_> {
     fn scan(&mut self, table: c_int) -> Result<u64> {
         super::check(table, self.tables.count);
         let mut bytes = 0;
-        // SAFETY: the reader is at work (invariant) and has this table, and `bytes` is a place for the answer.
+        // SAFETY: the reader is open (invariant) and has this table, and `bytes` is a place for the answer.
         let ret = unsafe { bdb_reader_scan(self.raw.as_ptr(), table, &mut bytes) };
         is_there(ret).map(|_| bytes)
     }
@@ -168,12 +172,13 @@ impl ReadTables for Reader<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        // SAFETY: the reader is at work (invariant), and nobody uses it after this. It changed nothing that its answer could be about.
+        // SAFETY: the reader is open (invariant), and no code uses it after this. It changed nothing, so its answer
+        // does not matter.
         unsafe { bdb_reader_end(self.raw.as_ptr()) };
     }
 }
 
-/// Whether what was asked for is there.
+/// Returns whether the pair exists.
 fn is_there(ret: c_int) -> Result<bool> {
     match ret {
         BDB_END => Ok(false),

@@ -1,4 +1,4 @@
-//! RocksDB, through the C functions of `rocksdb_tables.c`, which says how each step is done.
+//! RocksDB, through the C functions of `rocksdb_tables.c`, which documents each step.
 #![allow(unsafe_code)] // A C library.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -63,7 +63,8 @@ extern "C" {
 
 /// Column families of a RocksDB database.
 ///
-/// Invariant: `raw` came from `rocks_tables_open` and is closed once, when this is dropped. It stays on one thread: a pointer is not `Send`.
+/// Invariant: `raw` comes from `rocks_tables_open` and is closed once, when this is dropped. It stays on one thread: a
+/// pointer is not `Send`.
 pub(crate) struct RocksDb {
     raw: NonNull<RawTables>,
     count: c_int,
@@ -72,7 +73,7 @@ pub(crate) struct RocksDb {
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        // SAFETY: `raw` came from rocks_tables_open (invariant); readers borrow this and are gone.
+        // SAFETY: `raw` comes from rocks_tables_open (invariant); readers borrow this and are gone.
         unsafe { rocks_tables_close(self.raw.as_ptr()) };
     }
 }
@@ -88,9 +89,10 @@ impl Tables for RocksDb {
         let path = c_path(directory, NAME, doing)?;
         let sync = c_int::from(durability == Durability::Sync);
         let (mut raw, mut why) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: `path` is a C string, `raw` and `why` are places for pointers; all outlive the call. There is room for so many tables.
+        // SAFETY: `path` is a C string, `raw` and `why` are places for pointers; all outlive the call. There is room
+        // for `count` tables.
         let ret = unsafe { rocks_tables_open(path.as_ptr(), count, sync, CACHE_BYTES, threads(), &mut raw, &mut why) };
-        // Closed, too, if it is none that could be opened.
+        // Before the check, so that a half-opened database is closed, too.
         let tables = NonNull::new(raw).map(|raw| RocksDb { raw, count, directory: directory.to_path_buf() });
         check(ret, doing, why)?;
         tables.ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))
@@ -100,7 +102,8 @@ impl Tables for RocksDb {
         super::check(pairs.table, self.count);
         let file = c_path(&self.directory.join(format!("sorted-{}.sst", pairs.table)), NAME, "loading")?;
         let mut why = std::ptr::null_mut();
-        // SAFETY: `raw` is an open database (invariant) that has this table, `file` a C string, and the pairs outlive the call.
+        // SAFETY: `raw` is an open database (invariant) with this table, `file` is a C string, and the pairs outlive
+        // the call.
         let ret = unsafe { rocks_tables_load(self.raw.as_ptr(), file.as_ptr(), pairs, &mut why) };
         check(ret, "loading", why)
     }
@@ -108,7 +111,7 @@ impl Tables for RocksDb {
     fn put(&self, pairs: &[Pairs<'_>]) -> Result<()> {
         pairs.iter().for_each(|pairs| super::check(pairs.table, self.count));
         let mut why = std::ptr::null_mut();
-        // SAFETY: `raw` is an open database (invariant) that has these tables, and the pairs outlive the call.
+        // SAFETY: `raw` is an open database (invariant) with these tables, and the pairs outlive the call.
         let ret = unsafe { rocks_tables_put(self.raw.as_ptr(), pairs.as_ptr(), pairs.len(), &mut why) };
         check(ret, "inserting", why)
     }
@@ -128,9 +131,9 @@ impl Tables for RocksDb {
     }
 }
 
-/// Sees records as they were when it began.
+/// A view of the records as they were when the reader began.
 ///
-/// Invariant: `raw` came from `rocks_reader_begin` and ends once, when this is dropped.
+/// Invariant: `raw` comes from `rocks_reader_begin` and ends once, when this is dropped.
 pub(crate) struct Reader<'t> {
     raw: NonNull<RawReader>,
     tables: &'t RocksDb,
@@ -142,8 +145,8 @@ impl ReadTables for Reader<'_> {
         let (raw, room) = (self.raw.as_ptr(), value.len());
         let (mut size, mut why) = (0, std::ptr::null_mut());
         let (key_at, value_at) = (key.as_ptr().cast(), value.as_mut_ptr().cast());
-        // SAFETY: the reader is at work (invariant) and has this table, key and value have so many bytes, and the others are places for the
-        // answers.
+        // SAFETY: the reader is open (invariant) and has this table, key and value have the given lengths, and the
+        // others are places for the answers.
         let ret = unsafe { rocks_reader_get(raw, table, key_at, key.len(), value_at, room, &mut size, &mut why) };
         is_there(ret, why).map(|is_there| is_there.then_some(size))
     }
@@ -152,16 +155,17 @@ impl ReadTables for Reader<'_> {
         super::check(table, self.tables.count);
         let (raw, prefix_at) = (self.raw.as_ptr(), prefix.as_ptr().cast());
         let (mut found, mut why) = (Found::NONE, std::ptr::null_mut());
-        // SAFETY: the reader is at work (invariant) and has this table, the prefix has so many bytes, and the others are places for the answers.
+        // SAFETY: the reader is open (invariant) and has this table, the prefix has the given length, and the others
+        // are places for the answers.
         let mut ret = unsafe { rocks_reader_first(raw, table, prefix_at, prefix.len(), &mut found, &mut why) };
         while is_there(ret, why)? {
-            // SAFETY: the pair was found, and its reader is not asked again before the next turn.
+            // SAFETY: the pair was found, and its reader is not called before the next turn.
             let (key, value) = unsafe { found.bytes() };
             if !key.starts_with(prefix) {
                 break;
             }
             each(key, value);
-            // SAFETY: as above; the first pair of the table was asked for.
+            // SAFETY: as above; `rocks_reader_first` was called for this table.
             ret = unsafe { rocks_reader_next(raw, table, &mut found, &mut why) };
         }
         Ok(())
@@ -170,7 +174,7 @@ impl ReadTables for Reader<'_> {
     fn scan(&mut self, table: c_int) -> Result<u64> {
         super::check(table, self.tables.count);
         let (mut bytes, mut why) = (0, std::ptr::null_mut());
-        // SAFETY: the reader is at work (invariant) and has this table, and the others are places for the answers.
+        // SAFETY: the reader is open (invariant) and has this table, and the others are places for the answers.
         let ret = unsafe { rocks_reader_scan(self.raw.as_ptr(), table, &mut bytes, &mut why) };
         is_there(ret, why).map(|_| bytes)
     }
@@ -178,12 +182,12 @@ impl ReadTables for Reader<'_> {
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
-        // SAFETY: the reader is at work (invariant), and nobody uses it after this.
+        // SAFETY: the reader is open (invariant), and no code uses it after this.
         unsafe { rocks_reader_end(self.raw.as_ptr()) };
     }
 }
 
-/// Whether what was asked for is there.
+/// Returns whether the pair exists.
 fn is_there(ret: c_int, why: Why) -> Result<bool> {
     match ret {
         ROCKS_END | ROCKS_MISSING => Ok(false),

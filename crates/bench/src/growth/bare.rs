@@ -1,6 +1,6 @@
-//! What the machine takes for the same without a library: a load from as much memory, a read of a page of as long a file, writing pages twice,
-//! a copy of a value.
-//! The bends of the machine are seen in these, and what the library adds is above them.
+//! The machine's time for the same work without a library: a load from memory of the same size, a read of a page from a
+//! file of the same length, writing pages twice, a copy of a value. The bends of the machine show here; the library's
+//! own cost comes on top.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -12,13 +12,13 @@ use super::tree::{mixed, PAGE_BYTES};
 use crate::error::{Error, Result};
 use crate::paper::{number, Sample};
 
-/// Memory that loads are taken from, at most: beyond it nothing is near any more.
+/// Most memory for loads, in bytes: beyond this size no load hits a cache.
 pub(super) const MEMORY_MAX: u64 = 1 << 30;
-/// The file that pages are written to is no longer than this.
+/// Longest file for writes of pages, in bytes.
 const HOMES_MAX: u64 = 256 << 20;
-/// Between two looks at the clock.
+/// Loads or reads between two looks at the clock.
 const BATCH: u64 = 64;
-/// Pages that are written at once.
+/// Pages of one batch of writes.
 const BATCH_PAGES: usize = 64;
 
 /// Memory to load from.
@@ -27,13 +27,14 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// So many bytes of it, at most [`MEMORY_MAX`].
+    /// Makes `bytes` bytes of memory, at most [`MEMORY_MAX`].
     pub fn of(bytes: u64) -> Memory {
         let words = bytes.min(MEMORY_MAX) / 8;
         Memory { words: (0..words.max(1)).map(mixed).collect() }
     }
 
-    /// Nanoseconds of a load of a word anywhere in the first `bytes`, each of which needs the one before.
+    /// Returns the nanoseconds of a load of a word anywhere in the first `bytes`. Each load needs the result of the one
+    /// before.
     pub fn load(&self, bytes: u64, time: Duration) -> Result<Sample> {
         let count = (bytes / 8).clamp(1, self.words.len() as u64);
         let (mut word, mut loads) = (1_u64, 0_u64);
@@ -49,7 +50,7 @@ impl Memory {
     }
 }
 
-/// Nanoseconds of a read of a page anywhere in a file.
+/// Returns the nanoseconds of a read of a page anywhere in a file.
 ///
 /// # Errors
 /// `File` if it cannot be read.
@@ -66,7 +67,7 @@ pub(super) fn page_read(file: &File, time: Duration) -> Result<Sample> {
     })
 }
 
-/// Files to write pages to.
+/// Files for writes of pages.
 pub(super) struct Homes {
     batch: File,
     homes: File,
@@ -74,7 +75,7 @@ pub(super) struct Homes {
 }
 
 impl Homes {
-    /// In a directory, which is made: a file of so many bytes, at most [`HOMES_MAX`], that are all written.
+    /// Makes a directory with a file of `bytes` bytes, at most [`HOMES_MAX`], all written.
     ///
     /// # Errors
     /// `File` if it cannot be made.
@@ -92,8 +93,8 @@ impl Homes {
         Ok(Homes { batch, homes, pages })
     }
 
-    /// Nanoseconds of writing a page twice, as who guards against torn pages does: a batch of them one behind the other, synced, and then
-    /// each to its place in the first `bytes` of a file, synced.
+    /// Returns the nanoseconds of writing a page twice, as a protection against torn pages does: a batch of pages in
+    /// sequence, synced, and then each page at its place in the first `bytes` of a file, synced.
     ///
     /// # Errors
     /// `File` if it cannot be written.
@@ -115,7 +116,7 @@ impl Homes {
     }
 }
 
-/// Nanoseconds of copying a value of so many bytes.
+/// Returns the nanoseconds of copying a value of `bytes` bytes.
 pub(super) fn copy(bytes: usize, time: Duration) -> Result<Sample> {
     let from = vec![b'.'; bytes];
     let mut to = vec![0; bytes];
@@ -127,7 +128,7 @@ pub(super) fn copy(bytes: usize, time: Duration) -> Result<Sample> {
     })
 }
 
-/// Does it until the time is over; it says how many it did.
+/// Repeats the work until the time is over. Each call returns its number of operations.
 fn per_operation(time: Duration, mut some: impl FnMut() -> Result<u64>) -> Result<Sample> {
     let (begin, mut done) = (Instant::now(), 0);
     while begin.elapsed() < time || done == 0 {

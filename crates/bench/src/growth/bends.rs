@@ -1,50 +1,52 @@
-//! Why a curve bends: from what was counted at two neighbouring places. What that does not explain may be a cliff, and is marked.
+//! The reasons why a curve bends, from the counts at two neighbouring places. A bend without a reason may be a cliff,
+//! and is marked.
 
 use serde::Serialize;
 
 use super::work::{Counts, Operation};
 use crate::paper::spelled;
 
-/// So many times what is explained may be measured before it is marked.
+/// Largest measured cost, as a multiple of the explained cost, that is not marked.
 pub(super) const TOLERANCE: f64 = 1.5;
-/// Bytes of a value whose own cost is all of an operation's; of shorter ones it is as much less as they are shorter.
+/// Bytes of a value from which an operation's whole cost is the value's. For a shorter value the share is proportional
+/// to its length.
 const ALL_VALUE: f64 = 10_000.0;
 
-/// What was seen of an operation at a place.
+/// The observations of an operation at a place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Seen {
     /// The place along the axis.
     pub x: f64,
-    /// Nanoseconds an operation: the median.
+    /// Nanoseconds of an operation: the median.
     pub ns: f64,
-    /// What each round gave, in turns with those of the places beside it.
+    /// Nanoseconds of each round, in turns with the rounds of the neighbouring places.
     pub rounds: Vec<f64>,
     /// Pages from the root to a leaf.
     pub height: u32,
     /// Bytes of a value.
     pub value_bytes: f64,
-    /// What an operation made the page cache do.
+    /// The page cache's work for one operation.
     pub counts: Counts,
-    /// Nanoseconds of a bare load from as much memory; 0 if that was not measured.
+    /// Nanoseconds of a bare load from memory of the same size; 0 if not measured.
     pub load_ns: f64,
-    /// Nanoseconds of a bare read of a page of the file; 0 if that was not measured.
+    /// Nanoseconds of a bare read of a page of the file; 0 if not measured.
     pub page_ns: f64,
-    /// Nanoseconds of writing a page twice, in batches that are synced; 0 if that was not measured.
+    /// Nanoseconds of writing a page twice, in batches that are synced; 0 if not measured.
     pub write_ns: f64,
 }
 
-/// From one place to the next.
+/// The step from one place to the next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Bend {
-    /// Of which curve.
+    /// The curve's name.
     pub series: String,
-    /// What there is to say of it.
+    /// The step's description.
     pub text: String,
-    /// It costs more than is explained.
+    /// The step costs more than is explained.
     pub is_cliff: bool,
 }
 
-/// What an operation may cost at `to`, in nanoseconds, by what it cost at `from`, and of what that is made, in words.
+/// Returns the nanoseconds that an operation may cost at `to`, given its cost at `from`, and the reasons in words.
 fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>) {
     let (mut ns, mut why) = (from.ns, Vec::new());
     if to.height > from.height {
@@ -80,10 +82,11 @@ fn explained(operation: Operation, from: &Seen, to: &Seen) -> (f64, Vec<String>)
     (ns, why)
 }
 
-/// What there is to say of a curve between two places; `at` names a place.
+/// Describes a curve's step between two places; `at` names a place.
 pub(super) fn bend(operation: Operation, from: &Seen, to: &Seen, at: &dyn Fn(f64) -> String) -> Bend {
     let (ns, why) = explained(operation, from, to);
-    // Two places are measured one after the other in each round, on a machine that may be slow in one and fast in the next.
+    // In each round the two places are measured one after the other, and the machine may be slow in one round and fast
+    // in the next.
     let above = |from_ns: &f64, to_ns: &f64| to_ns / from_ns > ns / from.ns * TOLERANCE;
     let steps = from.rounds.iter().zip(&to.rounds);
     let (all, slow) = (steps.len(), steps.filter(|(from, to)| above(from, to)).count());
@@ -152,7 +155,7 @@ mod tests {
             noisy.text
         );
         assert!(steps([600.0, 700.0, 800.0, 900.0, 9000.0]).is_cliff, "most of them");
-        // A round in which both places were slow.
+        // One round in which both places were slow.
         let from = Seen { rounds: vec![500.0, 500.0, 500.0, 5000.0, 5000.0], ..seen(1.0, 500.0) };
         let to = Seen { rounds: vec![600.0, 600.0, 6000.0, 6000.0, 6000.0], ..seen(10.0, 6000.0) };
         assert!(!of(&from, &to).is_cliff);
@@ -183,7 +186,7 @@ mod tests {
         };
         assert!(!longer(10_000.0, 7000.0));
         assert!(longer(10_000.0, 8000.0));
-        // Ten times a short value is not ten times a get.
+        // A short value ten times longer does not make a get ten times as expensive.
         assert!(!longer(100.0, 800.0));
         assert!(longer(100.0, 900.0));
     }

@@ -8,7 +8,7 @@ use crate::engine::Durability;
 use crate::error::Result;
 use crate::paper::{spelled, Bank, Case, Contender, Order, Place, Sample, Slice};
 
-/// Measures it.
+/// Measures the figure.
 pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     let mut figure = figure(
         "growth-processes",
@@ -46,8 +46,9 @@ pub(super) fn measure(study: &mut Study<'_>) -> Result<Chapter> {
     Ok(Chapter { figure, counted: Vec::new(), bends })
 }
 
-/// More processes than processors have nothing to gain, and nothing explains a loss: a count whose transactions take more than the tolerance
-/// times as long as those of fewer processes, whichever of these were the fastest, in most rounds is a cliff.
+/// Describes each step of the figure. More processes than processors can gain nothing, and nothing explains a loss. So
+/// a count of processes is a cliff if in most rounds its transactions take more than the tolerance times as long as
+/// those of the fastest smaller count.
 pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let of = |series: &crate::paper::Series| {
@@ -65,7 +66,7 @@ pub(super) fn bends(figure: &crate::paper::Figure) -> Vec<Bend> {
     figure.series.iter().flat_map(of).collect()
 }
 
-/// What so many processes took.
+/// The times of one number of processes.
 struct By<'s> {
     processes: f64,
     /// The median.
@@ -74,7 +75,7 @@ struct By<'s> {
 }
 
 impl By<'_> {
-    /// Whether most rounds took more than the tolerance times as long as another's.
+    /// Returns whether most rounds took more than the tolerance times as long as the other's.
     fn is_far_above(&self, other: &By<'_>) -> bool {
         let pairs = self.rounds.iter().zip(other.rounds);
         let (all, above) = (pairs.len(), pairs.filter(|(ns, less)| **ns > **less * TOLERANCE).count());
@@ -82,7 +83,8 @@ impl By<'_> {
     }
 }
 
-/// From a place to the next, beside the best of those before. Who has fallen already falls again only if it is from where it lies.
+/// Describes the step from one place to the next, compared with the best place before. A curve that is already far
+/// above the best has a new cliff only if it rises again from its last place.
 fn step(series: &str, from: &By<'_>, to: &By<'_>, best: &By<'_>, processors: usize) -> Bend {
     let is_cliff = to.is_far_above(best) && (!from.is_far_above(best) || to.is_far_above(from));
     let text = format!(

@@ -1,4 +1,5 @@
-//! Databases of several sizes, open at once and worked on in turns: by records, by what of them the cache holds, by the bytes of values.
+//! Databases of several sizes, open at once and used in turns: by number of records, by the share of them in the cache,
+//! by the size of values.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,26 +18,26 @@ const BARE_READ: &str = "a bare read of a page";
 const BARE_WRITE: &str = "a bare write of a page, twice";
 const BARE_COPY: &str = "a bare copy of the value";
 
-/// What is to be measured.
+/// The plan of a figure.
 pub(super) struct Plan {
-    /// The figure, as yet without series and notes.
+    /// The figure, still without series and notes.
     pub figure: Figure,
     /// The places along the axis, and the database of each.
     pub places: Vec<(f64, Size)>,
-    /// By what else than libtp it is seen.
+    /// The bare work to compare with.
     pub bare: Bare,
 }
 
-/// What is done without a library beside it.
+/// The bare work that is measured beside libtp.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bare {
-    /// Loads from as much memory, reads and writes of pages.
+    /// Loads from memory of the same size, reads and writes of pages.
     Memory,
     /// Copies of values.
     Copy,
 }
 
-/// A figure without series.
+/// Returns a figure without series.
 pub(super) fn figure(id: &str, title: &str, here: &str, x: &str) -> Figure {
     Figure {
         id: id.to_owned(),
@@ -50,10 +51,10 @@ pub(super) fn figure(id: &str, title: &str, here: &str, x: &str) -> Figure {
     }
 }
 
-/// What each operation made the cache do, at each place: sums over rounds, and how many there were.
+/// The page cache's work for each operation at each place: sums over rounds, and the number of rounds.
 type Tallies = Vec<(f64, Operation, Counts, u32)>;
 
-/// Plants, measures, audits, and says why the curves bend.
+/// Makes the databases, measures, audits, and explains why the curves bend.
 pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
     let mut figure = plan.figure;
     let (trees, refused) = plant(study, &plan.places)?;
@@ -75,7 +76,7 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
             }));
         }
     }
-    // What is deleted was inserted in the case before.
+    // In the order given: the case of deletes deletes the records that the case before inserted.
     figure.series = study.in_turns(&figure.id, &mut cases, Order::AsGiven)?;
     drop(cases);
     audit(study, &trees, &mut figure)?;
@@ -100,7 +101,7 @@ pub(super) fn measure(study: &mut Study<'_>, plan: Plan) -> Result<Chapter> {
 type Planted = Vec<(f64, Tree)>;
 type Refused = Vec<(f64, String)>;
 
-/// The databases for which there is room, and why there is none for the others.
+/// Makes the databases for which there is room. Returns them with the reasons against the others.
 fn plant(study: &mut Study<'_>, places: &[(f64, Size)]) -> Result<(Planted, Refused)> {
     let (mut trees, mut refused) = (Vec::new(), Vec::new());
     for (x, size) in places {
@@ -143,7 +144,7 @@ fn add(tallies: &mut Tallies, x: f64, operation: Operation, counts: &Counts) {
     }
 }
 
-/// A database that does not add up counts for nothing.
+/// Discards the figures of a database whose audit fails.
 fn audit(study: &mut Study<'_>, trees: &[(f64, Tree)], figure: &mut Figure) -> Result<()> {
     for (x, tree) in trees {
         let of = format!("{}, {}", figure.id, spelled(*x));
@@ -165,7 +166,7 @@ fn add_refused(series: &mut Vec<Series>, name: &str, refused: &[(f64, String)]) 
 
 type SeenOf = (Operation, Size, u64, Seen);
 
-/// What was known of a database in the end.
+/// The final facts about a database.
 struct Grown {
     x: f64,
     size: Size,

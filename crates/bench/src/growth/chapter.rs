@@ -1,4 +1,4 @@
-//! A figure with what was counted beside it, and why its curves bend; and the report that is made of all.
+//! A figure with its counts and the reasons for its bends; and the report made from all figures.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) struct Chapter {
     pub bends: Vec<Bend>,
 }
 
-/// What was counted of an operation on a database.
+/// The counts of an operation on a database.
 pub(super) struct Counted {
     pub operation: &'static str,
     pub size: Size,
@@ -38,7 +38,7 @@ impl Report<'_> {
     /// Writes `report.md` and a picture of each figure into `directory`.
     ///
     /// # Errors
-    /// `File` if one cannot be written.
+    /// `File` if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         let write = |name: &str, text: &str| {
             let path = directory.join(name);

@@ -1,23 +1,23 @@
-//! Whether there is room for a database, on the disk and in memory, before it is made.
+//! The check, before a database is made, that there is room for it on the disk and in memory.
 
 use std::path::Path;
 
 use super::tree::Size;
 use crate::paper::spelled;
 
-/// Where databases lie, and what the machine has.
+/// The place of the databases, and the machine's memory.
 pub(super) struct Space<'s> {
-    /// For their files.
+    /// The directory of their files.
     pub disk: &'s Path,
     /// Bytes of the machine's memory.
     pub machine: u64,
 }
 
 impl Space<'_> {
-    /// Nothing, or a sentence that says what is missing for one more database of that size.
+    /// Returns a sentence that says what is missing for one more database of this size, or `None` if there is room.
     pub fn refusal(&self, size: &Size) -> Option<String> {
         let disk = rustix::fs::statvfs(self.disk).map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize));
-        // Who cannot be asked is not in the way: the library's own error then says what is missing.
+        // A resource that cannot be measured does not refuse: the library's own error then says what is missing.
         let free = [("disk", size.disk_bytes(), disk.ok()), ("memory", size.memory_bytes(self.machine), available())];
         free.into_iter().find_map(|(what, wanted, free)| {
             let free = free.filter(|free| *free < wanted)?;
@@ -27,12 +27,12 @@ impl Space<'_> {
     }
 }
 
-/// Bytes of memory that can be had without taking them from anybody.
+/// Returns the bytes of memory that are free for a new use.
 fn available() -> Option<u64> {
     in_meminfo("MemAvailable")
 }
 
-/// Bytes of memory that the machine has; 0 if it does not tell.
+/// Returns the bytes of the machine's memory; 0 if they are unknown.
 pub(super) fn of_machine() -> u64 {
     in_meminfo("MemTotal").unwrap_or(0)
 }
@@ -44,7 +44,7 @@ fn in_meminfo(name: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Bytes as people read them.
+/// Formats bytes for people.
 pub(super) fn mib(bytes: u64) -> String {
     format!("{} MiB", spelled(crate::paper::number(bytes / (1 << 20))))
 }

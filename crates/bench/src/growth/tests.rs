@@ -1,4 +1,4 @@
-//! The whole of a run at sizes that take a moment.
+//! A whole run at sizes that take a moment.
 
 use std::cell::RefCell;
 

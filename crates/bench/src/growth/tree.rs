@@ -1,7 +1,8 @@
-//! A database that grows: so many records with values of so many bytes, in a B-tree of an environment of its own.
+//! A database that grows: a number of records with values of a given size, in a B-tree of its own environment.
 //!
-//! Keys have 16 bytes and lie evenly over all that are possible, so that a key that is drawn falls between two of them. Values begin with the
-//! record's number, eight little-endian bytes, by which every read is checked; the ninth byte is what updates change.
+//! Keys have 16 bytes and are spread evenly over all possible keys, so a random key falls between two of them. Values
+//! begin with the record's number, eight little-endian bytes, by which every read is checked. Updates change the ninth
+//! byte.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,33 +18,33 @@ use crate::error::{Error, Result};
 const NAME: &str = "records";
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
-/// How full the load makes its pages: as full as those of a tree that grew by insertions.
+/// Fill of the load's pages: that of a tree that grew by insertions.
 const FILL_PERCENT: u8 = 70;
-/// Bytes of a page, the page of the root, and where its kind and its level stand: docs/formats/page.md.
+/// Bytes of a page, the page of the root, and the places of a page's kind and level: docs/formats/page.md.
 pub(super) const PAGE_BYTES: usize = 8192;
 const ROOT_PAGE: u64 = 2;
 const KIND_AT: usize = 20;
 const LEVEL_AT: usize = 21;
 const KIND_BTREE: u8 = 3;
 
-/// Of what the value of a loaded record is made, behind its number.
+/// Filler byte of loaded values, behind the number.
 const FILLED: u8 = b'.';
-/// Of what that of an inserted one is.
+/// Filler byte of inserted values.
 pub(super) const OF_INSERTED: u8 = b'+';
-/// How that begins: no number of a record.
+/// The beginning of inserted values, which is no record's number.
 const INSERTED: [u8; 8] = [OF_INSERTED; 8];
 
 /// The engine's name in errors.
 pub(super) const ENGINE: &str = "libtp";
 
-/// How large.
+/// The size of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     /// Records.
     pub records: u64,
-    /// Bytes of each one's value, nine at least.
+    /// Bytes of a value, at least nine.
     pub value_bytes: usize,
-    /// Bytes of the page cache; what the library takes by itself if there is none.
+    /// Bytes of the page cache, or the library's default.
     pub cache: Option<u64>,
 }
 
@@ -54,14 +55,15 @@ pub(super) struct Tree {
     pub size: Size,
     directory: PathBuf,
     state: Cell<u64>,
-    /// Keys that were inserted since the load and not yet deleted, the oldest first.
+    /// Keys inserted since the load and not yet deleted, the oldest first.
     pub inserted: RefCell<VecDeque<[u8; KEY_BYTES]>>,
-    /// Updates that were answered.
+    /// Updates that were acknowledged.
     pub updates: Cell<u64>,
 }
 
 impl Size {
-    /// Bytes of its file, about: 38 for each record's key, cell and slot, at the load's fill; long values lie in pages of their own.
+    /// Returns the approximate bytes of the file: 38 for each record's key, cell and slot, at the load's fill; long
+    /// values lie in pages of their own.
     pub fn file_bytes(&self) -> u64 {
         let record = self.value_bytes as u64 + 38;
         match self.value_bytes > PAGE_BYTES / 4 {
@@ -70,22 +72,22 @@ impl Size {
         }
     }
 
-    /// What its environment takes of the disk while it is loaded: the file, and the log of it.
+    /// Returns the environment's bytes on the disk while it is loaded: the file, and its log.
     pub fn disk_bytes(&self) -> u64 {
         self.file_bytes() * 2 + (64 << 20)
     }
 
-    /// What it takes of memory, where the library may take a quarter of `machine`'s bytes.
+    /// Returns the bytes of memory that it needs if the library may take a quarter of `machine` bytes.
     pub fn memory_bytes(&self, machine: u64) -> u64 {
         self.file_bytes().min(self.cache.unwrap_or(machine / 4)) + (64 << 20)
     }
 }
 
 impl Tree {
-    /// Makes it in `directory`, which is made; `watch` is told how many records are loaded.
+    /// Makes the database in the new directory `directory`. Calls `watch` with the number of records loaded.
     ///
     /// # Errors
-    /// The library's; `File` if the directory cannot be made.
+    /// The library's error; `File` if the directory cannot be made.
     pub fn plant(directory: &Path, size: Size, watch: &mut dyn FnMut(u64)) -> Result<Tree> {
         let failed = || Error::engine::<libtp::Error>(ENGINE, "loading records");
         std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
@@ -100,7 +102,7 @@ impl Tree {
         let pairs = (0..size.records).map(|number| Ok((tree.key(number).to_vec(), tree.value(number))));
         let how = Load::sorted().fill_percent(FILL_PERCENT);
         tree.db.try_load(&how, pairs, &mut |_, done, _| watch(done)).map_err(failed())?;
-        // Brings every page in that has room, as use would.
+        // The count brings in every page that has room, as use would.
         if tree.count()? != size.records {
             return Err(Error::Settings(format!("of {} loaded records {} are there", size.records, tree.count()?)));
         }
@@ -108,25 +110,25 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The key of a loaded record.
+    /// Returns the key of a loaded record.
     pub fn key(&self, number: u64) -> [u8; KEY_BYTES] {
         let stride = u64::MAX / self.size.records.max(1);
         spelled(number * stride, mixed(number))
     }
 
-    /// The value of a loaded record.
+    /// Returns the value of a loaded record.
     pub fn value(&self, number: u64) -> Vec<u8> {
         let mut value = vec![FILLED; self.size.value_bytes];
         value[..8].copy_from_slice(&number.to_le_bytes());
         value
     }
 
-    /// Whether this is the value of that record, whatever its ninth byte.
+    /// Returns whether this is the value of that record. The ninth byte may have any value.
     pub fn is_intact(&self, number: u64, value: &[u8]) -> bool {
         value.len() == self.size.value_bytes && value[..8] == number.to_le_bytes()
     }
 
-    /// Draws the number of a loaded record; a seed fixes all of them.
+    /// Draws the number of a loaded record. The sequence is the same in every run.
     pub fn draw(&self) -> u64 {
         let wide = u128::from(self.draw_word()) * u128::from(self.size.records);
         u64::try_from(wide >> 64).expect("the upper half of 128 bits has 64")
@@ -145,17 +147,18 @@ impl Tree {
     /// Counts its records, in a snapshot.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn count(&self) -> Result<u64> {
         let failed = || Error::engine::<libtp::Error>(ENGINE, "counting records");
         let snapshot = self.env.snapshot().map_err(failed())?;
         self.db.count(&snapshot, ..).map_err(failed())
     }
 
-    /// `ok`, or how many records or updates there are in the place of those that should be. Each update has raised a record's ninth byte by one.
+    /// Returns `ok`, or the found and the expected number of records or updates. Each update has raised a record's
+    /// ninth byte by one.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn audit(&self) -> Result<String> {
         let failed = || Error::engine::<libtp::Error>(ENGINE, "reading all records");
         let (mut found, mut raised) = (0, 0_u8);
@@ -163,7 +166,7 @@ impl Tree {
         let mut all = self.db.range(&snapshot, ..).map_err(failed())?;
         let seen = all.for_each(|_, value| {
             found += 1;
-            // Those that were inserted are never updated.
+            // Inserted records are never updated.
             if let Some((number, [changed, ..])) = value.split_at_checked(INSERTED.len()) {
                 let updates = if number == INSERTED { 0 } else { changed.wrapping_sub(FILLED) };
                 raised = raised.wrapping_add(updates);
@@ -179,7 +182,7 @@ impl Tree {
         })
     }
 
-    /// Its file, for a bare read.
+    /// Opens the database's file, for a bare read.
     ///
     /// # Errors
     /// `File` if it cannot be opened.
@@ -188,20 +191,20 @@ impl Tree {
         File::open(&path).map_err(Error::file("open", &path))
     }
 
-    /// Bytes of its file.
+    /// Returns the length of the database's file.
     ///
     /// # Errors
-    /// `File` if it cannot be asked.
+    /// `File` if the length cannot be read.
     pub fn bytes(&self) -> Result<u64> {
         let length = self.file()?.metadata().map_err(Error::file("look at", &self.directory))?.len();
         Ok(length)
     }
 
-    /// Closes it, which brings every page to the file; says how high the tree was (pages from the root to a leaf, both counted), and removes its
-    /// directory, for whose room others wait.
+    /// Closes the database, which writes every page to the file. Returns the height of the tree (pages from the root to
+    /// a leaf, both counted), and removes the directory, because other databases need the room.
     ///
     /// # Errors
-    /// `File` if it cannot be read or removed; `Settings` if what lies in the root's place is no root.
+    /// `File` if a file cannot be read or removed; `Settings` if the root's page is no root.
     pub fn uproot(self) -> Result<u32> {
         let (directory, file) = (self.directory.clone(), self.file()?);
         drop(self);
@@ -228,7 +231,7 @@ fn spelled(high: u64, low: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// SplitMix64's output function.
+/// Returns SplitMix64's output for a word.
 pub(super) fn mixed(mut word: u64) -> u64 {
     word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,4 +1,5 @@
-//! One operation, each in a transaction of its own, again and again for a slice of time: what it costs, and what it makes the page cache do.
+//! One operation, each in its own transaction, repeated for a slice of time: its cost, and the page cache's work for
+//! it.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -13,27 +14,27 @@ use crate::paper::{number, Sample};
 
 /// Records of a scan.
 pub(super) const SCANNED: u32 = 100;
-/// Bytes of values between two looks at the clock, about.
+/// Approximate bytes of values between two looks at the clock.
 const BATCH_BYTES: usize = 16 << 10;
-/// Of so many records one is inserted in a slice, at most: the database stays as large as its name says.
+/// A slice inserts at most one record for this number of records, so that the database keeps its nominal size.
 const ONE_IN: u64 = 10;
 
-/// What is done.
+/// The measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Reads a record.
     Get,
-    /// Reads it, changes a byte of it and writes it back.
+    /// Reads a record, changes a byte of it and writes it back.
     Update,
     /// Puts a record with a new key.
     Insert,
-    /// Deletes one of those again.
+    /// Deletes a record that was inserted.
     Delete,
-    /// Reads a hundred that follow each other.
+    /// Reads a hundred consecutive records.
     Scan,
 }
 
-/// What one operation made the environment do, on an average.
+/// The environment's work for one operation, on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Counts {
     /// Pages not found in memory.
@@ -42,14 +43,14 @@ pub(super) struct Counts {
     pub reads: f64,
     /// Pages written.
     pub writes: f64,
-    /// Pages that made room for others.
+    /// Pages evicted.
     pub evictions: f64,
     /// Bytes of log.
     pub log_bytes: f64,
 }
 
 impl Counts {
-    /// Both together.
+    /// Returns the sums.
     pub fn plus(&self, other: &Counts) -> Counts {
         Counts {
             misses: self.misses + other.misses,
@@ -60,7 +61,7 @@ impl Counts {
         }
     }
 
-    /// A share of it.
+    /// Returns the counts divided by `by`.
     pub fn shared(&self, by: f64) -> Counts {
         Counts {
             misses: self.misses / by,
@@ -73,7 +74,7 @@ impl Counts {
 }
 
 impl Operation {
-    /// All of them, deletions behind the insertions that they take back.
+    /// All operations, deletions after the insertions that they undo.
     pub const ALL: [Operation; 5] =
         [Operation::Get, Operation::Scan, Operation::Update, Operation::Insert, Operation::Delete];
 
@@ -88,8 +89,9 @@ impl Operation {
         }
     }
 
-    /// Lines of memory that it touches for the first time, about: on a leaf and the page above it the header, the place in the page table,
-    /// two of the slots and the record; of a scan also each record.
+    /// Returns the approximate number of cache lines that an operation touches for the first time: on a leaf and the
+    /// page above it the header, the entry in the page table, two of the slots, and the record; a scan adds each
+    /// record.
     pub fn cold_lines(self, height: u32) -> u32 {
         let lines = 5 * height.min(2);
         match self {
@@ -99,10 +101,11 @@ impl Operation {
     }
 }
 
-/// Does it for a slice, after a quarter as long of reading; the sample is in nanoseconds an operation.
+/// Does the operation for a slice, after a quarter of that time of reading. The sample is in nanoseconds for an
+/// operation.
 ///
 /// # Errors
-/// The library's; nothing that is read may be what nobody wrote.
+/// The library's error, or a read that returns a record that was never written.
 pub(super) fn slice(tree: &Tree, operation: Operation, time: Duration) -> Result<(Sample, Counts)> {
     let batch = (BATCH_BYTES / tree.size.value_bytes).clamp(1, 64);
     let warm_until = Instant::now() + time / 4;
@@ -141,7 +144,7 @@ pub(super) fn slice(tree: &Tree, operation: Operation, time: Duration) -> Result
     Ok((Sample { value, audit: "ok".to_owned(), raw }, counts))
 }
 
-/// In a transaction of its own.
+/// Does the work in its own transaction.
 #[inline]
 fn alone<T>(tree: &Tree, work: impl FnOnce(&Txn<'_>) -> libtp::Result<T>) -> Result<T> {
     let run = || {
@@ -214,7 +217,7 @@ fn expect_intact(found: Option<bool>, at: u64) -> Result<()> {
     }
 }
 
-/// What an environment has counted so far.
+/// The environment's counters so far.
 struct Counted([u64; 5]);
 
 impl Counted {

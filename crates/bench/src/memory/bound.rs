@@ -1,6 +1,8 @@
-//! What bounds a process's memory, with the pages of files that it maps and reads: a control group of its own, removed afterwards.
+//! A limit for a process's memory, including the pages of files that it maps and reads: its own control group, removed
+//! afterwards.
 //!
-//! `RLIMIT_AS` would not do: it counts addresses, and a file that is mapped has as many of them whether its pages are in memory or not.
+//! `RLIMIT_AS` does not work here: it limits addresses, and a mapped file needs its addresses whether its pages are in
+//! memory or not.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +11,11 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 
-/// How often, and after how long, it is tried to remove a group whose process has ended.
+/// Attempts to remove a group whose process has ended, and the pause between them.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The two kinds of control groups, by how a limit is written.
+/// The two versions of control groups, which differ in how a limit is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
@@ -28,13 +30,13 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Makes a group whose processes have no more than so many bytes of memory.
+    /// Makes a group whose processes together have at most `bytes` bytes of memory.
     ///
     /// # Errors
-    /// `Settings` if this process may not make any such group.
+    /// `Settings` if this process may not make such a group.
     pub fn new(bytes: u64) -> Result<Bounds> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: a number of its own, whatever the order.
+        // Relaxed: only the numbers must differ.
         let name = format!("libtp-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mut refusals = Vec::new();
@@ -54,16 +56,16 @@ impl Bounds {
         )))
     }
 
-    /// Puts a process under the limit; what it had before stays where it was counted.
+    /// Puts a process under the limit. Memory that it has already is not counted.
     ///
     /// # Errors
-    /// `File`.
+    /// `File` if the process cannot be moved.
     pub fn admit(&self, process: u32) -> Result<()> {
         let path = self.group.join("cgroup.procs");
         fs::write(&path, process.to_string()).map_err(Error::file("write", &path))
     }
 
-    /// The most bytes that its processes had at once, if the kernel tells.
+    /// Returns the group's peak memory in bytes, if the kernel reports it.
     pub fn most(&self) -> Option<u64> {
         let name = if self.version == Version::One { "memory.max_usage_in_bytes" } else { "memory.peak" };
         fs::read_to_string(self.group.join(name)).ok()?.trim().parse().ok()
@@ -88,11 +90,11 @@ fn make(version: Version, group: &Path, bytes: u64) -> std::io::Result<Bounds> {
     match version {
         Version::One => {
             fs::write(group.join("memory.limit_in_bytes"), bytes.to_string())?;
-            // Where swap is not counted there is no such file.
+            // This file is missing where swap is not counted.
             let _ = fs::write(group.join("memory.memsw.limit_in_bytes"), bytes.to_string());
         }
         Version::Two => {
-            // Only there if the parent lends its children this controller.
+            // The file is there only if the parent enables this controller for its children.
             fs::write(group.join("memory.max"), bytes.to_string())?;
             let _ = fs::write(group.join("memory.swap.max"), "0");
         }
@@ -100,7 +102,7 @@ fn make(version: Version, group: &Path, bytes: u64) -> std::io::Result<Bounds> {
     Ok(bounds)
 }
 
-/// Groups below which ours may be made, the likeliest first: this process's own, and where that cannot have any, those above.
+/// Returns groups that may have a child for us, the likeliest first: this process's own, then those above it.
 fn parents(own: &str, mounts: &str) -> Vec<(Version, PathBuf)> {
     let mut parents = Vec::new();
     for line in mounts.lines() {
@@ -151,7 +153,7 @@ mod tests {
             (Version::Two, two.clone()),
         ];
         assert_eq!(found, expected);
-        // As in a container, which sees its own group as the root.
+        // In a container, which sees its own group as the root.
         let found = parents("4:memory:/elsewhere/b\n", &mounts);
         assert_eq!(found, [(Version::One, one), (Version::Two, two)]);
         assert!(parents("", "").is_empty());

@@ -1,9 +1,9 @@
-//! A database of any size on a disk, worked on by a process whose memory is bounded (Rio Vista, figures 5b and 5c): where the database is
-//! larger than its memory, its pages come and go.
+//! A database of any size on a disk, used by a process with limited memory (Rio Vista, figures 5b and 5c): if the
+//! database is larger than that memory, its pages come and go.
 //!
-//! The database is made by a process that nothing bounds, and what the system has of it in memory is given up, so that the pages are
-//! counted as those of the bounded process. That one goes through all of it, warms up, works for so long, and says how far it came; the
-//! first one then looks at what it left.
+//! A process without limit makes the database, and the system's cached pages of it are dropped, so that they count as
+//! pages of the limited process. The limited process reads all of it, warms up, works for the given time, and reports
+//! its progress. The first process then checks the result.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -23,88 +23,88 @@ use crate::cold::forget_files;
 use crate::error::{Error, Result};
 use crate::paper::StartMemory;
 
-/// Between two looks at the clock, about, and how many transactions at most.
+/// Approximate time between two looks at the clock, and the most transactions between them.
 const LOOK: Duration = Duration::from_millis(1);
 const COUNT_MAX: u64 = 4096;
 const PAGE: usize = 4096;
-/// A log has room for what is loaded in a transaction, however small the database.
+/// Least bytes of a log, which must hold what one transaction of the load stores, however small the database.
 const LOG_BYTES_MIN: u64 = 4 << 20;
 
-/// A benchmark with its size. There are those that the compiler was told of.
+/// A benchmark with its size. Only sizes that were compiled exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SizedWorkload {
-    /// So many branches, of about 10 MB each.
+    /// A number of branches, of about 10 MB each.
     DebitCredit(u64),
-    /// So many districts, of about 8 MB each.
+    /// A number of districts, of about 8 MB each.
     OrderEntry(u64),
 }
 
-/// What makes transactions of it, in files on a disk.
+/// The transaction system, in files on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BoundedEngine {
     /// Vista on a file.
     Vista,
-    /// RVM that syncs each transaction. Its memory is paged out to a file without a name.
+    /// RVM that syncs each transaction. Its memory is paged out to an unnamed file.
     Rvm,
-    /// The same without syncs, as on a file cache that is safe: RVM on Rio.
+    /// RVM without syncs, as on a file cache that is safe: RVM on Rio.
     RvmRio,
 }
 
-/// What the bounded process is to do.
+/// The job of the limited process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bounded {
     /// The benchmark.
     pub workload: SizedWorkload,
-    /// Who makes transactions of it.
+    /// The transaction system.
     pub engine: BoundedEngine,
-    /// Where the database lies.
+    /// The directory of the database.
     pub directory: PathBuf,
-    /// How long it works before it is measured.
+    /// Duration of the work before the measurement.
     pub warmup: Duration,
-    /// How long it is measured.
+    /// Duration of the measurement.
     pub time: Duration,
 }
 
-/// What it says.
+/// The result of the limited process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// Transactions since the database was made.
     pub ended: u64,
-    /// Those of them that were measured.
+    /// Measured transactions.
     pub measured: u64,
-    /// What these took, with a truncation at the end.
+    /// Duration of the measured transactions, with a truncation at the end.
     pub elapsed_ns: u64,
-    /// Pages that were read from the disk meanwhile.
+    /// Pages read from the disk meanwhile.
     pub faults: u64,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BoundedReport {
     /// The benchmark and its size.
     pub workload: SizedWorkload,
-    /// Who made transactions of it.
+    /// The transaction system.
     pub engine: BoundedEngine,
     /// Bytes of the database.
     pub bytes: u64,
-    /// Bytes of memory that the process was allowed, if it could be bounded.
+    /// The process's memory limit in bytes, if there was one.
     pub limit: Option<u64>,
-    /// The most that it had.
+    /// The process's peak memory, in bytes.
     pub most: Option<u64>,
-    /// What it did.
+    /// The result of the process.
     pub done: Done,
     /// Transactions a second.
     pub tps: f64,
-    /// "ok", or what does not add up.
+    /// "ok", or the disagreement.
     pub audit: String,
 }
 
-/// Makes a database, has a process work on it that may have `limit` bytes of memory, audits what is left, and removes it. What fits is measured
-/// without a limit where none can be set.
+/// Makes a database, starts a process that uses it with at most `limit` bytes of memory, audits the database, and
+/// removes it. A database that fits is measured without a limit if none can be set.
 ///
 /// # Errors
-/// `Settings` if the database is larger than the limit, and there is no limit to be had; if the process ended by itself, or for want
-/// of memory.
+/// `Settings` if the database is larger than the limit and no limit can be set; or if the process ended by itself, or
+/// for lack of memory.
 pub(crate) fn run_bounded(job: Bounded, limit: u64, start: StartMemory<'_>) -> Result<BoundedReport> {
     std::fs::create_dir_all(&job.directory).map_err(Error::file("make", &job.directory))?;
     let report = on(job.workload, Whole { job: &job, limit, start });
@@ -114,23 +114,23 @@ pub(crate) fn run_bounded(job: Bounded, limit: u64, start: StartMemory<'_>) -> R
     Ok(report)
 }
 
-/// What the bounded process does.
+/// Does the job of the limited process.
 pub(super) fn work_bounded(job: &Bounded) -> Result<Done> {
     on(job.workload, Part(job))
 }
 
-/// Bytes of a database.
+/// Returns the bytes of a database.
 pub(crate) fn bytes_of(workload: SizedWorkload) -> Result<u64> {
     on(workload, Length)
 }
 
-/// Something that is done with a benchmark of whatever size.
+/// Work that is generic over a benchmark's size.
 trait Task {
     type Gives;
     fn with<W: Work>(self, work: &W) -> Result<Self::Gives>;
 }
 
-/// Does it with the one that has this size.
+/// Does a task with the benchmark of this size.
 fn on<T: Task>(workload: SizedWorkload, task: T) -> Result<T::Gives> {
     match workload {
         SizedWorkload::DebitCredit(1) => task.with(&DebitCredit::<1>),
@@ -161,7 +161,7 @@ impl Task for Length {
     }
 }
 
-/// What the process does that nothing bounds.
+/// The job of the process without limit.
 struct Whole<'j> {
     job: &'j Bounded,
     limit: u64,
@@ -190,7 +190,7 @@ impl Task for Whole<'_> {
     }
 }
 
-/// What the bounded process does.
+/// The job of the limited process.
 struct Part<'j>(&'j Bounded);
 
 impl Task for Part<'_> {
@@ -240,27 +240,27 @@ fn work_for<W: Work, M: Memory>(work: &W, memory: &mut M, next: &mut u64, time: 
     }
 }
 
-/// Has every page in memory once, as far as there is room.
+/// Touches every page once, so that as many as fit are in memory.
 fn touch(memory: &[u8]) {
     let sum = memory.iter().step_by(PAGE).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
     black_box(sum);
 }
 
-/// Pages that this process had to wait for so far.
+/// Returns the number of page faults of this process that waited for the disk.
 fn major_faults() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Its name, which may have blanks, is in brackets.
+    // The process's name, which may have blanks, is in brackets.
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
     fields.split(' ').nth(9).and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 fn open_segment(job: &Bounded, bytes: u64) -> Result<vista::Segment> {
-    // On a file cache that is taken to be safe, as Rio's: nothing is written back from the processor's.
+    // The file cache counts as safe, like Rio's: stores are not written back from the processor's cache.
     let options = vista::Options::new(bytes).anywhere().write_back(false);
     options.open(&job.directory.join("segment")).map_err(Error::engine("vista", "opening a segment"))
 }
 
-/// Opens RVM; its log has a tenth of the database, as in the paper.
+/// Opens RVM. Its log has a tenth of the database's size, as in the paper.
 fn open_rvm(job: &Bounded, bytes: u64, is_safe: bool) -> Result<rvm::Rvm> {
     let options = rvm::Options::of(vista::Options::new(bytes).anywhere())
         .memory(&job.directory)

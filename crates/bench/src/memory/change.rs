@@ -1,4 +1,4 @@
-//! What a workload asks of a memory, and who can do it: Vista, RVM, one of several threads, and bare memory.
+//! The operations of a workload on a memory, for Vista, RVM, one of several threads, and bare memory.
 
 use std::sync::atomic::{compiler_fence, Ordering};
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ pub(crate) trait Memory {
     type Txn<'m>: Change
     where
         Self: 'm;
-    /// Begins one.
+    /// Begins a transaction.
     fn begin(&mut self) -> Result<Self::Txn<'_>>;
-    /// Does what was put off for many transactions at once.
+    /// Does work that was put off for many transactions at once.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
-    /// Makes every transaction that has ended safe, where they are written in groups.
+    /// Makes every ended transaction safe, if transactions are written in groups.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
-    /// How often [`Memory::settle`] was done so far, and how long it took: RVM's truncations.
+    /// Returns how often [`Memory::settle`] ran so far, and for how long: RVM's truncations.
     fn truncations(&self) -> (u64, Duration) {
         (0, Duration::ZERO)
     }
-    /// Whether it is of use to announce ranges.
+    /// Returns whether announced ranges are of use.
     fn announces(&self) -> bool {
         false
     }
-    /// Bytes that were written to a log so far.
+    /// Returns the bytes written to a log so far.
     fn logged(&self) -> u64 {
         0
     }
@@ -37,21 +37,21 @@ pub(crate) trait Memory {
 
 /// A transaction.
 pub(crate) trait Change {
-    /// Declares a range, and gives it.
+    /// Declares a range and returns it.
     fn range<const N: usize>(&mut self, at: u64) -> Result<&mut [u8; N]>;
-    /// Says which ranges will be declared, in this order.
+    /// Announces the ranges that will be declared, in this order.
     fn announce(&mut self, _: &[(u64, usize)]) -> Result<()> {
         Ok(())
     }
-    /// Declares a range whose length the compiler does not know, and gives it.
+    /// Declares a range whose length the compiler does not know, and returns it.
     fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]>;
-    /// What is there now.
+    /// Returns the current bytes.
     fn look<const N: usize>(&mut self, at: u64) -> Result<[u8; N]>;
-    /// Ends it.
+    /// Ends the transaction.
     fn end(self) -> Result<()>;
 }
 
-/// Adds to a number of the memory.
+/// Adds to a number in the memory. Returns the sum.
 #[inline(always)]
 pub(crate) fn add(txn: &mut impl Change, at: u64, amount: i64) -> Result<i64> {
     let place = txn.range::<8>(at)?;
@@ -95,7 +95,7 @@ impl Change for Bare<'_> {
 
     #[inline(always)]
     fn end(self) -> Result<()> {
-        // What a transaction stores has to be there when it ends, here too.
+        // A transaction's stores must be done at its end, here too.
         compiler_fence(Ordering::SeqCst);
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Change for vista::Txn<'_> {
     }
 }
 
-/// RVM, whose truncations are counted.
+/// RVM with a count of its truncations.
 pub(crate) struct Journaled {
     memory: rvm::Rvm,
     count: u64,
@@ -218,7 +218,7 @@ impl Change for rvm::Txn<'_> {
     }
 }
 
-/// One of several threads, whose database begins at a place of its own.
+/// The memory of one of several threads, whose database begins at `from`.
 pub(crate) struct OfThread<'w, 't> {
     pub(crate) worker: &'w mut vista::Worker<'t>,
     pub(crate) from: u64,

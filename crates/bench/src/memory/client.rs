@@ -1,7 +1,7 @@
-//! A process of its own for one run: because its memory is bounded, or because a library reads the environment when it is loaded.
+//! A separate process for one run: to limit its memory, or because a library reads the environment when it is loaded.
 //!
-//! It is told what to do on its command line, begins when a line comes on its standard input, so that it is under its limit by then,
-//! and answers with one line of JSON.
+//! Its job is on its command line. It begins when a line comes on its standard input, so that the limit applies by
+//! then, and answers with one line of JSON.
 
 use std::io::{BufRead, Write};
 use std::process::Stdio;
@@ -14,19 +14,19 @@ use super::{run_memory, MemorySettings};
 use crate::error::{Error, Result};
 use crate::paper::StartMemory;
 
-/// What such a process does.
+/// The job of such a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemoryJob {
     /// A benchmark, as it is run without a process of its own.
     Run(MemorySettings),
-    /// Transactions on a database that is there.
+    /// Transactions on an existing database.
     Bounded(Bounded),
 }
 
-/// What such a process is: it waits for a line, does the job, and writes what came of it.
+/// Runs the job in such a process: waits for a line, does the job, and writes the result.
 ///
 /// # Errors
-/// `Settings` if the job cannot be read; the benchmark's.
+/// `Settings` if the job cannot be read; the benchmark's error.
 pub fn serve_memory(job: &str, orders: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
     let unreadable = |why: serde_json::Error| Error::Settings(format!("the job {job}: {why}"));
     let job: MemoryJob = serde_json::from_str(job).map_err(unreadable)?;
@@ -40,7 +40,7 @@ pub fn serve_memory(job: &str, orders: &mut dyn BufRead, answers: &mut dyn Write
     writeln!(answers, "{answer}").map_err(unheard)
 }
 
-/// Has a process do a job, under a limit if there is one.
+/// Starts a process for a job, under a limit if there is one, and returns its answer.
 pub(crate) fn ask(start: StartMemory<'_>, job: &MemoryJob, bounds: Option<&Bounds>) -> Result<serde_json::Value> {
     let job = serde_json::to_string(job).map_err(|why| Error::Settings(why.to_string()))?;
     let failed = |what: String| Error::Settings(format!("a process of the benchmark {what}"));
@@ -49,7 +49,7 @@ pub(crate) fn ask(start: StartMemory<'_>, job: &MemoryJob, bounds: Option<&Bound
     let mut child = command.spawn().map_err(|why| failed(format!("could not be started: {why}")))?;
     let admitted = bounds.map_or(Ok(()), |bounds| bounds.admit(child.id()));
     if let (Some(mut orders), true) = (child.stdin.take(), admitted.is_ok()) {
-        // Who is gone already says why below.
+        // If the process is gone, the error below says why.
         let _ = writeln!(orders, "go");
     }
     if admitted.is_err() {

@@ -1,7 +1,8 @@
 //! Debit-credit: TPC-B with its audit trail in a circular buffer of 2 MB (Rio Vista, section 5.1).
 //!
-//! A transaction adds an amount to an account, to a teller and to a branch, writes a record of it, and says where the trail
-//! goes on: five ranges. Records have the sizes that TPC-B asks for; with five branches the database is as large as the synthetic one.
+//! A transaction adds an amount to an account, to a teller and to a branch, writes a record of it, and advances the
+//! trail's end: five ranges. Records have the sizes that TPC-B asks for; with five branches the database is as large as
+//! the synthetic one.
 
 use std::ops::Range;
 
@@ -15,11 +16,11 @@ const RECORD: u64 = 104;
 const TRAIL_RECORD: u64 = 50;
 const TRAIL_RECORDS: u64 = (2 << 20) / TRAIL_RECORD;
 
-/// Where the trail goes on.
+/// The place of the trail's end.
 const NEXT: u64 = 0;
 const FIRST_BRANCH: u64 = 64;
 
-/// So many branches, each with its tellers and accounts: about 10 MB.
+/// A number of branches, each with its tellers and accounts: about 10 MB.
 pub(super) struct DebitCredit<const BRANCHES: u64>;
 
 impl<const BRANCHES: u64> DebitCredit<BRANCHES> {
@@ -38,7 +39,7 @@ impl<const BRANCHES: u64> Work for DebitCredit<BRANCHES> {
     }
 
     fn run<M: Memory>(&self, memory: &mut M, numbers: Range<u64>) -> Result<()> {
-        // Compiled for each: there is no room in a transaction of 100 ns to ask.
+        // Compiled for each case: a test in a transaction of 100 ns would cost too much.
         match memory.announces() {
             true => Self::transfer::<M, true>(memory, numbers),
             false => Self::transfer::<M, false>(memory, numbers),
@@ -61,13 +62,13 @@ impl<const BRANCHES: u64> Work for DebitCredit<BRANCHES> {
 }
 
 impl<const BRANCHES: u64> DebitCredit<BRANCHES> {
-    /// Transactions; whether their ranges are announced.
+    /// Carries out transactions. `ANNOUNCES` states whether their ranges are announced.
     #[inline(always)]
     fn transfer<M: Memory, const ANNOUNCES: bool>(memory: &mut M, numbers: Range<u64>) -> Result<()> {
         for nth in numbers {
             let lot = drawn(nth);
             let account = lot % Self::ACCOUNTS;
-            // Of the account's own branch, mostly; where it matters little, always.
+            // TPC-B mostly takes the account's own branch. Here the teller decides, which hardly matters.
             let teller = (lot >> 20) % Self::TELLERS;
             let branch = teller / (Self::TELLERS / BRANCHES);
             let amount = i64::try_from(lot >> 30 & 0xffff).unwrap_or(0) - 0x8000;

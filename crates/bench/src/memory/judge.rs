@@ -1,10 +1,10 @@
-//! Whether memory is as it should be after a benchmark: what the workload says adds up, and every byte is what the same
-//! transactions leave in memory without any.
+//! The check of memory after a benchmark: it adds up by the workload's audit, and every byte is as the same
+//! transactions leave it in memory without transactions.
 
 use super::change::Bare;
 use super::{size, Work};
 
-/// What is wrong after the transactions of the numbers below `ended`, if anything is.
+/// Checks the memory after the transactions with numbers below `ended`.
 pub(super) fn judge<W: Work>(work: &W, memory: &[u8], ended: u64) -> Result<(), String> {
     work.audit(memory)?;
     let mut expected = vec![0; size(W::BYTES)];

@@ -1,8 +1,9 @@
-//! Order-entry: TPC-C's new-order, payment and delivery, one after the other (Rio Vista, section 5.1), on one warehouse, or a part of one,
-//! or some: a warehouse has ten districts, and a tenth of its stock for each.
+//! Order-entry: TPC-C's new-order, payment and delivery, one after the other (Rio Vista, section 5.1), on one
+//! warehouse, a part of one, or several: a warehouse has ten districts, and a tenth of its stock for each.
 //!
-//! Of 92 transactions 45 are new orders, 43 payments and 4 deliveries, as TPC-C mixes them without those that change
-//! nothing. About nineteen ranges a transaction. Names and addresses, which nobody changes, are left out; amounts are whole.
+//! Of 92 transactions 45 are new orders, 43 payments and 4 deliveries: TPC-C's mix without the transactions that change
+//! nothing. About nineteen ranges for each transaction. Names and addresses, which never change, are left out; amounts
+//! are integers.
 
 use std::ops::Range;
 
@@ -11,34 +12,34 @@ use super::synthetic::drawn;
 use super::{size, Work};
 use crate::error::Result;
 
-/// Districts of a warehouse, all of which a delivery goes to.
+/// Districts of a warehouse. A delivery goes to all of them.
 const OF_WAREHOUSE: u64 = 10;
 const CUSTOMERS_OF_DISTRICT: u64 = 3000;
-/// Orders of a district that are kept; the oldest make room.
+/// Orders kept for each district; the oldest are overwritten.
 const ORDERS: u64 = 4096;
 const LINES: u64 = 15;
 const HISTORY: u64 = 1 << 15;
 
-/// The company: its year's payments, and where the history goes on.
+/// The company: its year's payments, and the place of the next history record.
 const WAREHOUSE: u64 = 0;
 const HISTORY_NEXT: u64 = 8;
-/// A district: its year's payments, its next order, the first that was not delivered, how many orders there were.
+/// A district: its year's payments, its next order, the first undelivered order, the number of orders.
 const DISTRICT: u64 = 64;
 const DISTRICT_BYTES: u64 = 96;
 /// Bytes of a customer: balance, year's payments, payments, deliveries.
 const CUSTOMER_BYTES: u64 = 640;
-/// Of an item: its price; nobody changes it.
+/// Bytes of an item: its price, which never changes.
 const ITEM_BYTES: u64 = 80;
-/// Of what is in stock: quantity, year's sales, orders.
+/// Bytes of a stock entry: quantity, year's sales, orders.
 const STOCK_BYTES: u64 = 304;
-/// Of an order: customer, date, carrier, lines.
+/// Bytes of an order: customer, date, carrier, lines.
 const ORDER_BYTES: u64 = 32;
-/// Of a line of an order: item, quantity, amount, date of its delivery.
+/// Bytes of an order's line: item, quantity, amount, date of its delivery.
 const LINE_BYTES: u64 = 32;
-/// Of a payment: customer, district, date, amount.
+/// Bytes of a payment: customer, district, date, amount.
 const PAYMENT_BYTES: u64 = 32;
 
-/// So many districts, with their customers, orders and part of the stock: about 8 MB each.
+/// A number of districts, with their customers, orders and part of the stock: about 8 MB each.
 pub(super) struct OrderEntry<const DISTRICTS: u64>;
 
 fn words(values: [u64; 4]) -> [u8; 32] {
@@ -121,12 +122,12 @@ impl<const DISTRICTS: u64> OrderEntry<DISTRICTS> {
     }
 
     fn delivery<C: Change>(txn: &mut C, lot: u64, date: u64) -> Result<()> {
-        // Of the lot's highest byte: what chooses a transaction is below.
+        // Drawn from the lot's highest bits, because lower bits choose the transaction.
         let first = (lot >> 40) % DISTRICTS.div_ceil(OF_WAREHOUSE) * OF_WAREHOUSE;
         for district in first..DISTRICTS.min(first + OF_WAREHOUSE) {
             let place = DISTRICT + district * DISTRICT_BYTES;
             let (next, oldest) = (amount_at(txn, place + 8)?, amount_at(txn, place + 16)?);
-            // What made room for newer ones is not to be found.
+            // Overwritten orders cannot be found.
             let nth = oldest.max(next.saturating_sub(ORDERS));
             if nth == next {
                 continue;
@@ -185,7 +186,7 @@ impl<const DISTRICTS: u64> Work for OrderEntry<DISTRICTS> {
             sum(Self::CUSTOMER + 8, Self::CUSTOMERS, CUSTOMER_BYTES),
         ];
         let payments = [at(HISTORY_NEXT), sum(Self::CUSTOMER + 16, Self::CUSTOMERS, CUSTOMER_BYTES)];
-        // An order has five lines at least, and fifteen at most.
+        // An order has between five and fifteen lines.
         let (orders, lines) =
             (sum(DISTRICT + 8, DISTRICTS, DISTRICT_BYTES), sum(Self::STOCK + 16, Self::ITEMS, STOCK_BYTES));
         let is_right = paid.iter().all(|sum| *sum == paid[0])

@@ -1,4 +1,4 @@
-//! Whether a directory lies in memory: what keeps its log there is another engine than what syncs a disk.
+//! The check whether a directory lies in memory: an engine with its log in memory is not the engine that syncs a disk.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 /// Filesystems whose files are memory.
 const OF_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "devtmpfs"];
 
-/// The name of the filesystem that a directory lies in, if the kernel tells.
+/// Returns the name of a directory's filesystem, if the kernel reports it.
 pub(crate) fn filesystem_of(directory: &Path) -> Option<String> {
     let directory = std::fs::canonicalize(directory).ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    // Of several at the same place the last covers the others.
+    // Of several mounts at the same place the last hides the others.
     let at = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         let (place, kind) = (fields.next()?, fields.next()?);

@@ -1,7 +1,7 @@
-//! libpmemobj, the library of persistent memory that is packaged everywhere: undo logs in a pool, `pmemobj_tx_add_range`.
+//! libpmemobj, the widely packaged library for persistent memory: undo logs in a pool, `pmemobj_tx_add_range`.
 //!
-//! Memory that outlives its process and goes through a crash together with the processor's cache needs no flushes. The library has
-//! to be told so before it is loaded, by the environment: [`PMEMOBJ_VARIABLES`](super::PMEMOBJ_VARIABLES).
+//! Memory that outlives its process, and survives a crash together with the processor's cache, needs no flushes. The
+//! library learns that from the environment when it is loaded: [`PMEMOBJ_VARIABLES`](super::PMEMOBJ_VARIABLES).
 #![allow(unsafe_code)] // A C library.
 
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
@@ -13,7 +13,7 @@ use super::change::{Change, Memory};
 use crate::error::{Error, Result};
 
 const NAME: &str = "pmemobj";
-/// The log, and what the pool says of itself.
+/// Bytes for the log and the pool's own data.
 const BESIDE: u64 = 64 << 20;
 const TX_PARAM_NONE: c_int = 0;
 
@@ -22,7 +22,7 @@ struct RawPool {
     _opaque: [u8; 0],
 }
 
-/// `PMEMoid`: which pool, and how far into it.
+/// `PMEMoid`: the pool, and the offset in it.
 #[repr(C)]
 struct RawPlace {
     _pool: u64,
@@ -42,7 +42,8 @@ extern "C" {
 
 /// A pool with one object, which is the database.
 ///
-/// Invariant: `pool` came from `pmemobj_create` and is closed once, when this is dropped; `base` is its root object's, of `bytes`.
+/// Invariant: `pool` comes from `pmemobj_create` and is closed once, when this is dropped; `base` is the address of its
+/// root object of `bytes` bytes.
 pub(super) struct Pool {
     pool: NonNull<RawPool>,
     base: NonNull<u8>,
@@ -50,9 +51,9 @@ pub(super) struct Pool {
 }
 
 fn refused(what: &'static str) -> Error {
-    // SAFETY: this thread's last message.
+    // SAFETY: it returns this thread's last message.
     let message = unsafe { pmemobj_errormsg() };
-    // SAFETY: a string that lives until the next call.
+    // SAFETY: the string lives until the next call.
     let message = unsafe { CStr::from_ptr(message) };
     Error::engine(NAME, what)(message.to_string_lossy())
 }
@@ -62,7 +63,7 @@ impl Pool {
     pub(super) fn create(path: &Path, bytes: u64) -> Result<Pool> {
         let path = CString::new(path.as_os_str().as_bytes()).map_err(|why| Error::Settings(why.to_string()))?;
         let (bytes, all) = (super::size(bytes), super::size(bytes + bytes / 2 + BESIDE));
-        // SAFETY: two strings that live through the call.
+        // SAFETY: the two strings outlive the call.
         let pool = unsafe { pmemobj_create(path.as_ptr(), c"libtp".as_ptr(), all, 0o600) };
         let pool = NonNull::new(pool).ok_or_else(|| refused("making a pool"))?;
         // SAFETY: the pool is open.
@@ -70,22 +71,22 @@ impl Pool {
         if root.at == 0 {
             return Err(refused("making the database"));
         }
-        // A place counts from the beginning of the pool, which is mapped at its own address.
+        // An offset counts from the beginning of the pool, which is mapped at its own address.
         let base = pool.cast::<u8>().as_ptr().wrapping_add(super::size(root.at));
         let base = NonNull::new(base).ok_or_else(|| refused("finding the database"))?;
         Ok(Pool { pool, base, bytes })
     }
 
-    /// The database.
+    /// Returns the database.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the root object has so many bytes, zeros at first, and is borrowed as this is.
+        // SAFETY: the root object has `bytes` bytes, zeros at first, and the slice borrows this value.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: by the invariant.
+        // SAFETY: the pool is open, and closed only here (invariant).
         unsafe { pmemobj_close(self.pool.as_ptr()) };
     }
 }
@@ -97,7 +98,7 @@ impl Memory for Pool {
     type Txn<'m> = PoolTxn<'m>;
 
     fn begin(&mut self) -> Result<PoolTxn<'_>> {
-        // SAFETY: the pool is open; without a place to jump to it returns, also when it is aborted.
+        // SAFETY: the pool is open. Without a jump buffer the call returns even if the transaction aborts.
         match unsafe { pmemobj_tx_begin(self.pool.as_ptr(), std::ptr::null_mut(), TX_PARAM_NONE) } {
             0 => Ok(PoolTxn(self)),
             _ => Err(refused("beginning")),
@@ -114,7 +115,7 @@ impl Change for PoolTxn<'_> {
     fn range_of(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let range = self.0.bytes().get_mut(super::size(at)..).and_then(|rest| rest.get_mut(..bytes));
         let range = range.ok_or_else(|| Error::Settings(format!("no range of {bytes} bytes at {at}")))?;
-        // SAFETY: of the pool, whose transaction this is.
+        // SAFETY: the range lies in the pool, whose transaction this is.
         match unsafe { pmemobj_tx_add_range_direct(range.as_ptr().cast(), bytes) } {
             0 => Ok(range),
             _ => Err(refused("declaring a range")),
@@ -127,7 +128,7 @@ impl Change for PoolTxn<'_> {
     }
 
     fn end(self) -> Result<()> {
-        // SAFETY: this thread's transaction, begun by `begin`.
+        // SAFETY: `begin` began this thread's transaction.
         unsafe { pmemobj_tx_commit() };
         // SAFETY: as above.
         match unsafe { pmemobj_tx_end() } {

@@ -1,4 +1,4 @@
-//! What is made of the rounds.
+//! The figures made from the rounds.
 
 use serde::Serialize;
 
@@ -7,92 +7,93 @@ use super::rounds::Spent;
 use super::{MemoryEngine, MemorySettings, Workload};
 use crate::Histogram;
 
-/// Nanoseconds a transaction, over all rounds.
+/// Nanoseconds of a transaction, over all rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
-    /// The middle one.
+    /// The median.
     pub median_ns: f64,
-    /// The quickest round's.
+    /// The figure of the quickest round.
     pub min_ns: f64,
 }
 
-/// How long transactions took until they were safe, in nanoseconds: those of a group all wait for its sync.
+/// The time of transactions until they were safe, in nanoseconds: all transactions of a group wait for its sync.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ResponseTimes {
-    /// Half of them took no longer.
+    /// The median.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
-    /// How many there were.
+    /// The number of measured transactions.
     pub count: u64,
 }
 
-/// What a run says: one JSON object.
+/// The report of a run: one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemoryReport {
     /// The benchmark's name.
     pub workload: &'static str,
     /// Bytes that a synthetic transaction changes.
     pub bytes: Option<u64>,
-    /// Always at the same place.
+    /// Whether all transactions use the same place.
     pub is_hot: bool,
     /// The engine's name.
     pub engine: &'static str,
-    /// What that is, for people.
+    /// The engine's description, for people.
     pub about: &'static str,
-    /// The filesystem that RVM's log lies in.
+    /// The filesystem of RVM's log.
     pub log_on: Option<String>,
-    /// Transactions that RVM writes and syncs at once.
+    /// Transactions that RVM writes and syncs together.
     pub group: Option<u32>,
     /// Whether stores were written back from the processor's cache.
     pub write_back: bool,
     /// Threads at work.
     pub threads: u32,
-    /// Whether they locked stripes instead of keeping parts.
+    /// Whether the threads locked stripes instead of keeping parts.
     pub is_striped: bool,
-    /// Transactions a second, of all threads, by the median.
+    /// Transactions per second of all threads, by the median.
     pub tps: f64,
-    /// What a transaction took, its share of the truncations included.
+    /// A transaction's time, with its share of the truncations.
     pub with: Figures,
-    /// That share.
+    /// A transaction's share of the truncations.
     pub truncation_ns: f64,
-    /// How many truncations there were, the last of them at the end.
+    /// Number of truncations, with one at the end.
     pub truncations: u64,
-    /// Where there is a log: what a bare write of as many bytes and a sync took beside it, a transaction's share of them.
+    /// If there is a log: a transaction's share of a bare write of the same number of bytes with a sync, in the same
+    /// rounds.
     pub bare_sync: Option<Figures>,
-    /// How many times that a transaction took, truncations taken out: the median of neighbours.
+    /// A transaction's time without truncations, as a multiple of that: the median of neighbours.
     pub times_bare_sync: Option<f64>,
-    /// What it was compared with: the same work without transactions, or by one of the threads.
+    /// The baseline: the same work without transactions, or by one of the threads.
     pub compared_with: &'static str,
-    /// What that took.
+    /// The baseline's time.
     pub without: Figures,
-    /// What the transaction cost beside it: the median of the differences of neighbours.
+    /// A transaction's overhead over the baseline: the median of the differences of neighbours.
     pub overhead_ns: f64,
-    /// As a part of what it was compared with.
+    /// The overhead as a part of the baseline.
     pub overhead_ratio: f64,
-    /// The same of the quickest rounds of each.
+    /// The difference between the quickest rounds of both.
     pub quickest_overhead_ns: f64,
-    /// As a part of what the quickest took.
+    /// That difference as a part of the quickest baseline.
     pub quickest_overhead_ratio: f64,
-    /// With several threads: how many times one they did, the median of neighbours.
+    /// With several threads: their work as a multiple of one thread's, the median of neighbours.
     pub times_one: Option<f64>,
-    /// For libpmemobj: what this library's Vista took in rounds in turns with it.
+    /// For libpmemobj: the time of this library's Vista, in rounds in turns with it.
     pub vista: Option<Figures>,
-    /// How many times that libpmemobj took: the median of neighbours.
+    /// libpmemobj's time as a multiple of Vista's: the median of neighbours.
     pub times_vista: Option<f64>,
-    /// How long each took until it was safe, if that was asked for.
+    /// The time of transactions until they were safe, if it was measured.
     pub responses: Option<ResponseTimes>,
-    /// Rounds of each.
+    /// Rounds of each contender.
     pub rounds: usize,
-    /// Transactions in all, of the engine.
+    /// Transactions of the engine in all.
     pub transactions: u64,
-    /// "ok", or what does not add up.
+    /// "ok", or the disagreement.
     pub audit: String,
 }
 
-/// Of nothing: zero.
+/// Returns the median, or zero without figures.
 fn median(figures: impl Iterator<Item = f64>) -> f64 {
     crate::median::median(figures).unwrap_or(0.0)
 }
@@ -107,7 +108,7 @@ fn response(times: &Histogram) -> ResponseTimes {
 }
 
 impl Spent {
-    /// Notes what `judge` says, which is given the transactions that have ended, of each part of the memory.
+    /// Records the verdict of `judge`, which gets the number of ended transactions for each part of the memory.
     pub(super) fn audited(self, judge: impl FnOnce(&[u64]) -> Result<(), String>) -> Spent {
         Spent { audit: judge(&self.ended).map_or_else(|what| what, |()| "ok".into()), ..self }
     }

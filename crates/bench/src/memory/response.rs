@@ -1,5 +1,5 @@
-//! How long each transaction takes until it is safe: one that is synced with a group waits for the last of it (Rio Vista, section 5.3:
-//! group commit "does not improve response time").
+//! The time of each transaction until it is safe: a transaction that is synced with a group waits for the group's last
+//! one (Rio Vista, section 5.3: group commit "does not improve response time").
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use super::Work;
 use crate::error::Result;
 use crate::Histogram;
 
-/// Groups of which the times are taken, at least.
+/// Least number of groups whose times are taken.
 const GROUPS_MIN: u64 = 5;
 
-/// Times the next transactions, by groups of `group`, for so long. Looks at the clock are a part of each.
+/// Measures the next transactions, in groups of `group`, for the given time. Each time includes the looks at the clock.
 pub(super) fn response_times<W: Work, M: Memory>(
     work: &W,
     memory: &mut M,
@@ -27,7 +27,7 @@ pub(super) fn response_times<W: Work, M: Memory>(
             begun.push(Instant::now());
             work.run(memory, take(next, 1))?;
         }
-        // Where a truncation came in between, the group was not full at its last.
+        // If a truncation came in between, the last group is not full.
         memory.flush()?;
         let ended = Instant::now();
         begun.drain(..).for_each(|begin| {

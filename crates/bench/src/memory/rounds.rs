@@ -1,13 +1,13 @@
-//! Short rounds in turns, and what is made of them.
+//! Short rounds in turns, and the figures made from them.
 //!
-//! A machine that others use is not the same from one moment to the next, so a figure is the median of very many short
-//! rounds, and what is compared took turns. An overhead is the median of the differences of neighbours; where the machine is
-//! hardly ever ours, the quickest rounds of each tell more.
+//! A shared machine changes from one moment to the next. So a figure is the median of very many short rounds, and
+//! compared work takes turns. An overhead is the median of the differences of neighbours. On a machine that is hardly
+//! ever idle, the quickest rounds of each tell more.
 //!
-//! What a memory does seldom, and for many transactions at once, falls into few rounds, and the middle one has none of it. So a
-//! round has whole groups of those that are synced together; and truncations are taken out of the rounds that they fell into,
-//! and each round gets its share of all of them, with one at the end for what was not truncated yet. (A run too short for
-//! another is charged all of that one.)
+//! Work that a memory does rarely, for many transactions at once, falls into few rounds, and the median round has none
+//! of it. So a round consists of whole groups of transactions that are synced together. Truncations are subtracted from
+//! the rounds that they fell into, and each round gets its share of all of them, with one at the end for what was not
+//! yet truncated. (A run too short for another truncation bears that one alone.)
 
 use std::time::{Duration, Instant};
 
@@ -18,36 +18,37 @@ use crate::bare_disk::BareDisk;
 use crate::error::Result;
 use crate::Histogram;
 
-/// A round's length, about.
+/// Approximate length of a round.
 pub(super) const ROUND: Duration = Duration::from_micros(300);
-/// The same where there is a log. The bare work in between leaves nothing of it in the processor's cache, and a few groups of
-/// transactions would have to pay for that.
+/// Approximate length of a round with a log. The bare work in between evicts the log's data from the processor's cache,
+/// and a few groups of transactions would have to bear the cost.
 const ROUND_WITH_LOG: Duration = Duration::from_millis(5);
-/// Rounds of each, at least.
+/// Least number of rounds of each.
 pub(super) const ROUNDS_MIN: usize = 5;
-/// Transactions of a round, at least: one of a slow disk, many of memory.
+/// Most transactions of a round.
 const COUNT_MAX: u64 = 1 << 22;
 
-/// What was measured.
+/// The measurements.
 pub(crate) struct Spent {
-    /// Nanoseconds a transaction: with, and what it is compared with.
+    /// Nanoseconds of a transaction in each round, and of the baseline.
     pub(super) pairs: Vec<(f64, f64)>,
-    /// Of the former, the share of truncations; and how many there were.
+    /// The share of truncations in the former, and the number of truncations.
     pub(super) truncation_ns: f64,
     pub(super) truncations: u64,
-    /// Of each round, where there is a log on a disk: what it took without truncations, and what bare writes of as many bytes,
-    /// each with a sync, took beside it. Nanoseconds a transaction.
+    /// For a log on a disk, by round: the time without truncations, and the time of bare writes of the same number of
+    /// bytes, each with a sync. Nanoseconds of a transaction.
     pub(super) synced: Vec<(f64, f64)>,
-    /// Of another's rounds in turns with this library's Vista, where there were any: nanoseconds a transaction of each.
+    /// Rounds of another engine in turns with this library's Vista, if there were any: nanoseconds of a transaction of
+    /// each.
     pub(super) beside_vista: Vec<(f64, f64)>,
-    /// How long each transaction took until it was safe, if that was asked for.
+    /// The time of each transaction until it was safe, if it was measured.
     pub(super) responses: Option<Histogram>,
-    /// Transactions that have ended, of each part of the memory.
+    /// Ended transactions, for each part of the memory.
     pub(super) ended: Vec<u64>,
     pub(super) audit: String,
 }
 
-/// Runs rounds with transactions and bare ones in turns.
+/// Runs rounds with transactions and bare rounds in turns.
 pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     settings: &MemorySettings,
     work: &W,
@@ -65,7 +66,7 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     let bare_count = calibrate(ROUND, &mut without)?;
     let count = calibrate(round, &mut |count| timed(count, || work.run(memory, take(&mut next, count))))?;
     let count = count.next_multiple_of(group.max(1));
-    // Nothing of what was before is paid for in the rounds.
+    // Earlier work must not count in the rounds.
     memory.settle()?;
     let (before, first) = (memory.truncations(), next);
     let mut with = |memory: &mut M| -> Result<f64> {
@@ -82,7 +83,8 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     };
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
         let logged = memory.logged();
-        // What comes second may find what the first has left in the cache, or not: each comes first as often.
+        // The second of a pair may or may not find the first one's data in the cache, so each comes first in every
+        // other pair.
         let (pair, on_disk) = if pairs.len() % 2 == 0 {
             let with = with(memory)?;
             bytes = usize::try_from((memory.logged() - logged) / writes).ok();
@@ -116,14 +118,14 @@ pub(super) fn measure<W: Work, M: Memory, B: Memory>(
     })
 }
 
-/// The next so many numbers.
+/// Takes the next `count` numbers.
 pub(super) fn take(next: &mut u64, count: u64) -> std::ops::Range<u64> {
     let from = *next;
     *next += count;
     from..*next
 }
 
-/// Nanoseconds each.
+/// Returns the nanoseconds of one of `count` operations.
 pub(super) fn timed(count: u64, work: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     work()?;
@@ -136,9 +138,9 @@ pub(super) fn nanoseconds(elapsed: Duration, count: u64) -> f64 {
     elapsed.as_secs_f64() * 1e9 / count
 }
 
-/// How many make a round.
+/// Returns the number of operations that fill a round.
 pub(super) fn calibrate(round: Duration, run: &mut impl FnMut(u64) -> Result<f64>) -> Result<u64> {
-    // What is done once only is no part of a round.
+    // Work that is done only once does not belong to a round.
     run(1)?;
     let mut count = 1;
     loop {

@@ -1,4 +1,5 @@
-//! The synthetic benchmark: so many bytes change at a random place of 50 MB. And two pointers that change places.
+//! The synthetic benchmark: a number of bytes changes at a random place of 50 MB. And a benchmark that swaps two
+//! pointers.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -13,19 +14,19 @@ const DATABASE: u64 = if cfg!(test) { 5 << 20 } else { 50 << 20 };
 /// Bytes of the longest transaction.
 const LONGEST: usize = 1 << 20;
 
-/// A number that looks drawn, from its own number alone: the next does not wait for this one.
+/// Returns a pseudorandom number for a number alone, so that one does not depend on the one before.
 #[inline(always)]
 pub(super) fn drawn(nth: u64) -> u64 {
     (nth.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
 }
 
-/// What is stored where it is always the same.
+/// Returns the bytes that every transaction stores.
 fn image() -> &'static [u8] {
     static IMAGE: OnceLock<Vec<u8>> = OnceLock::new();
     IMAGE.get_or_init(|| vec![3; LONGEST])
 }
 
-/// Where a transaction stores so many bytes.
+/// Returns the place where a transaction stores `bytes` bytes.
 #[inline(always)]
 fn place(nth: u64, bytes: u64, is_hot: bool) -> u64 {
     if is_hot {
@@ -34,7 +35,7 @@ fn place(nth: u64, bytes: u64, is_hot: bool) -> u64 {
     drawn(nth) % (DATABASE / bytes) * bytes
 }
 
-/// Whether each piece of so many bytes is as it was stored, or as it was at first.
+/// Checks that each piece of `bytes` bytes is either as stored or as it was at first.
 fn are_whole(memory: &[u8], bytes: usize) -> std::result::Result<(), String> {
     let is_whole = |piece: &[u8]| (piece[0] == 1 || piece[0] == 3) && piece.iter().all(|&byte| byte == piece[0]);
     match memory.chunks_exact(bytes).all(is_whole) {
@@ -43,7 +44,7 @@ fn are_whole(memory: &[u8], bytes: usize) -> std::result::Result<(), String> {
     }
 }
 
-/// `N` bytes; whether always the same.
+/// Changes `N` bytes; the field says whether always at the same place.
 pub(super) struct Synthetic<const N: usize>(pub(super) bool);
 
 impl<const N: usize> Work for Synthetic<N> {
@@ -70,7 +71,7 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 
     fn audit(&self, memory: &[u8]) -> std::result::Result<(), String> {
-        // Of 8 bytes each is its transaction's number.
+        // Pieces of 8 bytes hold their transaction's number.
         if N == 8 {
             Ok(())
         } else {
@@ -79,7 +80,7 @@ impl<const N: usize> Work for Synthetic<N> {
     }
 }
 
-/// So many bytes, where the compiler does not know how many; whether always the same.
+/// Changes a number of bytes that the compiler does not know; `is_hot`: always at the same place.
 pub(super) struct SyntheticOf {
     pub(super) bytes: usize,
     pub(super) is_hot: bool,
@@ -109,7 +110,7 @@ impl Work for SyntheticOf {
     }
 }
 
-/// Two pointers change places; whether always the same two.
+/// Swaps two pointers; the field says whether always the same two.
 pub(super) struct Swap(pub(super) bool);
 
 impl Work for Swap {

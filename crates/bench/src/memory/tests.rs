@@ -1,4 +1,4 @@
-//! Each benchmark on each memory, briefly: it runs, it adds up, and an audit notices what does not.
+//! Each benchmark on each memory, briefly: it runs and adds up, and an audit notices faults.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -42,14 +42,15 @@ const ALL: [Workload; 8] = [
     Workload::OrderEntry,
 ];
 
-/// A directory on a disk, or in memory; none if there is none.
+/// Returns a directory on a disk or in memory, or `None` if the machine has none.
 fn directory(is_memory: bool) -> Option<tempfile::TempDir> {
     let places = if is_memory { ["/dev/shm", "/run"] } else { ["/var/tmp", "/tmp"] };
     let is_such = |place: &&str| filesystem_of(Path::new(place)).is_some_and(|kind| (kind == "tmpfs") == is_memory);
     places.into_iter().find(is_such).map(|place| tempfile::tempdir_in(place).unwrap())
 }
 
-/// The first workload, and half of the others by the day's seed. All workloads where no seed is set, or `LIBTP_TEST_DEEP` is set.
+/// Returns the first workload, and half of the others by the day's seed. All workloads if no seed is set, or
+/// `LIBTP_TEST_DEEP` is set.
 fn todays() -> impl Iterator<Item = Workload> {
     let seed: Option<usize> = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.filter(|_| std::env::var_os("LIBTP_TEST_DEEP").is_none());
@@ -67,7 +68,8 @@ fn every_benchmark_adds_up_on_every_memory() {
             MemoryEngine::RvmRio { group: 100 },
             MemoryEngine::None,
         ] {
-            // Each on each with the first, the quickest; the others once on a disk and once in memory.
+            // The first workload, the quickest, runs on every engine. The others run on Vista, and on RVM with a log on
+            // a disk.
             let is_chosen = matches!(engine, MemoryEngine::Vista | MemoryEngine::Rvm { .. });
             if !is_chosen && workload != ALL[0] {
                 continue;
@@ -80,7 +82,7 @@ fn every_benchmark_adds_up_on_every_memory() {
             let is_journaled = matches!(engine, MemoryEngine::Rvm { .. } | MemoryEngine::RvmRio { .. });
             assert_eq!(report.truncations > 0 && report.truncation_ns > 0.0, is_journaled, "{report:?}");
             assert!(report.truncation_ns <= report.with.min_ns, "each round has its share");
-            // Beside it as many bytes are written and synced.
+            // Beside it the same number of bytes is written and synced.
             assert_eq!(
                 (report.bare_sync.is_some(), report.times_bare_sync.is_some_and(|times| times > 0.0)),
                 (is_journaled, is_journaled),
@@ -107,7 +109,7 @@ fn what_two_engines_are_is_said_and_each_has_its_log_where_its_name_says() {
     }
 }
 
-/// libpmemobj reads its environment when it is loaded, so this test's program is begun once more with what it has to say.
+/// libpmemobj reads its environment when it is loaded, so this test's program is started again with the variables set.
 #[cfg(feature = "peers-all")]
 #[test]
 fn libpmemobj_adds_up_on_every_benchmark() {
@@ -125,7 +127,7 @@ fn libpmemobj_adds_up_on_every_benchmark() {
     }
 }
 
-/// Memory that puts off a millisecond for a thousand transactions.
+/// Memory that puts off a millisecond of work for a thousand transactions.
 struct PutsOff<'m> {
     memory: Bare<'m>,
     since: u64,
@@ -169,7 +171,7 @@ fn what_is_done_seldom_is_paid_for_by_every_transaction() {
     let settings = settings(Workload::Synthetic { bytes: 8, is_hot: true }, MemoryEngine::None, PathBuf::new());
     let spent = measure(&settings, &work, &mut memory, &mut Bare(other)).unwrap();
     let report = spent.report(&settings);
-    // A microsecond each, however few rounds it fell into, and little more.
+    // A microsecond each, or little more, however few rounds it fell into.
     assert!((1000.0..3000.0).contains(&report.truncation_ns), "{} ns", report.truncation_ns);
     assert!(report.with.median_ns >= report.truncation_ns && report.overhead_ns > 500.0, "{report:?}");
     assert!(report.truncations > 0);
@@ -187,7 +189,7 @@ fn several_threads_add_up_each_in_its_part() {
     }
 }
 
-/// Memory that forgets one transaction: it stores elsewhere.
+/// Memory that loses one transaction: it stores the changes elsewhere.
 struct Forgetful<'m> {
     memory: Bare<'m>,
     spare: Vec<u8>,
@@ -229,7 +231,7 @@ fn an_audit_notices_one_byte_and_one_lost_transaction() {
             judge(work, &memory, ENDED).unwrap_err();
             memory[*at] ^= 0x41;
         }
-        // The last, and one before it.
+        // The last transaction, and an earlier one.
         for until in [ENDED, 100] {
             run(&mut memory, until);
             let lost = judge(work, &memory, ENDED);

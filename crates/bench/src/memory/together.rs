@@ -1,8 +1,8 @@
 //! Rounds of several threads, and of one of them alone, in turns.
 //!
-//! Threads that are told to begin do not begin together, and one ends before another; on a machine that others use by much. So each
-//! goes on for as long as is said from when it sees that all have begun, notes how far it is again and again, and what counts is
-//! what all of them did between the moment when the last began and that when the first ended.
+//! Threads do not begin at the same moment, and one ends before another; on a shared machine the difference is large.
+//! So each thread works for a fixed time after it sees that all have begun, and notes its progress again and again. The
+//! figure is the work of all threads between the begin of the last and the end of the first.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
@@ -15,15 +15,15 @@ use super::rounds::{self, calibrate, nanoseconds, take, timed, Spent, ROUNDS_MIN
 use super::{MemorySettings, Work};
 use crate::error::{Error, Result};
 
-/// How long a thread goes on when all have begun.
+/// Duration of a thread's work after all have begun.
 const ROUND: Duration = Duration::from_millis(2);
-/// What takes a short round is done in so many parts, after each of which is noted how far it is.
+/// A short round's work is done in this number of parts; progress is noted after each.
 const PARTS: u64 = 8;
 
-/// A thread: its worker, where its part of the segment begins, its next transaction's number.
+/// A thread: its worker, the start of its part of the segment, its next transaction's number.
 type Thread<'t> = (Worker<'t>, u64, u64);
 
-/// How many transactions a thread had ended at a time.
+/// The number of transactions that a thread had ended at a time.
 type Stamp = (Duration, u64);
 
 /// Runs rounds of one thread and of all in turns, each with a part of the segment.
@@ -48,7 +48,7 @@ pub(super) fn measure_threads<W: Work>(
     let count = (count / PARTS).max(1);
     let (start, mut pairs) = (Instant::now(), Vec::new());
     while pairs.len() < ROUNDS_MIN || start.elapsed() < settings.time {
-        // Each comes first as often.
+        // Each comes first in every other pair.
         if pairs.len() % 2 == 0 {
             let all = together(work, &mut workers, count)?;
             pairs.push((all, together(work, &mut workers[..1], count)?));
@@ -70,7 +70,8 @@ pub(super) fn measure_threads<W: Work>(
     })
 }
 
-/// Nanoseconds a transaction of threads that work at once, `count` between two looks at the clock.
+/// Returns the nanoseconds of a transaction of threads that work at once. `count` transactions lie between two looks at
+/// the clock.
 fn together<W: Work>(work: &W, workers: &mut [Thread<'_>], count: u64) -> Result<f64> {
     let round = Round {
         ready: Barrier::new(workers.len()),
@@ -90,7 +91,7 @@ fn together<W: Work>(work: &W, workers: &mut [Thread<'_>], count: u64) -> Result
 /// A round of several threads.
 struct Round {
     ready: Barrier,
-    /// How many of them have begun, of how many.
+    /// The number of threads that have begun, and of all.
     begun: AtomicUsize,
     all: usize,
     epoch: Instant,
@@ -99,12 +100,12 @@ struct Round {
 }
 
 impl Round {
-    /// What one of them does; how far it was when.
+    /// Does one thread's work and returns its progress over time.
     fn go_on<W: Work>(&self, work: &W, (worker, from, next): &mut Thread<'_>) -> Result<Vec<Stamp>> {
         let mut memory = OfThread { worker, from: *from };
         self.ready.wait();
         let (mut stamps, mut until, mut ended) = (vec![(self.epoch.elapsed(), 0)], None, 0);
-        // Release, and acquire below: who sees it looks at the clock after this one has.
+        // Release, and acquire below: a thread that sees the count reads the clock after this thread has.
         self.begun.fetch_add(1, Ordering::AcqRel);
         loop {
             work.run(&mut memory, take(next, self.count))?;
@@ -118,7 +119,7 @@ impl Round {
     }
 }
 
-/// Nanoseconds a transaction of all threads, in the time that they have in common.
+/// Returns the nanoseconds of a transaction of all threads, in the time that they have in common.
 fn in_common(threads: &[Vec<Stamp>]) -> f64 {
     let from = threads.iter().filter_map(|stamps| stamps.first()).map(|stamp| stamp.0).max().unwrap_or_default();
     let to = threads.iter().filter_map(|stamps| stamps.last()).map(|stamp| stamp.0).min().unwrap_or_default();
@@ -126,7 +127,7 @@ fn in_common(threads: &[Vec<Stamp>]) -> f64 {
     nanoseconds(to.saturating_sub(from), 1) / ended.max(1.0)
 }
 
-/// How many a thread had ended at a moment, in proportion between two stamps.
+/// Returns the transactions that a thread had ended at a moment, interpolated between two stamps.
 #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
 fn ended_by(stamps: &[Stamp], at: Duration) -> f64 {
     let Some(next) = stamps.iter().position(|stamp| stamp.0 > at) else {
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_a_thread_did_alone_does_not_count() {
-        // One began 5 ms late; each does 100 in a millisecond while the other works, and alone twice as many.
+        // One thread began 5 ms late. Each does 100 in a millisecond while the other works, and twice as many alone.
         let first = of_millis(&[(0, 0), (5, 1000), (10, 1500)]);
         let second = of_millis(&[(5, 0), (10, 500), (15, 1500)]);
         let each = in_common(&[first.clone(), second]);

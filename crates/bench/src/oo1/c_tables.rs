@@ -1,4 +1,5 @@
-//! Berkeley DB and RocksDB with indices like ours: parts by id, connections by the part they leave, and by the part they lead to.
+//! Berkeley DB and RocksDB with indices like libtp's: parts by id, connections by the part they leave, and by the part
+//! they lead to.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -15,14 +16,14 @@ const PARTS: c_int = 0;
 const FROM: c_int = 1;
 const TO: c_int = 2;
 
-/// A database of three tables, whose commits are on the disk.
+/// A database of three tables with durable commits.
 pub(super) struct InC<T>(T);
 
 impl<T: Tables> InC<T> {
-    /// Opens the database in `directory`, and makes it if it is not there.
+    /// Opens the database in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     pub(super) fn open(directory: &Path) -> Result<InC<T>> {
         T::open(directory, 3, Durability::Sync).map(InC)
     }
@@ -36,7 +37,7 @@ struct Records {
 }
 
 impl Records {
-    /// Of parts, and the connections that `arriving` are.
+    /// Returns the pairs of these parts. `to` has the pairs of the third table.
     fn of(graph: &Graph, ids: Range<u32>, to: Vec<([u8; 9], [u8; 0])>) -> Records {
         let parts = sorted::parts(graph, ids.clone()).map(|part| (part.id.to_be_bytes(), part.to_bytes()));
         let from = sorted::leaving(graph, ids).map(|(id, nth, connection)| (leaving(id, nth), connection.to_bytes()));
@@ -81,7 +82,7 @@ impl<T: Tables> Client for &InC<T> {
     }
 }
 
-/// What one transaction reads.
+/// A reader in one transaction.
 struct Looking<'t, T: Tables + 't>(T::Reader<'t>);
 
 impl<T: Tables> Look for Looking<'_, T> {

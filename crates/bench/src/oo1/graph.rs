@@ -1,8 +1,8 @@
-//! The parts and their connections, always the same, and what a run over them must meet.
+//! The parts and their connections, always the same, and the expected results of operations.
 //!
-//! Three connections leave each part, nine in ten of them to one of the hundredth of all parts whose ids are nearest, the others to
-//! any (Cattell and Skeen 1992; LIBTP 5.2). Parts are numbered from 1 on. Parts to be inserted later, by the hundred, are made
-//! with the others, so that every contender is given the same ones.
+//! Three connections leave each part. Nine in ten of them lead to one of the hundredth of all parts with the nearest
+//! ids, the others to any part (Cattell and Skeen 1992; LIBTP 5.2). Parts are numbered from 1. Parts for later inserts,
+//! in batches of a hundred, are made with the others, so that every contender gets the same ones.
 
 use super::{Way, HOPS, INSERTED};
 use crate::random::Random;
@@ -11,27 +11,27 @@ use crate::random::Random;
 pub const CONNECTIONS: usize = 3;
 /// A part as a record.
 pub const PART_BYTES: usize = 30;
-/// A connection as a record: where to, type, length.
+/// A connection as a record: target, type, length.
 pub const CONNECTION_BYTES: usize = 18;
-/// Of a hundred connections so many lead to parts nearby.
+/// Percentage of connections that lead to nearby parts.
 const NEAR_PERCENT: u32 = 90;
-/// Parts nearby are one of so many.
+/// One part in this number is nearby.
 const NEAR_ONE_IN: u32 = 100;
 
 /// A part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its number, from 1 on.
+    /// Its number, from 1.
     pub id: u32,
     pub(super) x: u32,
     pub(super) y: u32,
     pub(super) kind: [u8; 10],
     pub(super) built: u64,
-    /// What leaves it.
+    /// The connections that leave it.
     pub out: [Connection; CONNECTIONS],
 }
 
-/// A connection, of the part that it leaves.
+/// A connection, kept with the part that it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// The part that it leads to.
@@ -40,41 +40,41 @@ pub struct Connection {
     pub(super) length: u32,
 }
 
-/// What the null procedure is called with.
+/// The arguments of the null procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// The part.
     pub id: u32,
-    /// Where it is.
+    /// Its x coordinate.
     pub x: u32,
-    /// Where it is.
+    /// Its y coordinate.
     pub y: u32,
 }
 
-/// What was met: how many parts, and a sum that has each of them in it as often as it was met, in any order.
+/// The visited parts: their number, and an order-independent sum that includes each part as often as it was visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// How many, each as often as it was met.
+    /// Number of visits.
     pub count: u64,
     sum: u64,
 }
 
-/// All parts, those that are inserted later too.
+/// All parts, with those of later inserts.
 pub struct Graph {
     parts: Vec<Part>,
-    /// For each part, from which others it is reached: the part, and which of its connections.
+    /// For each part, the connections that lead to it: the part they leave, and which of its connections.
     into: Vec<Vec<(u32, u8)>>,
 }
 
 impl Graph {
-    /// `parts` to be loaded, and behind them so many batches of [`INSERTED`] each.
+    /// Makes `parts` parts to load, and behind them `batches` batches of [`INSERTED`] parts each.
     pub fn make(parts: u32, batches: u32) -> Graph {
         let mut random = Random(0x2545_f491_4f6c_dd1d);
         let mut graph = Graph { parts: Vec::new(), into: Vec::new() };
         let all = parts + batches * INSERTED;
         graph.into.resize(1 + all as usize, Vec::new());
         for id in 1..=all {
-            // A part knows those that are put there with it, and those before.
+            // A part can lead to the parts of its own batch, and to all before.
             let known = if id <= parts { parts } else { parts + (id - parts).div_ceil(INSERTED) * INSERTED };
             let part = random.part(id, known);
             for (nth, connection) in (0..).zip(&part.out) {
@@ -85,29 +85,29 @@ impl Graph {
         graph
     }
 
-    /// The part with this id, which is one of the graph's.
+    /// Returns the part with this id, which must be one of the graph's.
     pub fn part(&self, id: u32) -> &Part {
         &self.parts[id as usize - 1]
     }
 
-    /// The connections into a part: the parts they leave, and which of their connections each is.
+    /// Returns the connections into a part: the parts they leave, and which of their connections each is.
     pub fn into_part(&self, id: u32) -> &[(u32, u8)] {
         &self.into[id as usize]
     }
 
-    /// The greatest id, that of the last part to be inserted.
+    /// Returns the greatest id, that of the last part to be inserted.
     pub fn last(&self) -> u32 {
         u32::try_from(self.parts.len()).expect("ids have 32 bits")
     }
 
-    /// What a lookup must meet.
+    /// Returns the expected result of a lookup.
     pub fn looked_up(&self, ids: &[u32]) -> Seen {
         let mut seen = Seen::default();
         ids.iter().for_each(|id| seen.see(self.part(*id).glance()));
         seen
     }
 
-    /// What a traversal must meet in a database that has the parts up to `last`.
+    /// Returns the expected result of a traversal in a database with the parts up to `last`.
     pub fn traversed(&self, root: u32, way: Way, last: u32) -> Seen {
         let mut seen = Seen::default();
         self.follow(root, HOPS, way, last, &mut seen);
@@ -130,7 +130,7 @@ impl Graph {
 }
 
 impl Part {
-    /// As a record.
+    /// Returns the part as a record.
     pub fn to_bytes(&self) -> [u8; PART_BYTES] {
         let mut bytes = [0; PART_BYTES];
         bytes[..4].copy_from_slice(&self.id.to_le_bytes());
@@ -147,7 +147,7 @@ impl Part {
 }
 
 impl Connection {
-    /// As a record.
+    /// Returns the connection as a record.
     pub fn to_bytes(&self) -> [u8; CONNECTION_BYTES] {
         let mut bytes = [0; CONNECTION_BYTES];
         bytes[..4].copy_from_slice(&self.to.to_le_bytes());
@@ -158,7 +158,7 @@ impl Connection {
 }
 
 impl Glance {
-    /// Of a record that begins with a part; none if it is too short for that.
+    /// Reads a record that begins with a part. Returns `None` if it is too short.
     #[inline]
     pub fn of(record: &[u8]) -> Option<Glance> {
         let record: &[u8; 12] = record.first_chunk()?;
@@ -172,7 +172,7 @@ impl Glance {
 }
 
 impl Seen {
-    /// Counts a part in.
+    /// Counts a visited part.
     #[inline]
     pub fn see(&mut self, part: Glance) {
         self.count += 1;
@@ -198,7 +198,7 @@ impl Random {
         Part { id, x, y, kind: self.kind(), built: 700_000_000 + u64::from(self.below(300_000_000)), out }
     }
 
-    /// One of the parts nearby; at either end of the ids, one of as many as there are.
+    /// Returns a random part nearby. At either end of the ids there are fewer to choose from.
     fn near(&mut self, id: u32, known: u32) -> u32 {
         let distance = (known / NEAR_ONE_IN / 2).max(1);
         let (first, last) = (id.saturating_sub(distance).max(1), (id + distance).min(known));
@@ -223,7 +223,7 @@ mod tests {
                 near += u32::from(to.to.abs_diff(id) <= known / 200);
             }
         }
-        // Of those that lead anywhere one in a hundred leads nearby as well.
+        // Of the connections that lead anywhere, one in a hundred leads nearby as well.
         let percent = f64::from(near) / 3.0 / f64::from(graph.last()) * 100.0;
         assert!((89.5..90.7).contains(&percent), "{percent} %");
     }

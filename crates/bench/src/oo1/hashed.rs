@@ -1,4 +1,5 @@
-//! Ours with hash files: parts by id, and for each part one record of all connections that leave it, and one of those that lead there.
+//! libtp with hash files: parts by id, and for each part one record of all connections that leave it, and one of those
+//! that lead to it.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,10 +20,10 @@ pub struct Hashed {
 }
 
 impl Hashed {
-    /// Opens the environment in `directory`, and makes it if it is not there.
+    /// Opens the environment in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn open(directory: &Path) -> Result<Hashed> {
         let env = Env::open(directory).map_err(refused("opening"))?;
         let open = |name| env.hash(name).map_err(refused("opening"));
@@ -37,7 +38,7 @@ impl Hashed {
         self.from.put(txn, &id.to_be_bytes(), &out)
     }
 
-    /// One more connection into a part.
+    /// Adds a connection into a part.
     fn arrive(&self, txn: &Txn<'_>, to: u32, from: u32) -> libtp::Result<()> {
         let mut all = self.to.get_for_update(txn, &to.to_be_bytes())?.unwrap_or_default();
         all.extend_from_slice(&from.to_le_bytes());
@@ -92,13 +93,13 @@ impl Client for &Hashed {
     }
 }
 
-/// A part by its id.
+/// Returns a part by its id.
 pub(super) fn part_of(parts: &Db, reader: &impl Reader, id: u32) -> Result<Glance> {
     let found = parts.get_with(reader, &id.to_be_bytes(), Glance::of).map_err(refused("reading"))?;
     found.flatten().ok_or_else(|| not_there(NAME, id))
 }
 
-/// A snapshot's parts.
+/// The parts as a snapshot shows them.
 struct Looking<'l> {
     of: &'l Hashed,
     snapshot: &'l Snapshot<'l>,
@@ -117,7 +118,7 @@ impl Look for Looking<'_> {
         let read = |all: &[u8]| {
             ids.extend(all.chunks_exact(each).filter_map(<[u8]>::first_chunk).map(|id| u32::from_le_bytes(*id)));
         };
-        // No record: nothing leads there.
+        // No record: no connection leads there.
         file.get_with(self.snapshot, &id.to_be_bytes(), read).map(|_| ()).map_err(refused("reading"))
     }
 }

@@ -1,7 +1,8 @@
-//! Ours with indices, as in the paper: B-trees of parts by id, of connections by the part they leave, and by the part they lead to.
+//! libtp with indices, as in the paper: B-trees of parts by id, of connections by the part they leave, and by the part
+//! they lead to.
 //!
-//! A connection is kept with the index by which it leaves; the other has its key alone. The paper's were records by number
-//! behind two indices, one more read each.
+//! A connection's record is in the index by the part that it leaves; the other index has only keys. The paper kept
+//! connections as records by number behind two indices, which costs one more read each.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -14,7 +15,7 @@ use super::{not_there, sorted, Client, Glance, Graph, Parts, Way};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
-/// Parts whose connections are loaded at once, where it cannot be sorted as a whole.
+/// Parts whose connections are loaded in one transaction, where the load cannot be sorted as a whole.
 pub(super) const BATCH: u32 = 2000;
 
 /// Three B-trees.
@@ -30,10 +31,10 @@ pub(super) fn refused(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error
 }
 
 impl Indexed {
-    /// Opens the environment in `directory`, and makes it if it is not there.
+    /// Opens the environment in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn open(directory: &Path) -> Result<Indexed> {
         let env = Env::open(directory).map_err(refused("opening"))?;
         let open = |name| env.btree(name).map_err(refused("opening"));
@@ -88,7 +89,7 @@ impl Client for &Indexed {
     }
 }
 
-/// A snapshot's parts.
+/// The parts as a snapshot shows them.
 struct Looking<'l> {
     of: &'l Indexed,
     snapshot: &'l Snapshot<'l>,

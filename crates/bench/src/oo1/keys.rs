@@ -2,13 +2,13 @@
 
 use super::Way;
 
-/// The nth connection that leaves a part.
+/// Returns the key of the nth connection that leaves a part.
 pub(super) fn leaving(id: u32, nth: u8) -> [u8; 5] {
     let [a, b, c, d] = id.to_be_bytes();
     [a, b, c, d, nth]
 }
 
-/// A connection into a part, which is the nth of another.
+/// Returns the key of a connection into part `id`, which is the nth connection of part `from`.
 pub(super) fn arriving(id: u32, from: u32, nth: u8) -> [u8; 9] {
     let mut key = [0; 9];
     key[..4].copy_from_slice(&id.to_be_bytes());
@@ -16,7 +16,8 @@ pub(super) fn arriving(id: u32, from: u32, nth: u8) -> [u8; 9] {
     key
 }
 
-/// The part at the other end of a connection that was found by the index for this way. What is too short leads to no part.
+/// Returns the part at the other end of a connection that the index of this direction has found, or 0 if the pair is
+/// too short.
 #[inline]
 pub(super) fn neighbour(way: Way, key: &[u8], value: &[u8]) -> u32 {
     match way {

@@ -1,10 +1,12 @@
-//! Ours with addresses of records in records: a connection is followed without a search (LIBTP 5.2.2 wishes for that).
+//! libtp with addresses of records in records: a connection is followed without a search, as LIBTP 5.2.2 wishes.
 //!
-//! Parts are records by number, whose number is their address for ever (docs/design/0010-links.md). A part has its three
-//! connections in it; those that lead to a part are a chain, which begins in the part and goes on in each connection.
+//! Parts are records by number, whose number is their address for ever (docs/design/0010-links.md). A part's record
+//! includes its three connections. The connections that lead to a part form a chain, which begins in the part and
+//! continues in each connection.
 //!
-//! A record: the part (30 bytes); the first connection into it; three times where to (4), type and length (14), and the next connection
-//! into the same part. A connection into a part is the part that it leaves (4; zero: none) and which of its three it is (1).
+//! A record: the part (30 bytes); the first connection into it; and for each of its three connections the target (4),
+//! type and length (14), and the next connection into the same target. A connection into a part is the part that it
+//! leaves (4; zero: none) and which of that part's three it is (1).
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::ops::Range;
@@ -21,7 +23,7 @@ const OUT: usize = PART_BYTES + PLACE_BYTES;
 const OUT_BYTES: usize = CONNECTION_BYTES + PLACE_BYTES;
 const RECORD_BYTES: usize = OUT + CONNECTIONS * OUT_BYTES;
 
-/// Where a connection is: the part that it leaves, none if that is zero, and which of its three.
+/// The place of a connection: the part that it leaves (zero: none), and which of that part's three it is.
 type Place = (u32, u8);
 
 /// A file of parts by number.
@@ -54,18 +56,18 @@ impl Record {
         self.0[at + 4] = nth;
     }
 
-    /// The part that a connection leads to.
+    /// Returns the part that a connection leads to.
     fn to(&self, nth: usize) -> u32 {
         let to = self.0[OUT + nth * OUT_BYTES..].first_chunk().expect("a record has its length");
         u32::from_le_bytes(*to)
     }
 
-    /// The first connection into this part.
+    /// Returns the first connection into this part.
     fn first_into(&self) -> Place {
         self.place(PART_BYTES)
     }
 
-    /// The next connection into the part that one of this part's leads to.
+    /// Returns the next connection into the target of this part's nth connection.
     fn next_into(&self, nth: u8) -> Place {
         self.place(next_at(nth))
     }
@@ -75,7 +77,8 @@ fn next_at(nth: u8) -> usize {
     OUT + usize::from(nth).min(CONNECTIONS - 1) * OUT_BYTES + CONNECTION_BYTES
 }
 
-/// The records of new parts, and those that connections lead to, with every chain as it is then; `read` gives a part that is there.
+/// Returns the records of new parts, and of the parts that they lead to, with the chains updated; `read` returns the
+/// record of an existing part.
 fn chained(
     graph: &Graph,
     ids: Range<u32>,
@@ -102,10 +105,10 @@ fn chained(
 }
 
 impl Linked {
-    /// Opens the environment in `directory`, and makes it if it is not there.
+    /// Opens the environment in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn open(directory: &Path) -> Result<Linked> {
         let env = Env::open(directory).map_err(refused("opening"))?;
         let bytes = u32::try_from(RECORD_BYTES).expect("a record has some hundred bytes");
@@ -122,7 +125,7 @@ impl Linked {
         found.map(Record).ok_or_else(|| not_there(NAME, id))
     }
 
-    /// Visits a part and what is some hops away; returns its record.
+    /// Visits a part and all parts within `hops` hops. Returns the part's record.
     fn follow(
         &self,
         reader: &impl Reader,

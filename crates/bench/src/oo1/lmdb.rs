@@ -1,4 +1,4 @@
-//! LMDB with indices like ours: parts by id, connections by the part they leave, and by the part they lead to.
+//! LMDB with indices like libtp's: parts by id, connections by the part they leave, and by the part they lead to.
 
 use std::ops::Range;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct Lmdb {
     env: Env,
 }
 
-/// The three, opened.
+/// The three open databases.
 #[derive(Clone, Copy)]
 struct Tables<'e> {
     parts: ById<'e>,
@@ -39,10 +39,10 @@ fn refused(doing: &'static str) -> impl FnOnce(heed::Error) -> Error {
 }
 
 impl Lmdb {
-    /// Opens the environment in `directory`: its plain mode, which is durable.
+    /// Opens the environment in `directory` in LMDB's plain mode, which is durable.
     ///
     /// # Errors
-    /// LMDB's.
+    /// LMDB's error.
     pub fn open(directory: &Path) -> Result<Lmdb> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES).max_dbs(3);

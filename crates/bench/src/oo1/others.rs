@@ -1,4 +1,4 @@
-//! redb and fjall with indices like ours; redb's keys have their types, as its documents advise.
+//! redb and fjall with indices like libtp's; redb's keys are typed, as its documentation advises.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,9 +15,9 @@ pub(super) const REDB: &str = "redb";
 pub(super) const FJALL: &str = "fjall";
 const CACHE_BYTES: usize = 256 << 20;
 const PARTS: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("parts");
-/// The part that is left, and which of its connections.
+/// By the part that a connection leaves, and which of its connections it is.
 const FROM: TableDefinition<'_, (u32, u8), &[u8]> = TableDefinition::new("from");
-/// The part that is reached, the one that is left, and which of its connections.
+/// By the part that a connection leads to, the part that it leaves, and which of its connections it is.
 const TO: TableDefinition<'_, (u32, u32, u8), ()> = TableDefinition::new("to");
 
 /// A redb file of three tables.
@@ -25,7 +25,7 @@ pub struct Redb {
     database: Database,
 }
 
-/// redb's errors are of many types, all of which become this one.
+/// Converts redb's errors, which are of many types, into this one.
 fn of_redb<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| Error::engine(REDB, doing)(error.into())
 }
@@ -34,7 +34,7 @@ impl Redb {
     /// Opens the file in `directory`.
     ///
     /// # Errors
-    /// redb's.
+    /// redb's error.
     pub fn open(directory: &Path) -> Result<Redb> {
         let database = Database::builder().set_cache_size(CACHE_BYTES).create(directory.join("parts.redb"));
         Ok(Redb { database: database.map_err(of_redb("opening"))? })
@@ -103,7 +103,7 @@ impl Client for &Redb {
     }
 }
 
-/// The tables of a redb transaction that reads.
+/// The tables of a read-only redb transaction.
 struct LookingInRedb {
     parts: ReadOnlyTable<u32, &'static [u8]>,
     from: ReadOnlyTable<(u32, u8), &'static [u8]>,
@@ -148,7 +148,7 @@ impl Fjall {
     /// Opens the database in `directory`.
     ///
     /// # Errors
-    /// fjall's.
+    /// fjall's error.
     pub fn open(directory: &Path) -> Result<Fjall> {
         let database = FjallDatabase::builder(directory).cache_size(CACHE_BYTES as u64).open();
         let database = database.map_err(of_fjall("opening"))?;
@@ -158,7 +158,7 @@ impl Fjall {
     }
 }
 
-/// Loads sorted pairs into a keyspace that is empty.
+/// Loads sorted pairs into an empty keyspace.
 fn ingest<const K: usize, const V: usize>(
     keyspace: &Keyspace,
     pairs: impl Iterator<Item = ([u8; K], [u8; V])>,
@@ -215,7 +215,7 @@ impl Client for &Fjall {
     }
 }
 
-/// What is newest in a fjall database; nobody writes meanwhile.
+/// The newest state of a fjall database. No client writes meanwhile.
 struct LookingInFjall<'f>(&'f Fjall);
 
 impl Look for LookingInFjall<'_> {

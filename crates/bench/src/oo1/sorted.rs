@@ -1,20 +1,22 @@
-//! Parts and connections in the order of each index's keys: what is loaded at once, every engine is given in the order that it likes best.
+//! Parts and connections in the order of each index's keys: for the load every engine gets them in the order that suits
+//! it best.
 
 use std::ops::Range;
 
 use super::{Connection, Graph, Part};
 
-/// Parts by id.
+/// Returns the parts by id.
 pub(super) fn parts(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = &Part> {
     ids.map(move |id| graph.part(id))
 }
 
-/// Connections by the part that they leave, and which of its connections each is.
+/// Returns the connections by the part that they leave, and which of its connections each is.
 pub(super) fn leaving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u8, &Connection)> {
     ids.flat_map(move |id| (0..).zip(&graph.part(id).out).map(move |(nth, connection)| (id, nth, connection)))
 }
 
-/// Connections between these parts, by the part that they lead to, the one that they leave, and which of its connections each is.
+/// Returns the connections between these parts, by the part that they lead to, the part that they leave, and which of
+/// its connections each is.
 pub(super) fn arriving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u32, u8)> + '_ {
     ids.clone().flat_map(move |id| {
         let (all, ids) = (graph.into_part(id), ids.clone());

@@ -1,6 +1,6 @@
-//! SQLite, as SQL is written: a table of parts by their ids, one of connections by the part that each leaves, and an index of these by the
-//! part that they lead to. A traversal is one statement, which is recursive: a statement for each part and one for its neighbours, from outside,
-//! took 5 % longer, in turns.
+//! SQLite in the usual style of SQL: a table of parts by id, a table of connections by the part that each leaves, and
+//! an index of connections by the part that they lead to. A traversal is one recursive statement: a statement from
+//! outside for each part, and one for its neighbours, took 5 % longer, in turns.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,10 +19,10 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS connection (
         source INTEGER NOT NULL, nth INTEGER NOT NULL, target INTEGER NOT NULL, kind BLOB NOT NULL, length INTEGER NOT NULL,
         PRIMARY KEY (source, nth)) WITHOUT ROWID, STRICT;";
-/// Made when the table is loaded, which sorts it. It has the primary key in it, too.
+/// Made after the table is loaded, so that it is built sorted. It includes the primary key.
 const INDEX: &str = "CREATE INDEX arriving ON connection (target)";
 const PART: &str = "SELECT id, x, y FROM part WHERE id = ?1";
-/// Deepest first. LEFT JOIN: the parts are looked up in that order, and one that is not there is not passed over.
+/// Deepest first. LEFT JOIN makes SQLite look up the parts in that order, and does not skip a missing part.
 const FORWARD: &str = "
     WITH RECURSIVE reached (id, hops) AS (
         VALUES (?1, ?2) UNION ALL
@@ -47,14 +47,14 @@ impl Sqlite {
     /// Opens the file in `directory`; its commits are on the disk.
     ///
     /// # Errors
-    /// SQLite's.
+    /// SQLite's error.
     pub fn open(directory: &Path) -> Result<Sqlite> {
         let connection = connect(&directory.join("parts.sqlite"), Durability::Sync, Sharing::Alone)?;
         connection.execute_batch(TABLES).map_err(refused("making its tables"))?;
         Ok(Sqlite { connection })
     }
 
-    /// Puts parts and their connections, and does what is to be done with them, in one transaction.
+    /// Inserts parts and their connections, and runs the statement `behind`, in one transaction.
     fn put(&self, graph: &Graph, ids: Range<u32>, behind: &str) -> rusqlite::Result<()> {
         let write = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         let mut insert = self.connection.prepare_cached("INSERT INTO part VALUES (?1, ?2, ?3, ?4, ?5)")?;
@@ -70,7 +70,7 @@ impl Sqlite {
         write.commit()
     }
 
-    /// Looks in one transaction.
+    /// Does the reads in one transaction.
     fn read(&self, work: impl FnOnce() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
         let read = self.connection.unchecked_transaction()?;
         work()?;

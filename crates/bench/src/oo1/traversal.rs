@@ -1,23 +1,23 @@
-//! Seven hops, depth first, over any contender that finds the neighbours of a part by an index.
+//! Seven hops, depth first, over any contender that finds a part's neighbours by an index.
 
 use super::{Glance, Way, HOPS};
 use crate::error::Result;
 
 /// A read-only transaction of a contender.
 pub(super) trait Look {
-    /// The part with this id.
+    /// Reads the part with this id.
     fn part(&mut self, id: u32) -> Result<Glance>;
 
-    /// Appends the parts that connections of a part lead to, or come from.
+    /// Appends the parts at the other ends of a part's connections in direction `way`.
     fn neighbours(&mut self, id: u32, way: Way, ids: &mut Vec<u32>) -> Result<()>;
 }
 
-/// Visits what is [`HOPS`] or fewer connections away.
+/// Visits all parts within [`HOPS`] connections.
 pub(super) fn depth_first(look: &mut impl Look, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
     follow(look, root, HOPS, way, &mut Vec::new(), seen)
 }
 
-/// `path` has the neighbours of each part on the way that are still to be visited.
+/// Visits a part and what it leads to. `path` has, for each part on the way, the neighbours still to visit.
 fn follow(
     look: &mut impl Look,
     id: u32,

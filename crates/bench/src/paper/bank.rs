@@ -1,4 +1,4 @@
-//! A bank of one contender, worked on in slices by threads or processes, and audited in the end.
+//! A bank of one contender, used in slices by threads or processes, and audited in the end.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -19,38 +19,39 @@ use crate::report::{sent, ClientsAs, RunSettings, Together};
 use crate::run::{all_threads, Before};
 use crate::tpcb::{Scale, Transfers};
 
-/// Who does the transactions, and how. Goes to client processes as a line of JSON.
+/// An engine and its settings. Sent to client processes as a line of JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contender {
     /// `libtp`, or the name of an [`EngineKind`].
     pub engine: String,
-    /// What a commit has to survive.
+    /// The events that a commit must survive.
     pub durability: Durability,
-    /// What libtp's locks cover.
+    /// The extent of libtp's locks.
     pub granularity: Granularity,
-    /// Balances are read under shared locks first (libtp only).
+    /// A transfer reads balances under shared locks first (libtp only).
     pub reads_first: bool,
-    /// Of so many transfers one locks in reverse order, so that two deadlock; none if it is zero (libtp only).
+    /// One of this number of transfers locks in reverse order, so that two deadlock; zero: no transfer does (libtp
+    /// only).
     pub reversing_one_in: u32,
-    /// What only reads does so in a snapshot (libtp only).
+    /// Read-only transactions use a snapshot (libtp only).
     pub reads_snapshots: bool,
-    /// Several processes are to use it.
+    /// Several processes use the bank.
     pub is_shared: bool,
-    /// A process is to use it alone, and to be killed.
+    /// One process uses the bank, and will be killed.
     pub is_doomed: bool,
-    /// What `libtp.toml` says, where the bank is made (libtp only).
+    /// The contents of `libtp.toml` when the bank is made (libtp only).
     pub settings: Option<String>,
-    /// Each latch of its clients, which are processes, costs two calls of the kernel (libtp only).
+    /// Each latch of its client processes costs two calls of the kernel (libtp only).
     pub calls_kernel: bool,
 }
 
 impl Contender {
-    /// libtp with locks on records.
+    /// Returns libtp with locks on records.
     pub fn libtp(durability: Durability) -> Contender {
         Contender::of("libtp", durability)
     }
 
-    /// An engine by its name.
+    /// Returns an engine by its name.
     pub fn of(engine: &str, durability: Durability) -> Contender {
         let (granularity, engine) = (Granularity::Record, engine.to_owned());
         Contender {
@@ -67,34 +68,34 @@ impl Contender {
         }
     }
 
-    /// Several processes are to use it.
+    /// Makes the bank one for several processes.
     #[must_use]
     pub fn shared(self) -> Contender {
         Contender { is_shared: true, ..self }
     }
 
-    /// What only reads does so in a snapshot, as the peers' transactions that only read do.
+    /// Makes read-only transactions use a snapshot, as the peers' read-only transactions do.
     #[must_use]
     pub fn reading_snapshots(self) -> Contender {
         Contender { reads_snapshots: true, ..self }
     }
 
-    /// A process is to use it alone, and to be killed.
+    /// Makes the bank one for a single process that will be killed.
     #[must_use]
     pub fn doomed(self) -> Contender {
         Contender { is_doomed: true, ..self }
     }
 
-    /// As the paper's programs: locks on pages, and each balance is read before it is locked for the change.
+    /// Locks as the paper's programs did: on pages, and each balance is read before it is locked for the change.
     #[must_use]
     pub fn as_in_the_paper(self) -> Contender {
         Contender { granularity: Granularity::Page, reads_first: true, ..self }
     }
 
-    /// Opens the bank in `directory`; `join` if another process has it open.
+    /// Opens the bank in `directory`; `join` states that another process has it open.
     ///
     /// # Errors
-    /// The engine's, or that it is not to be had here.
+    /// The engine's error, or that the engine is not available here.
     pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
         if self.engine == "libtp" {
             let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
@@ -115,13 +116,13 @@ impl Contender {
     }
 }
 
-/// A bank, opened and loaded.
+/// An open and loaded bank.
 pub struct Bank {
     engine: Box<dyn Engine>,
     contender: Contender,
     directory: PathBuf,
     scale: Scale,
-    /// History records when it was opened, and those that were sent since.
+    /// History records at the opening, plus transfers sent since.
     history: Cell<u64>,
     next_client: Cell<u32>,
 }
@@ -129,46 +130,47 @@ pub struct Bank {
 /// Starts a client process of a contender on a bank.
 pub type StartClient<'s> = &'s (dyn Fn(&Contender, &Path) -> Command + 's);
 
-/// Transfers whose balances are read in an audit.
+/// Transfers whose balances an audit reads.
 const READ_AGAIN: u32 = 50;
-/// How often one of them is tried.
+/// Attempts of one of them.
 const ATTEMPTS: u32 = 100;
-/// So long a slice may become in which nothing was done at first.
+/// Longest repetition of a slice without any commit.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// A slice of work.
 #[derive(Clone, Copy)]
 pub struct Slice<'s> {
-    /// How many clients at once.
+    /// Number of clients at the same time.
     pub clients: u32,
-    /// How a client that is a process is started; none for threads.
+    /// Starts a client process; `None` for threads.
     pub process: Option<StartClient<'s>>,
-    /// How long it is measured.
+    /// Duration of the measurement.
     pub time: Duration,
-    /// How long it runs before.
+    /// Duration of the warm-up.
     pub warmup: Duration,
-    /// Balances are read and not changed.
+    /// The clients read balances and change none.
     pub is_read_only: bool,
 }
 
-/// What a slice gave.
+/// The result of a slice.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// Transactions a second.
+    /// Transactions per second.
     pub tps: f64,
-    /// Of a thousand, those that were chosen as a deadlock's victims.
+    /// Deadlock victims for each thousand commits.
     pub aborts_per_1000: f64,
-    /// Syncs of the log for a commit, before the measured time, too; none where the engine does not count them, or nothing is committed.
+    /// Syncs of the log for each commit, warm-up included; `None` if the engine does not count them, or no transaction
+    /// commits.
     pub syncs_per_commit: Option<f64>,
-    /// For the file of samples.
+    /// The details, for the file of samples.
     pub raw: serde_json::Value,
 }
 
 impl Bank {
-    /// Opens the bank in `directory`, and loads it if nothing is there.
+    /// Opens the bank in `directory`, and loads it if the directory is new.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     pub fn open(contender: &Contender, directory: &Path, scale: Scale, loaded: &mut dyn FnMut(u64)) -> Result<Bank> {
         let is_new = !directory.exists();
         std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
@@ -180,7 +182,7 @@ impl Bank {
         if is_new {
             let done = engine.load(&scale, loaded);
             if done.is_err() {
-                // Half a bank would be taken for a whole one by whoever opens it next.
+                // A later opening would take half a bank for a whole one.
                 let _ = std::fs::remove_dir_all(directory);
             }
             done?;
@@ -191,10 +193,10 @@ impl Bank {
         Ok(Bank { engine, contender, directory, scale, history, next_client })
     }
 
-    /// Works for a slice.
+    /// Runs the clients for a slice.
     ///
     /// # Errors
-    /// The first client's.
+    /// The first client's error.
     pub fn work(&self, slice: &Slice<'_>) -> Result<Done> {
         let settings = RunSettings {
             scale: self.scale,
@@ -218,11 +220,12 @@ impl Bank {
             }
         };
         if sent_all.is_err() && !slice.is_read_only {
-            // What the others have sent nobody has told: from here on it counts as what is there. The sums are judged all the same.
+            // The number of transfers of the other clients is unknown, so from here on the current history counts. The
+            // audit still checks the sums.
             self.history.set(Before::look(engine)?.history_count);
         }
         let clients = sent_all?;
-        // They are counted since the shared memory was made, which may have been made anew meanwhile.
+        // The count begins with the shared memory, which may have been made anew meanwhile.
         let syncs = engine.log_syncs()?.zip(syncs_before).and_then(|(after, before)| after.checked_sub(before));
         if !slice.is_read_only {
             self.history.set(self.history.get() + sent(&clients));
@@ -230,7 +233,8 @@ impl Bank {
         let together = Together::of(&clients);
         let Together { committed, aborts, elapsed_ns, latency } = &together;
         if *committed == 0 {
-            // A slice that is over before anything waited long enough, as on a busy machine, says nothing of a rate: it is tried longer.
+            // A slice that ends before any transaction had time to commit, as on a busy machine, gives no rate: it is
+            // repeated with more time.
             let longer = slice.time * 10;
             if longer <= LONGEST {
                 return self.work(&Slice { time: longer, ..*slice });
@@ -249,19 +253,20 @@ impl Bank {
         Ok(Done { tps: number(together.tps()), aborts_per_1000: together.aborts_per_1000(), syncs_per_commit, raw })
     }
 
-    /// A sample of [`Bank::work`].
+    /// Returns a sample of [`Bank::work`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Bank::work`].
     pub fn sample(&self, slice: &Slice<'_>) -> Result<Sample> {
         let done = self.work(slice)?;
         Ok(Sample { value: done.tps, audit: "ok".to_owned(), raw: done.raw })
     }
 
-    /// Adds the bank up, after a few more transfers, and reads the balances of these as a client that only reads does: `ok`, or what does not agree.
+    /// Audits the bank after a few more transfers, and reads their balances as a read-only client does. Returns `ok`,
+    /// or the disagreement.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The bank cannot be read.
     pub fn audit(&self) -> Result<String> {
         let client = self.next_client.get();
         self.next_client.set(client + 1);
@@ -269,7 +274,7 @@ impl Bank {
             let mut drawn = Transfers::new(self.scale, 1, client);
             (0..READ_AGAIN).map(move |_| drawn.next_transfer())
         };
-        // In a bank that was only read all balances are zero, and whoever read nothing would be right.
+        // In a bank that was only read all balances are zero, and a client that read nothing would seem right.
         let mut session = self.engine.session()?;
         for transfer in transfers() {
             until_committed(|| session.transact(&transfer))?;
@@ -291,18 +296,18 @@ impl Bank {
         Ok(verdict)
     }
 
-    /// Closes it in good order.
+    /// Closes the bank cleanly.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     pub fn close(self) -> Result<()> {
         self.engine.close()
     }
 
-    /// Closes it in good order, and removes its directory.
+    /// Closes the bank cleanly, and removes its directory.
     ///
     /// # Errors
-    /// The engine's, and those of the files.
+    /// The engine's error, or an error of the files.
     pub fn remove(self) -> Result<()> {
         let directory = self.directory.clone();
         let closed = self.close();
@@ -310,7 +315,7 @@ impl Bank {
         closed
     }
 
-    /// Whose it is.
+    /// Returns the bank's contender.
     pub fn contender(&self) -> &Contender {
         &self.contender
     }
@@ -318,13 +323,13 @@ impl Bank {
 
 #[cfg(test)]
 impl Bank {
-    /// From now on a transfer is missing that was never sent.
+    /// Makes the audit miss a transfer that was never sent.
     pub(super) fn miss_one(&self) {
         self.history.set(self.history.get() + 1);
     }
 }
 
-/// Does it until it is nobody's victim, which may be one that died with its locks: not for ever.
+/// Repeats the work until it commits. A dead client's locks may abort it, so the number of attempts is limited.
 fn until_committed(mut work: impl FnMut() -> Result<Outcome>) -> Result<i64> {
     for _ in 0..ATTEMPTS {
         if let Outcome::Committed { balance } = work()? {
@@ -334,9 +339,9 @@ fn until_committed(mut work: impl FnMut() -> Result<Outcome>) -> Result<i64> {
     Err(Error::Settings(format!("nobody is at work, and a transaction was aborted {ATTEMPTS} times")))
 }
 
-/// A count as a figure.
+/// Converts a count for a figure.
 pub fn number(count: u64) -> f64 {
-    // Beyond 2^53 the last digits are nobody's concern.
+    // Beyond 2^53 the last digits do not matter.
     count as f64
 }
 
@@ -347,7 +352,7 @@ mod tests {
     use crate::engine_in_memory::{InMemory, MapKind};
     use crate::tpcb::{Table, Transfer};
 
-    /// A bank whose readers find nothing in its accounts.
+    /// A bank whose readers find no balance in its accounts.
     struct Blind(InMemory);
 
     struct Sees<'b>(Box<dyn Session + 'b>);

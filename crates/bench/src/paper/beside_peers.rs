@@ -1,4 +1,4 @@
-//! TPC-B beside the peers: without a sync, read only, on few accounts, by processes; and on a disk.
+//! TPC-B beside the peers: without a sync, read only, on few accounts, by processes; and with durable commits.
 
 use crate::bare_disk::BareDisk;
 use crate::engine::Durability;
@@ -11,11 +11,11 @@ use super::rounds::{Case, Sample};
 use super::Paper;
 
 const BARE_DISK: &str = "bare disk";
-/// libtp as in the paper: what is read is locked. Else it reads in a snapshot, as the peers do.
+/// libtp as in the paper: reads take locks. The other libtp reads in a snapshot, as the peers do.
 const LOCKING: &str = "libtp, locks";
 const A_SECOND: &str = "transactions a second";
 
-/// What is measured of every contender's bank.
+/// The measurements of every contender's bank.
 struct Wanted<'w> {
     id: &'w str,
     title: &'w str,
@@ -27,7 +27,7 @@ struct Wanted<'w> {
     by_processes: bool,
 }
 
-/// Commits that survive the death of the process: by threads, by processes, read only, contended.
+/// Measures commits that survive the death of the process: by threads, by processes, read only, contended.
 pub(super) fn without_sync(paper: &mut Paper<'_>) -> Result<()> {
     let (threads, contended, scale) = (paper.pace.threads, paper.pace.contended, paper.pace.scale);
     let survives =
@@ -107,7 +107,7 @@ pub(super) fn without_sync(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Commits that are on the disk when they are answered, beside bare writes.
+/// Measures durable commits, beside bare writes.
 pub(super) fn durable(paper: &mut Paper<'_>) -> Result<()> {
     let wanted = Wanted {
         id: "peers-disk",
@@ -137,7 +137,7 @@ pub(super) fn durable(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Who could not be had at all could not be had at any place.
+/// Returns a refused series with the refusal at each place.
 fn at_each(refused: Series, clients: &[u32]) -> Series {
     let why = refused.points.into_iter().find_map(|point| point.refused);
     Series::refused(
@@ -150,7 +150,7 @@ fn at_each(refused: Series, clients: &[u32]) -> Series {
 fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let mut contenders = paper.everybody(wanted.durability);
     if wanted.is_read_only {
-        // Ours is the first.
+        // libtp is the first.
         let (name, by_locks) = contenders.remove(0);
         contenders.splice(0..0, [(name, by_locks.clone().reading_snapshots()), (LOCKING.to_owned(), by_locks)]);
     }
@@ -163,7 +163,7 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     let process = wanted.by_processes.then_some(paper.settings.client);
     let rounds = paper.pace.rounds;
     let mut disk = is_durable.then(|| BareDisk::create(&paper.settings.disk));
-    // What is compared is neighbours: by processes an engine with itself, else the engines.
+    // Compared points are neighbours: by processes an engine with itself, otherwise the engines.
     let pairs: Vec<_> = match wanted.by_processes {
         true => banks.iter().flat_map(|bank| wanted.clients.iter().map(move |clients| (*clients, bank))).collect(),
         false => wanted.clients.iter().flat_map(|clients| banks.iter().map(move |bank| (*clients, bank))).collect(),
@@ -172,7 +172,8 @@ fn compare(paper: &mut Paper<'_>, wanted: &Wanted<'_>) -> Result<Figure> {
     for (clients, (name, bank)) in pairs {
         let slice = Slice { clients, process, time, is_read_only: wanted.is_read_only, ..paper.slice(clients) };
         cases.push(Case::new(name, Place::Number(f64::from(clients)), move || bank.sample(&slice)));
-        // Its neighbour is one client of libtp, which it is compared with: a disk changes from moment to moment.
+        // Measured next to one client of libtp, with which it is compared, because a disk changes from moment to
+        // moment.
         if let Some(mut disk) = disk.take_if(|_| name == "libtp") {
             let bare = move || {
                 let disk = disk.as_mut().map_err(|why| Error::Settings(why.to_string()))?;

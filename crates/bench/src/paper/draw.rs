@@ -8,7 +8,7 @@ use super::figure::{spelled, Figure, Place, Point, Series};
 use crate::error::{Error, Result};
 
 const SIZE: (u32, u32) = (900, 520);
-/// Told apart also by who sees few colours (after Okabe and Ito).
+/// Colours that colour-blind readers can tell apart (after Okabe and Ito).
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -21,21 +21,21 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(120, 60, 160),
     RGBColor(160, 200, 60),
 ];
-/// How much room above the greatest figure.
+/// Room above the greatest figure, as a factor of it.
 const HEADROOM: f64 = 1.15;
 
-/// Beside the names, in pixels.
+/// Margin beside the names, in pixels.
 const NAMES_MARGIN: u32 = 34;
-/// A letter of a name, in pixels, on the average.
+/// Average width of a name's letter, in pixels.
 const LETTER_WIDTH: u32 = 7;
 const LONGEST_NAME: u32 = 48;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws it.
+/// Draws a figure.
 ///
 /// # Errors
-/// `Settings` if it has nothing that can be drawn.
+/// `Settings` if the figure has nothing to draw.
 pub fn svg(figure: &Figure) -> Result<String> {
     let mut picture = String::new();
     let failed = |why: String| Error::Settings(format!("figure {} cannot be drawn: {why}", figure.id));
@@ -57,7 +57,7 @@ fn in_words<E: std::fmt::Display>(error: E) -> String {
     error.to_string()
 }
 
-/// The least and greatest sample, and a place for an empty figure.
+/// Returns the least and the greatest sample, or a default for an empty figure.
 fn heights(figure: &Figure) -> (f64, f64) {
     let points = figure.series.iter().flat_map(|series| &series.points);
     let (least, greatest) = points
@@ -78,7 +78,7 @@ fn numbers(series: &Series) -> Vec<(f64, f64)> {
     series.points.iter().filter_map(|point| Some((at(&point.x)?, point.median()?))).collect()
 }
 
-/// From the least sample to the greatest, where there are several.
+/// Returns lines from the least sample to the greatest, where there are several.
 fn spreads(series: &Series) -> Vec<[(f64, f64); 2]> {
     let ends = |point: &Point| match point.x {
         Place::Number(x) if point.samples.len() > 1 => point.spread().map(|(least, most)| [(x, least), (x, most)]),
@@ -87,13 +87,13 @@ fn spreads(series: &Series) -> Vec<[(f64, f64); 2]> {
     series.points.iter().filter_map(ends).collect()
 }
 
-/// Room for the longest name, its sign and a margin.
+/// Returns the width of the longest name, its sign and a margin.
 fn names_width(figure: &Figure) -> u32 {
     let longest = figure.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
     NAMES_MARGIN + LETTER_WIDTH * u32::try_from(longest).unwrap_or(LONGEST_NAME).min(LONGEST_NAME)
 }
 
-/// The names with their colours, beside the chart, where they cover nothing.
+/// Draws the names with their colours beside the chart, where they cover nothing.
 fn legend(figure: &Figure, area: &Area<'_>) -> std::result::Result<(), String> {
     let named = figure.series.iter().zip(COLOURS.iter().cycle()).zip((0..).map(|nth| 50 + 22 * nth));
     for ((series, colour), down) in named {
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn what_was_measured_more_than_once_has_a_line_from_the_least_to_the_most() {
         for places in [[1.0, 4.0].map(Place::Number), ["one", "two"].map(|name| Place::Name(name.into()))] {
-            // How high each line is that stands upright, in pixels.
+            // Returns the heights of all vertical lines, in pixels.
             let drawn = |samples: &[f64]| {
                 let mut figure = figure(&places, false);
                 let points = figure.series.iter_mut().flat_map(|series| &mut series.points);
@@ -289,7 +289,7 @@ mod tests {
                 });
                 lines.collect::<Vec<f64>>()
             };
-            // The axes are the same each time, and those of the axes and their marks come first.
+            // The lines of the axes and their marks come first and are the same each time.
             let others = drawn(&[9.0]).len();
             for (samples, high) in [([1.0, 1.0, 9.0], 8.0), ([2.0, 3.0, 9.0], 7.0), ([5.5, 8.5, 9.0], 3.5)] {
                 let lines = &drawn(&samples)[others..];

@@ -1,4 +1,4 @@
-//! What is measured, as data: a figure has series, a series has points, a point has its samples.
+//! The measurements as data: a figure has series, a series has points, a point has samples.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,33 +11,33 @@ pub struct Figure {
     pub id: String,
     /// The title.
     pub title: String,
-    /// Where the paper has it, what it did and what its text says of it.
+    /// The figure's place in the paper, the paper's method, and its findings.
     pub paper: String,
-    /// What is done here.
+    /// The method here.
     pub here: String,
-    /// Along the bottom.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// The vertical axis.
     pub y: Axis,
     /// The curves, or the groups of bars.
     pub series: Vec<Series>,
-    /// What else is to be said of it.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
-/// What an axis shows.
+/// An axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
     /// Its name with the unit.
     pub name: String,
-    /// Powers of ten, or of two, have the same distance.
+    /// Powers of ten, or of two, have equal distances.
     pub is_logarithmic: bool,
 }
 
 /// One curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Who was measured.
+    /// The contender's name.
     pub name: String,
     /// In the order of `x`.
     pub points: Vec<Point>,
@@ -46,15 +46,15 @@ pub struct Series {
 /// One measurement, repeated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Where it stands along the bottom.
+    /// Its place on the horizontal axis.
     pub x: Place,
     /// One figure of each round, in the unit of the vertical axis.
     pub samples: Vec<f64>,
-    /// Why there is none, or no more of them.
+    /// The reason why there is no sample, or no further one.
     pub refused: Option<String>,
 }
 
-/// A place along the bottom.
+/// A place on the horizontal axis.
 #[derive(Clone, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Place {
@@ -64,59 +64,61 @@ pub enum Place {
     Name(String),
 }
 
-/// A ratio that is to be reached.
+/// A ratio to reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Goal {
-    /// What of, and beside what.
+    /// The compared things.
     pub what: String,
     /// The figure it comes from.
     pub figure: String,
-    /// What is to be reached.
+    /// The wanted ratio.
     pub wanted: f64,
-    /// What was: the median of what it was in each round; none if one of the two was not measured.
+    /// The reached ratio: the median over the rounds; `None` if one of the two was not measured.
     pub reached: Option<f64>,
-    /// The least and the greatest of the rounds.
+    /// The least and the greatest ratio of the rounds.
     pub spread: Option<(f64, f64)>,
-    /// The peer it was compared with.
+    /// The peer in the comparison.
     pub beside: String,
 }
 
 impl Axis {
-    /// Equal steps have equal distances.
+    /// Returns an axis on which equal steps have equal distances.
     pub fn linear(name: &str) -> Axis {
         Axis { name: name.to_owned(), is_logarithmic: false }
     }
 
-    /// Equal ratios do.
+    /// Returns an axis on which equal ratios have equal distances.
     pub fn logarithmic(name: &str) -> Axis {
         Axis { name: name.to_owned(), is_logarithmic: true }
     }
 }
 
 impl Figure {
-    /// The series of that name.
+    /// Returns the series with this name.
     pub fn series(&self, name: &str) -> Option<&Series> {
         self.series.iter().find(|series| series.name == name)
     }
 
-    /// The point at a place of a series.
+    /// Returns the point at a place of a series.
     fn point(&self, name: &str, x: &Place) -> Option<&Point> {
         self.series(name)?.points.iter().find(|point| point.x == *x)
     }
 
-    /// The median at a place of a series.
+    /// Returns the median at a place of a series.
     pub fn median(&self, name: &str, x: &Place) -> Option<f64> {
         self.point(name, x)?.median()
     }
 
-    /// In each round, how many times as much one point has as another, both given by series and place: neighbours in time, of which
-    /// neither is a median of moments that the other has not seen. None if one of them was not measured.
+    /// Returns one point as a multiple of another in each round, both given by series and place. Each ratio compares
+    /// neighbours in time, so it does not mix moments of which one side saw only some. Empty if one of them was not
+    /// measured.
     pub fn ratios(&self, of: (&str, &Place), by: (&str, &Place)) -> Vec<f64> {
         let samples = |(name, x)| self.point(name, x).map_or(&[][..], |point| point.samples.as_slice());
         samples(of).iter().zip(samples(by)).map(|(of, by)| of / by).collect()
     }
 
-    /// A sentence with the median of these ratios at each place that both have; none if there is no such place.
+    /// Returns a sentence with the median of these ratios at each place that both have, or `None` if there is no such
+    /// place.
     pub fn said_times(&self, of: &str, by: &str) -> Option<String> {
         let places = self.places();
         let said = places.iter().filter_map(|x| {
@@ -127,14 +129,14 @@ impl Figure {
         (!said.is_empty()).then(|| format!("`{of}` is so many times `{by}`. {}.", said.join("; ")))
     }
 
-    /// The greatest median at a place among the series that are not named: the best peer and what it reached.
+    /// Returns the greatest median at a place among the series not in `without`: the best peer and its figure.
     pub fn best_but(&self, without: &[&str], x: &Place) -> Option<(&str, f64)> {
         let others = self.series.iter().filter(|series| !without.contains(&series.name.as_str()));
         let reached = others.filter_map(|series| Some((series.name.as_str(), self.median(&series.name, x)?)));
         reached.max_by(|(_, one), (_, other)| one.total_cmp(other))
     }
 
-    /// Every place that some series has, in order.
+    /// Returns every place that any series has, in order.
     pub fn places(&self) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();
         for point in self.series.iter().flat_map(|series| &series.points) {
@@ -150,31 +152,31 @@ impl Figure {
 }
 
 impl Point {
-    /// The middle one of the samples, or halfway between the two in the middle.
+    /// Returns the median of the samples.
     pub fn median(&self) -> Option<f64> {
         median(self.samples.iter().copied())
     }
 
-    /// The least and the greatest.
+    /// Returns the least and the greatest sample.
     pub fn spread(&self) -> Option<(f64, f64)> {
         spread(&self.samples)
     }
 
-    /// One that could not be measured.
+    /// Returns a point that could not be measured.
     pub fn refused(x: Place, why: &str) -> Point {
         Point { x, samples: Vec::new(), refused: Some(why.to_owned()) }
     }
 }
 
 impl Series {
-    /// One of which no point could be measured.
+    /// Returns a series without any measured point.
     pub fn refused(name: &str, places: impl IntoIterator<Item = Place>, why: &str) -> Series {
         let points = places.into_iter().map(|x| Point::refused(x, why)).collect();
         Series { name: name.to_owned(), points }
     }
 }
 
-/// The least and the greatest.
+/// Returns the least and the greatest sample.
 fn spread(samples: &[f64]) -> Option<(f64, f64)> {
     let least = samples.iter().copied().min_by(f64::total_cmp)?;
     let greatest = samples.iter().copied().max_by(f64::total_cmp)?;
@@ -182,13 +184,13 @@ fn spread(samples: &[f64]) -> Option<(f64, f64)> {
 }
 
 impl Goal {
-    /// What the ratios of a figure's rounds say of it.
+    /// Returns the goal with the result that the ratios of a figure's rounds give.
     pub fn new(what: &str, figure: &Figure, beside: &str, wanted: f64, ratios: &[f64]) -> Goal {
         let (what, figure, beside) = (what.to_owned(), figure.id.clone(), beside.to_owned());
         Goal { what, figure, wanted, reached: median(ratios.iter().copied()), spread: spread(ratios), beside }
     }
 
-    /// Whether it was; none if it could not be measured.
+    /// Returns whether the goal was reached, or `None` if it could not be measured.
     pub fn is_met(&self) -> Option<bool> {
         self.reached.map(|reached| reached >= self.wanted)
     }
@@ -203,7 +205,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A number as people read it: four digits that mean something, thousands apart.
+/// Formats a number for people: four significant digits, thousands separated.
 pub fn spelled(number: f64) -> String {
     if !number.is_finite() {
         return "-".to_owned();
@@ -272,7 +274,7 @@ mod tests {
             let points = vec![Point { x: Place::Number(1.0), samples: samples.to_vec(), refused: None }];
             Series { name: name.to_owned(), points }
         };
-        // The machine was three times as fast in the first round, and slow for one of them in the last.
+        // The machine was three times as fast in the first round, and slow for one of the two in the last.
         let all = vec![series("libtp", &[30.0, 10.0, 12.0]), series("peer", &[15.0, 5.0, 12.0]), series("gone", &[])];
         let axis = Axis::linear("a");
         let (id, none) = ("f".to_owned(), String::new());

@@ -9,7 +9,7 @@ use super::rounds::Case;
 use super::syncs::Syncs;
 use super::Paper;
 
-/// Commits by clients, with nobody waiting on purpose and with each threshold.
+/// Measures commits by number of clients, without deliberate waits and with each threshold.
 pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     let of = |settings: &str| Contender { settings: Some(settings.to_owned()), ..Contender::libtp(Durability::Sync) };
     let lines = [

@@ -1,4 +1,4 @@
-//! How large a tree is by the order in which its records came: LIBTP 5.2.2 and its footnote 5.
+//! A tree's size by the order of its records' insertion: LIBTP 5.2.2 and its footnote 5.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ const RECORD_BYTES: f64 = size_of::<Pair>() as f64;
 /// The figure's groups.
 const ORDERS: [&str; 3] = ["ascending", "descending", "at random"];
 
-/// Bytes of the files for each byte of the records.
+/// Measures the bytes of the files for each byte of the records.
 pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
     let records = paper.pace.inserted;
     let ascending = sorted(records);
@@ -36,7 +36,7 @@ pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
             cases.push(Case::new(name, Place::Name(place.to_owned()), move || filled(*open, &directory, pairs)));
         }
     }
-    // The same each time.
+    // One round, because the size is the same each time.
     let series = paper.measure(ID, &mut cases, 1)?;
     drop(cases);
     paper.figures.push(Figure {
@@ -61,10 +61,10 @@ pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Fills a database, reads all of it again, and removes it.
+/// Fills a database, reads all of it, and removes it.
 fn filled(open: Open, directory: &Path, pairs: &[Pair]) -> Result<Sample> {
     let done = measured(open, directory, pairs);
-    // Whoever removes all of the run's files says if that cannot be done.
+    // The removal of all files of the run reports a failure.
     let _ = fs::remove_dir_all(directory);
     done
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::rows::Rows;
 
-    /// Has lost a byte.
+    /// An engine that has lost a byte.
     struct Lossy;
 
     impl Rows for Lossy {

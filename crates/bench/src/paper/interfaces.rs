@@ -1,4 +1,4 @@
-//! One record by one call, and by calls of the lock and buffer managers, both from a command line: LIBTP figure 4.
+//! One record by one call, and by calls of the lock and buffer managers, both from the shell: LIBTP figure 4.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -21,17 +21,17 @@ const PLACE: &str = "one process";
 const CALLS: [&str; 2] = ["record call", "lock and buffer calls"];
 const RECORDS: u32 = 10_000;
 const RECORD_BYTES: u32 = 64;
-/// Records of a page; the page begins with how many they are.
+/// Records of a page. The page begins with their number.
 const ON_PAGE: u32 = 50;
 const HEAD_BYTES: u32 = 8;
 /// Records of a sample.
 const BATCH: usize = 1000;
-/// Commands of one record, by the lock and buffer calls.
+/// Commands that get one record by the lock and buffer calls.
 const COMMANDS: usize = 8;
-/// Which answer of these is the record.
+/// The index of the answer with the record.
 const ANSWER: usize = 4;
 
-/// Gets records at random either way, from one shell.
+/// Gets random records in both ways, from one shell.
 fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
     paper.minutes.doing("making the records");
     make(directory)?;
@@ -42,7 +42,7 @@ fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
         let place = Place::Name(PLACE.to_owned());
         cases.push(Case::new(name, place, move || sample(&mut shell.borrow_mut(), by_record, &mut random)));
     }
-    // Once to warm it up.
+    // The first run warms the caches.
     cases.iter_mut().try_for_each(|case| (case.sample)().map(|_| ()))?;
     let series = paper.measure(ID, &mut cases, paper.pace.rounds.max(5))?;
     drop(cases);
@@ -50,13 +50,13 @@ fn measured(paper: &mut Paper<'_>, directory: &Path) -> Result<Vec<Series>> {
     Ok(series)
 }
 
-/// The figure.
+/// Makes the figure.
 pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
     let place = Place::Name(PLACE.to_owned());
     let directory = paper.settings.disk.join("interfaces");
     let series = measured(paper, &directory)
         .unwrap_or_else(|why| CALLS.map(|name| Series::refused(name, [place.clone()], &why.to_string())).into());
-    // What could not be made is not there.
+    // The directory may not exist.
     let _ = std::fs::remove_dir_all(&directory);
     let mut figure = Figure {
         id: ID.into(),
@@ -84,12 +84,12 @@ pub(super) fn figure_4(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A record, which is text.
+/// Returns a record, which is text.
 fn record(id: u32) -> String {
     format!("record {id:0width$}", width = RECORD_BYTES as usize - "record ".len())
 }
 
-/// The same records in a B-tree and in a file of pages.
+/// Makes the same records in a B-tree and in a file of pages.
 fn make(directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
     let failed = || Error::engine::<libtp::Error>("libtp", "making the records");
@@ -113,7 +113,7 @@ fn make(directory: &Path) -> Result<()> {
     env.flush().map_err(failed())
 }
 
-/// The commands that get a record.
+/// Appends the commands that get a record.
 fn commands(id: u32, by_record: bool, text: &mut String) {
     let (page, at) = (id / ON_PAGE, HEAD_BYTES + id % ON_PAGE * RECORD_BYTES);
     let written = match by_record {
@@ -127,7 +127,7 @@ fn commands(id: u32, by_record: bool, text: &mut String) {
     written.expect("a string takes what is written to it");
 }
 
-/// Microseconds of a record; each answer is compared with the record.
+/// Returns the microseconds of a record. Each answer is compared with the record.
 fn sample(shell: &mut Shell, by_record: bool, random: &mut Random) -> Result<Sample> {
     let ids: Vec<u32> = (0..BATCH).map(|_| random.below(RECORDS)).collect();
     let mut text = String::new();
@@ -145,7 +145,7 @@ fn sample(shell: &mut Shell, by_record: bool, random: &mut Random) -> Result<Sam
     })
 }
 
-/// A shell at work.
+/// A running shell.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -165,12 +165,13 @@ impl Shell {
         Ok(Shell { child, input, output })
     }
 
-    /// Gives it commands, and reads so many answers.
+    /// Sends commands and reads `answers` answers.
     fn ask(&mut self, commands: &str, answers: usize) -> Result<(Duration, Vec<String>)> {
         let Shell { input, output, .. } = self;
         std::thread::scope(|scope| {
             let begin = Instant::now();
-            // It answers while it is asked: who read nothing until all is asked would wait for ever.
+            // Another thread writes, because the shell answers while commands come: a caller that first wrote
+            // everything would wait for ever.
             let asker = scope.spawn(move || input.write_all(commands.as_bytes()).and_then(|()| input.flush()));
             let said = output.lines().take(answers).collect::<std::io::Result<Vec<String>>>();
             let took = begin.elapsed();
@@ -183,7 +184,7 @@ impl Shell {
         })
     }
 
-    /// Ends it in good order.
+    /// Ends the shell cleanly.
     fn end(self) -> Result<()> {
         let Shell { mut child, input, .. } = self;
         drop(input);

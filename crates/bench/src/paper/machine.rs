@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine of the measurements.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::figure::spelled;
 use crate::bare_disk::BareDisk;
 use crate::error::Result;
 
-/// How long a disk is tried.
+/// Duration of the disk's test.
 const TRIED: Duration = Duration::from_millis(300);
 
 /// The machine and the build.
@@ -18,7 +18,7 @@ const TRIED: Duration = Duration::from_millis(300);
 pub struct Machine {
     /// The processor's name.
     pub processor: String,
-    /// How many of them this process may use.
+    /// The number of processors that this process may use.
     pub processors: usize,
     /// Memory, in GiB.
     pub memory_gib: f64,
@@ -26,18 +26,18 @@ pub struct Machine {
     pub kernel: String,
     /// The system.
     pub system: String,
-    /// The filesystem that the files lie in.
+    /// The filesystem of the files.
     pub filesystem: String,
-    /// Writes of 512 bytes that are on its disk, one after the other, in a second, when it began; none if that could not be tried.
+    /// Durable writes of 512 bytes per second, one after the other, at the start; `None` if they could not be measured.
     pub syncs_per_second: Option<u64>,
-    /// Work that others did when it began: the load average.
+    /// The load average at the start: work of other programs.
     pub load: String,
     /// The version of libtp.
     pub libtp: String,
 }
 
 impl Machine {
-    /// Looks at it; `directory` is where the files are to lie.
+    /// Inspects the machine; `directory` is the place for the files.
     pub fn look(directory: &Path) -> Machine {
         let word = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let after = |text: &str, name: &str, sign: char| {
@@ -45,7 +45,7 @@ impl Machine {
             let value = line.and_then(|line| line.split_once(sign)).map(|(_, value)| value.trim().trim_matches('"'));
             value.unwrap_or("unknown").to_owned()
         };
-        // Before the disk is tried, which is work, too.
+        // Before the disk's test, which is work, too.
         let load = word("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ");
         let kib = after(&word("/proc/meminfo"), "MemTotal", ':');
         let kib: f64 = kib.trim_end_matches(" kB").parse().unwrap_or(0.0);
@@ -62,7 +62,7 @@ impl Machine {
         }
     }
 
-    /// How fast its disk syncs, in words, behind its filesystem's name.
+    /// Returns the disk's speed of syncs, in words that follow its filesystem's name.
     pub fn disk(&self) -> String {
         let said = |syncs: u64| format!(" that syncs 512 bytes {} times a second", spelled(syncs as f64));
         self.syncs_per_second.map_or_else(String::new, said)
@@ -73,34 +73,35 @@ fn syncs_per_second(directory: &Path) -> Result<u64> {
     BareDisk::create(directory)?.slice(TRIED)
 }
 
-/// What all processors have done since the machine began, in ticks.
+/// The work of all processors since the machine's start, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
     all: u64,
-    /// Ticks in which this machine had work, and another on the same hardware had the processor.
+    /// Ticks in which this machine had work while another machine on the same hardware had the processor.
     stolen: u64,
 }
 
 impl CpuTime {
-    /// Looks at it; none where the system does not tell.
+    /// Reads the counters, or returns `None` if the system has none.
     pub fn look() -> Option<CpuTime> {
         CpuTime::read(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line of /proc/stat: user, nice, system, idle, waiting, two kinds of interrupts, stolen; what follows is in these.
+    /// Reads the first line of /proc/stat: user, nice, system, idle, waiting, two kinds of interrupts, stolen. Later
+    /// fields are included in these.
     fn read(stat: &str) -> Option<CpuTime> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|field| field.parse().ok()).collect();
         Some(CpuTime { all: ticks.iter().sum(), stolen: *ticks.get(7)? })
     }
 
-    /// Of the time between two looks, how much was stolen, in percent.
+    /// Returns the stolen part of the time between two readings, in percent.
     fn stolen_percent(self, until: CpuTime) -> f64 {
         let ticks = |from: u64, to: u64| to.saturating_sub(from) as f64;
         100.0 * ticks(self.stolen, until.stolen) / ticks(self.all, until.all).max(1.0)
     }
 
-    /// Since then, until now.
+    /// Returns the stolen part of the time since then, in percent.
     pub fn stolen_percent_since(self) -> Option<f64> {
         CpuTime::look().map(|now| self.stolen_percent(now))
     }

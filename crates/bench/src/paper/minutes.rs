@@ -1,4 +1,4 @@
-//! The minutes of a run: who is told what is done, the file of samples, and what did not add up.
+//! The record of a run: reports of progress, the file of samples, and failed audits.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -10,20 +10,20 @@ use super::rounds::{in_turns, Case, Order};
 use super::News;
 use crate::error::{Error, Result};
 
-/// What a run that is a report takes down meanwhile.
+/// The record of a run that makes a report.
 pub(crate) struct Minutes<'w> {
     watch: &'w mut dyn FnMut(News<'_>),
     samples: File,
     path: PathBuf,
-    /// Whose audit failed, and how: a sentence each.
+    /// Failed audits, each a sentence.
     pub(crate) failed_audits: Vec<String>,
 }
 
 impl<'w> Minutes<'w> {
-    /// Makes the file of samples in the report's directory, which is made.
+    /// Makes the report's directory and the file of samples in it.
     ///
     /// # Errors
-    /// `File` if one cannot be made.
+    /// `File` if the directory or the file cannot be made.
     pub(crate) fn begin(out: &Path, watch: &'w mut dyn FnMut(News<'_>)) -> Result<Minutes<'w>> {
         std::fs::create_dir_all(out).map_err(Error::file("make", out))?;
         let path = out.join("raw.jsonl");
@@ -31,12 +31,12 @@ impl<'w> Minutes<'w> {
         Ok(Minutes { watch, samples, path, failed_audits: Vec::new() })
     }
 
-    /// Tells who watches.
+    /// Reports progress to the watcher.
     pub(crate) fn tell(&mut self, news: News<'_>) {
         (self.watch)(news);
     }
 
-    /// Says what is done at the moment.
+    /// Reports the current work.
     pub(crate) fn doing(&mut self, what: &str) {
         self.tell(News::Doing(what));
     }
@@ -50,7 +50,8 @@ impl<'w> Minutes<'w> {
         writeln!(self.samples, "{text}").map_err(Error::file("write", &self.path))
     }
 
-    /// Takes the samples of a figure's cases, and keeps each as it comes: a run that is broken off has those that it took.
+    /// Measures the samples of a figure's cases, and writes each to the file at once, so that an interrupted run keeps
+    /// them.
     ///
     /// # Errors
     /// As [`Minutes::keep`].
@@ -68,7 +69,7 @@ impl<'w> Minutes<'w> {
             if let (true, Some(why)) = (line.audit_failed, &line.refused) {
                 minutes.failed_audits.push(format!("{figure}, {}, {}: {why}", line.series, line.x));
             }
-            // The first that cannot be written is told of.
+            // The first error of a write is the one to report.
             let now = minutes.keep(&line);
             kept = std::mem::replace(&mut kept, Ok(())).and(now);
         });
@@ -76,10 +77,10 @@ impl<'w> Minutes<'w> {
     }
 }
 
-/// The parts whose names begin as one of those asked for does; all if none was asked for.
+/// Returns the parts whose names begin with one of the chosen names; all if none was chosen.
 ///
 /// # Errors
-/// `Settings`, with those that there are, if it is none of them.
+/// `Settings`, with the names of all parts, if no part has a chosen name.
 pub(crate) fn wanted<'p, P>(parts: &'p [(&'static str, P)], only: &[String]) -> Result<Vec<&'p (&'static str, P)>> {
     let is_wanted = |part: &str| only.is_empty() || only.iter().any(|name| part.starts_with(name.as_str()));
     let wanted: Vec<_> = parts.iter().filter(|(name, _)| is_wanted(name)).collect();

@@ -10,7 +10,7 @@ use super::rounds::{Case, Sample};
 use super::syncs::Syncs;
 use super::Paper;
 
-/// Many processes whose every commit waits for the disk.
+/// Measures many processes whose every commit waits for the disk.
 pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Sync).shared();
     let lines = [
@@ -45,7 +45,7 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Few accounts, nothing waits for the disk: read only, and with the log written later.
+/// Measures few accounts without waits for the disk: read only, and with the log written later.
 pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Relaxed).shared();
     let lines = [Line::new("read only", libtp()), Line::new("read only, threads", libtp()).by_threads()];
@@ -72,18 +72,18 @@ pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Of whom deadlocks are looked for with a period, as in the paper, which had a second.
+/// Period of deadlock detection, for a contender that works as in the paper, where the period was a second.
 const DEADLOCK_PERIOD_MILLIS: u32 = 100;
 
-/// How often somebody is a deadlock's victim.
+/// Measures how often a transaction is a deadlock's victim.
 pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = Contender::libtp(Durability::Relaxed).shared().as_in_the_paper();
-    // The paper's large bank waits for its disk, and meanwhile holds its locks.
+    // The paper's large bank waits for its disk, and holds its locks meanwhile.
     let large = Contender { durability: Durability::Sync, ..libtp.clone() };
     let records = Contender { granularity: crate::engine::Granularity::Record, ..libtp.clone() };
     let scale = paper.pace.scale;
     let (mut banks, mut refused) = (Vec::new(), Vec::new());
-    // The paper's program looked for deadlocks from time to time: once a second.
+    // The paper's program looked for deadlocks once a second.
     let seldom =
         Contender { settings: Some(format!("deadlock_period_millis = {DEADLOCK_PERIOD_MILLIS}\n")), ..libtp.clone() };
     let seldom = (format!("SMALL, looked for every {DEADLOCK_PERIOD_MILLIS} ms"), seldom, Scale::SMALL);
@@ -127,7 +127,7 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A curve of a figure: who works, and as what.
+/// A curve of a figure: the contender, and whether its clients are threads.
 struct Line {
     name: &'static str,
     contender: Contender,
@@ -139,7 +139,7 @@ impl Line {
         Line { name, contender, as_threads: false }
     }
 
-    /// Its clients are threads of this process.
+    /// Makes its clients threads of this process.
     fn by_threads(self) -> Line {
         Line { as_threads: true, ..self }
     }
@@ -156,7 +156,7 @@ fn by_processes(
     let named: Vec<_> = lines.iter().map(|line| (line.name.to_owned(), line.contender.clone())).collect();
     let (banks, refused) = paper.banks(&named, scale);
     let mut cases = Vec::new();
-    // A bank is compared with itself: its points are neighbours.
+    // A bank is compared with itself, so its points are neighbours.
     for (name, bank) in &banks {
         let as_threads = lines.iter().any(|line| line.name == name && line.as_threads);
         for processes in paper.pace.processes {

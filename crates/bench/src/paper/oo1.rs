@@ -15,13 +15,13 @@ use super::{Pace, Paper};
 
 const SMALL: u32 = 20_000;
 const LARGE: u32 = 200_000;
-/// The middle of two is the worse one.
+/// With two rounds the median would be the mean, which a single bad round spoils.
 const ROUNDS_MIN: u32 = 3;
-/// A traversal that meets fewer parts than one in so many of [`TRAVERSED`] is not begun: backward, from a part that few lead to, its time
-/// would be that of its beginning.
+/// A traversal that visits fewer than one in this number of [`TRAVERSED`] parts is not used: backward, from a part that
+/// few lead to, its time would be mostly its start.
 const FEW: u64 = 10;
 
-/// What is done in a run.
+/// The operation of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     Lookup,
@@ -43,7 +43,7 @@ impl Operation {
     }
 }
 
-/// Both tables, for a small database, and for a large one but in the smallest of runs.
+/// Makes both tables, for a small database and for a large one. The smallest run leaves out the large one.
 pub(super) fn tables(paper: &mut Paper<'_>) -> Result<()> {
     let sizes: &[u32] = if paper.settings.is_tiny { &[SMALL] } else { &[SMALL, LARGE] };
     let mut contenders = ours().to_vec();
@@ -51,10 +51,10 @@ pub(super) fn tables(paper: &mut Paper<'_>) -> Result<()> {
     sizes.iter().try_for_each(|parts| table(paper, *parts, &contenders))
 }
 
-/// One table. A contender whose database cannot be had is a row that says why.
+/// Makes one table. A contender whose database cannot be made is a row with the reason.
 pub(super) fn table(paper: &mut Paper<'_>, parts: u32, contenders: &[(&'static str, OpenParts)]) -> Result<()> {
     let rounds = match paper.settings.is_quick && parts == LARGE {
-        // To load it takes longer than all that is done there.
+        // The load takes longer than all of the measurements.
         true => 1,
         false => paper.pace.rounds.max(ROUNDS_MIN),
     };
@@ -66,14 +66,14 @@ pub(super) fn table(paper: &mut Paper<'_>, parts: u32, contenders: &[(&'static s
         match Database::load(name, open, &directory, &graph, parts, paper.pace) {
             Ok(database) => databases.push(database),
             Err(why) => {
-                // What there is of it is nobody's.
+                // The incomplete database is useless.
                 let _ = std::fs::remove_dir_all(&directory);
                 refused.push((name.to_owned(), why.to_string()));
             }
         }
     }
     let mut cases = Vec::new();
-    // What is warm comes first: who was opened again has to be warmed up.
+    // Warm runs come first, because a reopened database has to be warmed up.
     for is_warm in [true, false] {
         for operation in Operation::ALL {
             for database in &databases {
@@ -101,7 +101,8 @@ fn place_of(operation: Operation, is_warm: bool) -> String {
     format!("{}, {}", operation.name(), if is_warm { "warm" } else { "cold" })
 }
 
-/// How many times faster one of ours is than the fastest peer: `libtp` has the peers' indices, `libtp links` what they do not offer.
+/// Returns a goal: a libtp contender's speed as a multiple of the fastest peer's. `libtp` has the peers' indices;
+/// `libtp links` has links, which they do not offer.
 fn beside_fastest(figure: &Figure, shape: &str, place: &Place, parts: u32) -> Goal {
     let others = figure.series.iter().filter(|series| !series.name.starts_with("libtp"));
     let took = others.filter_map(|series| Some((series.name.as_str(), figure.median(&series.name, place)?)));
@@ -144,7 +145,7 @@ struct Database<'g> {
     directory: PathBuf,
     graph: &'g Graph,
     parts: RefCell<Option<Box<dyn Parts>>>,
-    /// The last part that is there.
+    /// The last existing part.
     last: Cell<u32>,
     random: RefCell<Random>,
     /// Whether it was warmed up since it was opened.
@@ -152,7 +153,7 @@ struct Database<'g> {
 }
 
 impl<'g> Database<'g> {
-    /// Makes it. All contenders draw the same parts.
+    /// Makes the database. All contenders draw the same parts.
     fn load(
         name: &'static str,
         open: OpenParts,
@@ -169,13 +170,13 @@ impl<'g> Database<'g> {
         Ok(Database { name, pace, open, directory, graph, parts, last, random, is_warm })
     }
 
-    /// Closes and removes it.
+    /// Closes and removes the database.
     fn remove(self) -> Result<()> {
         drop(self.parts);
         std::fs::remove_dir_all(&self.directory).map_err(Error::file("remove", &self.directory))
     }
 
-    /// Milliseconds of a run.
+    /// Returns the milliseconds of a run.
     fn sample(&self, operation: Operation, is_warm: bool) -> Result<Sample> {
         let mut open = self.parts.borrow_mut();
         if !is_warm {
@@ -200,7 +201,7 @@ impl<'g> Database<'g> {
         self.timed(&*client, operation, self.pace.warm_runs)
     }
 
-    /// Looks every part up, and follows connections both ways, so often as the pace says.
+    /// Looks up every part, and follows connections both ways, as many times as the pace says.
     fn warm_up(&self, client: &dyn Client) -> Result<()> {
         client.lookup(&(1..=self.last.get()).collect::<Vec<u32>>(), &mut |_| {})?;
         (0..self.pace.warming).try_for_each(|_| {
@@ -209,7 +210,7 @@ impl<'g> Database<'g> {
         })
     }
 
-    /// So many runs; a run that met other parts than those that are there makes the sample void.
+    /// Makes `runs` runs. A run that visits wrong parts makes the sample's audit fail.
     fn timed(&self, client: &dyn Client, operation: Operation, runs: u32) -> Result<Sample> {
         let (mut took, mut met, mut audit) = (Vec::new(), Vec::new(), "ok".to_owned());
         for _ in 0..runs {
@@ -228,7 +229,7 @@ impl<'g> Database<'g> {
         Ok(Sample { value, audit, raw })
     }
 
-    /// One run: what it took, what it met, and what it was to meet.
+    /// Makes one run. Returns its duration, the visited parts, and the expected parts.
     fn run(&self, client: &dyn Client, operation: Operation) -> Result<(Duration, Seen, Seen)> {
         let (graph, last) = (self.graph, self.last.get());
         let mut seen = Seen::default();
@@ -259,7 +260,7 @@ impl<'g> Database<'g> {
         }
     }
 
-    /// A part from which a traversal meets more than a few, and what it is to meet.
+    /// Draws a part whose traversal visits enough parts. Returns it with the expected result.
     fn drawn_root(&self, way: Way) -> Result<(u32, Seen)> {
         for _ in 0..self.last.get() {
             let root = self.drawn();
@@ -271,15 +272,16 @@ impl<'g> Database<'g> {
         Err(Error::Settings(format!("from none of {} parts a traversal meets more than a few", self.last.get())))
     }
 
-    /// A part that is there.
+    /// Draws an existing part.
     fn drawn(&self) -> u32 {
         1 + self.random.borrow_mut().below(self.last.get())
     }
 }
 
-/// What a traversal of [`TRAVERSED`] parts takes, where traversals took so long and met so many each.
+/// Returns the duration of a traversal of [`TRAVERSED`] parts, given the durations of traversals and the parts visited
+/// by each.
 fn of_whole_traversals(took: &[f64], met: &[u64]) -> f64 {
-    // Each part counts alike: a short traversal is mostly its beginning.
+    // Each part counts alike: a short traversal is mostly its start.
     took.iter().sum::<f64>() * TRAVERSED as f64 / met.iter().sum::<u64>().max(1) as f64
 }
 
@@ -327,7 +329,7 @@ mod tests {
             }
         }
         assert_eq!(database.last.get(), 500 + 2 * runs * INSERTED);
-        // A database of which less is known to be there than is.
+        // More parts exist in the database than its record says.
         database.last.set(500);
         let mut last = String::new();
         for _ in 0..20 {

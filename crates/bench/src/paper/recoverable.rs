@@ -1,12 +1,12 @@
-//! Recoverable memory: Rio Vista figures 5 and 6, and what section 5.3 says of where the factor comes from.
+//! Recoverable memory: Rio Vista figures 5 and 6, and section 5.3 about the sources of the factor.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `overhead` | figure 5a, and two pointers that change places |
+//! | `overhead` | figure 5a, and the swap of two pointers |
 //! | `database_size` | figures 5b and 5c: databases smaller and larger than memory |
-//! | `factors` | what the file cache alone gives, and what Vista gives beside it |
+//! | `factors` | the gain from the file cache alone, and Vista's gain beyond that |
 //! | `groups` | figure 6 |
-//! | `core_lines` | how long Vista is |
+//! | `core_lines` | the length of Vista's source |
 
 mod core_lines;
 mod database_size;
@@ -36,7 +36,7 @@ const RVM: Contender = Contender { name: "rvm", engine: MemoryEngine::Rvm { grou
 const PMEMOBJ: Contender =
     Contender { name: crate::catalogue::PMEMOBJ, engine: MemoryEngine::Pmemobj, is_on_disk: false };
 
-/// Figure 5, and what comes of it.
+/// Makes figure 5 and the figures that follow from it.
 pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
     overhead::figure(paper)?;
     overhead::swap(paper)?;
@@ -50,31 +50,31 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
 struct Contender {
     name: &'static str,
     engine: MemoryEngine,
-    /// Its segment is a file on the disk, instead of in memory.
+    /// Its segment is a file on the disk instead of in memory.
     is_on_disk: bool,
 }
 
-/// Those of figure 5a. libpmemobj is one if it is built in, and peers were asked for.
+/// Returns the contenders of figure 5a, with libpmemobj if it is built in and peers were chosen.
 fn contenders(paper: &Paper<'_>) -> Vec<Contender> {
     [VISTA, VISTA_ON_DISK, RVM_RIO, RVM].into_iter().chain(pmemobj(paper)).collect()
 }
 
-/// Whether libpmemobj is to take part and can.
+/// Returns whether libpmemobj is built in and peers were chosen.
 pub(super) fn has_pmemobj(settings: &PaperSettings<'_>) -> bool {
     cfg!(feature = "peers-all") && !settings.peers.is_empty()
 }
 
-/// libpmemobj, if it is to take part and can.
+/// Returns libpmemobj, if it takes part.
 fn pmemobj(paper: &Paper<'_>) -> Option<Contender> {
     has_pmemobj(paper.settings).then_some(PMEMOBJ)
 }
 
-/// A row for libpmemobj where it does not take part, if peers were asked for.
+/// Returns a row with the reason why libpmemobj does not take part, if peers were chosen.
 fn without_pmemobj(paper: &Paper<'_>, place: Place, why: &str) -> Option<Series> {
     (!paper.settings.peers.is_empty()).then(|| Series::refused(PMEMOBJ.name, [place], why))
 }
 
-/// The same where it does, in a build that has it.
+/// Does the same for a build without libpmemobj; `None` in a build that has it.
 fn pmemobj_left_out(paper: &Paper<'_>, place: Place) -> Option<Series> {
     let how = "it is not in this build: install libpmemobj-dev and build with --features peers-all";
     if cfg!(feature = "peers-all") {
@@ -83,7 +83,7 @@ fn pmemobj_left_out(paper: &Paper<'_>, place: Place) -> Option<Series> {
     without_pmemobj(paper, place, how)
 }
 
-/// Rounds of these figures: making a memory takes longer than measuring it.
+/// Returns the rounds of these figures, which are few: making a memory takes longer than measuring it.
 fn rounds(paper: &Paper<'_>) -> u32 {
     match paper.settings.is_quick {
         true => 1,
@@ -91,7 +91,7 @@ fn rounds(paper: &Paper<'_>) -> u32 {
     }
 }
 
-/// From nanoseconds a transaction to transactions a second.
+/// Converts nanoseconds of a transaction to transactions per second.
 fn as_rates(mut series: Vec<Series>) -> Vec<Series> {
     for sample in series.iter_mut().flat_map(|series| &mut series.points).flat_map(|point| &mut point.samples) {
         *sample = 1e9 / *sample;
@@ -99,7 +99,7 @@ fn as_rates(mut series: Vec<Series>) -> Vec<Series> {
     series
 }
 
-/// How a benchmark is run on one of them.
+/// The means to run a benchmark on a contender.
 struct Runner<'p> {
     memory: PathBuf,
     disk: PathBuf,
@@ -116,7 +116,7 @@ impl<'p> Runner<'p> {
         Runner { memory, disk, time, times_responses: false, start }
     }
 
-    /// What it reports. The value of the sample is nanoseconds a transaction.
+    /// Runs a benchmark. The sample's value is the nanoseconds of a transaction.
     fn run(&self, workload: Workload, contender: Contender) -> Result<Sample> {
         let is_in_memory = matches!(contender.engine, MemoryEngine::RvmRio { .. });
         let of_ours = self.memory.join(format!("tp-paper-{}", std::process::id()));
@@ -146,7 +146,7 @@ impl<'p> Runner<'p> {
         if settings.engine != MemoryEngine::Pmemobj {
             return serde_json::to_value(run_memory(&settings)?).map_err(|why| Error::Settings(why.to_string()));
         }
-        // It reads the environment when it is loaded.
+        // libpmemobj reads the environment when it is loaded.
         let start = |job: &str| {
             let mut command = (self.start)(job);
             command.envs(PMEMOBJ_VARIABLES);
@@ -156,7 +156,7 @@ impl<'p> Runner<'p> {
     }
 }
 
-/// A number of a report, by where it is.
+/// Returns a number of a report by its place.
 fn figure(report: &serde_json::Value, place: &str) -> Result<f64> {
     let number = report.pointer(place).and_then(serde_json::Value::as_f64);
     number.ok_or_else(|| Error::Settings(format!("a report without {place}: {report}")))

@@ -1,4 +1,5 @@
-//! The log that is read when all processes have died: how many transactions a second are found again, beside every peer that keeps a log.
+//! Reading the log after the death of all processes: recovered transactions per second, beside every peer that keeps a
+//! log.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,12 +17,12 @@ use crate::report::RunSettings;
 use crate::run::Before;
 use crate::tpcb::{Scale, Transfers};
 
-/// Those that keep none: their files are right at any moment.
+/// The peers without a log: their files are consistent at any moment.
 const WITHOUT_LOG: [&str; 2] = ["lmdb", "redb"];
-/// No bank is worked on for longer before its process is killed.
+/// Longest use of a bank before its process is killed.
 const AT_MOST: Duration = Duration::from_secs(60);
 
-/// A process works on a bank and is killed; then the bank is opened.
+/// Measures the opening of a bank after a process that used it was killed.
 pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
     let (wanted, scale, rounds) = (paper.pace.recovered, paper.pace.recovered_scale, paper.pace.rounds);
     let place = Place::Number(number(wanted));
@@ -35,7 +36,7 @@ pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
         let client = paper.settings.client;
         let doomed = Doomed {
             directory: paper.settings.disk.join(format!("doomed-{name}")),
-            // Ours alone is in memory that a process does not take with it.
+            // Only libtp's memory outlives its process.
             memory: (name == "libtp").then(|| paper.settings.memory.join(format!("doomed-{}", std::process::id()))),
             contender: contender.doomed(),
             scale,
@@ -70,17 +71,17 @@ pub(super) fn after_a_death(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A bank whose process is to be killed.
+/// A bank whose process will be killed.
 struct Doomed {
     directory: PathBuf,
-    /// Where its shared memory is, if it has some that stays.
+    /// The directory of its shared memory, if that outlives the process.
     memory: Option<PathBuf>,
     contender: Contender,
     scale: Scale,
 }
 
 impl Doomed {
-    /// Makes the bank, has a process killed on it, opens it, and removes it.
+    /// Makes the bank, kills a process that uses it, opens it, and removes it.
     fn sample(&self, transactions: u64, client: &dyn Fn(&Contender, &Path) -> std::process::Command) -> Result<Sample> {
         self.remove()?;
         std::fs::create_dir_all(&self.directory).map_err(Error::file("make", &self.directory))?;
@@ -134,12 +135,12 @@ impl Doomed {
 
 impl Drop for Doomed {
     fn drop(&mut self) {
-        // A sample that failed has left it; whoever removes all of the run's files says if that cannot be done.
+        // A failed sample leaves the bank behind. The removal of all files of the run reports a failure.
         self.remove().ok();
     }
 }
 
-/// Reads three balances: what an engine puts off until it is first asked is done then.
+/// Reads three balances, so that work which an engine puts off until the first read is done.
 fn read_one(bank: &dyn Engine, settings: &RunSettings) -> Result<()> {
     let mut session = bank.session()?;
     session.read_only(&Transfers::new(settings.scale, settings.seed, 0).next_transfer()).map(drop)

@@ -1,36 +1,36 @@
-//! Cases in turns: each is measured once in a round, then all again, so that a machine that drifts treats them alike.
+//! Cases in turns: each is measured once in a round, then all again, so that a drifting machine treats them alike.
 
 use crate::error::Result;
 
 use super::figure::{Place, Point, Series};
 
-/// One case: a point of a series, and how a sample of it is taken.
+/// One case: a point of a series, and the measurement of a sample.
 pub struct Case<'c> {
     /// The series it belongs to.
     pub series: String,
-    /// Where in the series.
+    /// The place in the series.
     pub x: Place,
-    /// Takes one sample. An error ends the case, and its sentence goes into the report.
+    /// Measures one sample. An error ends the case, and its text goes into the report.
     pub sample: Box<dyn FnMut() -> Result<Sample> + 'c>,
 }
 
-/// Which way the rounds go.
+/// The order of the cases in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Every other one backwards: nobody always comes behind the same one, and neighbours stay neighbours.
+    /// Every other round goes backwards, so that no case always follows the same one, and neighbours stay neighbours.
     BackAndForth,
-    /// Always as given, because a case needs what the one before has left.
+    /// Always as given, because a case needs the results of the one before.
     AsGiven,
 }
 
-/// What one round of a case gave.
+/// The result of one round of a case.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// In the unit of the figure.
+    /// The value in the unit of the figure.
     pub value: f64,
-    /// `ok`, or what does not add up: then the value counts for nothing.
+    /// `ok`, or the disagreement. A disagreement discards the value.
     pub audit: String,
-    /// All there is to say of it.
+    /// All details.
     pub raw: serde_json::Value,
 }
 
@@ -41,36 +41,36 @@ pub struct RawLine {
     pub figure: String,
     /// The series.
     pub series: String,
-    /// The place along the bottom.
+    /// The place on the horizontal axis.
     pub x: Place,
-    /// From 1 on.
+    /// The round, from 1.
     pub round: u32,
-    /// The sample.
+    /// The value.
     pub value: Option<f64>,
-    /// Why there is none.
+    /// The reason why there is no value.
     pub refused: Option<String>,
-    /// What the engine's driver reported.
+    /// The report of the engine's driver.
     pub report: serde_json::Value,
-    /// It was measured, and did not add up.
+    /// The case was measured, and its audit failed.
     #[serde(skip)]
     pub audit_failed: bool,
 }
 
 impl Sample {
-    /// A sample that needs no audit.
+    /// Returns a sample that needs no audit.
     pub fn of(value: f64) -> Sample {
         Sample { value, audit: "ok".to_owned(), raw: serde_json::Value::Null }
     }
 }
 
 impl<'c> Case<'c> {
-    /// A case.
+    /// Returns a case.
     pub fn new(series: &str, x: Place, sample: impl FnMut() -> Result<Sample> + 'c) -> Case<'c> {
         Case { series: series.to_owned(), x, sample: Box::new(sample) }
     }
 }
 
-/// Takes `rounds` samples of each case, in turns; `watch` is told before each, and `keep` is given each.
+/// Measures `rounds` samples of each case, in turns. Calls `watch` before each, and `keep` with each.
 pub fn in_turns(
     figure: &str,
     cases: &mut [Case<'_>],
@@ -98,7 +98,7 @@ pub fn in_turns(
                 Err(error) => (None, Some(error.to_string()), serde_json::Value::Null),
             };
             point.samples.extend(value);
-            // What was measured before the audit failed counts for nothing either.
+            // A failed audit discards the earlier samples, too.
             if refused.is_some() {
                 point.samples.clear();
             }

@@ -9,18 +9,18 @@ use super::figure::{Axis, Figure, Place, Point, Series};
 use super::rounds::Case;
 use super::{Paper, PaperSettings};
 
-/// A page cache so small beside the bank that most accounts are not in it.
+/// A page cache that is small beside the bank: most accounts are not in it.
 const SMALL_CACHE: &str = "memory = \"4MiB\"\n";
 
-/// In a server of its own; a row that says so where none is installed.
+/// PostgreSQL in its own server. Where it is not installed, its row says so.
 pub(super) const POSTGRES: &str = "postgresql";
 
-/// It is no peer in other figures, and is built with the heavy ones.
+/// Returns whether PostgreSQL takes part. It is a peer in this figure only, and is built with the heavy peers.
 pub(super) fn has_postgres(settings: &PaperSettings<'_>) -> bool {
     EngineKind::HEAVY.into_iter().any(|heavy| settings.peers.iter().any(|peer| peer == heavy.name()))
 }
 
-/// LIBTP, and the same trees with less and less protection; and a relational database.
+/// Measures libtp, the same trees with less and less protection, and a relational database.
 pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     let places = ["in memory, not synced", "cache smaller than the bank", "each commit on the disk"];
     let unprotected = |name| Contender::of(name, Durability::Relaxed);
@@ -100,12 +100,12 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a point was measured on the bank of this name.
+/// Returns whether a point was measured on the bank with this name.
 pub(super) fn is_of(bank: &str, series: &str, place: &Place) -> bool {
     bank == bank_of(series, &place.to_string())
 }
 
-/// The name of the bank that a series has at a place.
+/// Returns the name of a series' bank at a place.
 pub(super) fn bank_of(series: &str, place: &str) -> String {
     format!("{series} {place}")
 }

@@ -12,8 +12,8 @@ use super::figure::{spelled, Axis, Figure, Place};
 use super::rounds::{Case, Sample};
 use super::Paper;
 
-/// Where a program may be found whose latches can call the kernel, if those of this one cannot: what that costs when it is not asked for would be in
-/// all other figures.
+/// Names a program whose latches can call the kernel, if this one's cannot. Such latches cost something even when they
+/// do not call, which would distort all other figures.
 pub const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
 const ID: &str = "libtp-5";
 const SEMAPHORES: &str = "semaphores of the kernel";
@@ -21,7 +21,7 @@ const SEMAPHORES: &str = "semaphores of the kernel";
 /// The figure's three bars.
 const PLACES: [&str; 3] = ["1 directory", "2 directories", "read only, in memory"];
 
-/// What a transaction is worth when each latch costs two calls of the kernel, in percent of what it is worth without.
+/// Measures the rate when each latch costs two calls of the kernel, in percent of the rate without them.
 pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
     let elsewhere = paper.settings.disk.join("log-elsewhere");
     let settings = format!("log_directory = {:?}\n", elsewhere.display().to_string());
@@ -73,7 +73,8 @@ pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A slice without semaphores and one with, in one order or the other: what it is with in percent of without, and both rates.
+/// Measures a slice without semaphores and one with them, in either order. Returns the rate with them in percent of the
+/// rate without, and both rates.
 fn beside_itself(
     bank: &Bank,
     slice: &Slice<'_>,
@@ -107,10 +108,10 @@ fn cannot_call() -> Error {
 }
 
 impl Contender {
-    /// Does something, as a client, while latches of this process cost what the contender's do.
+    /// Does a client's work while latches of this process cost as much as the contender's.
     ///
     /// # Errors
-    /// What is done fails, or latches of this build cannot call the kernel, or have no semaphore.
+    /// The work fails, or latches of this build cannot call the kernel, or there is no semaphore.
     pub fn paying<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         match self.calls_kernel {
             true => paying(work),
@@ -119,7 +120,7 @@ impl Contender {
     }
 }
 
-/// Does something while every latch costs two calls of the kernel.
+/// Does some work while every latch costs two calls of the kernel.
 #[cfg(feature = "kernel-latches")]
 fn paying<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let toll =
@@ -134,7 +135,7 @@ fn paying<T>(_: impl FnOnce() -> Result<T>) -> Result<T> {
     Err(cannot_call())
 }
 
-/// The median rates of a place, in words.
+/// Returns the median rates of a place, in words.
 fn said(at: usize, place: &str, rates: &[(usize, f64, f64)]) -> Option<String> {
     let here = || rates.iter().filter(|(one, ..)| *one == at);
     let without = median(here().map(|(_, without, _)| *without))?;

@@ -1,4 +1,4 @@
-//! How many syncs of the log a commit takes (LIBTP 4.2), of the slices whose rates a figure shows.
+//! Syncs of the log for each commit (LIBTP 4.2), from the slices whose rates a figure shows.
 
 use std::cell::RefCell;
 
@@ -8,12 +8,12 @@ use super::bank::{Bank, Slice};
 use super::figure::{Axis, Figure, Place, Point, Series};
 use super::rounds::Sample;
 
-/// What slices told of their syncs: series, place, and syncs for a commit.
+/// The syncs of slices: series, place, and syncs for each commit.
 #[derive(Default)]
 pub(super) struct Syncs(RefCell<Vec<(String, Place, f64)>>);
 
 impl Syncs {
-    /// A sample of [`Bank::work`], whose syncs are kept.
+    /// Returns a sample of [`Bank::work`], and keeps its syncs.
     pub(super) fn sample(&self, series: &str, x: &Place, bank: &Bank, slice: &Slice<'_>) -> Result<Sample> {
         let done = bank.work(slice)?;
         if let Some(syncs) = done.syncs_per_commit {
@@ -22,7 +22,7 @@ impl Syncs {
         Ok(Sample { value: done.tps, audit: "ok".to_owned(), raw: done.raw })
     }
 
-    /// The figure to be shown beside that of the rates. What counts for nothing there does so here.
+    /// Returns the figure to show beside the figure of rates. Points discarded there are discarded here.
     pub(super) fn figure_beside(self, rates: &Figure) -> Figure {
         let told = self.0.into_inner();
         let of_point = |name: &str, point: &Point| {

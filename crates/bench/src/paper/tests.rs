@@ -1,4 +1,4 @@
-//! A run as a whole: what does not add up, what cannot be had, and what is left when it ends.
+//! A run as a whole: failed audits, unavailable contenders, and the state at the end.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use super::single_user::{bank_of, is_of};
 use super::*;
 use crate::error::Error;
 
-/// The smallest run, whose processes all fail.
+/// Returns the settings of the smallest run, whose processes all fail.
 fn settings<'s>(out: &Path, disk: &Path, only: &[&str]) -> PaperSettings<'s> {
     PaperSettings {
         out: out.to_path_buf(),
@@ -32,7 +32,7 @@ fn an_audit_that_fails_voids_what_was_measured_on_its_bank_and_fails_the_run() {
     let mut quiet = |_: News<'_>| {};
     let mut paper = Paper::new(&settings, Minutes::begin(out.path(), &mut quiet).unwrap());
     let places = ["in memory, not synced", "each commit on the disk"];
-    // As figure 6 names them.
+    // Named as figure 6 names its banks.
     let lines = places.map(|place| (bank_of("libtp", place), Contender::of("btreemap", Durability::Relaxed)));
     let (banks, _) = paper.banks(&lines, Scale::SMALL);
     banks[0].1.miss_one();

@@ -8,11 +8,11 @@ use super::figure::{spelled, Figure, Goal, Place, Point};
 use super::machine::Machine;
 use crate::error::{Error, Result};
 
-/// What a report is made of.
+/// The parts of a report.
 pub struct Report<'r> {
-    /// What it was measured on.
+    /// The machine of the measurements.
     pub machine: &'r Machine,
-    /// What the program was made from.
+    /// The source that the program was built from.
     pub build: &'r Build,
     /// The command line that made it.
     pub command: &'r str,
@@ -22,11 +22,12 @@ pub struct Report<'r> {
     pub figures: &'r [Figure],
     /// The goals.
     pub goals: &'r [Goal],
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
-    /// Of the processors' time meanwhile, what others on the same hardware had, in percent; none if it is not known.
+    /// The part of the processors' time that other machines on the same hardware had meanwhile, in percent; `None` if
+    /// unknown.
     pub stolen_percent: Option<f64>,
-    /// What is to be known of the whole.
+    /// Remarks about the whole run.
     pub notes: &'r [String],
 }
 
@@ -34,7 +35,7 @@ impl Report<'_> {
     /// Writes `report.md` and a picture of each figure into `directory`.
     ///
     /// # Errors
-    /// `File` if one cannot be written.
+    /// `File` if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
         for figure in self.figures {
             write(&directory.join(format!("{}.svg", figure.id)), &super::draw::svg(figure)?)?;
@@ -42,7 +43,7 @@ impl Report<'_> {
         write(&directory.join("report.md"), &self.markdown())
     }
 
-    /// The report's text.
+    /// Returns the report's text.
     pub fn markdown(&self) -> String {
         let mut text = String::from("# The papers' figures, measured here\n\n");
         let machine = self.machine;
@@ -119,7 +120,7 @@ impl Report<'_> {
     }
 }
 
-/// A row for each series, a column for each place.
+/// Writes a row for each series, with a column for each place.
 fn table(figure: &Figure, text: &mut String) {
     let places = figure.places();
     let _ = write!(text, "| {} by {} |", figure.y.name, figure.x.name);

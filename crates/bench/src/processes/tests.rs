@@ -1,5 +1,5 @@
-//! The parent against shell scripts that play a client, the child over a socket pair, and both
-//! through this crate's own functions.
+//! The parent against shell scripts in the role of a client, the child over a socket pair, and both through this
+//! crate's own functions.
 
 use std::os::unix::net::UnixStream;
 
@@ -23,7 +23,7 @@ fn loaded() -> InMemory {
     engine
 }
 
-/// A client process that is a shell script; `{}` in it becomes the client's number.
+/// Returns client processes that run a shell script, in which `{}` becomes the client's number.
 fn script(text: &str) -> impl FnMut(u32) -> Command + '_ {
     move |client| {
         let mut command = Command::new("sh");
@@ -63,13 +63,13 @@ fn a_client_that_dies_fails_or_babbles_ends_the_run_with_its_name() {
     assert!(error.contains("could not be started"), "{error}");
 }
 
-/// Plays the parent for one client and returns everything the client said.
+/// Plays the parent for one client.
 fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut UnixStream, &mut dyn BufRead)) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut orders = BufReader::new(theirs.try_clone().unwrap());
-            // An error is also told to the parent, which checks it.
+            // The parent receives an error, too, and checks it.
             serve_client(engine, &mut orders, &mut theirs.try_clone().unwrap()).ok();
             theirs.shutdown(std::net::Shutdown::Both).ok();
         });
@@ -80,7 +80,7 @@ fn converse(engine: &InMemory, settings: RunSettings, parent: impl FnOnce(&mut U
     });
 }
 
-/// Tells a child to go, for so long.
+/// Makes a child go for this time.
 fn go(to: &mut UnixStream, time: Duration) {
     say(to, 5, &Order::Go { window: Window::after(Duration::from_millis(10), time) }).unwrap();
 }

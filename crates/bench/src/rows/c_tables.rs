@@ -1,4 +1,5 @@
-//! Berkeley DB and RocksDB: sorted records as each of them loads, others by batches; commits are in a log, which is not synced.
+//! Berkeley DB and RocksDB: sorted records by each engine's own load, other records in batches; the log of commits is
+//! not synced.
 
 use std::path::Path;
 
@@ -11,10 +12,10 @@ use crate::error::Result;
 pub(super) struct InC<T>(T);
 
 impl<T: Tables> InC<T> {
-    /// Opens the database in `directory`, and makes it if it is not there.
+    /// Opens the database in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's error.
     pub(super) fn open(directory: &Path) -> Result<InC<T>> {
         T::open(directory, 1, Durability::Relaxed).map(InC)
     }

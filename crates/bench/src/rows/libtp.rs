@@ -1,4 +1,4 @@
-//! Ours: a B-tree of an environment, read through a snapshot.
+//! libtp: a B-tree of an environment, read through a snapshot.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,10 +9,10 @@ use super::{Pair, Rows, BATCH};
 use crate::error::{Error, Result};
 
 pub(super) const NAME: &str = "libtp";
-/// With leaves that share before they split.
+/// The contender with leaves that share with neighbours before they split.
 pub(super) const DENSE: &str = "dense";
 const DATABASE: &str = "records";
-/// Bytes of pages that are kept in memory: all of the database, as the peers have it in the system's cache.
+/// Bytes of the page cache: room for all of the database, which the peers have in the system's cache.
 const MEMORY: Bytes = Bytes::mib(256);
 
 /// A B-tree of an environment of its own.
@@ -26,10 +26,10 @@ fn refused(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
 }
 
 impl Libtp {
-    /// Opens the environment in `directory`, and makes it if it is not there.
+    /// Opens the environment in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
-    /// The library's.
+    /// The library's error.
     pub fn open(directory: &Path, is_dense: bool) -> Result<Libtp> {
         let env =
             Env::builder().memory(MEMORY).dense(DATABASE, is_dense).open(directory).map_err(refused("opening"))?;

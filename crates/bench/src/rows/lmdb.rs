@@ -1,4 +1,4 @@
-//! LMDB: sorted records by its append mode, reads where they lie in its map.
+//! LMDB: sorted records by its append mode, reads directly in its map.
 
 use std::path::Path;
 
@@ -26,10 +26,10 @@ fn refused(doing: &'static str) -> impl FnOnce(heed::Error) -> Error {
 }
 
 impl Lmdb {
-    /// Opens the environment in `directory`: WRITEMAP and NOSYNC, its fastest, and synced when it is asked to settle.
+    /// Opens the environment in `directory`: WRITEMAP and NOSYNC, its fastest mode, and synced by `settle`.
     ///
     /// # Errors
-    /// LMDB's.
+    /// LMDB's error.
     pub fn open(directory: &Path) -> Result<Lmdb> {
         let mut options = EnvOpenOptions::new();
         options.map_size(MAP_BYTES);

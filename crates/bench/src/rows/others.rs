@@ -1,5 +1,5 @@
-//! redb and fjall, with what their documents name as the way to be fast: commits that are not synced, and a cache that the database
-//! fits in.
+//! redb and fjall in the way that their documentation calls fast: commits that are not synced, and a cache that holds
+//! the database.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub struct Redb {
     database: Database,
 }
 
-/// redb's errors are of many types, all of which become this one.
+/// Converts redb's errors, which are of many types, into this one.
 fn of_redb<E: Into<redb::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |error| Error::engine(REDB, doing)(error.into())
 }
@@ -27,7 +27,7 @@ impl Redb {
     /// Opens the file in `directory`.
     ///
     /// # Errors
-    /// redb's.
+    /// redb's error.
     pub fn open(directory: &Path) -> Result<Redb> {
         let database = Database::builder().set_cache_size(CACHE_BYTES).create(directory.join("records.redb"));
         Ok(Redb { database: database.map_err(of_redb("opening"))? })
@@ -95,7 +95,7 @@ impl Fjall {
     /// Opens the database in `directory`.
     ///
     /// # Errors
-    /// fjall's.
+    /// fjall's error.
     pub fn open(directory: &Path) -> Result<Fjall> {
         let database = FjallDatabase::builder(directory).cache_size(CACHE_BYTES as u64).open();
         let database = database.map_err(of_fjall("opening"))?;
@@ -121,7 +121,7 @@ impl Rows for Fjall {
     }
 
     fn settle(&self) -> Result<()> {
-        // Its journal is a log: records stay in tables.
+        // Its journal is a log: records belong into tables.
         self.records.rotate_memtable_and_wait().map_err(of_fjall("writing its tables"))?;
         self.database.persist(PersistMode::SyncAll).map_err(of_fjall("writing everything to disk"))
     }

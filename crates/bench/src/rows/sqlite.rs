@@ -1,4 +1,4 @@
-//! SQLite: a table without row ids in key order, one transaction for what is loaded; its log is checkpointed in the end.
+//! SQLite: a table without row ids in key order, one transaction for the load; its log is checkpointed in the end.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ impl Sqlite {
     /// Opens the file in `directory`: commits are written to the log and not synced.
     ///
     /// # Errors
-    /// SQLite's.
+    /// SQLite's error.
     pub fn open(directory: &Path) -> Result<Sqlite> {
         let connection = connect(&directory.join("records.sqlite"), Durability::Relaxed, Sharing::Alone)?;
         connection.execute_batch(TABLE).map_err(refused("opening"))?;
@@ -43,8 +43,8 @@ impl Sqlite {
         write.commit()
     }
 
-    /// What was not synced so far is synced with one more commit, of nothing: then there is a log to put into the file,
-    /// and with it the whole file is synced.
+    /// Syncs the earlier commits with one more, empty commit: it makes sure that there is a log to copy into the file,
+    /// which syncs the whole file.
     fn sync(&self) -> rusqlite::Result<()> {
         self.connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA user_version = 1")?;
         checkpoint(&self.connection)?;

@@ -1,4 +1,4 @@
-//! The driver with the in-memory engine, honest and spoilt.
+//! The driver with the in-memory engine, correct and faulty.
 
 use super::*;
 use crate::engine_in_memory::{InMemory, MapKind};
@@ -84,7 +84,7 @@ fn a_planted_wrong_balance_is_in_the_report() {
     assert!(report.audit.contains("teller record 7"), "{}", report.audit);
 }
 
-/// An engine that aborts every other attempt, forgets some commits, or fails, as told.
+/// An engine that can abort every other attempt, forget some commits, or fail.
 struct Faulty {
     inner: InMemory,
     abort: bool,
@@ -158,7 +158,7 @@ fn aborted_transfers_are_sent_again_and_counted() {
     let engine = Faulty { abort: true, ..Faulty::new() };
     let report = run_threads(&engine, &quick(2), &mut |_| {}).unwrap();
     assert_eq!(report.audit, "ok");
-    // One abort for each commit, except that each client may have given up one at the end.
+    // One abort for each commit, except that each client may have given up a transfer at the end.
     assert!(report.aborts.abs_diff(report.committed) <= 4, "{}", report.to_json_line());
 }
 
@@ -188,7 +188,7 @@ fn settings_that_ask_for_nothing_are_refused() {
     }
 }
 
-/// One transaction at a time, each of a millisecond or more; the second client is late.
+/// An engine that runs one transaction at a time, each of a millisecond or more; the second client is late.
 struct OneAtATime {
     inner: InMemory,
     door: Mutex<()>,
@@ -225,7 +225,7 @@ impl Engine for OneAtATime {
         self.inner.load(scale, progress)
     }
     fn session(&self) -> Result<Box<dyn Session + '_>> {
-        // Relaxed: only its own value counts.
+        // Relaxed: only its own value matters.
         let is_late = self.sessions.fetch_add(1, Ordering::Relaxed) == 1;
         let late = if is_late { self.late } else { Duration::ZERO };
         Ok(Box::new(Queueing { inner: self.inner.session()?, door: &self.door, late }))
@@ -249,6 +249,6 @@ fn a_client_that_is_late_does_not_make_the_rate_more_than_the_engine_can_do() {
     let settings = RunSettings { measured: time, ..quick(2) };
     let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
     assert_eq!(report.audit, "ok");
-    // One a millisecond, and one that had begun before.
+    // One in each millisecond, and one that had begun before.
     assert!((10..=151).contains(&report.committed) && report.tps <= 1_007, "{}", report.to_json_line());
 }

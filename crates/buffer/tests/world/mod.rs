@@ -1,4 +1,4 @@
-//! An environment without transactions: region, sessions, log, pages, and a change that does what every change must do.
+//! An environment without transactions: region, sessions, log, pages, and a change with the steps of every change.
 #![allow(dead_code, clippy::unwrap_used)] // each test uses some of it, and fails where it does not work
 
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub fn page_id(page: u32) -> PageId {
     PageId::new(FILE, PageNo::new(page))
 }
 
-/// Settings for a pool of so many frames.
+/// Returns settings for a pool of `count` frames.
 pub fn frames(count: u64) -> Settings {
     let pool = PoolSettings { budget_bytes: count * u64::from(PAGE_BYTES), ..PoolSettings::default() };
     Settings { pool, ..Settings::default() }
@@ -65,12 +65,12 @@ impl Drop for Place {
 }
 
 impl World {
-    /// A new environment in `directory`, with the file [`FILE`] in it.
+    /// Makes a new environment in `directory`, with the file [`FILE`] in it.
     pub fn new(directory: Arc<dyn Directory>, settings: &Settings) -> World {
         World::with_reserve(directory, settings, 1 << 32)
     }
 
-    /// As [`World::new`], in a region that cannot grow beyond `reserve` bytes.
+    /// Does as [`World::new`], in a region that cannot grow beyond `reserve` bytes.
     pub fn with_reserve(directory: Arc<dyn Directory>, settings: &Settings, reserve: u64) -> World {
         let region = Region::anonymous(reserve).unwrap();
         ProcessManager::init(&region).unwrap();
@@ -96,17 +96,17 @@ impl World {
         World { region, processes, log, buffers, directory, settings: *settings }
     }
 
-    /// Another process: the same region at another address.
+    /// Attaches another process: the same region at another address.
     pub fn again(&self) -> World {
         World::attach(self.region.map_again().unwrap(), self.directory.clone(), &self.settings)
     }
 
-    /// The same process, but pages wait for another log.
+    /// Attaches in the same process, with another log that pages wait for.
     pub fn with_log(&self, log: Arc<dyn WriteAhead>) -> Arc<BufferManager> {
         Arc::new(BufferManager::attach(&self.region, &self.settings, self.directory.clone(), log))
     }
 
-    /// Gives every frame of the file up, so that its pages are read again. They were written before.
+    /// Gives every frame of the file up, so that its pages are read again. The pages were written before.
     pub fn drop_pages(&self, session: &Session) {
         self.buffers.forget_file(session, FILE);
         self.buffers.register_file(session, &file_info(FILE, NAME, PAGE_BYTES)).unwrap();
@@ -116,7 +116,7 @@ impl World {
         self.processes.join().unwrap()
     }
 
-    /// Sets the page's value in a change as every change is made.
+    /// Sets the page's value, with the steps of every change.
     pub fn set(&self, session: &Session, id: PageId, value: u64) -> Result<Lsn, libtp_buffer::Error> {
         self.log.reserve(session, 256).unwrap();
         let page = self.buffers.exclusive(session, id, LEAF)?;
@@ -148,7 +148,7 @@ impl World {
         lsn
     }
 
-    /// The page's value; zero if it was never set.
+    /// Returns the page's value; zero if it was never set.
     pub fn get(&self, session: &Session, id: PageId) -> Result<u64, libtp_buffer::Error> {
         Ok(value_of(&self.buffers.shared(session, id, LEAF)?))
     }
@@ -156,7 +156,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Every test ends with this look, unless it failed already or left the dead lying about.
+        // Every test ends with this look, unless it failed already or left dead sessions.
         if !std::thread::panicking() && self.processes.sessions().is_empty() {
             self.buffers.check_at_rest();
         }
@@ -167,7 +167,7 @@ pub fn file_info(id: FileId, name: &str, page_bytes: u32) -> FileInfo {
     FileInfo { id, name: name.into(), page_bytes, pool: PoolId::DEFAULT }
 }
 
-/// The value at both ends of a page.
+/// Returns the value, which stands at both ends of a page.
 pub fn value_of(page: &[u8]) -> u64 {
     let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
     assert_eq!(word(64), word(page.len() - 8), "half a page");

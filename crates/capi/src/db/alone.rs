@@ -1,8 +1,8 @@
-//! One program at a time writes a file in plain mode: a lock for as long as that takes.
+//! A lock for the duration of a write: one program at a time writes a file in plain mode.
 //!
-//! It is of the open file, on a byte far behind the end, so that programs' own locks stay what they are: `flock` is another kind,
-//! and who has locked the file's records with `fcntl` has said who writes it, perhaps this program, which would wait for
-//! itself. So only for a lock of this kind anybody waits.
+//! The lock belongs to the open file, on a byte far behind the end. So it leaves the programs' own locks alone: `flock`
+//! locks are another kind, and an `fcntl` lock on the file's records may belong to this very program, which would then
+//! wait for itself. Only a lock of this kind is waited for.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -11,14 +11,14 @@ use std::time::Duration;
 
 /// The last byte that a file can have.
 const BYTE: libc::off_t = libc::off_t::MAX - 1;
-/// Who has it writes and syncs.
+/// The time between two tries for the lock: about as long as its holder writes and syncs.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Nobody else of ours writes the file. Given back when dropped.
+/// While this guard lives, no other program with this lock writes the file. Dropping it releases the lock.
 pub(crate) struct Alone<'f>(&'f File);
 
 impl<'f> Alone<'f> {
-    /// Waits for who writes it now. On a filesystem that has no such locks there is nothing to wait for.
+    /// Waits until the current writer is done. On a filesystem without such locks there is no wait.
     pub(crate) fn wait_for(file: &'f File) -> Alone<'f> {
         while !lock(file, libc::F_WRLCK) && is_ours(file) {
             std::thread::sleep(MOMENT);
@@ -34,7 +34,7 @@ impl Drop for Alone<'_> {
 }
 
 fn request(kind: libc::c_int) -> libc::flock {
-    // SAFETY: a C struct of numbers, of which zero is one; the kernel wants a process of zero for locks of open files.
+    // SAFETY: a C struct of numbers, for which zero is valid. For locks of open files the kernel demands process 0.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
     request.l_type = libc::c_short::try_from(kind).unwrap_or_default();
     request.l_whence = libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default();
@@ -48,11 +48,11 @@ fn lock(file: &File, kind: libc::c_int) -> bool {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const request) == 0 }
 }
 
-/// Whether what is in the way is a lock of an open file.
+/// Returns whether the lock in the way belongs to an open file, or has been released by now.
 fn is_ours(file: &File) -> bool {
     let mut request = request(libc::F_WRLCK);
-    // SAFETY: as above; the kernel writes what is in the way into it.
+    // SAFETY: as above; the kernel writes the lock in the way into the request.
     let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut request) };
-    // Gone meanwhile: then it can be had.
+    // No lock is in the way any more: the next try can succeed.
     asked == 0 && (request.l_pid == -1 || libc::c_int::from(request.l_type) == libc::F_UNLCK)
 }

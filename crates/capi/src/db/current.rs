@@ -1,11 +1,11 @@
 //! `txn_begin`, `txn_commit`, `txn_abort`: the transaction of a thread (LIBTP 3.2.5).
 //!
-//! It has no handle: the calls of the thread with files that were opened with DB_TXN are its parts. It begins in earnest with
-//! the first of these, in whose environment it is.
+//! The transaction has no handle: the thread's calls on files opened with DB_TXN belong to it. It really begins with
+//! the first of these calls, in that file's environment.
 //!
 //! Invariants
-//! 1. The transaction goes before the environment that it borrows from, which is kept open as long (the order of the fields).
-//! 2. Nothing that borrows leaves this file.
+//! 1. The transaction is dropped before the environment that it borrows from (the order of the fields keeps that).
+//! 2. No value that borrows from it leaves this file.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -21,15 +21,15 @@ use crate::db::{answer, SUCCESS};
 struct Begun {
     txn: Txn<'static>,
     home: Arc<Home>,
-    /// The databases that were used in it, by name, on which it may hold locks.
+    /// The names of the databases used in it, on which it may hold locks.
     used: Vec<String>,
-    /// Text files that were to be written while it was going on.
+    /// Text files to write after the transaction's end.
     texts: Vec<Arc<TextFile>>,
 }
 
 enum Current {
     None,
-    /// No file was used in it yet.
+    /// `txn_begin` was called, and no file was used since.
     Empty,
     Begun(Box<Begun>),
 }
@@ -38,17 +38,17 @@ thread_local! {
     static CURRENT: RefCell<Current> = const { RefCell::new(Current::None) };
 }
 
-/// The thread is ending, and its transaction has been aborted.
+/// Returns the refusal for a thread that is ending: its transaction has been aborted.
 fn ended() -> Refusal {
     Refusal::invalid("the thread is at its end, and has no transaction any more")
 }
 
-/// The thread is in the middle of a call, of a function of the program say, which the library has called.
+/// Returns the refusal for a thread that is inside another call, in a function of the program, for example.
 fn busy() -> Refusal {
     Refusal::invalid("the thread is in another call")
 }
 
-/// Does something with a database in the thread's transaction, if it has one.
+/// Does some work with a database in the thread's transaction, if it has one.
 pub(crate) fn within<T>(
     home: &Arc<Home>,
     name: &str,
@@ -59,7 +59,8 @@ pub(crate) fn within<T>(
         if let Current::Empty = *current {
             let home = Arc::clone(home);
             let env: *const Home = Arc::as_ptr(&home);
-            // SAFETY: what it points to is kept by the `Arc` beside the transaction, which goes after it (invariant 1).
+            // SAFETY: the `Arc` beside the transaction keeps the environment, and is dropped after the transaction
+            // (invariant 1).
             let env = unsafe { &*env };
             let txn = env.env.begin()?;
             *current = Current::Begun(Box::new(Begun { txn, home, used: Vec::new(), texts: Vec::new() }));
@@ -85,13 +86,13 @@ pub(crate) fn within<T>(
     CURRENT.try_with(run).unwrap_or_else(|_| Err(ended()))
 }
 
-/// Whether the thread has a transaction in an environment, which may hold locks there.
+/// Returns whether the thread has a transaction in this environment, which may hold locks there.
 pub(crate) fn has_begun(home: &Arc<Home>) -> Answer<bool> {
     let look = |current: &RefCell<Current>| matches!(&*current.borrow(), Current::Begun(begun) if Arc::ptr_eq(&begun.home, home));
     CURRENT.try_with(look).map_err(|_| ended())
 }
 
-/// Whether the thread's transaction has used that database, and may hold locks on it.
+/// Returns whether the thread's transaction has used this database, and may hold locks on it.
 pub(crate) fn has_used(home: &Arc<Home>, name: &str) -> Answer<bool> {
     let look = |current: &RefCell<Current>| match &*current.try_borrow().map_err(|_| busy())? {
         Current::Begun(begun) => Ok(Arc::ptr_eq(&begun.home, home) && begun.used.iter().any(|used| used == name)),
@@ -100,8 +101,8 @@ pub(crate) fn has_used(home: &Arc<Home>, name: &str) -> Answer<bool> {
     CURRENT.try_with(look).unwrap_or_else(|_| Err(ended()))
 }
 
-/// Has a text file written when the thread's transaction in that environment ends; false if it has none. Written at once it would
-/// wait for that transaction, for ever, and show nothing of it.
+/// Schedules a text file to be written when the thread's transaction in that environment ends. Returns false if there
+/// is no such transaction. A write at once would wait for that transaction for ever, and would miss its changes.
 pub(crate) fn afterwards(home: &Arc<Home>, text: &Arc<TextFile>) -> Answer<bool> {
     let add = |current: &RefCell<Current>| match &mut *current.borrow_mut() {
         Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => {
@@ -134,7 +135,7 @@ fn end(how: impl FnOnce(Txn<'_>) -> libtp::Result<()>) -> Answer<()> {
             let Begun { txn, home: _home, texts, .. } = *begun;
             let ended = how(txn);
             for text in texts {
-                // What cannot be written stays in the list, and the next sync of the file says why.
+                // A file that cannot be written stays in the list, and the next sync of the file reports why.
                 let _ = text.sync();
             }
             Ok(ended?)

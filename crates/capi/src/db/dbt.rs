@@ -1,4 +1,4 @@
-//! `DBT`: bytes that C lends for a call, or that the library lends until the next.
+//! `DBT`: bytes that C lends for a call, or that the library lends until the next call.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -13,13 +13,13 @@ pub struct Dbt {
 }
 
 impl Dbt {
-    /// Bytes that are lent to a function of the program.
+    /// Returns a `DBT` that lends bytes to a function of the program.
     pub(crate) fn lent(bytes: &[u8]) -> Dbt {
         Dbt { data: bytes.as_ptr().cast_mut().cast(), size: bytes.len() }
     }
 }
 
-/// A pointer to a `DBT` of C's.
+/// A pointer from C to a `DBT`.
 #[repr(transparent)]
 pub struct DbtPointer(*mut Dbt);
 
@@ -28,10 +28,10 @@ fn nothing(what: &str) -> Refusal {
 }
 
 impl DbtPointer {
-    /// What it points to, copied: it may be what an earlier call has lent.
+    /// Returns a copy of the bytes. They may be bytes that an earlier call has lent.
     pub(crate) fn bytes(&self, what: &str) -> Answer<Vec<u8>> {
-        // SAFETY: C's promise is that a pointer to a DBT is to one, which nobody changes during the call. It may be const for C, or
-        // be given for two arguments: it is only read.
+        // SAFETY: C promises that the pointer is NULL or points to a DBT that no thread changes during the call. The
+        // DBT may be const in C, or be passed for two arguments, so it is only read.
         let dbt = unsafe { self.0.as_ref() }.ok_or_else(|| nothing(what))?;
         match (dbt.data.is_null(), dbt.size) {
             (_, 0) => Ok(Vec::new()),
@@ -39,20 +39,20 @@ impl DbtPointer {
             (false, size) if isize::try_from(size).is_err() => {
                 Err(Refusal::invalid(format!("{what} of {size} bytes was given, more than any memory has")))
             }
-            // SAFETY: C's promise is that so many bytes are there, which nobody changes during the call.
+            // SAFETY: C promises that `size` bytes are there, and that no thread changes them during the call.
             (false, size) => Ok(unsafe { std::slice::from_raw_parts(dbt.data.cast::<u8>(), size) }.to_vec()),
         }
     }
 
-    /// Lends bytes, which stay as long as the caller of this sees to it.
+    /// Lends bytes. The caller keeps them alive.
     pub(crate) fn lend(&mut self, what: &str, bytes: &[u8]) -> Answer<()> {
-        // SAFETY: C's promise is that a pointer to a DBT that is filled in is to one, which nobody else uses during the call.
+        // SAFETY: C promises that the pointer is NULL or points to a DBT that no other thread uses during the call.
         *unsafe { self.0.as_mut() }.ok_or_else(|| nothing(what))? = Dbt::lent(bytes);
         Ok(())
     }
 }
 
-/// Compares two keys of C's: for functions that are given by name and called by the program too.
+/// Compares two keys from C, for comparison functions that have a name and that the program may call, too.
 pub(crate) fn compare(
     one: *const Dbt,
     other: *const Dbt,

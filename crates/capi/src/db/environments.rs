@@ -1,5 +1,5 @@
-//! The environments of the directories in which files of shared mode lie: each is opened once in a process, and stays open for
-//! as long as one of its files does, or a transaction.
+//! The environments of the directories with files of shared mode. A process opens each environment once, and it stays
+//! open for as long as one of its files or a transaction in it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
@@ -10,7 +10,7 @@ use libtp::{Bytes, Env, Error};
 use crate::db::refusal::{Answer, Refusal};
 use crate::primitives::with_log_types;
 
-/// An environment that is open.
+/// An open environment.
 pub(crate) struct Home {
     pub(crate) env: Env,
     pub(crate) directory: PathBuf,
@@ -18,11 +18,12 @@ pub(crate) struct Home {
 
 type Opened = Vec<(u32, Weak<Home>)>;
 
-/// Those that were opened, with the process, because what a child of a fork inherits is not its own.
+/// The open environments, each with its process: a child of a fork inherits the list, but must not use the parent's
+/// environments.
 static OPEN: Mutex<Opened> = Mutex::new(Vec::new());
 
-/// The list is looked at and changed in no time. Who does not get it for so long is the child of a fork that another thread had
-/// it at, and will never get it.
+/// The list is locked for very short times only. A process that does not get it within this time is the child of a fork
+/// during which another thread held the lock. It will never get the list.
 const LONGEST: Duration = Duration::from_secs(2);
 
 fn list() -> Answer<MutexGuard<'static, Opened>> {
@@ -40,13 +41,13 @@ fn list() -> Answer<MutexGuard<'static, Opened>> {
     }
 }
 
-/// The one of a directory, if this process has it open.
+/// Returns the environment of a directory, if this process has it open.
 fn find(list: &[(u32, Weak<Home>)], directory: &Path) -> Option<Arc<Home>> {
     let ours = list.iter().filter(|(process, _)| *process == std::process::id());
     ours.filter_map(|(_, home)| home.upgrade()).find(|home| home.directory == directory)
 }
 
-/// Where a file of shared mode lies: the directory, as everybody calls it, and the database's name.
+/// Returns the canonical directory of a file of shared mode, and the name of its database.
 pub(crate) fn of_path(path: &Path) -> Answer<(PathBuf, String)> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let full = directory.canonicalize();
@@ -56,15 +57,16 @@ pub(crate) fn of_path(path: &Path) -> Answer<(PathBuf, String)> {
     Ok((full, name.strip_suffix(".tp").unwrap_or(name).to_owned()))
 }
 
-/// How an environment is opened that is not open yet.
+/// How to open an environment that is not open yet.
 pub(crate) struct Wishes<'a> {
     pub(crate) create: bool,
     pub(crate) database: &'a str,
-    /// Bytes of the database's pages, if it is made; zero for no wish. It is heard where the environment is not open yet.
+    /// Page size of the database if it is made, in bytes; zero for no wish. Used only if the environment is not open
+    /// yet.
     pub(crate) page_bytes: u64,
 }
 
-/// The environment of a directory.
+/// Returns the environment of a directory, and opens it if it is not open.
 pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<Home>> {
     let there = find(&list()?, directory);
     if let Some(home) = there {
@@ -85,9 +87,9 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
     })?;
     let home = Arc::new(Home { env, directory: directory.into() });
     let mut list = list()?;
-    // Another thread may have been as fast.
+    // Another thread may have opened it meanwhile.
     if let Some(other) = find(&list, directory) {
-        // Which is not closed while the list is held.
+        // The environment opened here in vain is closed after the list is unlocked.
         drop(list);
         return Ok(other);
     }
@@ -96,7 +98,7 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
     Ok(home)
 }
 
-/// Bytes of a page of a shared database, from the `psize` that the program asks for.
+/// Returns the page size of a shared database, in bytes, for the `psize` that the program asks for.
 pub(crate) fn page_bytes_for(wish: u64) -> u64 {
     wish.next_power_of_two().clamp(4 << 10, 64 << 10)
 }

@@ -1,4 +1,4 @@
-//! The flags of the calls, as `db.h` has them.
+//! The flags of the calls, as in `db.h`.
 
 use crate::db::refusal::{Answer, Refusal};
 

@@ -1,4 +1,4 @@
-//! What `dbopen` is told: `BTREEINFO`, `HASHINFO`, `RECNOINFO`.
+//! The info argument of `dbopen`: `BTREEINFO`, `HASHINFO`, `RECNOINFO`.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
@@ -50,29 +50,29 @@ struct RecnoInfo {
     bfname: Text,
 }
 
-/// What is told of a file, as far as it matters here: sizes of caches, how full pages are and what keys have in common are the
-/// library's own affair.
+/// The info about a file, as far as the library uses it. The library decides itself about cache sizes, page fill and
+/// common prefixes of keys.
 #[derive(Clone)]
 pub(crate) enum Told {
     Pairs(ToldOfPairs),
     Recno(ToldOfRecords),
 }
 
-/// What the caller's info structure says of a DB_BTREE or a DB_HASH.
+/// The info structure of a DB_BTREE or a DB_HASH.
 #[derive(Clone)]
 pub(crate) enum ToldOfPairs {
     Btree { has_duplicates: bool, compare: Option<Compare>, page_bytes: u64 },
     Hash { hash: Option<HashFunction>, page_bytes: u64 },
 }
 
-/// What is told of a DB_RECNO.
+/// The info structure of a DB_RECNO.
 #[derive(Clone)]
 pub(crate) struct ToldOfRecords {
     pub(crate) length: Length,
-    /// What ends a record of variable length.
+    /// The byte that ends a record of variable length.
     pub(crate) end: u8,
     pub(crate) is_without_keys: bool,
-    /// `bfname`: what keeps the records while the text file is open.
+    /// `bfname`: the file that has the records while the text file is open.
     pub(crate) kept_in: Option<PathBuf>,
 }
 
@@ -113,18 +113,18 @@ fn check_page(bytes: c_uint) -> Answer<()> {
 }
 
 impl Info {
-    /// What it points to, if it is one of `T`.
+    /// Returns the structure that `openinfo` points to, or `None` for NULL.
     ///
     /// # Safety
-    /// NULL, or the address of a `T`.
+    /// The pointer is NULL or the address of a `T`.
     unsafe fn read<T: Copy>(&self) -> Option<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that.
         unsafe { self.0.cast::<T>().as_ref() }.copied()
     }
 
     pub(crate) fn told(&self, kind: c_uint) -> Answer<Told> {
         match kind {
-            // SAFETY: C's promise is that `openinfo` is NULL or the structure of the type that is asked for.
+            // SAFETY: C promises that `openinfo` is NULL or points to the structure of the requested type.
             DB_BTREE => btree(unsafe { self.read() }).map(Told::Pairs),
             // SAFETY: as above.
             DB_HASH => hash(unsafe { self.read() }).map(Told::Pairs),

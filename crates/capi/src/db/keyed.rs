@@ -1,14 +1,14 @@
-//! DB_BTREE and DB_HASH: what the flags of db(3) mean, over whatever keeps the pairs.
+//! DB_BTREE and DB_HASH: the flags of db(3), over any store of pairs.
 //!
-//! The manual pages are dbopen(3), btree(3) and hash(3). A place is known by what stands there and not by where that is, so a
-//! cursor whose pair is deleted stands between its neighbours, in any mode.
+//! The manual pages are dbopen(3), btree(3) and hash(3). A place names the pair, not its position. So a cursor whose
+//! pair is deleted stands between the pair's neighbours, in any mode.
 
 use std::ffi::c_int;
 
 use crate::db::flags::{check_none, unknown, R_CURSOR, R_FIRST, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_SETCURSOR};
 use crate::db::refusal::{Answer, Refusal};
 
-/// What tells one pair from all others: bytes that mean something to the store alone.
+/// Bytes that tell one pair from all others, with a meaning only for the store.
 pub(crate) type Place = Vec<u8>;
 
 /// A pair that was found.
@@ -19,33 +19,33 @@ pub(crate) struct Found {
     pub(crate) value: Vec<u8>,
 }
 
-/// Which pair is sought.
+/// The pair to seek.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sought<'a> {
     First,
     Last,
-    /// The first value of the first key that is this or greater.
+    /// The first value of the first key that is equal to this key or greater.
     From(&'a [u8]),
     Behind(&'a Place),
     Before(&'a Place),
 }
 
-/// Keeps pairs. Each call is whole, or nothing is changed.
+/// A store of pairs. Each call is done as a whole, or changes nothing.
 pub(crate) trait Pairs: Send {
-    /// The first value of a key.
+    /// Returns the first value of a key.
     fn get(&mut self, key: &[u8]) -> Answer<Option<Vec<u8>>>;
-    /// Stores a pair: beside others of its key if it may have several, else instead. None with nothing changed if it is to be new
-    /// and is not.
+    /// Stores a pair: beside the key's other values if the store has duplicates, and in their place if not. Returns
+    /// `None`, and changes nothing, if `is_new` and the key exists.
     fn put(&mut self, key: &[u8], value: &[u8], is_new: bool) -> Answer<Option<Place>>;
-    /// Replaces the pair at a place; none if that has gone.
+    /// Replaces the pair at a place. Returns `None` if the pair is gone.
     fn put_at(&mut self, place: &Place, key: &[u8], value: &[u8]) -> Answer<Option<Place>>;
-    /// Removes a key with all its values; whether there was one.
+    /// Removes a key with all its values. Returns whether there was one.
     fn delete(&mut self, key: &[u8]) -> Answer<bool>;
-    /// Removes one pair; whether it was there.
+    /// Removes one pair. Returns whether it was there.
     fn delete_at(&mut self, place: &Place) -> Answer<bool>;
     fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>>;
     fn sync(&mut self) -> Answer<()>;
-    /// A descriptor of the file, which stays open for as long as this.
+    /// Returns a descriptor of the file, which stays open for as long as the store.
     fn descriptor(&mut self) -> Answer<c_int>;
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Keyed {
     pub(crate) pairs: Box<dyn Pairs>,
     pub(crate) is_hash: bool,
     pub(crate) is_read_only: bool,
-    /// Where the cursor stands.
+    /// The place of the cursor.
     cursor: Option<Place>,
 }
 
@@ -79,7 +79,7 @@ impl Keyed {
         self.pairs.get(key)
     }
 
-    /// Whether it was stored.
+    /// Stores a pair and returns whether it was stored.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8], flags: u32) -> Answer<bool> {
         match flags {
             0 | R_NOOVERWRITE => {}
@@ -101,7 +101,7 @@ impl Keyed {
         Ok(place.is_some())
     }
 
-    /// Whether there was something to delete.
+    /// Deletes a key or the pair at the cursor. Returns whether there was one.
     pub(crate) fn delete(&mut self, key: &[u8], flags: u32) -> Answer<bool> {
         match flags {
             0 => {

@@ -1,7 +1,7 @@
-//! DB_RECNO: what the flags of db(3) mean, over whatever keeps the records.
+//! DB_RECNO: the flags of db(3), over any store of records.
 //!
-//! The manual pages are dbopen(3) and recno(3). Records are numbered from 1, without holes: one that is put in between or
-//! deleted changes the numbers of those behind it, and the cursor stays with its record.
+//! The manual pages are dbopen(3) and recno(3). Records are numbered from 1, without holes: an insertion or a deletion
+//! changes the numbers of the records behind it, and the cursor stays with its record.
 
 use std::ffi::c_int;
 
@@ -11,57 +11,58 @@ use crate::db::flags::{
 };
 use crate::db::refusal::{Answer, Refusal};
 
-/// Where a step of the cursor leads.
+/// The goal of a cursor step.
 #[derive(Clone, Copy)]
 pub(crate) enum Sought {
     First,
     Last,
     Number(u32),
-    /// The record behind the cursor; the first if it stands nowhere.
+    /// The record behind the cursor, or the first record if the cursor is not set.
     Next,
-    /// The record before the cursor; the last if it stands nowhere.
+    /// The record before the cursor, or the last record if the cursor is not set.
     Previous,
 }
 
-/// When a record is stored under a number.
+/// The condition for storing a record under a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     Always,
-    /// If no record has the number.
+    /// Only if no record has the number.
     New,
-    /// Always, and the cursor goes there.
+    /// Always, and the cursor moves there.
     WithCursor,
 }
 
-/// Keeps records by their numbers, from 1, and one cursor. Each call is whole, or nothing is changed.
+/// A store of records numbered from 1, with one cursor. Each call is done as a whole, or changes nothing.
 pub(crate) trait Records: Send {
-    /// The record with that number; none behind the last.
+    /// Returns the record with this number, or `None` behind the last.
     fn get(&mut self, number: u32) -> Answer<Option<Vec<u8>>>;
-    /// Stores a record under a number, with empty ones between the last and that; whether it did.
+    /// Stores a record under a number, with empty records between the last and this one. Returns whether it was stored.
     fn put(&mut self, number: u32, record: &[u8], when: When) -> Answer<bool>;
-    /// Puts one in front of that number; behind the last it is as `put`.
+    /// Inserts a record in front of this number. Behind the last record this is `put`.
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()>;
-    /// Removes the record with that number; whether there was one.
+    /// Removes the record with this number. Returns whether there was one.
     fn delete(&mut self, number: u32) -> Answer<bool>;
-    /// Moves the cursor, which stays where it is if there is nothing where the step leads.
+    /// Moves the cursor. The cursor stays where it is if the step finds no record.
     fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>>;
-    /// Whether the cursor was ever set.
+    /// Returns whether the cursor was ever set.
     fn has_cursor(&self) -> bool;
-    /// Replaces the record at the cursor; false if it is gone.
+    /// Replaces the record at the cursor. Returns false if it is gone.
     fn put_here(&mut self, record: &[u8]) -> Answer<bool>;
-    /// Removes the record at the cursor, which stays between the neighbours; false if it was gone.
+    /// Removes the record at the cursor, which then stands between the neighbours. Returns false if the record was
+    /// gone.
     fn delete_here(&mut self) -> Answer<bool>;
-    /// With `is_text`, the text file is written, too; else only what keeps the records meanwhile.
+    /// Syncs the store of the records, and with `is_text` the text file, too.
     fn sync(&mut self, is_text: bool) -> Answer<()>;
-    /// A descriptor of the file, which stays open for as long as this.
+    /// Returns a descriptor of the file, which stays open for as long as the store.
     fn descriptor(&mut self) -> Answer<c_int>;
 }
 
-/// How long records are.
+/// The length of the records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Length {
     Variable,
-    /// So many bytes, made up with this one.
+    /// A number of bytes; shorter records are filled up with the given byte.
     Fixed(usize, u8),
 }
 
@@ -80,7 +81,7 @@ impl Length {
         Ok(record)
     }
 
-    /// An empty record.
+    /// Returns an empty record.
     pub(crate) fn filler(self) -> Vec<u8> {
         match self {
             Length::Variable => Vec::new(),
@@ -89,17 +90,17 @@ impl Length {
     }
 }
 
-/// The place of a cursor whose file nobody else renumbers.
+/// The place of a cursor in a file that no other program renumbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Nowhere,
     On(u32),
-    /// Its record is gone: between this number and the one before.
+    /// The cursor's record is gone: the cursor stands between this number and the one before.
     Before(u32),
 }
 
 impl Standing {
-    /// The number that a step leads to, which may be none of a record.
+    /// Returns the number that a step leads to. It may not be the number of a record.
     pub(crate) fn target(self, sought: Sought, count: u32) -> u32 {
         match (sought, self) {
             (Sought::Number(number), _) => number,
@@ -111,7 +112,7 @@ impl Standing {
         }
     }
 
-    /// A record was put in front of a number.
+    /// Adjusts the cursor after an insertion in front of `number`.
     pub(crate) fn inserted(&mut self, number: u32) {
         match self {
             Standing::On(at) if *at >= number => *at += 1,
@@ -120,7 +121,7 @@ impl Standing {
         }
     }
 
-    /// The record with a number was removed.
+    /// Adjusts the cursor after the removal of record `number`.
     pub(crate) fn deleted(&mut self, number: u32) {
         match self {
             Standing::On(at) if *at == number => *self = Standing::Before(number),
@@ -175,7 +176,8 @@ impl Numbered {
         self.records.get(from_one(key)?)
     }
 
-    /// Whether it was stored: not if R_NOOVERWRITE was given and there is one. With R_IAFTER and R_IBEFORE, its number.
+    /// Stores a record. With R_NOOVERWRITE an existing record stays; with R_IAFTER and R_IBEFORE the new number is
+    /// returned.
     pub(crate) fn put(&mut self, key: &[u8], record: Vec<u8>, flags: u32) -> Answer<Stored> {
         if !matches!(flags, 0 | R_CURSOR | R_SETCURSOR | R_IAFTER | R_IBEFORE | R_NOOVERWRITE) {
             return Err(unknown("put", flags));
@@ -204,7 +206,7 @@ impl Numbered {
         Ok(if self.records.put(from_one(key)?, &record, when)? { Stored::There } else { Stored::No })
     }
 
-    /// Whether there was something to delete.
+    /// Deletes a record by its number or at the cursor. Returns whether there was one.
     pub(crate) fn delete(&mut self, key: &[u8], flags: u32) -> Answer<bool> {
         match flags {
             0 => {
@@ -246,12 +248,12 @@ impl Numbered {
     }
 }
 
-/// What has become of a record that was to be stored.
+/// The outcome of storing a record.
 pub(crate) enum Stored {
-    /// There was one already.
+    /// Not stored: a record was there already.
     No,
     There,
-    /// Under this number, which the caller did not choose.
+    /// Stored under this number, which the caller did not choose.
     As(u32),
 }
 

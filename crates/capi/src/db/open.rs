@@ -1,4 +1,4 @@
-//! `dbopen`: which file, in which mode, with what it was told.
+//! `dbopen`: finds the file and the mode, and opens it as the info argument says.
 
 use std::ffi::{c_int, c_uint};
 use std::fs::{File, OpenOptions};
@@ -22,10 +22,10 @@ use crate::db::rule::{Compare, Rule};
 use crate::db::shared::{Shared, SharedLists, SharedPairs};
 use crate::db::Store;
 
-/// Where a hash function is compared with that of a file, as in db(3).
+/// The text whose hash value identifies a file's hash function, as in db(3).
 const TEXT: &[u8] = b"%$sniglet^&";
 
-/// How a file is opened: the second and third arguments.
+/// How to open a file: the second and third arguments of `dbopen`.
 pub(crate) struct How {
     flags: c_int,
     mode: c_uint,
@@ -44,19 +44,19 @@ impl How {
             | libc::O_CLOEXEC
             | libc::O_NOFOLLOW
             | libc::O_SYNC
-            | 0o100_000; // O_LARGEFILE, where that is said
+            | 0o100_000; // O_LARGEFILE, on platforms that set it
         if flags & !known != 0 || !matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR) {
             return Err(Refusal::invalid(format!("a file cannot be opened with the flags {flags:#o}: O_RDONLY or O_RDWR, with O_CREAT, O_EXCL, O_TRUNC and DB_LOCK, DB_SHMEM, DB_TXN")));
         }
         Ok(How { flags, mode, modes })
     }
 
-    /// How a file is opened that keeps records for another, and is made if it is missing.
+    /// Returns how to open a file that keeps the records of a text file, and is made if it is missing.
     pub(crate) fn to_keep() -> How {
         How { flags: libc::O_RDWR | libc::O_CREAT, mode: 0o600, modes: 0 }
     }
 
-    /// How a file is opened that alone has the records.
+    /// Returns how to open a file that has the records without a text file.
     pub(crate) fn to_go_on() -> How {
         How { flags: libc::O_RDWR, mode: 0, modes: 0 }
     }
@@ -69,7 +69,7 @@ impl How {
         self.flags & libc::O_ACCMODE == libc::O_RDONLY
     }
 
-    /// A database of an environment, opened so.
+    /// Returns a database of an environment, opened in this way.
     pub(crate) fn shared(&self, home: &Arc<Home>, name: &str) -> Shared {
         Shared {
             home: Arc::clone(home),
@@ -84,7 +84,7 @@ impl How {
         self.open_without(0, path)
     }
 
-    /// Opens it without some of the flags.
+    /// Opens the file without some of the flags.
     pub(crate) fn open_without(&self, flags: c_int, path: &Path) -> Answer<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(!self.is_read_only()).custom_flags(self.flags & !libc::O_ACCMODE & !flags);
@@ -96,7 +96,7 @@ impl How {
     }
 }
 
-/// Opens what is asked for.
+/// Opens the file or database that `dbopen` asks for.
 pub(crate) fn open(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
     let shared = path.filter(|_| how.modes != 0);
     match (shared, told) {
@@ -142,7 +142,7 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
     if is_emptied {
         let make = maker(&home.env, &told)?;
         match make(&name) {
-            // A database of the form that is asked for is emptied, and other programs go on with it.
+            // A database of the requested form is emptied, and other programs keep using it.
             Ok(()) => {}
             Err(Error::Database { .. }) => {
                 check_may_make_anew(&home, &name, how)?;
@@ -157,7 +157,7 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
             let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
             Ok(Store::Keyed(Keyed::new(pairs, false, is_read_only)))
         }
-        // A hash function only says where a pair lies, and in shared mode the library's own says that.
+        // A hash function only decides where a pair lies, and in shared mode the library uses its own.
         ToldOfPairs::Hash { .. } => {
             let shared = SharedPairs { db: home.env.hash(&name)?, at };
             if is_emptied {
@@ -168,7 +168,8 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
     }
 }
 
-/// Opens the database of that name if it has the form that is asked for, with pages of any size; makes a missing one.
+/// Returns a closure that opens the database with a given name if it has the requested form, with pages of any size,
+/// and makes it if it is missing.
 fn maker<'a>(env: &'a Env, told: &ToldOfPairs) -> Answer<impl Fn(&str) -> libtp::Result<()> + 'a> {
     let (has_duplicates, order) = match told {
         ToldOfPairs::Btree { has_duplicates, compare, .. } => {
@@ -184,7 +185,7 @@ fn maker<'a>(env: &'a Env, told: &ToldOfPairs) -> Answer<impl Fn(&str) -> libtp:
     })
 }
 
-/// What it is decides, where it is there: with several values a key, or one.
+/// Opens a tree. An existing tree itself decides whether a key has several values or one.
 fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_emptied: bool) -> Answer<Box<dyn Pairs>> {
     let (env, name) = (&at.home.env, &at.name);
     let opened = match has_duplicates {
@@ -192,7 +193,7 @@ fn open_tree(at: Shared, has_duplicates: bool, compare: Option<Compare>, is_empt
         false => tree(env, name, compare).map(Tree::One),
     };
     let opened = match (opened, has_duplicates) {
-        // It may be of the other kind, which then says what is wrong, or nothing.
+        // The tree may be of the other kind. If it fits neither, the error of the requested kind is returned.
         (Err(Wrong::Kind(_)), true) => tree(env, name, compare).map(Tree::One),
         (Err(Wrong::Kind(first)), false) => lists(env, name, compare).map(Tree::Lists).map_err(|_| Wrong::Kind(first)),
         (opened, _) => opened,
@@ -220,7 +221,7 @@ enum Tree {
     Lists(Multi),
 }
 
-/// Why it is not opened: it is of another kind, or something else.
+/// The reason why a database is not opened: it is of another kind, or another failure.
 enum Wrong {
     Kind(Error),
     Else(Refusal),
@@ -244,7 +245,7 @@ impl From<Error> for Wrong {
     }
 }
 
-/// The order that a comparison is; none without one.
+/// Returns the order that a comparison function stands for, or `None` without a function.
 fn order(compare: Option<Compare>) -> Result<Option<Arc<dyn Order>>, Wrong> {
     let what = "a comparison function was given whose order has no name, and other processes cannot call it. Give it one before dbopen, in every program that opens the file: tp_order(\"NAME\", ..) registers how a key is spelled so that the bytes are in that order, and db_order(compare, \"NAME\") says that the comparison is that order. Or use db_compare_descending, db_compare_caseless or db_compare_little_endian, which have names. Nothing was opened";
     let named = |compare| order_of(compare).ok_or_else(|| Wrong::Else(Refusal::invalid(what)));
@@ -253,7 +254,7 @@ fn order(compare: Option<Compare>) -> Result<Option<Arc<dyn Order>>, Wrong> {
 
 fn tree(env: &Env, name: &str, compare: Option<Compare>) -> Result<Db, Wrong> {
     let Some(order) = order(compare)? else {
-        // One that is there may be in an order that the library has; then that it is.
+        // An existing tree may be in an order of the library. Then that order decides.
         return match env.btree(name) {
             Err(refused @ Error::Database { .. }) => match env.database(name) {
                 Ok(Database::Btree(db)) => Ok(db),
@@ -277,5 +278,5 @@ fn multi(env: &Env, name: &str, order: Option<Arc<dyn Order>>) -> libtp::Result<
     }
 }
 
-/// Which type C has asked for.
+/// The type of file that C asks for.
 pub(crate) type Type = c_uint;

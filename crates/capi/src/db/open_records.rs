@@ -1,4 +1,4 @@
-//! `dbopen` of a DB_RECNO: the text file, and in shared mode the list that has its records (docs/design/0018).
+//! `dbopen` of a DB_RECNO: the text file, and in shared mode the list with its records (docs/design/0018).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &How, told: &ToldOfRecords) -
     }
     if let Some(kept_in) = told.kept_in.as_deref() {
         let kind = Kind { is_hash: false, has_duplicates: false, hash_of_text: 0 };
-        // Without a text the records are there alone.
+        // Without a text file only this file has the records.
         let file = if path.is_some() || how.has(libc::O_CREAT) { How::to_keep() } else { How::to_go_on() };
         let file = PlainFile::open(file.open(kept_in)?, kept_in, kind)?;
         let kept = Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?;
@@ -37,11 +37,12 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &How, told: &ToldOfRecords) -
             None => records.go_on_with(kept)?,
         }
     }
-    // Changes of a text that is only read stay in memory.
+    // Changes of a text that is opened for reading stay in memory, so the records count as writable.
     Ok(Store::Numbered(Numbered::new(Box::new(records), told.length, false)))
 }
 
-/// The file is the text; its records are in a list, in the environment of its directory under its name, or where `bfname` says.
+/// Opens the text file at `path`. Its records are in a list: in the environment of the text's directory, under the
+/// text's name, or where `bfname` says.
 pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answer<Store> {
     let (directory, name) = of_path(path)?;
     let text = directory.join(&name);
@@ -62,7 +63,8 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
         (Some(Ok(_) | Err(Error::Database { .. })), _) => false,
         (Some(Err(_)), _) => true,
     };
-    // A database of the same form is emptied, and other programs go on with it. O_TRUNC is about the path, not about `bfname`.
+    // A database of the requested form is emptied, and other programs keep using it. O_TRUNC applies to the path, not
+    // to `bfname`.
     if how.has(libc::O_TRUNC) && !fits && told.kept_in.is_none() {
         check_may_make_anew(&home, &name, how)?;
         let records = with_text(&home, (&name, Place::Anew), &text, (how, told))?;
@@ -76,12 +78,12 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
     Ok(Store::Numbered(Numbered::new(records, told.length, how.is_read_only())))
 }
 
-/// State of the list that has a text's records.
+/// State of the list with a text's records.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Missing,
     There,
-    /// Another database has its name, and is made anew.
+    /// Another database has the list's name, and is made anew.
     Anew,
 }
 
@@ -114,10 +116,10 @@ fn with_text(
         return Err(Refusal::invalid(what));
     }
     if place == Place::There {
-        // Whatever it is, before anything is done to the text.
+        // Refuses a database of a wrong kind before the text is touched.
         home.env.list(name)?;
     }
-    // All that can refuse comes before anything goes.
+    // Everything that can refuse comes before the first deletion.
     drop(how.open_without(libc::O_TRUNC, text)?);
     let text = text.canonicalize().map_err(|error| Refusal::io(&text.display().to_string(), &error))?;
     if place == Place::Anew {

@@ -1,5 +1,5 @@
-//! Comparison functions whose order has a name, so that a file that is shared can be in it (docs/design/0011): the library's, and
-//! those of which the program says which order they are.
+//! Comparison functions whose order has a name, so that a shared file can use them (docs/design/0011): the library's
+//! own, and those that the program has assigned to an order.
 
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use crate::db::rule::Compare;
 use crate::db::{answer, SUCCESS};
 use crate::order::order_named;
 
-/// The program's, and their orders.
+/// The program's functions with their orders.
 static NAMED: Mutex<Vec<(Compare, Arc<dyn Order>)>> = Mutex::new(Vec::new());
 
-/// The order that a comparison is; none of one that has no name.
+/// Returns the order of a comparison function, or `None` if the order has no name.
 pub(crate) fn order_of(function: Compare) -> Option<Arc<dyn Order>> {
     let ours: [(Compare, Arc<dyn Order>); 3] = [
         (db_compare_descending, Arc::new(Descending)),

@@ -1,6 +1,6 @@
 //! Plain mode: the pairs of one file in this process's memory, in the order of its rule, and in the file after `sync`.
 //!
-//! Paper: none; db(3) as it is without LIBTP. No log, no locks, no shared memory: one program at a time.
+//! Paper: none; this is db(3) without LIBTP. No log, no locks, no shared memory: one program at a time.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -14,20 +14,20 @@ use crate::db::rule::{Entry, Rule};
 /// Bytes of the number in front of the key in a place.
 const NUMBER_BYTES: usize = 8;
 
-/// The pairs, and the file they are for, if there is one.
+/// The pairs, with their file if there is one.
 pub(crate) struct Plain {
     rule: Rule,
     pairs: BTreeMap<Entry, Box<[u8]>>,
     file: Option<PlainFile>,
     has_duplicates: bool,
-    /// The number of the next pair whose key may have others.
+    /// The number of the next pair in a file with duplicates.
     next: u64,
-    /// Bytes of the frames of all pairs.
+    /// Total size of the frames of all pairs, in bytes.
     live_bytes: u64,
 }
 
 impl Plain {
-    /// What stands in a file, or nothing yet.
+    /// Returns the pairs of a file, or no pairs without one.
     pub(crate) fn open(rule: Rule, has_duplicates: bool, mut file: Option<PlainFile>) -> Answer<Plain> {
         let mut plain = Plain { rule, pairs: BTreeMap::new(), file: None, has_duplicates, next: 1, live_bytes: 0 };
         if let Some(file) = &mut file {
@@ -45,13 +45,13 @@ impl Plain {
     fn insert(&mut self, key: &[u8], number: u64, value: &[u8]) {
         let entry = Entry::new(self.rule, key, number);
         self.next = self.next.max(number + 1);
-        // A key that is equal may have other bytes, and the last that was given is kept.
+        // An equal key may have other bytes. The key and value given last are kept.
         self.take(&entry);
         self.live_bytes += Frame::Put { key, number, value }.bytes();
         self.pairs.insert(entry, value.into());
     }
 
-    /// Takes a pair out, and returns what it was.
+    /// Removes a pair and returns its entry.
     fn take(&mut self, entry: &Entry) -> Option<Entry> {
         let (entry, value) = self.pairs.remove_entry(entry)?;
         let gone = Frame::Put { key: &entry.key, number: entry.number, value: &value };
@@ -59,7 +59,7 @@ impl Plain {
         Some(entry)
     }
 
-    /// As `insert`, and in the file at the next sync.
+    /// Inserts a pair and notes it for the file's next sync.
     fn store(&mut self, key: &[u8], number: u64, value: &[u8]) -> Place {
         self.insert(key, number, value);
         if let Some(file) = &mut self.file {
@@ -76,7 +76,7 @@ impl Plain {
         true
     }
 
-    /// The first pair with a key.
+    /// Returns the first pair with a key.
     fn first_of(&self, key: &[u8]) -> Option<(&Entry, &[u8])> {
         let sought = Entry::new(self.rule, key, 0);
         let (entry, value) = self.pairs.range((Bound::Included(&sought), Bound::Unbounded)).next()?;
@@ -135,7 +135,7 @@ impl Pairs for Plain {
         let mut found = false;
         while let Some((entry, _)) = self.first_of(key) {
             let entry = Entry::new(self.rule, &entry.key, entry.number);
-            // A function that is no order may not find again what it found.
+            // A comparison function that is no order may not find a key again.
             if !self.remove(&entry) {
                 break;
             }

@@ -1,13 +1,13 @@
-//! The file of plain mode (docs/formats/plain.md): a header, and frames that say what was put and deleted, one behind the other.
+//! The file of plain mode (docs/formats/plain.md): a header, and a sequence of frames that record puts and deletions.
 //!
 //! Invariants
-//! 1. What the file says is what stands between the two ends that the valid slot with the greater generation names. It was synced
-//!    before the slot was written.
-//! 2. Nothing that the slot names is written over before another slot names something else.
-//! 3. Nothing is written outside of `sync`, and by that only into a file that says what it said when this process read or wrote it
-//!    last: what two processes have changed and not synced yet is in none of their ways.
+//! 1. The file's contents are the frames between the two ends that the valid slot with the greater generation names.
+//!    They were synced before the slot was written.
+//! 2. Bytes that the slot names are not overwritten before another slot names other bytes.
+//! 3. Only `sync` writes, and only into a file with the contents that this process last read or wrote. So changes of
+//!    two processes that are not synced yet do not collide.
 //!
-//! If we die here: the file says what it said after the last `sync`.
+//! If we die here: the file has the contents of the last `sync`.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -26,23 +26,24 @@ const MAGIC: [u8; 8] = *b"libtp db";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 32;
 const SLOT_BYTES: usize = 32;
-/// Where the first frame may stand.
+/// The first place for a frame.
 const FIRST: u64 = (HEADER_BYTES + 2 * SLOT_BYTES) as u64;
 const FRAME_BYTES: usize = 24;
 const PUT: u32 = 1;
 const DELETE: u32 = 2;
 // format: end
-/// So much is written at a time.
+/// Bytes of one write.
 const WRITTEN_BYTES: usize = 1 << 20;
-/// What was put and is gone may take so many bytes more than twice what is there; and what is noted so many more than half of that.
+/// Bound for the waste, in bytes: dead frames may take this much more than the live ones, and noted frames this much
+/// more than half of the live ones.
 const WASTE_MAX: u64 = 1 << 16;
 
-/// What a file is, as its header says.
+/// The kind of a file, as its header states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) is_hash: bool,
     pub(crate) has_duplicates: bool,
-    /// What the hash function makes of a text that everybody knows; zero where there is no function.
+    /// The hash function's value for a fixed text; zero if there is no function.
     pub(crate) hash_of_text: u32,
 }
 
@@ -54,7 +55,7 @@ pub(crate) enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// So many bytes of the file it takes.
+    /// Returns the frame's size in the file, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let (key, value) = match self {
             Frame::Put { key, value, .. } => (key.len(), value.len()),
@@ -71,7 +72,7 @@ impl Frame<'_> {
         let at = noted.len();
         noted.extend_from_slice(&[0; 4]);
         noted.extend_from_slice(&kind.to_le_bytes());
-        // `note` has seen that they fit.
+        // Both lengths fit: `check_length` of `plain.rs` has checked them.
         noted.extend_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_le_bytes());
         noted.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
         noted.extend_from_slice(&number.to_le_bytes());
@@ -82,7 +83,7 @@ impl Frame<'_> {
     }
 }
 
-/// What a slot says.
+/// The contents of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     generation: u64,
@@ -121,21 +122,23 @@ pub(crate) struct PlainFile {
     file: Arc<File>,
     path: PathBuf,
     kind: Kind,
-    /// What the file says; none while it is empty.
+    /// The slot that names the file's contents; `None` while the file is empty.
     slot: Option<Slot>,
-    /// What it may say instead: a later slot was written, and syncing that failed.
+    /// A later slot that may name the contents instead: it was written, and its sync failed.
     doubtful: Option<Slot>,
     /// Frames that are not written yet.
     noted: Vec<u8>,
-    /// Behind the last frame that was written.
+    /// The end of the last frame that was written.
     written: u64,
     is_changed: bool,
-    /// All frames are to be written: those that are noted are not all, or of those that were written some may not be on the disk.
+    /// All live frames must be written again: the noted ones are incomplete, or a written one may be missing on the
+    /// disk.
     is_to_be_anew: bool,
 }
 
 impl PlainFile {
-    /// A file, which is what `wanted` says if it is empty. What it is decides, else: `wanted` gives way where it may.
+    /// Opens a file. An empty file becomes what `wanted` says. Otherwise the header decides about duplicates, and a
+    /// file with another type or hash function is refused.
     pub(crate) fn open(file: File, path: &Path, wanted: Kind) -> Answer<PlainFile> {
         let mut opened = PlainFile {
             file: Arc::new(file),
@@ -183,7 +186,7 @@ impl PlainFile {
         Refusal::wrong_file(format!("{}: {what}; nothing was changed", self.path.display()))
     }
 
-    /// What it is.
+    /// Returns the kind of the file.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -201,14 +204,15 @@ impl PlainFile {
         self.file
             .read_exact_at(&mut bytes, HEADER_BYTES as u64)
             .map_err(|error| self.trouble("its header cannot be read", &error))?;
-        // A file that was never synced has one yet. One that is neither is damaged: slots are written whole or not at all.
+        // A file that was never synced has only one slot. A file without a valid slot is damaged, because a slot is
+        // written as a whole or not at all.
         let made = bytes.chunks(SLOT_BYTES).filter(|slot| slot.iter().any(|byte| *byte != 0));
         let slots: Option<Vec<Slot>> = made.map(Slot::of_bytes).collect();
         let newest = slots.and_then(|slots| slots.into_iter().max_by_key(|slot| slot.generation));
         newest.ok_or_else(|| self.wrong("a slot of its header is damaged"))
     }
 
-    /// Hands out all frames, oldest first.
+    /// Passes all frames to `each`, oldest first.
     pub(crate) fn read(&mut self, mut each: impl FnMut(Frame<'_>)) -> Answer<()> {
         let Some(slot) = self.slot else { return Ok(()) };
         let mut from = BufReader::with_capacity(1 << 16, At { file: &self.file, at: slot.start, end: slot.end });
@@ -239,8 +243,8 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Whether the file says what it said when it was last read or written here. Another process may have written it meanwhile, or
-    /// have emptied it.
+    /// Returns whether the file has the contents that this process last read or wrote. Another process may have written
+    /// or emptied the file meanwhile.
     fn is_as_known(&self) -> Answer<bool> {
         let length = self.length()?;
         match self.slot {
@@ -253,7 +257,7 @@ impl PlainFile {
         }
     }
 
-    /// Refuses to write over what another process has made of the file.
+    /// Refuses to overwrite the changes of another process.
     fn check_is_as_known(&self) -> Answer<()> {
         if self.is_as_known()? {
             return Ok(());
@@ -262,7 +266,7 @@ impl PlainFile {
         Err(Refusal::new(libc::ESTALE, format!("{}: {text}", self.path.display())))
     }
 
-    /// Notes a change, for the next sync; with it there is as much as `live_bytes` says.
+    /// Notes a change for the next sync. `live_bytes` is the size of all live frames after it.
     pub(crate) fn note(&mut self, frame: Frame<'_>, live_bytes: u64) {
         self.is_changed = true;
         if self.is_to_be_anew {
@@ -270,13 +274,13 @@ impl PlainFile {
         }
         frame.append_to(&mut self.noted);
         if self.noted.len() as u64 > live_bytes / 2 + WASTE_MAX {
-            // Writing all takes at most twice as long, and what is noted would be in memory twice.
+            // Writing all live frames takes at most twice as long, and keeping the notes would double the memory.
             self.is_to_be_anew = true;
             self.noted = Vec::new();
         }
     }
 
-    /// Writes what is noted behind what is there, where nothing stands that a slot names.
+    /// Writes the noted frames behind the written ones, where no slot names any bytes.
     fn write_noted(&mut self) -> Answer<()> {
         self.check_is_as_known()?;
         if self.slot.is_none() {
@@ -289,7 +293,8 @@ impl PlainFile {
         Ok(())
     }
 
-    /// Syncs the file. After one that failed the system may take for written what is not on the disk, so all is to be written again.
+    /// Syncs the file. After a failed sync the system may consider bytes written that are not on the disk, so all live
+    /// frames must be written again.
     fn force(&mut self) -> Answer<()> {
         let synced = self.file.sync_data();
         #[cfg(test)]
@@ -298,13 +303,13 @@ impl PlainFile {
         synced.map_err(|error| self.trouble("it cannot be synced", &error))
     }
 
-    /// Makes the file say what `live` does, which all that was noted has led to.
+    /// Makes `live` the file's contents. `live` is the result of all noted changes.
     pub(crate) fn sync<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<()> {
-        // One that is new, and has nothing in it, is made to say so, unless somebody else has made it meanwhile.
+        // A new file is written even without any pair, unless another program has made the file meanwhile.
         if !self.is_changed && (self.slot.is_some() || !self.is_as_known()?) {
             return Ok(());
         }
-        // Of its own handle, whose lock this is: it is changed meanwhile.
+        // A handle of its own for the lock, because `self` changes meanwhile.
         let file = Arc::clone(&self.file);
         let _alone = Alone::wait_for(&file);
         self.check_is_as_known()?;
@@ -317,7 +322,7 @@ impl PlainFile {
         self.write_noted()?;
         self.force()?;
         let slot = Slot { generation: self.next_generation(), start, end: self.written };
-        // Syncing may have taken long.
+        // The sync may have taken long, and another program may have written.
         self.check_is_as_known()?;
         let named = self.file.write_all_at(&slot.to_bytes(), slot.place());
         named.map_err(|error| self.trouble("its header cannot be written", &error))?;
@@ -326,28 +331,30 @@ impl PlainFile {
         (self.slot, self.doubtful) = (Some(slot), None);
         (self.is_changed, self.is_to_be_anew) = (false, false);
         if matches!(self.is_as_known(), Ok(true)) {
-            // What is left behind the end is nobody's, and does no harm.
+            // Bytes behind the end belong to no frame and do no harm, so a failure does not matter.
             let _ = self.file.set_len(slot.end);
         }
         Ok(())
     }
 
-    /// The first is of the clock: of a file that was emptied and made again meanwhile the slots are others, and not taken for known.
+    /// Returns the next generation. The first comes from the clock, so that a file which was emptied and made again has
+    /// different slots.
     fn next_generation(&self) -> u64 {
         match self.slot {
             Some(slot) if slot.generation > 0 => slot.generation + 1,
             _ => {
                 let nanos = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-                // Odd, for the place that the slot of a new file does not have.
+                // Odd, because a new file has no slot at that place.
                 u64::try_from(nanos).unwrap_or(0) | 1
             }
         }
     }
 
-    /// Begins the frames anew with those that are needed, in front of what the slot names if there is room; returns where.
+    /// Collects the live frames for a fresh sequence, in front of the slot's frames if there is room. Returns where
+    /// they begin.
     fn write_anew<'a>(&mut self, live: impl Iterator<Item = Frame<'a>>, live_bytes: u64) -> Answer<u64> {
         self.noted.clear();
-        // A doubtful slot may name what stands in front, and then each slot's frames stand where they are.
+        // While a slot is doubtful, the room in front may hold its frames, and the frames of both slots must stay.
         let front = self.slot.filter(|_| self.doubtful.is_none()).map_or(0, |slot| slot.start - FIRST);
         let named = [self.slot, self.doubtful].into_iter().flatten().map(|slot| slot.end).fold(FIRST, u64::max);
         let start = if live_bytes <= front { FIRST } else { named };
@@ -361,7 +368,7 @@ impl PlainFile {
         Ok(start)
     }
 
-    /// What a file is, with nothing in it.
+    /// Writes the header of an empty file.
     fn write_header(&mut self) -> Answer<()> {
         let mut header = [0; HEADER_BYTES + 2 * SLOT_BYTES];
         header[..8].copy_from_slice(&MAGIC);
@@ -379,7 +386,7 @@ impl PlainFile {
     }
 }
 
-/// A part of a file, read from its beginning on.
+/// A part of a file, read from its start.
 struct At<'f> {
     file: &'f File,
     at: u64,
@@ -395,14 +402,14 @@ impl Read for At<'_> {
     }
 }
 
-/// A sync that fails, for tests.
+/// Failing syncs, for tests.
 #[cfg(test)]
 pub(crate) mod faults {
     use std::cell::Cell;
     use std::io;
 
     thread_local! {
-        /// The sync that fails is the one before which so many succeed.
+        /// The number of syncs that succeed before one fails.
         pub(crate) static SYNCS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
     }
 

@@ -1,4 +1,4 @@
-//! Why a call of `<db.h>` fails: a number for `errno`, and a sentence for `tp_error`.
+//! The failure of a call of `<db.h>`: a number for `errno`, and a sentence for `tp_error`.
 
 use std::ffi::c_int;
 use std::io;
@@ -19,14 +19,14 @@ impl Refusal {
         Refusal { errno, text: text.into() }
     }
 
-    /// The call was not made as it may be.
+    /// Returns the failure of a call with wrong arguments.
     pub(crate) fn invalid(text: impl Into<String>) -> Refusal {
         Refusal::new(libc::EINVAL, text)
     }
 
-    /// A file of another kind, or a damaged one.
+    /// Returns the failure for a file of another kind or a damaged file.
     pub(crate) fn wrong_file(text: impl Into<String>) -> Refusal {
-        // EFTYPE, where there is one.
+        // Other systems have EFTYPE for this.
         Refusal::new(libc::EINVAL, text)
     }
 
@@ -34,7 +34,7 @@ impl Refusal {
         Refusal::new(libc::EPERM, "the file was opened with O_RDONLY; nothing was changed")
     }
 
-    /// Something went wrong with a file.
+    /// Returns the failure of an operation on a file.
     pub(crate) fn io(what: &str, error: &io::Error) -> Refusal {
         Refusal::new(error.raw_os_error().unwrap_or(libc::EIO), format!("{what}: {error}"))
     }

@@ -1,4 +1,4 @@
-//! Shared mode: files of an environment, in which each call is a transaction, or a part of the thread's.
+//! Shared mode: files of an environment. Each call is a transaction, or a part of the thread's transaction.
 
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
@@ -16,14 +16,14 @@ use crate::db::refusal::{Answer, Refusal};
 pub(crate) struct Shared {
     pub(crate) home: Arc<Home>,
     pub(crate) name: String,
-    /// With DB_TXN: its calls belong to the thread's transaction, and are on disk when they return.
+    /// With DB_TXN: the calls belong to the thread's transaction, or are durable when they return.
     pub(crate) is_protected: bool,
     pub(crate) is_read_only: bool,
     pub(crate) descriptor: Option<File>,
 }
 
 impl Shared {
-    /// Does something in the thread's transaction, or in one of its own, again if that has to be.
+    /// Does some work in the thread's transaction, or in a transaction of its own, which is run again if necessary.
     pub(crate) fn work<T>(&self, mut work: impl FnMut(&Txn<'_>) -> Result<T>) -> Answer<T> {
         if !self.is_protected {
             self.refuse_own_locks()?;
@@ -35,7 +35,8 @@ impl Shared {
         }
     }
 
-    /// Refuses what might wait for the thread's own transaction, for ever: no search for deadlocks sees that this waits for the call.
+    /// Refuses a call that might wait for a lock of the thread's own transaction. Deadlock detection would not see that
+    /// this transaction waits for the call, so the wait would last for ever.
     fn refuse_own_locks(&self) -> Answer<()> {
         if !current::has_used(&self.home, &self.name)? {
             return Ok(());
@@ -63,14 +64,14 @@ impl Shared {
     }
 }
 
-/// A B-tree with one value a key, or a hash file. The key tells the place.
+/// A B-tree with one value for each key, or a hash file. The key names the place.
 pub(crate) struct SharedPairs {
     pub(crate) at: Shared,
     pub(crate) db: Db,
 }
 
 impl SharedPairs {
-    /// Removes everything.
+    /// Removes all pairs.
     pub(crate) fn clear(&self) -> Answer<()> {
         self.at.work(|txn| {
             if !self.db.is_hash() {
@@ -151,13 +152,13 @@ impl Pairs for SharedPairs {
     }
 }
 
-/// A B-tree with several values a key, in the order in which they came.
+/// A B-tree with several values for a key, in the order in which they were stored.
 pub(crate) struct SharedLists {
     pub(crate) at: Shared,
     pub(crate) multi: Multi,
 }
 
-/// Where a cursor has arrived, with the pair there.
+/// Returns the pair under a cursor with its place.
 fn arrived(cursor: &MultiCursor<'_>, pair: Option<(Vec<u8>, Vec<u8>)>) -> Option<Found> {
     let ((key, value), place) = (pair?, cursor.place()?.to_vec());
     Some(Found { place, key, value })
@@ -182,14 +183,14 @@ fn step_list(cursor: &mut MultiCursor<'_>, sought: Sought<'_>) -> Result<Option<
     }
 }
 
-/// Whether a cursor that was sent to a place found its pair there.
+/// Sends a cursor to a place and returns whether it found the pair there.
 fn stands_on(cursor: &mut MultiCursor<'_>, place: &Place) -> Result<bool> {
     cursor.go_to(place)?;
     Ok(cursor.place() == Some(place))
 }
 
 impl SharedLists {
-    /// Removes everything.
+    /// Removes all pairs.
     pub(crate) fn clear(&self) -> Answer<()> {
         self.at.work(|txn| {
             while let Some((key, _)) = self.multi.cursor(txn).first()? {

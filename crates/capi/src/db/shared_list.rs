@@ -1,7 +1,8 @@
 //! DB_RECNO in shared mode: a list of an environment, and the text file that it is read from and written back to.
 //!
-//! The cursor outlives transactions, and other processes renumber meanwhile: it is kept as the record that it stands on, which is
-//! looked for anew in each call. A call is one transaction, or a part of the thread's, so nobody comes between a step and what it finds.
+//! The cursor outlives transactions, and other processes renumber meanwhile. So the cursor is kept as the record that
+//! it stands on, and each call looks that record up again. A call is one transaction, or a part of the thread's, so no
+//! other session intervenes between a step and its result.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl SharedList {
         SharedList { at, list, text: Arc::new(text), length, place: None }
     }
 
-    /// Stores a record under a number, behind the last with empty ones between.
+    /// Stores a record under a number. Behind the last record, empty records fill the numbers between.
     fn store(&self, txn: &Txn<'_>, number: u64, record: &[u8], count: u64) -> Result<()> {
         self.list.put(txn, number, record)?;
         if let Length::Fixed(..) = self.length {
@@ -71,7 +72,7 @@ impl Records for SharedList {
             self.text.check(txn, record)?;
             let count = self.list.count(txn)?;
             if number > count {
-                // Who only replaces a record goes beside others.
+                // Replacing a record needs no lock on the whole list.
                 self.list.lock(txn)?;
             }
             let count = self.list.count(txn)?;

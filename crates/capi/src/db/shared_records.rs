@@ -1,6 +1,6 @@
-//! DB_RECNO in shared mode over a database that keeps its numbers: one that `tp_recno_open`, or Rust, has made.
+//! DB_RECNO in shared mode over a database that keeps its numbers: one made by `tp_recno_open` or by a Rust program.
 //!
-//! Others may have stored these numbers elsewhere, as links. So nothing here changes one: what would do that is refused.
+//! Other programs may have stored these numbers elsewhere, as links. So a call that would change a number is refused.
 
 use std::ffi::c_int;
 
@@ -10,7 +10,7 @@ use crate::db::numbered::{Length, Records, Sought, Standing, When};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::shared::Shared;
 
-/// Records of one length, which keep their numbers.
+/// Records of one length with fixed numbers.
 pub(crate) struct SharedRecords {
     at: Shared,
     recno: Recno,
@@ -27,7 +27,7 @@ impl SharedRecords {
         SharedRecords { at, recno, length, cursor: Standing::Nowhere }
     }
 
-    /// Removes everything.
+    /// Removes all records.
     pub(crate) fn clear(&self) -> Answer<()> {
         self.at.work(|txn| {
             while let Some((number, _)) = self.recno.cursor(txn).last()? {
@@ -37,7 +37,7 @@ impl SharedRecords {
         })
     }
 
-    /// A record that is not behind the last; an empty one where one was taken out by other means than these.
+    /// Returns a record that is not behind the last. A record that another program deleted reads as an empty one.
     fn record(&self, txn: &Txn<'_>, number: u64) -> Result<Vec<u8>> {
         Ok(self.recno.get(txn, number)?.unwrap_or_else(|| self.length.filler()))
     }
@@ -79,7 +79,7 @@ impl Records for SharedRecords {
     }
 
     fn insert(&mut self, number: u32, record: &[u8]) -> Answer<()> {
-        // Behind the last nothing is renumbered.
+        // Behind the last record no number changes.
         match self.put(number, record, When::New)? {
             true => Ok(()),
             false => Err(self.no_renumbering()),

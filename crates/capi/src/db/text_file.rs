@@ -1,9 +1,10 @@
-//! DB_RECNO in plain mode: the lines of a text file, or its parts of one length, as records.
+//! DB_RECNO in plain mode: the lines of a text file, or its parts of fixed length, as records.
 //!
-//! The file is what it is for any other program: it is read when it is opened and written as a whole by `sync`. With `bfname` the
-//! records are in a second file, too, which no crash cuts short.
+//! Any other program can read and write the file: opening reads it, and `sync` writes it as a whole. With `bfname` a
+//! second file has the records, too, and no crash cuts that file short.
 //!
-//! If we die here: while it is written it may be cut short, as in db(3); what has to survive that is opened with DB_TXN.
+//! If we die here: a crash during a write may cut the file short, as in db(3). A program that needs more opens it with
+//! DB_TXN.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -17,22 +18,22 @@ use crate::db::numbered::{Length, Records, Sought, Standing, When};
 use crate::db::plain::Plain;
 use crate::db::refusal::{Answer, Refusal};
 
-/// What is written at a time.
+/// Bytes of one write.
 const WRITTEN_BYTES: usize = 1 << 20;
 
-/// The records, and the file they are for, if there is one.
+/// The records, with their file if there is one.
 pub(crate) struct TextFile {
     records: Vec<Box<[u8]>>,
     length: Length,
-    /// What ends a record of variable length.
+    /// The byte that ends a record of variable length.
     end: u8,
     file: Option<(File, PathBuf)>,
     is_changed: bool,
-    /// The text is only read: changes stay in memory, and in the file of `bfname`.
+    /// The text is opened for reading: changes stay in memory, and in the file of `bfname`.
     is_left: bool,
-    /// `bfname`: a file that has the records under their numbers.
+    /// `bfname`: a file with the records under their numbers.
     kept: Option<Plain>,
-    /// The records were changed since that file was last brought to what they are.
+    /// The records have changed since the file of `bfname` was last updated.
     is_ahead: bool,
     cursor: Standing,
 }
@@ -60,20 +61,20 @@ impl TextFile {
         Ok(opened)
     }
 
-    /// Has the records in another file, too, when changes of them are synced. What is there stays until then: it may be
-    /// what a program that died has not written to the text.
+    /// From the next sync of a change on, keeps the records in `kept`, too. Until then `kept` stays as it is: it may
+    /// hold records that a dead program has not written to the text.
     pub(crate) fn keep_in(&mut self, mut kept: Plain) -> Answer<()> {
         each_kept(&mut kept, |_| Ok(()))?;
         self.kept = Some(kept);
         Ok(())
     }
 
-    /// Has the text stay as it is.
+    /// Leaves the text file unchanged from now on.
     pub(crate) fn leave_text(&mut self) {
         self.is_left = true;
     }
 
-    /// Takes the records from that file, which has them alone.
+    /// Takes the records from `kept`, which alone has them.
     pub(crate) fn go_on_with(&mut self, mut kept: Plain) -> Answer<()> {
         let (records, length) = (&mut self.records, self.length);
         each_kept(&mut kept, |record| {
@@ -92,7 +93,7 @@ impl TextFile {
         Ok(())
     }
 
-    /// Brings that file to what the records are.
+    /// Updates the file of `bfname` to the current records.
     fn keep(&mut self) -> Answer<()> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         for (number, record) in (1_u32..).zip(&self.records) {
@@ -123,7 +124,7 @@ impl TextFile {
     fn take_apart(&mut self, text: &[u8]) {
         match self.length {
             Length::Variable => {
-                // The last may lack its end.
+                // The last record may lack its end byte.
                 let whole = text.strip_suffix(&[self.end]).unwrap_or(text);
                 if !text.is_empty() {
                     self.records = whole.split(|byte| *byte == self.end).map(Box::from).collect();
@@ -163,7 +164,7 @@ impl TextFile {
     }
 }
 
-/// Does something with each record that a file of `bfname` has, whose keys have to be their numbers.
+/// Passes each record of a file of `bfname` to `take`. The keys must be consecutive numbers.
 fn each_kept(kept: &mut Plain, mut take: impl FnMut(Vec<u8>) -> Answer<()>) -> Answer<()> {
     let mut found = kept.seek(keyed::Sought::First)?;
     let mut numbers = 1_u32..;
@@ -179,7 +180,7 @@ fn each_kept(kept: &mut Plain, mut take: impl FnMut(Vec<u8>) -> Answer<()>) -> A
     Ok(())
 }
 
-/// A number as an index.
+/// Returns the index of a record number.
 fn index(number: u32) -> usize {
     number as usize - 1
 }
@@ -258,7 +259,7 @@ impl Records for TextFile {
     }
 
     fn sync(&mut self, is_text: bool) -> Answer<()> {
-        // R_RECNOSYNC asks for the records to be there, whether they were changed or not: an editor begins so.
+        // R_RECNOSYNC wants the records in that file even if they did not change: an editor begins with this call.
         if self.is_ahead || !is_text {
             self.keep()?;
         }

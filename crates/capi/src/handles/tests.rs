@@ -1,4 +1,4 @@
-//! Misuse of handles, and threads that open and close.
+//! Misuse of handles, and threads that open and close things.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn who_uses_it_alone_is_alone_and_who_closes_it_finds_nobody() {
     drop((one, other));
     let mut held = THINGS.hold(thing).ok().unwrap();
     held.0 = 6;
-    // So it stays in a child that another thread forks now.
+    // A child that another thread forks now finds the same state.
     let refused = said(THINGS.hold(thing));
     assert!(refused.contains("another call of this program") && refused.contains("the child of a fork"));
     assert!(said(THINGS.pin(thing)).contains("another call of this program"));

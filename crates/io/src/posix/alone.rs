@@ -1,6 +1,6 @@
-//! A lock that no child of this process has: of an open file that a mapping keeps, and no descriptor.
+//! A lock that no child of this process has: a mapping, and no descriptor, keeps its open file.
 //!
-//! The file is opened a second time for it, since the descriptor that is written to goes into every child.
+//! The file is opened a second time for the lock, because every child has the descriptor that is used for writing.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ use super::PosixFile;
 use crate::contract::{File, LockMode};
 use crate::error::Result;
 
-/// So long a lock is asked for again that a child may have which will soon be another program.
+/// How long the lock is retried: a child may have it that soon runs another program.
 const SOON: Duration = Duration::from_millis(250);
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -28,12 +28,12 @@ impl PosixFile {
             .and_then(rio::above_standard);
         let again = match again {
             Ok(again) if Anchor::holds_locks_of(&again) && !planted("io: a clone keeps its parent's lock") => again,
-            // Where it cannot be had, a child keeps it until it gives up the descriptor.
+            // Without an anchor, a child keeps the lock until it gives up the descriptor.
             _ => return self.lock(0, LockMode::Exclusive, false),
         };
         let again = PosixFile::new(again.into(), self.path.clone(), true);
-        // A child that is made between here and the end of `again` has the lock, too, until it is another program: one that
-        // was made so of who had it before.
+        // A child made from here until `again` is closed has the lock, too, until it runs another program. The lock
+        // may be held now by such a child of an earlier holder, so it is retried.
         let begun = Instant::now();
         while !again.lock(0, LockMode::Exclusive, false)? {
             if begun.elapsed() >= SOON {

@@ -1,7 +1,7 @@
-//! Which filesystems reach over a network, by their type.
+//! Recognizes network filesystems by their type.
 //!
-//! An environment on one would break silently: its locks, its shared mappings or its syncs do not
-//! hold between machines.  So it is refused, and this list decides.
+//! An environment on one would break silently: its locks, its shared mappings or its syncs do not hold between
+//! machines. The library refuses such an environment, and this list decides.
 
 /// Filesystems whose files are on another machine, or are changed by several machines at once:
 /// NFS, SMB, CIFS, SMB2, 9P, AFS, AFS of the kernel, Ceph, Coda, NCP, GFS2, OCFS2, Lustre.
@@ -28,7 +28,7 @@ pub(super) fn is_network(magic: u32, number: &str) -> bool {
     if magic != FUSE_MAGIC {
         return NETWORK_MAGICS.contains(&magic);
     }
-    // Without /proc nobody can say what is behind FUSE; an unknown type counts as local.
+    // Without /proc the type of the filesystem behind FUSE is unknown; an unknown type counts as local.
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     mounted_type(&mounts, number).is_some_and(is_network_fuse)
 }
@@ -42,8 +42,8 @@ fn mounted_type<'t>(mounts: &'t str, number: &str) -> Option<&'t str> {
         .find_map(|line| line.split_once(" - ")?.1.split(' ').next())
 }
 
-/// Tells the FUSE filesystems that reach over a network; `fuse`, `fuseblk`, `fuse.ntfs-3g` and others
-/// keep the files here.
+/// Returns whether a FUSE filesystem reaches over a network; `fuse`, `fuseblk`, `fuse.ntfs-3g` and others keep their
+/// files on this machine.
 fn is_network_fuse(kind: &str) -> bool {
     let name = kind.strip_prefix("fuse.").unwrap_or(kind);
     let network = [

@@ -1,4 +1,4 @@
-//! What only a real filesystem shows; the contract itself is tested over both disks in `libtp-sim`.
+//! Tests that need a real filesystem; `libtp-sim` tests the contract itself over both disks.
 
 use super::*;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> Scratch {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // A plain counter: nothing is published by it.
+        // Relaxed: a counter that publishes nothing.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("libtp-io-{}-{number}", std::process::id());
         Scratch(std::env::temp_dir().join(name))
@@ -115,7 +115,7 @@ fn only_what_is_asked_for_is_allocated() {
 
 #[test]
 fn a_filesystem_in_memory_notes_no_first_writes() {
-    // What the process has of its own is of tmpfs everywhere.
+    // A memfd lies on tmpfs on every machine.
     let of_memory = rustix::fs::memfd_create("first-writes", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     assert!(!PosixFile::new(of_memory, "a file in memory".into(), true).notes_first_writes());
     let of_another = std::fs::File::open("/proc/version").unwrap();
@@ -141,7 +141,7 @@ fn where_there_is_no_fallocate_zeros_are_written_and_old_bytes_stay() {
 
 #[test]
 fn the_disk_that_is_always_full_says_so() {
-    // /dev/full is no regular file, so it is opened behind the directory's back.
+    // /dev/full is not a regular file, so it is opened without `PosixDirectory`.
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let path = PathBuf::from("/dev/full");
     let file = PosixFile::new(full.into(), path, true);
@@ -154,8 +154,8 @@ fn the_disk_that_is_always_full_says_so() {
 fn a_lock_dies_with_its_process() {
     let scratch = Scratch::new();
     let file = scratch.directory().open("control", OpenMode::Create).unwrap();
-    // Another process holds a byte until its standard input ends.  Python is not everywhere, so the
-    // child is this very test binary, told by its environment what to do.
+    // A child process locks a byte until its standard input ends. The child is this test binary itself; an
+    // environment variable selects its work.
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "posix::tests::hold_a_lock_for_a_parent", "--nocapture"])
         .env("LIBTP_IO_HOLD", &scratch.0)
@@ -178,7 +178,7 @@ fn a_lock_dies_with_its_process() {
     assert!(file.lock(byte, LockMode::Exclusive, false).unwrap());
 }
 
-/// The child of the test above; without its variable it does nothing.
+/// Runs in the child of the test above; without the environment variable it does nothing.
 #[test]
 fn hold_a_lock_for_a_parent() {
     let Some(path) = std::env::var_os("LIBTP_IO_HOLD") else {

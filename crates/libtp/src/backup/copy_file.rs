@@ -1,8 +1,8 @@
 //! Copying a database file while others write its pages.
 //!
-//! A page may be read in the middle of its being written: then its checksum is wrong, and it is read again; in the end through
-//! the page cache, for whoever wrote it may have died. So what is copied was whole at some moment between the begin of the
-//! copy and its end, each page at another. Redo of the log over that time makes one state of them.
+//! A page read while it is being written has a wrong checksum. It is read again, and finally through the page cache,
+//! because its writer may have died. So each copied page was whole at some moment between the begin and the end of the
+//! copy, each page at another moment. Redo of the log over that time brings them to one state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::{Error, Result};
 
 /// Bytes copied at a time: a whole number of pages of any size.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
-/// So often a page that is not whole is read again, before it is asked for elsewhere.
+/// The number of times that a torn page is read again before it is read through the page cache.
 const READS: u32 = 50;
-/// So long between.
+/// The pause between these reads.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// What is copied, and what was met.
+/// A file copy in progress, with its findings.
 pub(crate) struct FileCopy<'c> {
     pub(crate) from: &'c dyn Directory,
     pub(crate) to: &'c dyn Directory,
     /// Reads a page through the page cache.
     pub(crate) cached: &'c mut dyn FnMut(PageId, &mut [u8]) -> Result<()>,
-    /// Told how many bytes more are done.
+    /// Called with the number of further bytes done.
     pub(crate) watch: &'c mut dyn FnMut(u64),
     /// Pages that were read more than once.
     pub(crate) reread: u64,
@@ -37,7 +37,7 @@ pub(crate) struct FileCopy<'c> {
 }
 
 impl FileCopy<'_> {
-    /// Copies the pages of a file that are there, and syncs the copy.
+    /// Copies the existing pages of a file, and syncs the copy.
     ///
     /// # Errors
     /// `Corrupt` with the page if it is damaged; `Full`, `Io`.
@@ -51,7 +51,7 @@ impl FileCopy<'_> {
         while at < length {
             let want = usize::try_from(length - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
             let read = from.read_at(&mut piece[..want], at)?;
-            // A file that became shorter meanwhile has ended.
+            // The file became shorter meanwhile: the copy ends there.
             let whole = read - read % info.page_bytes as usize;
             for (index, page) in piece[..whole].chunks_exact_mut(info.page_bytes as usize).enumerate() {
                 let number = at / page_bytes + index as u64;
@@ -70,7 +70,7 @@ impl FileCopy<'_> {
         Ok(CopiedFile { name, bytes: at, crc })
     }
 
-    /// Sees to it that a page is whole.
+    /// Makes sure that a page is whole.
     fn take_page(&mut self, from: &Arc<dyn File>, info: &FileInfo, number: u64, page: &mut [u8]) -> Result<()> {
         let number = u32::try_from(number).map_err(|_| Error::Corrupt(format!("{} is too long", info.file_name())))?;
         let id = PageId::new(info.id, PageNo::new(number));
@@ -92,13 +92,13 @@ impl FileCopy<'_> {
     }
 }
 
-/// Makes the copy of a file that was made after the others were copied: all that it has is in the log, but for page 0.
+/// Copies a file that was made after the others were copied: only page 0, because the log has everything else.
 pub(crate) fn copy_header(from: &dyn Directory, to: &dyn Directory, info: &FileInfo, pages: u64) -> Result<CopiedFile> {
     let name = info.file_name();
     let (bytes, page_bytes) = (u64::from(info.page_bytes) * pages, info.page_bytes as usize);
     let mut piece = vec![0; PIECE_BYTES];
     from.open(&name, OpenMode::ReadOnly)?.read_at(&mut piece[..page_bytes], 0)?;
-    // Written once, before the file had its name.
+    // Page 0 was written once, before the file had its name.
     check(&piece[..page_bytes], PageId::new(info.id, PageNo::HEADER))
         .map_err(|damage| Error::Corrupt(format!("{name} page 0: {damage}")))?;
     let file = to.open(&name, OpenMode::Create)?;
@@ -108,7 +108,7 @@ pub(crate) fn copy_header(from: &dyn Directory, to: &dyn Directory, info: &FileI
         file.write_at(&piece[..want], at)?;
         crc = crc32c::crc32c_append(crc, &piece[..want]);
         at += want as u64;
-        // Zeros behind the header's page.
+        // Zeros behind the header page.
         piece[..page_bytes].fill(0);
     }
     file.sync()?;

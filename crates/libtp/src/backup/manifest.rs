@@ -1,9 +1,9 @@
-//! What a backup says of itself: `backup.toml`, written last, so a backup without one was not finished.
+//! The manifest of a backup, `backup.toml`. It is written last, so a backup without a manifest is unfinished.
 //!
-//! Text, for people to read and for this library alone to write. Its last line is a checksum of all lines before. Table:
+//! Text, for people to read and for only this library to write. Its last line is a checksum of all lines before. Table:
 //! docs/formats/backup.md.
 //!
-//! If we die here: the new text is under another name until it is synced.
+//! If we die here: the new text has another name until it is synced.
 
 use std::fmt::Write;
 
@@ -16,50 +16,50 @@ use crate::{Error, Result};
 
 /// The manifest's name in a backup's directory.
 pub(crate) const MANIFEST: &str = "backup.toml";
-/// The manifest that is being written.
+/// The name of a manifest that is being written.
 const MANIFEST_NEW: &str = "backup.toml.new";
 /// The version of the format.
 const VERSION: u32 = 1;
-/// How the last line begins.
+/// The beginning of the last line.
 const SUM: &str = "# crc32c ";
-/// The longest that is read: a million files.
+/// The longest manifest that is read: a million files.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// A copied database file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CopiedFile {
-    /// Its name.
+    /// The file's name.
     pub(crate) name: String,
-    /// Its length.
+    /// The file's length.
     pub(crate) bytes: u64,
-    /// CRC-32C of all of it.
+    /// CRC-32C of the whole file.
     pub(crate) crc: u32,
 }
 
-/// What the manifest says.
+/// The contents of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
     /// The format's version.
     version: u32,
-    /// The environment it is a copy of, 32 hexadecimal digits.
+    /// The id of the copied environment, 32 hexadecimal digits.
     environment: String,
-    /// The checkpoint's record.
+    /// The LSN of the checkpoint's record.
     pub(crate) checkpoint: u64,
-    /// Redo begins here.
+    /// The LSN where redo begins.
     pub(crate) redo_point: u64,
-    /// The log is here from this record on.
+    /// The LSN of the backup's first log record.
     pub(crate) begin: u64,
-    /// No page of the copied files knows of anything from here on: earlier states cannot be had from them.
+    /// No page of the copied files has changes from this LSN on; earlier states cannot be restored from them.
     pub(crate) copied: u64,
-    /// The log is here up to this place.
+    /// The LSN where the backup's log ends.
     pub(crate) end: u64,
-    /// When it ended there, microseconds since 1970.
+    /// The log's time at that end, microseconds since 1970.
     pub(crate) time: u64,
     /// Bytes of the log's first segment file.
     segment_bytes_first: u64,
-    /// Bytes of the largest.
+    /// Bytes of the largest segment file.
     segment_bytes_max: u64,
     /// The next database file's number.
     pub(crate) next_file_id: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Of a backup that begins with what `control` says.
+    /// Returns the manifest of a backup that begins with the state in `control`.
     pub(crate) fn new(control: &Control, begin: Lsn, copied: Lsn) -> Manifest {
         let mut manifest = Manifest {
             version: VERSION,
@@ -95,20 +95,20 @@ impl Manifest {
         manifest
     }
 
-    /// Takes on which incarnations sealed the log, as far as it begins before the copy does.
+    /// Sets the log's incarnations, from the one in which the copied log begins.
     pub(crate) fn set_lives(&mut self, lives: impl Iterator<Item = Incarnation>) {
         let all: Vec<[u64; 2]> = lives.map(|life| [life.number, life.start.raw()]).collect();
         let first = all.iter().rposition(|life| life[1] <= self.begin).unwrap_or(0);
         self.incarnations = all[first..].to_vec();
     }
 
-    /// The incarnations, none if they are in no order.
+    /// Returns the incarnations, or `None` if they are in no order.
     pub(crate) fn lives(&self) -> Option<Incarnations> {
         let life = |life: &[u64; 2]| Incarnation { number: life[0], start: Lsn::new(life[1]) };
         Incarnations::from_list(self.incarnations.iter().map(life).collect())
     }
 
-    /// A control file that says what this does, of a log that ends at `end`.
+    /// Returns a control file with the manifest's contents, for a log that ends at `end`.
     pub(crate) fn control(&self, environment_id: [u8; 16], end: Lsn) -> Option<Control> {
         Geometry::new(self.segment_bytes_first, self.segment_bytes_max)?;
         let lives = self.lives()?;
@@ -126,7 +126,7 @@ impl Manifest {
         Some(control)
     }
 
-    /// The number of the environment it is a copy of.
+    /// Returns the id of the copied environment.
     pub(crate) fn environment(&self) -> Option<[u8; 16]> {
         let mut id = [0; 16];
         for (at, byte) in id.iter_mut().enumerate() {
@@ -183,7 +183,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads the manifest of the backup in `directory`; none if there is none.
+    /// Reads the manifest of the backup in `directory`; returns `None` if it has none.
     ///
     /// # Errors
     /// `Backup` if it is damaged, or of another version.
@@ -200,10 +200,10 @@ impl Manifest {
         parsed.map(Some).map_err(|what| Error::Backup { backup: directory.describe(MANIFEST), what })
     }
 
-    /// Writes the manifest in the place of the one that is there; durable when this returns.
+    /// Replaces the manifest; it is durable when this returns.
     ///
     /// # Errors
-    /// `Full`, `Io`: what was there is in force.
+    /// `Full`, `Io`: the former manifest stays in force.
     pub(crate) fn write(&self, directory: &dyn Directory) -> Result<()> {
         let file = directory.open(MANIFEST_NEW, OpenMode::Create)?;
         file.set_len(0)?;
@@ -216,7 +216,7 @@ impl Manifest {
     }
 }
 
-/// A text as TOML writes it.
+/// Returns a text quoted for TOML.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {

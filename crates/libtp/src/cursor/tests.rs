@@ -1,4 +1,4 @@
-//! Cursors that are made anew in each transaction, and go on where another has stood.
+//! Cursors that are made anew in each transaction, and continue where another cursor stood.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,8 +12,8 @@ fn name(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// Walks with a transaction for each step, while records come, among them so many that the file is split, and go, among them that on
-/// which the cursor stands. Returns how often each was met.
+/// Walks with one transaction a step, while other records are inserted, enough to split the file, and removed,
+/// including the record under the cursor. Returns how often each record was met.
 fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
     for number in 0..300 {
         env.run(|txn| db.put(txn, &name(number), b"")).unwrap();
@@ -117,7 +117,7 @@ fn a_pair_among_several_of_its_key_is_found_again_and_so_is_the_gap_it_leaves() 
     }
 }
 
-/// All that is shown behind the cursor's place, by `for_each` in stretches of some pairs, and what `next` gives.
+/// Returns all pairs behind the cursor's place, once from `for_each` in stretches of some pairs, once from `next`.
 fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate::Pair>; 2] {
     let (mut shown, mut given) = (Vec::new(), Vec::new());
     let mut cursor = db.cursor(reader);
@@ -135,7 +135,7 @@ fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate
             None => break,
         }
     }
-    // It stays behind the last.
+    // The cursor stays behind the last pair.
     assert_eq!(cursor.next().unwrap(), None);
     let mut cursor = db.cursor(reader);
     while let Some(pair) = cursor.next().unwrap() {
@@ -184,7 +184,7 @@ fn a_range_whose_end_lies_before_its_beginning_has_no_keys() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open(dir.path()).unwrap();
     let db = env.btree("tree").unwrap();
-    // Enough for several leaves, so that the two ends lie on different ones.
+    // Enough for several leaves, so that the two bounds lie on different ones.
     env.run(|txn| (0..2000).try_for_each(|number| db.put(txn, &name(number), &[7; 100]))).unwrap();
     let (low, high) = (name(900), name(100));
     let inverted = [
@@ -216,8 +216,9 @@ fn a_range_whose_end_lies_before_its_beginning_has_no_keys() {
     assert_eq!(db.count(&txn, ..).unwrap(), 2000);
 }
 
-/// Removes the last value of a key in one of several ways, while two cursors stand on the value. Returns the values before and behind, as the
-/// cursors find them after a call that found nothing, and whether a cursor said that its place was the same.
+/// Removes the last value of a key in one of several ways, while two cursors stand on the value. Returns the values
+/// before and behind, which the cursors find after a call that found nothing, and whether the cursors kept their
+/// places.
 fn last_removed(env: &Env, tags: &crate::Multi, way: usize) -> (Option<Vec<u8>>, Option<Vec<u8>>, bool) {
     let txn = env.begin().unwrap();
     for (key, value) in [(b"a", b"0"), (b"k", b"1"), (b"k", b"2"), (b"z", b"9")] {
@@ -308,7 +309,7 @@ fn values_of_a_key_come_in_an_order_that_holds_until_the_transaction_ends() {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::builder().lock_timeout(std::time::Duration::ZERO).open(dir.path()).unwrap();
     let list = env.multi("list", Duplicates::AsTheyCame).unwrap();
-    // With values there, and with none.
+    // With other values, and without.
     for round in 0..2 {
         let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
         list.put(&one, b"x", b"one").unwrap();
@@ -356,7 +357,7 @@ fn a_key_is_removed_with_all_its_values_or_with_none() {
         env.run(|txn| [b"1", b"2", b"3"].iter().try_for_each(|value| tags.put(txn, b"k", *value).map(drop))).unwrap();
         let (other, txn) = (env.begin().unwrap(), env.begin().unwrap());
         assert!(tags.delete_value(&other, b"k", b"3").unwrap());
-        // Where the values stand as they came, a look at the others locks them, too.
+        // With values in the order of insertion, the search for the value locks the others, too.
         let failed = tags.delete(&txn, b"k");
         assert!(matches!(failed, Err(crate::Error::LockTimeout(_))), "{kind:?}: {failed:?}");
         other.abort().unwrap();
@@ -365,7 +366,7 @@ fn a_key_is_removed_with_all_its_values_or_with_none() {
     }
 }
 
-/// Damages the pages of a file that have these bytes in a row; how many there were.
+/// Damages the pages of a file that contain these bytes; returns the number of these pages.
 fn damage(path: &Path, bytes: &[u8]) -> usize {
     const PAGE: usize = 4096;
     let mut file = fs::read(path).unwrap();

@@ -1,4 +1,4 @@
-//! Databases as two handles to one environment see them: each handle has its own open files, as a process of its own has.
+//! Databases as seen by two handles to one environment: each handle has its own open files, like a separate process.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ fn all_who_have_a_database_open_lock_the_same_things_in_it() {
     let records = with(Granularity::Record);
     let Err(Error::Database { what, .. }) = records.btree("stock") else { panic!("two granularities at once") };
     assert!(what.contains("lock pages"), "{what}");
-    // Who does not care does as the others do.
+    // An opening without a preference follows the others.
     let any = Env::open(dir.path()).unwrap();
     any.btree("stock").unwrap();
     drop((pages, records, any));
@@ -77,7 +77,7 @@ fn what_is_given_a_value_to_read_may_call_the_library() {
     .unwrap();
 }
 
-/// By the last byte, which is no order that the library has.
+/// Orders keys by the last byte, which the library has no order for.
 struct ByTheEnd(&'static str);
 
 impl crate::Order for ByTheEnd {
@@ -120,7 +120,7 @@ fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
         })
         .unwrap();
         assert_eq!(keys(&db, &env.snapshot().unwrap()), [b"ca", b"ab", b"bc"]);
-        // What is undone is found by its key.
+        // Undo finds the record by its key.
         let txn = env.begin().unwrap();
         db.put(&txn, b"zz", b"").unwrap();
         txn.abort().unwrap();
@@ -140,7 +140,7 @@ fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
     let db = open(&env).unwrap();
     env.run(|txn| db.put(txn, b"aa", b"")).unwrap();
     assert_eq!(env.run(|txn| Ok(keys(&db, txn))).unwrap(), [b"aa", b"ca", b"ab", b"bc"]);
-    // A tree that was made without is refused with one, too.
+    // A tree made without an order is refused with one, too.
     env.btree("plain").unwrap();
     let said = env.btree_ordered("plain", ByTheEnd("by the end")).err().unwrap().to_string();
     assert!(said.contains("of their bytes") && said.contains("`by the end`"), "{said}");
@@ -165,7 +165,7 @@ fn keys_that_are_equal_in_an_order_are_one_record_and_one_lock() {
         Ok(())
     })
     .unwrap();
-    // A tool that knows nothing of it opens it as it is.
+    // A tool that does not know the order opens the tree as it is.
     let crate::Database::Btree(tool) = env.database("names").unwrap() else { panic!("it is a tree") };
     assert_eq!(env.run(|txn| tool.get(txn, b"SMITH")).unwrap().as_deref(), Some(&b"2"[..]));
 }
@@ -244,7 +244,8 @@ fn a_long_value_that_was_replaced_is_freed_once_whoever_comes_when() {
     for db in [env.btree("tree").unwrap(), env.hash("hash").unwrap()] {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // What nobody may free while one is held may be freed a moment later: also between the steps of a change.
+            // Pages that a held snapshot keeps from being freed may be freed a moment later: also between the steps of
+            // a change.
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     drop(env.snapshot().unwrap());
@@ -257,7 +258,7 @@ fn a_long_value_that_was_replaced_is_freed_once_whoever_comes_when() {
             }
             is_over.store(true, Ordering::Relaxed);
         });
-        // What is freed twice is soon somebody else's, or in the list of free pages twice.
+        // A page freed twice is soon used twice, or twice in the list of free pages.
         for other in 0..200_u32 {
             env.run(|txn| db.put(txn, &other.to_be_bytes(), &[1; 9_000])).unwrap();
         }

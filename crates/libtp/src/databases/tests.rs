@@ -1,4 +1,4 @@
-//! What one transaction decides of several databases, one after the other, what it leaves where it fails, and lists beside drops.
+//! A transaction's decisions about several databases in turn, its state after failures, and listing during drops.
 
 use std::fmt;
 use std::fs;
@@ -23,7 +23,7 @@ fn open(place: &Path) -> Env {
     Env::builder().settings(Settings { no_background: true, ..Settings::default() }).open(place).unwrap()
 }
 
-/// A database with two indices and `records` records.
+/// Makes a database with two indices and `records` records.
 fn stock(env: &Env, records: u32) -> (Db, [Index; 2]) {
     let stock = env.btree("stock").unwrap();
     let indices = ["first", "second"].map(|name| stock.index(name, value).unwrap());
@@ -36,7 +36,7 @@ fn names(env: &Env) -> Vec<String> {
     env.list_databases().unwrap().into_iter().map(|it| it.name).collect()
 }
 
-/// A write succeeds, and all indices agree with the records.
+/// Checks that a write succeeds, and that all indices agree with the records.
 fn is_whole(env: &Env, stock: &Db) {
     env.run(|txn| stock.put(txn, b"a new one", b"of it")).unwrap();
     for name in env.databases().unwrap() {
@@ -62,7 +62,7 @@ fn an_index_that_was_renamed_in_the_transaction_is_dropped_from_its_database_too
     .unwrap();
     assert_eq!(names(&env), ["second", "stock"]);
     is_whole(&env, &stock);
-    // Its database has another name, too.
+    // Rename its database, too.
     env.run(|txn| {
         txn.rename_database("stock", "goods")?;
         txn.rename_database("second", "third")?;
@@ -149,7 +149,7 @@ fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
     let kinds = ["tree", "hash", "recno", "list"];
     for name in kinds {
         env.run(|txn| {
-            // One takes the place of another.
+            // One database takes the place of another.
             txn.drop_database("stock")?;
             txn.rename_database(name, "stock")?;
             let told = txn.empty_database(name);
@@ -169,7 +169,7 @@ fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
             assert_eq!(env.run(|txn| index.count(txn, b"of it")).unwrap(), 1);
         }
     }
-    // The name stays the transaction's, in a process that knew no database of it.
+    // The transaction keeps the name, in a process that knew no database of that name.
     let theirs = open(dir.path());
     let txn = theirs.begin().unwrap();
     txn.rename_database("stock", "goods").unwrap();
@@ -188,7 +188,7 @@ fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
         drop(stock(&env, 3000));
         drop(env);
         if is_damaged {
-            // Its pages with entries, but not what an opening reads.
+            // Damage the pages with entries, but not the pages that an opening reads.
             let file = fs::OpenOptions::new().write(true).open(dir.path().join("second.tp")).unwrap();
             let (page, bytes) = (8192, file.metadata().unwrap().len());
             assert!(bytes > 5 * page);
@@ -216,7 +216,7 @@ fn a_database_that_could_not_be_emptied_has_all_its_records_and_entries() {
     }
 }
 
-/// What a test does before a file is opened.
+/// A test's action before a file is opened.
 type Hook = Box<dyn FnOnce() -> libtp_io::Result<()> + Send>;
 
 /// A directory that calls a test's hook once, before a file of that name is opened in that mode.
@@ -354,7 +354,7 @@ fn more_drops_than_a_log_record_has_room_for_are_refused_and_nothing_is_changed(
     let env = open(dir.path());
     let (stock, _indices) = stock(&env, 20);
     let txn = env.begin().unwrap();
-    // As if the transaction had dropped as many databases with names of 200 bytes.
+    // As if the transaction had dropped many databases with names of 200 bytes.
     txn.drop_database("second").unwrap();
     let first = txn.decided().0.borrow()[0].clone();
     for number in 0..5000 {

@@ -1,11 +1,12 @@
-//! Putting the files of committed transactions in their places, and removing what the dead have left.
+//! Puts the files of committed transactions in their places, and removes what dead processes left.
 //!
-//! Whoever does it has one lock of the environment: the committer; who finds a row that is another's; who repaired the dead; who
-//! opens. It waits for no other lock while it has that one, so nobody waits in a circle for it.
+//! This happens under one lock of the environment, by: the committer; a session that finds another's row; a session
+//! that repaired the dead; a process that opens the environment. The holder waits for no other lock, so it cannot
+//! deadlock.
 //!
-//! If we die here: each step can be done again. A temporary file that is gone has its name already; of what is removed only the
-//! very file goes that the transaction saw, and only while the other name that it was given, its witness, is there: that goes when the
-//! removal is on the disk. A row that stays longer than it must does no harm, for the same reason.
+//! If we die here: each step can be repeated. A missing temporary file already has its final name. A removal removes
+//! only the very file that the transaction saw, and only while the file's second name, its witness, exists; the witness
+//! is removed when the removal is on disk. So a row that stays too long does no harm.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
@@ -24,45 +25,46 @@ use crate::run::run;
 use crate::snapshot::Snapshot;
 use crate::{Db, Durability, Error, Result, Txn};
 
-/// Held by who puts files in their places, or sweeps.
+/// The lock held while files are put in their places, or swept.
 const FINISHING: LockName = LockName { space: 0, kind: KIND_PLAIN_FILES, hash: 0 };
 
 /// A planted bug: files go to their places while the commit is not yet on the disk.
 pub(super) const TOO_EARLY: &str = "libtp: plain files are in their places before the commit is on disk";
-/// A planted bug: nobody looks whether another program has changed a file.
+/// A planted bug: the check whether another program changed a file is missing.
 pub(super) const UNSEEN: &str = "libtp: a plain file that another program changed is replaced";
 
-/// A path, and what a committed transaction makes of it.
+/// A path, and a committed transaction's change of it.
 pub(super) type Intention = (String, Row);
 
-/// Puts committed files in their places: these, and all others that are found, if `all`.
+/// Puts the committed files of `rows` in their places, and, if `all`, all others that are found.
 ///
 /// # Errors
-/// What kept one of these from its place, or any file if these are none; the others are in theirs, and it is tried again by the
-/// next to come by.
+/// The error that kept one of `rows` from its place, or any file if `rows` is empty. The other files are in their
+/// places; a later call tries again.
 pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<()> {
     let (door, db) = (Door::of(env)?, super::rows(env)?);
     let failed = run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
         failpoint("files: about to be put in place");
-        // Locks fall before a commit is on the disk, and other programs are to see nothing that may be lost. Nor is a commit shown
-        // before, which nobody was told of.
+        // Locks are released before a commit is on disk. Other programs must see nothing that may be lost, and no
+        // commit earlier than its acknowledgement.
         let force = || txn.guarded(|| Ok(txn.life().managers.log.force_all(txn.session().session())?));
         if all || !planted(TOO_EARLY) {
             force()?;
         }
         let snapshot = Snapshot::begin(env)?;
         if !planted(TOO_EARLY) {
-            // It shows what was committed since, too.
+            // The snapshot also shows commits made since.
             snapshot.durable()?;
         }
         let mut found = if all { committed(&snapshot, &db)? } else { Vec::new() };
         for intention in rows {
-            // Long after its commit, perhaps: others may have put it in its place, and a later transaction have undone that.
+            // Its commit may be long ago: another session may have put it in its place, and a later transaction may
+            // have undone that.
             if !is_still(&snapshot, &db, intention)? && !planted(TOO_EARLY) {
                 continue;
             }
-            // In the order of the paths.
+            // Keep the order of the paths.
             match found.binary_search_by(|one| one.0.cmp(&intention.0)) {
                 Ok(at) => found[at] = intention.clone(),
                 Err(at) => found.insert(at, intention.clone()),
@@ -71,7 +73,7 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
         drop(snapshot);
         Finisher { txn, door: &door, db: &db }.put_in_place(&found)
     })?;
-    // What of others waits is told to who touches it; a removal waits for all of its transaction.
+    // Other transactions that touch a waiting file get its error. A removal waits for all of its transaction.
     let concerns =
         |failed: &Failed, (path, row): &Intention| failed.path == *path || row.new.is_none() && failed.txn == row.txn;
     let is_asked = |failed: &Failed| rows.is_empty() || rows.iter().any(|row| concerns(failed, row));
@@ -81,14 +83,14 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
     }
 }
 
-/// What kept a transaction's file from its place.
+/// The error that kept a transaction's file from its place.
 struct Failed {
     path: String,
     txn: u64,
     error: Error,
 }
 
-/// What is committed and not known to be in its place.
+/// Returns the committed changes that are not known to be in place.
 pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
     let (door, db) = (Door::of(env)?, super::rows(env)?);
     let mut found = committed(&Snapshot::begin(env)?, &db)?;
@@ -96,12 +98,13 @@ pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
     Ok(found)
 }
 
-/// Gives up what is to become of a path, if something keeps it from its place; whether it did.
+/// Gives up the change of a path, if the file cannot be put in its place; returns whether it did.
 ///
-/// A file that was to be renamed there keeps its old name: what was linked beside the new one may be gone with its directory.
+/// A file that was to be renamed there keeps its old name, because the link beside the new name may be gone with its
+/// directory.
 ///
 /// # Errors
-/// `LockTimeout` while a transaction is at the file; as [`finish`].
+/// `LockTimeout` while a transaction works on the file; else as [`finish`].
 pub(super) fn give_up(env: &Arc<Inner>, path: &str) -> Result<bool> {
     let (door, db) = (Door::of(env)?, super::rows(env)?);
     run(env, Durability::Sync, |txn| {
@@ -132,12 +135,12 @@ fn lock(txn: &Txn<'_>) -> Result<()> {
     })
 }
 
-/// Whether that is what is committed for the path, and not known to be in its place.
+/// Returns whether this change is still the path's committed one, not known to be in place.
 fn is_still(snapshot: &Snapshot<'_>, db: &Db, (path, row): &Intention) -> Result<bool> {
     Ok(db.get(snapshot, &row::key(path))?.is_some_and(|value| value == row.encode()))
 }
 
-/// What is committed and not known to be in its place, in the order of the paths.
+/// Returns the committed changes that are not known to be in place, in the order of the paths.
 fn committed(snapshot: &Snapshot<'_>, db: &Db) -> Result<Vec<Intention>> {
     let mut cursor = db.prefix(snapshot, &row::key(""))?;
     let mut found = Vec::new();
@@ -158,9 +161,9 @@ struct Finisher<'a, 'e> {
 }
 
 impl Finisher<'_, '_> {
-    /// What failed; the rest is done.
+    /// Puts the files in place; returns the failures.
     fn put_in_place(&self, found: &[Intention]) -> Result<Vec<Failed>> {
-        // What is moved is at its new place, on the disk, before it is gone from the old one.
+        // A moved file is at its new place, on disk, before its old name is removed.
         let (put, removed): (Vec<_>, Vec<_>) = found.iter().partition(|(_, row)| row.new.is_some());
         let mut failed = self.put_all(&put)?;
         let is_whole = |(_, row): &&&Intention| failed.iter().all(|one| one.txn != row.txn);
@@ -199,13 +202,14 @@ impl Finisher<'_, '_> {
             }
             let Err(error) = self.door.plain.sync(directory) else { continue };
             if matches!(error, libtp_io::Error::Io { .. } | libtp_io::Error::Full { .. }) {
-                // Nobody can tell any more what of it is on the disk, and a second sync may say yes to nothing.
+                // After a failed sync the state of the disk is unknown, and a second sync may succeed without writing
+                // anything.
                 self.txn.life().managers.log.poison();
             }
             unsynced.insert(directory, error.to_string());
         }
         failpoint("files: in place, witnesses there");
-        // Of a copy's rows nothing was removed: the witness is the original's.
+        // For the rows of a copied environment nothing was removed: the witness belongs to the original.
         for (path, row) in done.iter().filter(|(_, row)| row.tag == self.door.tag) {
             if let (Some(witness), None) = (&row.witness, unsynced.get(split(path).0)) {
                 self.leave_if_broken();
@@ -223,7 +227,8 @@ impl Finisher<'_, '_> {
         Ok(failed)
     }
 
-    /// Tries it once more. A removal is only looked at: it may wait for the rest of its transaction.
+    /// Tries a change once more. For a removal, only checks the directory: the removal may wait for the rest of its
+    /// transaction.
     fn is_kept_from_its_place(&self, (path, row): &Intention) -> Result<bool> {
         let tried = self.txn.guarded(|| match &row.new {
             Some(_) => self.put_one(path, row),
@@ -236,7 +241,7 @@ impl Finisher<'_, '_> {
     }
 
     fn put_one(&self, path: &str, row: &Row) -> Result<()> {
-        // What is not there would count as done.
+        // In a missing directory the change would look done.
         self.door.check_directory(path, row)?;
         match &row.new {
             Some(new) => self.put_new(path, row, new),
@@ -244,7 +249,7 @@ impl Finisher<'_, '_> {
         }
     }
 
-    /// Before each change of a name: the memory may have been given up, and somebody else be at it.
+    /// Called before each change of a name: the region may have been given up, and another session may be at work.
     fn leave_if_broken(&self) {
         self.txn.session().session().leave_if_broken();
     }
@@ -253,12 +258,12 @@ impl Finisher<'_, '_> {
         let plain = &self.door.plain;
         let temporary = beside(path, &new.temporary);
         if plain.status(&temporary)?.is_none_or(|found| found.inode != new.identity.inode) {
-            // It has its name, unless a disk has gone since.
+            // The file has its final name, unless a disk has gone since.
             return self.door.check_directory(path, row);
         }
         match plain.status(path)? {
             Some(there) if there.inode == new.identity.inode => {
-                // Two names of one file, which a rename would leave both.
+                // Two names of one file: a rename would leave both.
                 self.leave_if_broken();
                 return Ok(plain.remove(&temporary)?);
             }
@@ -270,13 +275,13 @@ impl Finisher<'_, '_> {
         }
         self.leave_if_broken();
         match plain.rename(&temporary, split(path).1) {
-            // Somebody of a life that is over was at it.
+            // A session of a former life moved it.
             Err(libtp_io::Error::NotFound { .. }) => Ok(()),
             renamed => Ok(renamed?),
         }
     }
 
-    /// Gives what another program put there, after the commit looked, another name.
+    /// Renames a file that another program put there after the commit's check.
     fn keep(&self, path: &str, txn: u64) -> Result<()> {
         let name = split(path).1;
         for number in 1_u64.. {
@@ -299,7 +304,7 @@ impl Finisher<'_, '_> {
         if !self.door.has_witness(path, row)?
             && !planted("libtp: a plain file is removed again that another program put back")
         {
-            // Removed already: what is there another program has put back, unless a disk has gone since.
+            // The file is removed already. Another program put the present file there, unless a disk has gone since.
             return self.door.check_directory(path, row);
         }
         match self.door.plain.status(path)? {
@@ -321,7 +326,7 @@ impl Finisher<'_, '_> {
         }
     }
 
-    /// Deletes a row that is done, unless somebody is at it: then whoever keeps house tries again.
+    /// Deletes a finished row. If another transaction has it locked, background work tries again.
     fn forget(&self, path: &str, row: &Row) -> Result<()> {
         match self.delete(path, row) {
             Err(Error::LockTimeout(_)) => {
@@ -332,7 +337,7 @@ impl Finisher<'_, '_> {
         }
     }
 
-    /// Deletes a row, if it is this one, and waits for nobody who is at it.
+    /// Deletes a row if it is still this one. Waits for no lock.
     fn delete(&self, path: &str, row: &Row) -> Result<()> {
         let key = row::key(path);
         let managers = &self.txn.life().managers;
@@ -346,12 +351,13 @@ impl Finisher<'_, '_> {
     }
 }
 
-/// Removes the temporary files of transactions that are no more.
+/// Removes the temporary files of transactions that have ended.
 pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
     let (door, db) = (Door::of(env)?, super::rows(env)?);
     run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
-        // In this order: who began after the list was made is not on it, who ran then and is committed now has rows.
+        // In this order: a transaction that began after the list was made is not on it; one that ran then and is
+        // committed now has rows.
         let mut left = Vec::new();
         for directory in directories(env, &db, door.tag)? {
             match door.plain.list(&directory) {
@@ -400,7 +406,7 @@ fn directories(env: &Arc<Inner>, db: &Db, tag: u64) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Removes a temporary file that nobody needs.
+/// Removes an unneeded temporary file.
 pub(super) fn remove_temporary(door: &Door, path: &str) {
     match door.plain.remove(path) {
         Ok(()) | Err(libtp_io::Error::NotFound { .. }) => {}

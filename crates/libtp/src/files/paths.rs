@@ -1,4 +1,4 @@
-//! Which paths can be a transaction's files, and what temporary files are called.
+//! Valid paths of a transaction's files, and the names of temporary files.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -15,29 +15,30 @@ use super::row::Row;
 use crate::environment::Inner;
 use crate::{Error, Result};
 
-/// How the names of temporary files begin. The environment's tag, the life of its log, the transaction and a number follow.
+/// The prefix of the names of temporary files. The environment's tag, the log's incarnation, the transaction and a
+/// number follow.
 pub(crate) const TEMPORARY: &str = ".libtp-";
 
-/// What a handle knows of plain files.
+/// A handle's state of plain files.
 #[derive(Default)]
 pub(crate) struct Home {
     door: OnceLock<Door>,
-    /// Directories that are known to have their rows.
+    /// Directories known to have their rows.
     pub(crate) noted: Mutex<HashSet<String>>,
-    /// Rows that are done could not be deleted, because somebody read them.
+    /// Finished rows could not be deleted, because another transaction was reading them.
     pub(crate) is_left: AtomicBool,
 }
 
-/// The way to plain files.
+/// Access to plain files.
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) plain: Arc<dyn PlainFiles>,
-    /// Of the environment: a copy of it has another one.
+    /// The environment's tag; a copy of the environment has another one.
     pub(crate) tag: u64,
 }
 
-/// Who has made a temporary file. The number of a transaction that left nothing in the log may be given once more after a restart,
-/// in another life of the log.
+/// The transaction that made a temporary file. After a restart, in another incarnation of the log, the number of a
+/// transaction that logged nothing may be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     pub(crate) incarnation: u64,
@@ -59,27 +60,27 @@ impl Door {
         Ok(env.files.door.get_or_init(|| Door { plain, tag }).clone())
     }
 
-    /// How the names of this environment's temporary files begin.
+    /// Returns the prefix of the names of this environment's temporary files.
     pub(crate) fn prefix(&self) -> String {
         format!("{TEMPORARY}{:016x}-", self.tag)
     }
 
-    /// The name of a temporary file.
+    /// Returns the name of a temporary file.
     pub(crate) fn temporary(&self, owner: Owner, number: u64) -> String {
         format!("{}{}-{}-{number}", self.prefix(), owner.incarnation, owner.txn)
     }
 
-    /// Whose temporary file this is, if it is one of this environment.
+    /// Returns the owner of a temporary file, if it belongs to this environment.
     pub(crate) fn owner(&self, name: &str) -> Option<Owner> {
         let mut numbers = name.strip_prefix(&self.prefix())?.splitn(3, '-').map(str::parse);
         let owner = Owner { incarnation: numbers.next()?.ok()?, txn: numbers.next()?.ok()? };
         numbers.next()?.ok().map(|_: u64| owner)
     }
 
-    /// What is at a path, which is a file or nothing.
+    /// Returns the status of a path that is a file or missing.
     ///
     /// # Errors
-    /// `File` if it is anything else, or its directory is missing.
+    /// `File` if the path is anything else, or its directory is missing.
     pub(crate) fn file_at(&self, path: &str) -> Result<Option<PlainStatus>> {
         let refuse = |what: &str| Err(refused(path, what));
         match self.plain.status(path) {
@@ -99,7 +100,8 @@ impl Door {
 }
 
 impl Door {
-    /// Whether a file that is to be removed still has its other name: it was not removed before. True of rows that gave it none.
+    /// Returns whether a file to be removed still has its witness, so that it was not removed before. True for rows
+    /// without a witness.
     ///
     /// # Errors
     /// As [`libtp_io::PlainFiles::status`].
@@ -109,7 +111,7 @@ impl Door {
         Ok(found.is_some_and(|it| row.old.is_some_and(|old| old.inode == it.inode)))
     }
 
-    /// Refuses a path whose directory is not the one in which a committed transaction has left what is to be there.
+    /// Refuses a path whose directory is not the one in which a committed transaction left the file.
     ///
     /// # Errors
     /// `File`.
@@ -119,7 +121,7 @@ impl Door {
             Err(libtp_io::Error::NotFound { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        // A row of an older build does not say.
+        // A row of an older build has no directory number.
         let is_that = found.is_some() && committed.directory.is_none_or(|number| found == Some(number));
         if is_that || planted("libtp: a plain file that is not in its directory has its name") {
             return Ok(());
@@ -139,12 +141,12 @@ impl Door {
     }
 }
 
-/// A path cannot be a transaction's, with nothing done.
+/// Returns the error of an unusable path, with nothing changed.
 pub(crate) fn refused(path: &str, what: &str) -> Error {
     Error::File { path: PathBuf::from(path), what: what.into() }
 }
 
-/// The directory of a path, and its last name.
+/// Returns the directory of a path, and its last name.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     match path.rfind('/') {
         None | Some(0) => ("/", path.trim_start_matches('/')),
@@ -152,7 +154,7 @@ pub(crate) fn split(path: &str) -> (&str, &str) {
     }
 }
 
-/// The path of another name in the same directory.
+/// Returns the path of another name in the same directory.
 pub(crate) fn beside(path: &str, name: &str) -> String {
     match split(path).0 {
         "/" => format!("/{name}"),
@@ -160,10 +162,10 @@ pub(crate) fn beside(path: &str, name: &str) -> String {
     }
 }
 
-/// The one way in which a path is written here: from the root, without what says nothing.
+/// Returns a path in the form used here: absolute, without empty or `.` parts.
 ///
 /// # Errors
-/// `File` when it is no text, has `..` in it, or is one of the environment's own files.
+/// `File` when it is not UTF-8, contains `..`, or is one of the environment's own files.
 pub(crate) fn written(env: &Inner, given: &Path) -> Result<String> {
     let refuse = |what: &str| Err(Error::File { path: given.to_path_buf(), what: what.into() });
     let Ok(whole) = std::path::absolute(given) else { return refuse("it is no path") };

@@ -1,4 +1,4 @@
-//! What is to become of a plain file, as a row of the database `plain-files` (docs/formats/plain-files.md).
+//! A change of a plain file, as a row of the database `plain-files` (docs/formats/plain-files.md).
 
 use libtp_io::PlainStatus;
 
@@ -6,7 +6,7 @@ use crate::{Error, Result};
 
 /// The database of the intentions.
 pub(crate) const DATABASE: &str = "plain-files";
-/// The file that it lies in.
+/// The file of that database.
 pub(crate) const DATABASE_FILE: &str = "plain-files.tp";
 
 /// The first byte of the key of a file's row; the path follows.
@@ -17,10 +17,10 @@ const DIRECTORY: u8 = b'd';
 const VERSION: u8 = 2;
 /// Rows of files of this version have a witness.
 const WITNESSED: u8 = 3;
-/// Rows of files of this version say nothing of their directory.
+/// Rows of files of this version have no directory number.
 const OLDER: u8 = 1;
 
-/// By what a file is known again: another program that replaced it, or wrote to it, has made another of it.
+/// Identifies a file: replacing or writing the file changes its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) inode: u64,
@@ -34,53 +34,53 @@ impl From<&PlainStatus> for Identity {
     }
 }
 
-/// The file that is to be at a path.
+/// The new file of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct New {
     pub(crate) identity: Identity,
-    /// Its name until then, in the same directory.
+    /// Its name until it is put in its place, in the same directory.
     pub(crate) temporary: String,
 }
 
-/// What a transaction makes of one path.
+/// A transaction's change of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// Of the environment; that of a copy differs.
+    /// The environment's tag; a copy of the environment has another one.
     pub(crate) tag: u64,
-    /// Which transaction.
+    /// The transaction's number.
     pub(crate) txn: u64,
-    /// The number of the directory, none if a build that did not write it made the row.
+    /// The number of the directory; `None` in a row of a build that did not record it.
     pub(crate) directory: Option<u64>,
-    /// What was there when it first touched the path.
+    /// The file at the path when the transaction first touched it.
     pub(crate) old: Option<Identity>,
-    /// What is to be there; nothing if it is removed.
+    /// The new file; `None` for a removal.
     pub(crate) new: Option<New>,
-    /// Of a removal: another name of the file, in the same directory. When that is gone the file was removed. None where the filesystem
-    /// gave the file no second name.
+    /// For a removal: another name of the file, in the same directory. When that name is gone, the file was removed.
+    /// `None` where the filesystem could not link the file.
     pub(crate) witness: Option<String>,
 }
 
-/// The key of the row of a file.
+/// Returns the key of a file's row.
 pub(crate) fn key(path: &str) -> Vec<u8> {
     [&[FILE], path.as_bytes()].concat()
 }
 
-/// The key of the row of a directory, which says that temporary files may lie there.
+/// Returns the key of a directory's row, which says that temporary files may lie there.
 pub(crate) fn directory_key(path: &str) -> Vec<u8> {
     [&[DIRECTORY], path.as_bytes()].concat()
 }
 
-/// What a key is of.
+/// What the key of a row names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     File(String),
     Directory(String),
 }
 
-/// What a key is of.
+/// Returns what a key names.
 ///
 /// # Errors
-/// `Corrupt` if no row of this database has it.
+/// `Corrupt` if it is no key of this database.
 pub(crate) fn named(key: &[u8]) -> Result<Named> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| foreign(key));
     match key {
@@ -98,14 +98,14 @@ fn foreign(key: &[u8]) -> Error {
     ))
 }
 
-/// The value of a directory's row.
+/// Returns the value of a directory's row.
 pub(crate) fn encode_directory(tag: u64) -> Vec<u8> {
     let mut bytes = vec![VERSION];
     bytes.extend(tag.to_le_bytes());
     bytes
 }
 
-/// The tag in a directory's row.
+/// Returns the tag in a directory's row.
 pub(crate) fn decode_directory(key: &[u8], value: &[u8]) -> Result<u64> {
     let mut reader = Reader { left: value };
     match (reader.byte(), reader.word(), reader.left) {
@@ -116,7 +116,7 @@ pub(crate) fn decode_directory(key: &[u8], value: &[u8]) -> Result<u64> {
 
 impl Row {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // As it was found, whoever wrote it: by its bytes a row is known again.
+        // Keep the version of its writer: rows are compared by their bytes.
         let version = match (self.directory, &self.witness) {
             (None, _) => OLDER,
             (Some(_), None) => VERSION,
@@ -132,13 +132,15 @@ impl Row {
         bytes
     }
 
-    /// The name of what lies beside the path until the row is done.
+    /// Returns the name of the file kept beside the path until the row is finished.
     pub(crate) fn beside(&self) -> Option<&str> {
         self.new.as_ref().map(|new| &new.temporary).or(self.witness.as_ref()).map(String::as_str)
     }
 
+    /// Decodes a row.
+    ///
     /// # Errors
-    /// `Corrupt` if it is none.
+    /// `Corrupt` if the value is no row.
     pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<Row> {
         Row::read(value).ok_or_else(|| foreign(key))
     }
@@ -150,7 +152,7 @@ impl Row {
         let directory = if version == OLDER { None } else { Some(reader.word()?) };
         let old = reader.identity()?;
         let (identity, name) = (reader.identity()?, String::from_utf8(reader.left.to_vec()).ok()?);
-        // It is removed, and renamed: it must be one of ours.
+        // The library removes and renames this file, so the name must be one of its own.
         let is_ours = name.starts_with(super::paths::TEMPORARY) && !name.contains('/');
         let (new, witness) = match identity {
             Some(identity) if is_ours && version != WITNESSED => (Some(New { identity, temporary: name }), None),
@@ -187,7 +189,7 @@ impl Reader<'_> {
         Some(u64::from_le_bytes(*word))
     }
 
-    /// The outer none is an end that comes too early, or what is no identity.
+    /// The outer `None` means a premature end, or no identity.
     #[allow(clippy::option_option)]
     fn identity(&mut self) -> Option<Option<Identity>> {
         match self.byte()? {
@@ -222,7 +224,7 @@ mod tests {
             let older = [&[1], &bytes[1..17], &bytes[25..]].concat();
             let older_row = Row { directory: None, ..row.clone() };
             assert_eq!((Row::decode(b"f/a", &older).unwrap(), older_row.encode()), (older_row, older));
-            // Only the name may be shorter, and what is left of it is no name of ours then.
+            // Only the name may be shorter; a cut name is none of the library's.
             for cut in 0..bytes.len() - row.new.as_ref().map_or(0, |_| 5) {
                 assert!(Row::decode(b"f/a", &bytes[..cut]).is_err(), "{cut}");
             }

@@ -1,4 +1,4 @@
-//! What a transaction makes of plain files, and what it refuses.
+//! Changes of plain files in a transaction, and refusals.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ impl Place {
     fn new() -> Place {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
-        // Whoever keeps house would finish what a test has left for later.
+        // Background work would finish what a test has left for later.
         let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
         let builder = Env::builder().settings(settings).lock_timeout(Duration::from_millis(50));
         let env = builder.open(path.join("env")).unwrap();
@@ -37,7 +37,7 @@ impl Place {
         fs::read_to_string(self.at(name)).ok()
     }
 
-    /// The names in the directory, temporary ones too.
+    /// Returns the names in the directory, including temporary ones.
     fn names(&self) -> Vec<String> {
         names_in(&self.path.join("etc"))
     }
@@ -113,7 +113,7 @@ fn files_are_there_when_the_transaction_commits_and_not_before() {
     assert_eq!(place.text("shadow").as_deref(), Some("new"));
     assert_eq!(fs::metadata(place.at("shadow")).unwrap().mode() & 0o7777, 0o640);
     assert_eq!(place.rows(), 0);
-    // As one that waits for nothing.
+    // The same with a commit that waits for nothing.
     let txn = place.env.begin().unwrap();
     txn.replace_file(place.at("passwd"), b"").unwrap();
     txn.commit_async().unwrap();
@@ -226,7 +226,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
     says(&txn.create_file("/", b"").unwrap_err(), "it is a directory");
     let long = "x/".repeat(2000);
     says(&txn.create_file(place.at(&long).join("x"), b"").unwrap_err(), "a key of");
-    // Nothing of it was changed.
+    // Nothing was changed.
     txn.commit().unwrap();
     assert_eq!((place.names(), place.rows()), (["a", "dir", "link", "way"].map(String::from).to_vec(), 0));
 }
@@ -243,7 +243,7 @@ fn another_filesystem_is_refused_before_the_commit() {
     fs::write(place.at("a"), "1").unwrap();
     let txn = place.env.begin().unwrap();
     says(&txn.rename_file(place.at("a"), other.path().join("a")).unwrap_err(), "on another filesystem");
-    // Files of both in one transaction are well.
+    // One transaction may change files on both.
     txn.create_file(other.path().join("b"), b"2").unwrap();
     txn.replace_file(place.at("a"), b"2").unwrap();
     txn.commit().unwrap();
@@ -286,7 +286,7 @@ fn what_another_program_changed_is_not_lost() {
             assert!(place.names().len() <= 1, "{:?}", place.names());
         }
     }
-    // One that was only read may be changed by anybody.
+    // Other programs may change a file that was only read.
     fs::write(place.at("a"), "1").unwrap();
     let txn = place.env.begin().unwrap();
     txn.read_file(place.at("a")).unwrap();
@@ -309,7 +309,7 @@ fn rights_that_another_program_has_changed_are_not_taken_back() {
     assert_eq!((place.names(), place.text("a").as_deref()), (["a", "b"].map(String::from).to_vec(), Some("1")));
     place.env.run(|txn| txn.replace_file(place.at("a"), b"2")).unwrap();
     assert_eq!(fs::metadata(place.at("a")).unwrap().permissions().mode() & 0o777, 0o600);
-    // What is removed has no rights to lose.
+    // A removal ignores the rights.
     let txn = place.env.begin().unwrap();
     txn.remove_file(place.at("b")).unwrap();
     fs::set_permissions(place.at("b"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -338,7 +338,7 @@ fn two_transactions_take_turns_over_a_file() {
                 text.push(b'x');
                 txn.replace_file(place.at("a"), &text)
             };
-            // The others may take longer together than the environment waits for a lock.
+            // Together the other threads may take longer than the environment's lock timeout.
             place.env.try_run::<_, Error>(&crate::Run::new().lock_timeout(Duration::from_secs(60)), add).unwrap();
         }
     };
@@ -354,7 +354,7 @@ fn a_reader_inside_does_not_keep_files_from_their_places() {
     let writer = place.env.begin().unwrap();
     writer.replace_file(place.at("a"), b"2").unwrap();
     place.commit_before_readers(writer, Some(b"2"));
-    // A row that is left goes when the readers have.
+    // A row that is left is deleted when the readers have ended.
     place.env.background_step().unwrap();
     assert_eq!(place.rows(), 0);
     place.env.run(|txn| txn.replace_file(place.at("a"), b"3")).unwrap();
@@ -369,7 +369,7 @@ fn a_file_that_was_removed_and_put_back_by_another_program_stays() {
     let writer = place.env.begin().unwrap();
     writer.remove_file(place.at("a")).unwrap();
     place.commit_before_readers(writer, None);
-    // The very file: its inode, length and time are those that were seen.
+    // The very file: its inode, length and time are unchanged.
     fs::rename(place.at("aside"), place.at("a")).unwrap();
     assert_eq!(place.env.run(|txn| txn.read_file(place.at("a"))).unwrap().as_deref(), Some(&b"1"[..]));
     place.env.background_step().unwrap();
@@ -389,7 +389,7 @@ fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
     txn.replace_file(place.at("a"), b"2").unwrap();
     let group = txn.files().prepare(&txn).unwrap().unwrap();
     txn.commit_records().unwrap();
-    // As if another program had come in between.
+    // As if another program had made a directory meanwhile.
     fs::create_dir(place.at("d/x")).unwrap();
     let told = group.finish(&place.env.0).unwrap_err();
     assert!(matches!(told, Error::FilesWaiting { .. }) && !told.is_retryable());
@@ -424,7 +424,7 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
     let waiting: Vec<_> = place.env.waiting_files().unwrap();
     assert_eq!(waiting.iter().map(|file| file.is_removed).collect::<Vec<_>>(), [true, true, false]);
     assert!(waiting.iter().all(|file| file.txn == number) && waiting[2].path == place.at("disk/x"));
-    // Or another one in its place.
+    // Or another directory is in its place.
     fs::create_dir(&disk).unwrap();
     super::recover(&place.env.0);
     for refused in [
@@ -438,7 +438,7 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
     // Other transactions go on, also there.
     place.env.run(|txn| txn.create_file(place.at("disk/y"), b"3")).unwrap();
     place.env.run(|txn| txn.remove_file(place.at("disk/y"))).unwrap();
-    // It is back.
+    // The disk is back.
     fs::remove_dir(&disk).unwrap();
     fs::rename(&elsewhere, &disk).unwrap();
     super::recover(&place.env.0);
@@ -623,7 +623,8 @@ fn thousands_of_files_in_one_transaction() {
     }
 }
 
-/// One that comes to its files long after its commit, which others have put in their places since, and a later transaction back.
+/// A session finishes its files long after its commit; others have put them in their places since, and a later
+/// transaction has undone that.
 #[test]
 fn who_comes_late_undoes_nothing_of_a_later_transaction() {
     let place = Place::new();

@@ -1,8 +1,8 @@
-//! What a change of a record changes in the indices of its database.
+//! Updates the indices of a database when a record changes.
 //!
-//! The record is locked for writing and read; of what it was and what it becomes each function makes its keys; then the record is
-//! changed, and the entries that differ. All of it is a part of the transaction that is taken back as a whole if it fails, so
-//! that a program that goes on after an error has not changed the record alone.
+//! The record is locked for writing and read; each function computes its keys from the old and the new value; then the
+//! record is changed, and the entries that differ. All of it is undone together if a step fails, so a program that goes
+//! on after an error has not changed the record alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::Kept;
 use crate::database::Db;
 use crate::{Error, Result, Txn};
 
-/// The entries of one index that go and come.
+/// The entries of one index before and after a change.
 struct Differing {
     kept: Arc<Kept>,
     before: BTreeSet<Vec<u8>>,
     after: BTreeSet<Vec<u8>>,
 }
 
-/// One index's entries of what a record is and of what it becomes.
+/// Returns, for each index, the entries of the record before and after.
 fn differing(kept: &[Arc<Kept>], stored: &[u8], before: Option<&[u8]>, after: Option<&[u8]>) -> Result<Vec<Differing>> {
     let entries = |kept: &Kept, value: Option<&[u8]>| match value {
         Some(value) => kept.entries(stored, value),
@@ -35,7 +35,7 @@ fn differing(kept: &[Arc<Kept>], stored: &[u8], before: Option<&[u8]>, after: Op
 }
 
 impl Db {
-    /// The indices to be kept, all of them.
+    /// Returns all indices to be kept.
     fn kept_indices(&self, txn: &Txn<'_>) -> Result<Vec<Arc<Kept>>> {
         let env = self.environment();
         let files = txn.guarded(|| Ok(self.access(txn).indices()?))?;
@@ -53,7 +53,8 @@ impl Db {
         files.into_iter().map(of_file).collect()
     }
 
-    /// Changes a record and its entries: from what it is to what `become_` makes of that, or leaves it as it is if that gives none.
+    /// Changes a record and its entries: `become_` computes the new state from the old one, or returns `None` to leave
+    /// the record unchanged.
     fn change_indexed<T>(
         &self,
         txn: &Txn<'_>,

@@ -1,8 +1,9 @@
-//! An index made, found again, dropped.
+//! Making, reopening and dropping an index.
 //!
-//! Making one is one transaction, which has the whole database to itself: it puts the index on the list, reads every record,
-//! sorts the entries, loads them, and commits. Whoever dies on the way leaves a file that is on no list, and the next to ask makes it
-//! anew; whoever dies behind the end of the load leaves its entries there (docs/design/0014), which nobody reads and the next removes.
+//! Making an index is one transaction, which has the whole database to itself: it puts the index on the list, reads
+//! every record, sorts the entries, loads them, and commits. Death on the way leaves a file that is on no list, and the
+//! next caller makes the index again. Death behind the end of the load leaves its entries there (docs/design/0014);
+//! they are never read, and the next caller removes them.
 
 use std::sync::Arc;
 
@@ -15,23 +16,23 @@ use crate::database::{self, Db};
 use crate::sort::Sorter;
 use crate::{Durability, Result, Txn};
 
-/// Leaves are filled so far: what comes later comes between what is there.
+/// The fill of leaves in percent: later entries come between the present ones.
 const FILL_PERCENT: u8 = 90;
-/// How much memory sorting takes, about.
+/// The approximate memory for sorting.
 const SORT_BYTES: u64 = 64 << 20;
 
 impl Db {
-    /// An index of this database, named `name` in the environment, for whose entries `function` is asked: it is given key and value of
-    /// a record and adds the keys under which that is to be found. If there is no such index yet, all records are read and it is made,
-    /// in one transaction, for which everybody else's writing to the database waits.
+    /// Opens the index `name` of this database. `function` gets the key and the value of a record and adds the keys
+    /// under which the record shall be found. If the index is missing, this reads all records and makes the index in
+    /// one transaction, for which all other writers of the database wait.
     ///
-    /// From then on every change of a record changes the index with it, whoever makes it. Every process that writes to the
-    /// database has to call this first, with the same function. The function is called while the record is locked; it must not use the
-    /// library, and must make the same of the same record always.
+    /// From then on every change of a record, by any process, updates the index. Every process that writes to the
+    /// database must call this first, with the same function. The function is called while the record is locked; it
+    /// must not use the library, and must return the same keys for the same record always.
     ///
     /// # Errors
-    /// `Database` when the name is another database's, or a database has too many indices (32); `Length` when a key is too long for an
-    /// index; else as [`Db::put`]. Then there is no index.
+    /// `Database` when the name belongs to another database, or a database has too many indices (32); `Length` when a
+    /// key is too long for an index; else as [`Db::put`]. The index does not exist then.
     pub fn index(
         &self,
         name: &str,
@@ -46,9 +47,9 @@ impl Db {
             function: Box::new(function),
         });
         let index = Index { of: self.clone(), tree, kept };
-        // Before it is on the list: from then on this process's writers need it.
+        // Before the index is on the list: from then on this process's writers need it.
         let before = env.indices.note(&index.kept);
-        // On the disk at once, as what is loaded is.
+        // Durable at once, as loaded records are.
         if let Err(error) = crate::run::run(env, Durability::Sync, |txn| index.make(txn)) {
             env.indices.forget(&index.kept, before);
             return Err(error);
@@ -56,11 +57,11 @@ impl Db {
         Ok(index)
     }
 
-    /// Drops an index: its entries are removed, and the database keeps it no longer. False if it had no index of that name. The file
-    /// stays, empty, for an index of the same name.
+    /// Drops an index: removes its entries, and the database stops updating it. Returns false if the database has no
+    /// index of that name on its list. The file stays, empty, for an index of the same name.
     ///
     /// # Errors
-    /// `NoDatabase`, `Database` when the name is no index's of this database; else as [`Db::delete_range`].
+    /// `NoDatabase`; `Database` when the name is no index of this database; else as [`Db::delete_range`].
     pub fn drop_index(&self, name: &str) -> Result<bool> {
         let env = self.environment();
         let open = database::open(env, name, None)?;
@@ -78,7 +79,7 @@ impl Db {
         })
     }
 
-    /// Removes all entries, having locked the whole tree.
+    /// Locks the whole tree and removes all entries.
     fn clear(&self, txn: &Txn<'_>) -> Result<()> {
         txn.guarded(|| Ok(self.access(txn).lock_database(Mode::X)?))?;
         self.delete_raw_range(txn, KeyRange::default())?;
@@ -87,14 +88,14 @@ impl Db {
 }
 
 impl Index {
-    /// Makes the index, if it is not on the list.
+    /// Makes the index, unless it is on the list.
     fn make(&self, txn: &Txn<'_>) -> Result<()> {
         let file = self.kept.tree.id();
         let is_listed = |txn: &Txn<'_>| txn.guarded(|| Ok(self.of.access(txn).indices()?.contains(&file)));
         if is_listed(txn)? {
             return Ok(());
         }
-        // Waits for everybody who writes, and may come after another who makes the same.
+        // Waits for all writers, and perhaps for another maker of the same index.
         txn.guarded(|| Ok(self.of.access(txn).lock_database(Mode::X)?))?;
         if is_listed(txn)? {
             return Ok(());
@@ -104,7 +105,7 @@ impl Index {
             failpoint("index: listed, not made");
             Ok(())
         })?;
-        // Of one that was dropped there may be entries, and of one whose maker died behind the end of the load.
+        // Entries may remain of a dropped index, or of one whose maker died behind the end of the load.
         self.tree.clear(txn)?;
         self.fill(txn)?;
         txn.guarded(|| {
@@ -113,8 +114,8 @@ impl Index {
         })
     }
 
-    /// The entries of all records, sorted. They are loaded (0014) where the tree is one empty leaf, as a new one is. One that had
-    /// pages before keeps them, and the entries are put in order.
+    /// Adds the sorted entries of all records. They are loaded (0014) if the tree is one empty leaf, as a new one is. A
+    /// tree that had pages before keeps them, and the entries are put one by one.
     fn fill(&self, txn: &Txn<'_>) -> Result<()> {
         let directory = self.of.environment().platform.directory.as_ref();
         let mut sorter = Sorter::new(directory, self.name(), SORT_BYTES);

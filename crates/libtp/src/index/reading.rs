@@ -1,8 +1,8 @@
-//! Records by what an index has of them.
+//! Finding records by index keys.
 //!
-//! In a transaction the entries that are passed are locked, the gaps between them, and the records they lead to; in a
-//! snapshot index and records are of the same moment. Whoever changes a record locks it before its entries, and who reads here
-//! the other way round: a deadlock between the two ends as any does.
+//! In a transaction the visited entries, the gaps between them, and the records they lead to are locked; in a snapshot
+//! index and records are of the same moment. A writer locks a record before its entries, a reader here the other way
+//! round: a deadlock between the two ends as any does.
 
 use std::cell::Cell;
 
@@ -13,10 +13,10 @@ use super::Index;
 use crate::cursor::{Cursor, InVain, Pair, Stands};
 use crate::{Error, Keys, Reader, Result};
 
-/// A record, and what it was found under.
+/// A record found through an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
-    /// What the function of the index made of it.
+    /// The index key under which the record was found.
     pub index_key: Vec<u8>,
     /// The record's key.
     pub key: Vec<u8>,
@@ -25,7 +25,7 @@ pub struct IndexEntry {
 }
 
 impl Index {
-    /// The keys of the records that are found under a key, in order.
+    /// Returns the keys of the records with an index key, in order.
     ///
     /// # Errors
     /// As [`crate::Db::get`]; `Database` if the index was dropped meanwhile, or made after the snapshot was taken.
@@ -40,7 +40,7 @@ impl Index {
         Ok(keys)
     }
 
-    /// The records that are found under a key, in the order of their keys.
+    /// Returns the records with an index key, in the order of their keys.
     ///
     /// # Errors
     /// As [`crate::Db::get`].
@@ -53,7 +53,7 @@ impl Index {
         Ok(records)
     }
 
-    /// How many records are found under a key.
+    /// Returns the number of records with an index key.
     ///
     /// # Errors
     /// As [`crate::Db::count`].
@@ -62,23 +62,23 @@ impl Index {
         reader.count(&self.tree, duplicates::entries_of(index_key))
     }
 
-    /// A cursor over all entries: index keys in order, and the records of each in the order of their keys.
+    /// Returns a cursor over all entries: index keys in order, and the records of each in the order of their keys.
     pub fn cursor<'t, R: Reader>(&'t self, reader: &'t R) -> IndexCursor<'t, R> {
         self.range(reader, ..)
     }
 
-    /// A cursor over some index keys.
+    /// Returns a cursor over some index keys.
     pub fn range<'t, R: Reader>(&'t self, reader: &'t R, keys: impl Into<Keys>) -> IndexCursor<'t, R> {
         let at = self.tree.raw_cursor(reader, keys.into().into_entries(None).unwrap_or_default());
         IndexCursor { index: self, reader, at, stands: Stands::Nowhere, is_listed: Cell::new(false) }
     }
 
-    /// A cursor over the index keys that begin with some bytes.
+    /// Returns a cursor over the index keys that begin with the given bytes.
     pub fn prefix<'t, R: Reader>(&'t self, reader: &'t R, beginning: &[u8]) -> IndexCursor<'t, R> {
         self.range(reader, Keys::prefix(beginning))
     }
 
-    /// Refuses an index that is kept no longer, or was not yet when the snapshot was taken: of what is not in it nothing follows.
+    /// Refuses an index that is no longer kept, or was not kept when the snapshot was taken: it may lack entries.
     pub(super) fn check_listed(&self, reader: &impl Reader) -> Result<()> {
         let what = match reader.is_index(&self.of, self.kept.tree.id())? {
             Listed::Then => return Ok(()),
@@ -89,7 +89,7 @@ impl Index {
         Err(Error::Database { name: self.name().into(), what: what.into() })
     }
 
-    /// The record of an entry.
+    /// Returns the record of an entry.
     fn record_of(&self, reader: &impl Reader, entry: &Pair) -> Result<IndexEntry> {
         let (index_key, stored) = self.read(entry)?;
         let Some(value) = reader.read(&self.of, stored, <[u8]>::to_vec)? else {
@@ -103,7 +103,7 @@ impl Index {
         Ok(IndexEntry { index_key, key: self.of.known(stored), value })
     }
 
-    /// Index key and stored key of an entry.
+    /// Returns the index key and the stored key of an entry.
     pub(super) fn read<'p>(&self, entry: &'p Pair) -> Result<(Vec<u8>, &'p [u8])> {
         duplicates::read(&entry.0).ok_or_else(|| {
             Error::Corrupt(format!("{}: an entry of {} bytes is none of an index", self.name(), entry.0.len()))
@@ -117,13 +117,13 @@ pub struct IndexCursor<'t, R: Reader> {
     reader: &'t R,
     at: Cursor<'t>,
     stands: Stands,
-    /// Whether that was asked.
+    /// Whether the index was found on its database's list.
     is_listed: Cell<bool>,
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<R: Reader> IndexCursor<'_, R> {
-    /// Stands on an entry whose record can be read. Where the record cannot be read, the cursor stands where the cursor stood before.
+    /// Stands on an entry whose record can be read. If the record cannot be read, the cursor stays in its place.
     fn arrive(&mut self, found: Option<Pair>, in_vain: InVain) -> Result<Option<IndexEntry>> {
         let (index, reader, is_listed) = (self.index, self.reader, &self.is_listed);
         if !is_listed.replace(true) {
@@ -135,7 +135,7 @@ impl<R: Reader> IndexCursor<'_, R> {
         self.stands.arrive(&mut self.at, found, in_vain, |entry| index.record_of(reader, entry))
     }
 
-    /// The first record of the first index key.
+    /// Moves to the first record of the first index key.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -144,7 +144,7 @@ impl<R: Reader> IndexCursor<'_, R> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The last record of the last index key.
+    /// Moves to the last record of the last index key.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -153,7 +153,7 @@ impl<R: Reader> IndexCursor<'_, R> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The first record of the first index key that is `index_key` or greater.
+    /// Moves to the first record of the first index key that is `index_key` or greater.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -162,7 +162,7 @@ impl<R: Reader> IndexCursor<'_, R> {
         self.arrive(found, InVain::Stays)
     }
 
-    /// The next one; the first if the cursor stands nowhere.
+    /// Moves to the next record; to the first if the cursor stands nowhere.
     ///
     /// # Errors
     /// As [`Cursor::first`].
@@ -171,7 +171,7 @@ impl<R: Reader> IndexCursor<'_, R> {
         self.arrive(found, InVain::GoesAboveAll)
     }
 
-    /// The one before; the last if the cursor stands nowhere.
+    /// Moves to the previous record; to the last if the cursor stands nowhere.
     ///
     /// # Errors
     /// As [`Cursor::first`].

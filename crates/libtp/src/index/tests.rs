@@ -1,4 +1,4 @@
-//! Indices as one process, two handles and threads see them. Deaths and power cuts: the suites `failpoints` and `model`.
+//! Indices as seen by one process, two handles and threads. Deaths and power cuts: the suites `failpoints` and `model`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::IndexKeys;
 use crate::{Db, Env, Error, Index, Reader};
 
-/// "town:profession" is found under the town.
+/// Indexes "town:profession" under the town.
 fn town(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value.split(|&byte| byte == b':').next().unwrap_or_default());
 }
 
-/// Under each letter.
+/// Indexes a value under each of its letters.
 fn letters(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     value.iter().for_each(|letter| keys.add([*letter]));
 }
@@ -78,7 +78,7 @@ fn every_way_to_change_a_record_changes_its_index() {
         Ok(())
     })
     .unwrap();
-    // Index and records of one moment.
+    // Index and records are of one moment.
     assert_eq!(all(&index, &before), []);
     assert_eq!(all(&index, &after), [pair(b"London", b"ada"), pair(b"Manchester", b"alan"), pair(b"Wien", b"kurt")]);
     assert_eq!(index.get(&after, b"Wien").unwrap(), [pair(b"kurt", b"Wien:logician")]);
@@ -108,7 +108,7 @@ fn an_index_is_made_of_what_is_there_and_found_again() {
     assert!(said.contains("tree by letter") && said.contains("Db::index"), "{said}");
     let said = env.run(|txn| db.delete(txn, &7_u32.to_be_bytes())).unwrap_err().to_string();
     assert!(said.contains("tree by letter"), "{said}");
-    // Who has no function may read.
+    // A handle without the function may read.
     assert!(env.run(|txn| db.get(txn, &7_u32.to_be_bytes())).unwrap().is_some());
     let index = db.index("tree by letter", letters).unwrap();
     env.run(|txn| db.put(txn, b"k", b"77")).unwrap();
@@ -162,13 +162,13 @@ fn a_change_that_cannot_be_kept_in_an_index_is_none() {
     assert!(said.contains("whole"), "{said}");
     txn.commit().unwrap();
     assert_eq!(env.run(|txn| whole.keys(txn, b"short")).unwrap(), [b"a"]);
-    // A function that makes something else of a record than before.
+    // A function that returns different keys for the same record.
     let asked = AtomicU8::new(0);
     let fickle = db.index("fickle", move |_, _, keys| keys.add([asked.fetch_add(1, Ordering::Relaxed)])).unwrap();
     let txn = env.begin().unwrap();
     let said = db.put(&txn, b"a", b"other").unwrap_err().to_string();
     assert!(said.contains("fickle"), "{said}");
-    // The program goes on, and record and indices are as they were.
+    // The program goes on, and record and indices are unchanged.
     txn.commit().unwrap();
     assert_eq!(env.run(|txn| db.get(txn, b"a")).unwrap().as_deref(), Some(&b"short"[..]));
     assert_eq!(env.run(|txn| whole.keys(txn, b"short")).unwrap(), [b"a"]);
@@ -213,7 +213,7 @@ fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it
     assert!(refused.join().unwrap(), "the database was to be had while somebody writes");
     txn.commit().unwrap();
     let index = ours.index("by town", town).unwrap();
-    // Their lock was kept from the transaction before; they have to notice.
+    // Their session kept its lock from the transaction before; it must notice the new index.
     let said = writing.run(|txn| theirs.put(txn, b"kurt", b"Brno:logician")).unwrap_err().to_string();
     assert!(said.contains("by town"), "{said}");
     let same = theirs.index("by town", town).unwrap();
@@ -283,14 +283,14 @@ fn who_goes_on_with_a_transaction_knows_of_the_indices() {
             assert!(said.contains("by town"), "{said}");
         }
         txn.commit().unwrap();
-        // The session that it had is others' afterwards.
+        // Another transaction uses its former session afterwards.
         let said = other.run(|txn| theirs.put(txn, b"alan", b"London:logician")).unwrap_err().to_string();
         assert!(said.contains("by town"), "{said}");
         is_whole(&env, &index);
     }
 }
 
-/// What `Env::verify` finds, of a database and its index.
+/// Returns the findings of `Env::verify` for a database and its index.
 fn findings(env: &Env, names: [&str; 2]) -> [Vec<String>; 2] {
     names.map(|name| env.verify(name).unwrap().findings.into_iter().map(|finding| finding.what).collect())
 }
@@ -312,7 +312,8 @@ fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without
         env.run(|txn| {
             txn.guarded(|| {
                 let access = index.tree.access(txn);
-                // A record that is not led to, one that is led to from elsewhere, one that is none, and what is no entry.
+                // A record without an entry, a record with a wrong entry, an entry without a record, and an invalid
+                // entry.
                 assert!(access.delete(&entry(b"London", b"alan"))?);
                 access.put(&entry(b"Wien", b"kurt"), b"")?;
                 access.put(&entry(b"Erlangen", b"emmy"), b"")?;
@@ -328,11 +329,11 @@ fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without
         }
         assert_eq!(index.verify(&env.begin().unwrap()).unwrap().len(), 4);
     }
-    // Who has no function.
+    // A handle without the function.
     let env = Env::open(dir.path()).unwrap();
     let [of_records, of_entries] = findings(&env, ["people", "by town"]);
     assert_eq!((of_records.len(), of_entries.len()), (0, 2), "{of_entries:?}");
-    // A list that names what is no index of it.
+    // The list names a file that is no index of the database.
     let (db, other) = (env.btree("people").unwrap(), env.btree("other").unwrap());
     env.run(|txn| txn.guarded(|| Ok(db.access(txn).set_index(other.opened().id(), true)?))).unwrap();
     let [of_records, _] = findings(&env, ["people", "by town"]);
@@ -351,12 +352,12 @@ fn an_index_of_many_records_is_loaded() {
     db.load(&crate::Load::sorted(), records).unwrap();
     let before = env.managers().log.tail();
     let index = db.index("by value", |_, value, keys| keys.add(value)).unwrap();
-    // An entry put by itself is a log record of more than a hundred bytes.
+    // A separately put entry is a log record of more than a hundred bytes.
     let logged = env.managers().log.tail().since(before);
     assert!(logged < 20_000 * 50, "{logged} bytes were logged");
     is_whole(&env, &index);
     assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);
-    // Made anew, where there are pages already.
+    // Made again, in a tree that has pages already.
     assert!(db.drop_index("by value").unwrap());
     let index = db.index("by value", |_, value, keys| keys.add(&value[1..])).unwrap();
     assert_eq!(env.run(|txn| index.tree.count(txn, ..)).unwrap(), 20_000);

@@ -1,7 +1,8 @@
-//! Whether indices and records agree.
+//! Checks that indices and records agree.
 //!
-//! From each entry to its record, which needs no function; with the function, whether that puts the record there, and from each record
-//! to its entries. `Env::verify` of a database looks at its list of indices and the second, of an index at the first.
+//! Three checks: from each entry to its record, which needs no function; with the function, whether the entry belongs
+//! to the record; and, with the function, from each record to its entries. `Env::verify` of a database checks its list
+//! of indices and the last; of an index, the first two.
 
 use std::sync::Arc;
 
@@ -15,12 +16,12 @@ use crate::environment::Inner;
 use crate::snapshot::Snapshot;
 use crate::{Error, Reader, Result};
 
-/// More findings than these are not told.
+/// The largest number of findings that are reported.
 const FINDINGS_MAX: usize = 100;
-/// So often a snapshot is taken anew that was too old for who writes meanwhile.
+/// The number of snapshots taken in turn when writers make a snapshot too old.
 const TRIES: u32 = 5;
 
-/// What was found, up to so much.
+/// The findings, up to the limit.
 #[derive(Default)]
 struct Findings(Vec<String>);
 
@@ -32,7 +33,7 @@ impl Findings {
     }
 }
 
-/// A database, an index of it, and the function if this process has it.
+/// A database, its index, and the function if this process has it.
 struct Compared<'c> {
     of: &'c Db,
     tree: &'c Db,
@@ -40,8 +41,8 @@ struct Compared<'c> {
 }
 
 impl Index {
-    /// What is wrong with the index: records that it does not lead to, and entries that lead to no record or to one of which its
-    /// function makes something else. Reads everything, and in a transaction locks it; a snapshot does not.
+    /// Returns the faults of the index: records that it does not lead to, entries that lead to no record, and entries
+    /// that do not belong to their record. Reads everything; a transaction locks everything, a snapshot does not.
     ///
     /// # Errors
     /// As [`Index::keys`], and those of the index's function.
@@ -56,7 +57,7 @@ impl Index {
 }
 
 impl Compared<'_> {
-    /// Whether each record's entries are there, as far as the function is known.
+    /// Checks that each record's entries exist, if the function is known.
     fn records(&self, reader: &impl Reader, findings: &mut Findings) -> Result<()> {
         let Some(kept) = self.kept else { return Ok(()) };
         let mut records = self.of.raw_cursor(reader, KeyRange::default());
@@ -71,8 +72,8 @@ impl Compared<'_> {
         Ok(())
     }
 
-    /// Whether each entry leads to a record, and to one that belongs there as far as the function is known; whether they are as many
-    /// as are counted.
+    /// Checks that each entry leads to a record and, if the function is known, belongs to the record. Also checks the
+    /// tree's count of entries.
     fn entries(&self, reader: &impl Reader, findings: &mut Findings) -> Result<()> {
         let (name, of) = (self.tree.name(), self.of.name());
         let mut entries = self.tree.raw_cursor(reader, KeyRange::default());
@@ -111,10 +112,10 @@ impl Compared<'_> {
     }
 }
 
-/// What a database says of its indices, or an index of its database, that is not so.
+/// Returns the disagreements between a database and its indices, or between an index and its database.
 ///
 /// # Errors
-/// What keeps them from being read. Damaged pages are told by the pages' own verification.
+/// An error that prevents reading. The verification of pages reports damaged pages.
 pub(crate) fn disagreements(env: &Arc<Inner>, name: &str) -> Result<Vec<String>> {
     if planted("libtp: indices are not verified") {
         return Ok(Vec::new());
@@ -135,7 +136,8 @@ pub(crate) fn disagreements(env: &Arc<Inner>, name: &str) -> Result<Vec<String>>
     }
 }
 
-/// The indices on the list of a database, and a snapshot of then. Nobody makes or drops one while we have it locked in `IX`.
+/// Returns the indices on the list of a database, and a snapshot of that moment. The `IX` lock keeps other transactions
+/// from making or dropping an index.
 fn listed<'e>(env: &'e Arc<Inner>, of: &Db) -> Result<(Vec<FileId>, Snapshot<'e>)> {
     crate::run::run(env, env.durability, |txn| {
         let listed = txn.guarded(|| Ok(of.access(txn).indices()?))?;
@@ -152,7 +154,7 @@ fn of_database(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Result<Vec<String>
     let (files, snapshot) = listed(env, &of)?;
     let mut findings = Findings::default();
     for file in files {
-        // Behind a failed sync a snapshot shows less than transactions do.
+        // After a failed sync a snapshot shows less than transactions do.
         if snapshot.is_index(&of, file)? != Listed::Then {
             continue;
         }
@@ -180,7 +182,7 @@ fn of_index(env: &Arc<Inner>, open: &Arc<OpenDatabase>, of: FileId) -> Result<Ve
     };
     let of = Db::as_stored(env, &database::open(env, &name, None)?);
     let (files, snapshot) = listed(env, &of)?;
-    // What was dropped, or not made to its end, nobody reads.
+    // An index that was dropped or not finished is never read.
     if files.contains(&open.id()) && snapshot.is_index(&of, open.id())? == Listed::Then {
         let (tree, kept) = (Db::as_stored(env, open), env.indices.of(open.id()));
         Compared { of: &of, tree: &tree, kept: kept.as_deref() }.entries(&snapshot, &mut findings)?;

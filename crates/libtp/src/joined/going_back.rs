@@ -1,14 +1,14 @@
-//! What a savepoint notes of joined memory, and how that goes back to it.
+//! A savepoint's marks in joined memory, and going back to them.
 //!
-//! Paper: a departure, as all of the two in one transaction. The undo log of each segment has a mark (`vista::Mark`); what was joined
-//! since goes back to how it was then.
+//! Paper: a departure, as everything that combines records and memory in one transaction. The undo log of each segment
+//! has a mark (`vista::Mark`); memory joined since returns to its state when it was joined.
 //!
-//! What nobody sees is a store through a range that was declared before the savepoint. In C it is the program's to declare it again;
-//! here the compiler would let it happen while the [`Joined`](super::Joined) that lent the range lives. So to go back is refused where
-//! one lived when the savepoint was made, as where one does now; before anything of the part is taken back.
+//! A store through a range declared before the savepoint goes unseen. In C the program must declare the range again; in
+//! Rust such a store could happen while the [`Joined`](super::Joined) that lent the range lives. So going back is
+//! refused if a `Joined` was alive when the savepoint was made, or is alive now; the check comes before any undo.
 //!
-//! If we die here: some segments went back and some did not, and what they have left in their undo logs is put back as of any
-//! transaction that dies running.
+//! If we die here: some segments went back and some did not. The rest of their undo logs is undone as for any
+//! transaction that dies while running.
 
 use std::cell::RefMut;
 
@@ -18,10 +18,11 @@ use vista::{Mark, Member};
 use super::{Part, Parts};
 use crate::{Error, Result};
 
-/// How far a transaction was in each segment that it had joined, in the order in which it had; none where it was at work.
+/// The transaction's mark in each segment joined by then, in the order of joining; `None` for a segment with a living
+/// `Joined`.
 pub(crate) struct MemoryMark(Vec<Option<Mark>>);
 
-/// The memory of a transaction that is about to go back, which nobody is at work in, and how far each goes.
+/// The unused memory of a transaction that is about to go back, with the mark of each part.
 pub(crate) struct GoingBack<'t>(Vec<(RefMut<'t, Option<Box<Member>>>, Mark)>);
 
 impl Parts {
@@ -33,10 +34,10 @@ impl Parts {
         MemoryMark(self.all().map(of_one).collect())
     }
 
-    /// Takes all that is joined now, to go back.
+    /// Takes all memory joined by now, to go back.
     ///
     /// # Errors
-    /// `Segment` if the transaction is at work in one, or was when the mark was made.
+    /// `Segment` if a `Joined` of one is alive, or was when the mark was made.
     pub(crate) fn take_to_go_back(&self, to: &MemoryMark) -> Result<GoingBack<'_>> {
         let mut all = Vec::new();
         for (part, mark) in self.all().zip(to.0.iter().copied().chain(std::iter::repeat(Some(Mark::default())))) {
@@ -58,10 +59,10 @@ impl Part {
 }
 
 impl GoingBack<'_> {
-    /// Puts back what was stored since.
+    /// Undoes the stores made since the mark.
     ///
     /// # Errors
-    /// `Memory` in a child of the process: nothing was put back.
+    /// `Memory` in a forked child: nothing was undone.
     pub(crate) fn go_back(self) -> Result<()> {
         for (mut member, mark) in self.0 {
             if mark == Mark::default() && planted("libtp: memory that was joined in a part keeps what that stored") {

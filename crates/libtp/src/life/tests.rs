@@ -1,4 +1,4 @@
-//! What becomes of a handle when its memory is made anew. With processes: the suite `multiprocess`, `rebuild`.
+//! A handle whose memory is rebuilt. With processes: the suite `multiprocess`, `rebuild`.
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Durability, Env, Error};
 
-/// Waits until something is so; the watchdog of a test.
+/// Waits until a condition holds; panics after a time limit.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -22,7 +22,7 @@ fn a_life_whose_threads_cannot_be_started_is_tried_again() {
     let stock = env.btree("stock").unwrap();
     env.0.threads_refused.store(3, Ordering::Relaxed);
     env.managers().processes.declare_broken();
-    // Nobody calls: the threads of the broken life do it.
+    // No call is made: the threads of the broken life begin the next one.
     until("nobody begins the next life", || {
         env.0.threads_refused.load(Ordering::Relaxed) == 0 && !env.managers().region.is_broken()
     });
@@ -45,7 +45,7 @@ fn who_calls_while_no_thread_can_be_started_is_told_and_may_try_again() {
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
 
-/// An environment whose memory is about to be found broken, and of which no next life can be made.
+/// Makes an environment whose memory is about to be found broken, and that can begin no next life.
 fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
     let dir = tempfile::tempdir().unwrap();
     let env = Env::open(dir.path()).unwrap();
@@ -58,7 +58,7 @@ fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
 fn who_committed_is_never_told_that_nothing_was_changed_because_no_next_life_can_be_made() {
     for durability in [Durability::Relaxed, Durability::Sync] {
         let (_dir, env, stock) = without_a_next_life();
-        // The first relaxed commit of a life writes the control file before its record, and is refused there.
+        // The first relaxed commit of a life writes the control file before its record, and would be refused there.
         env.run_with(Durability::Relaxed, |txn| stock.put(txn, b"pears", b"1")).unwrap();
         let txn = env.begin_with(durability).unwrap();
         stock.put(&txn, b"apples", b"3").unwrap();
@@ -108,7 +108,7 @@ fn a_commit_whose_way_to_the_disk_has_failed_is_not_known_to_be_kept_and_says_wh
     }
 }
 
-/// How many times this process has the environment's memory mapped, and how many descriptors it has open.
+/// Returns how often this process has the environment's memory mapped, and how many descriptors it has open.
 fn burden(env: &Env) -> (usize, usize) {
     let region = env.stats().unwrap().region;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -135,7 +135,7 @@ fn memory_that_was_given_up_goes_with_the_last_transaction_that_began_in_it() {
         env.managers().processes.declare_broken();
         env.run(|txn| stock.put(txn, b"pears", &[round])).unwrap();
     }
-    // All in between are gone; of the first there is what began in it.
+    // All lives in between are freed; the first is kept by a transaction that began in it.
     until("memory of before stays mapped", || burden(&env).0 == 2);
     drop(old);
     until("the first memory stays mapped", || burden(&env).0 == 1);
@@ -160,7 +160,7 @@ fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own(
         })
         .collect();
     assert!(began[0] < began[1]);
-    // The first life that this handle finds is the second after its own.
+    // The next life that this handle finds is the second after its own.
     assert!(matches!(stopped.0.outcome_of(0, began[0]), Err(Error::Rebuilt)), "nobody has that record");
     stopped.0.outcome_of(0, libtp_log::Lsn::new(began[0].raw() - 8)).unwrap();
 }
@@ -176,7 +176,7 @@ fn what_a_dead_one_has_noted_is_kept_until_it_is_repaired_however_much_is_logged
     let managers = env.managers();
     let who = managers.join().unwrap();
     let done = managers.checkpoint(&who).unwrap().unwrap();
-    // As one leaves it that dies between its record, which is no transaction's, and what it does next.
+    // As after a death between its record, which belongs to no transaction, and the next step.
     who.session().note_append(done.lsn.raw(), 0);
     who.session().mark_dead();
     for _ in 0..3 {
@@ -227,7 +227,7 @@ fn restarts_that_end_before_a_checkpoint_take_one_themselves_from_time_to_time()
         }
         let stock = env.btree("stock").unwrap();
         env.run(|txn| stock.put(txn, b"restart", &restart.to_be_bytes())).unwrap();
-        // What a crash of the machine leaves.
+        // The files that a crash of the machine leaves.
         fs::create_dir(at(restart + 1)).unwrap();
         for entry in fs::read_dir(at(restart)).unwrap().map(Result::unwrap) {
             if entry.file_type().unwrap().is_file() && entry.file_name() != "region" {

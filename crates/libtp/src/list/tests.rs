@@ -1,4 +1,4 @@
-//! Lists through the door: snapshots, locks, damage, pages given back.
+//! Lists through the public interface: snapshots, locks, damage, freed pages.
 
 use std::time::Instant;
 
@@ -59,7 +59,7 @@ fn who_has_read_a_number_keeps_it_and_records_are_replaced_side_by_side() {
     list.put(&one, 1, b"by one").unwrap();
     list.put(&two, 2, b"by two").unwrap();
     assert_eq!(list.count(&two).unwrap(), 10);
-    // The numbers are relied on by both.
+    // Both transactions rely on the numbers.
     for refused in [list.append(&one, b"more"), list.insert_before(&two, 1, b"more")] {
         assert!(matches!(refused, Err(Error::LockTimeout(_) | Error::Deadlock)), "{refused:?}");
     }
@@ -162,7 +162,7 @@ fn snapshots_held_among_random_changes_show_each_its_own_numbers() {
         } else if below(2) == 0 {
             txn.abort().unwrap();
         } else {
-            // Killed: whoever comes next repairs.
+            // Killed: the next session repairs.
             txn.die();
         }
         if below(3) == 0 {
@@ -198,7 +198,8 @@ fn threads_that_insert_and_replace_side_by_side_lose_nothing() {
             let name = |kind: &str| format!("{kind} {thread} {round}");
             env.run_with(crate::Durability::Relaxed, |txn| {
                 match round % 3 {
-                    // Read first, as a program does that looks for a place: two who do so meet, and one begins again.
+                    // Read first, like a program that looks for a place: two such transactions deadlock, and one begins
+                    // again.
                     0 => {
                         let count = list.count(txn)?;
                         list.insert_before(txn, count + 1, name("back").as_bytes())?;
@@ -210,7 +211,7 @@ fn threads_that_insert_and_replace_side_by_side_lose_nothing() {
             })
             .unwrap();
             env.run_with(crate::Durability::Relaxed, |txn| {
-                // The first ones are in the middle somewhere, in their order.
+                // The first records are somewhere in the middle, in their order.
                 let mut cursor = list.cursor(txn);
                 let mut met = 0;
                 while let Some((number, line)) = cursor.next()? {
@@ -247,7 +248,7 @@ fn threads_that_insert_and_replace_side_by_side_lose_nothing() {
     assert_eq!(env.verify("lines").unwrap().findings, []);
 }
 
-/// The leaves of a list, as they stand in its tree: ids and nodes.
+/// Returns the leaves of a list, as its tree stores them: ids and nodes.
 fn leaves(list: &List, txn: &Txn<'_>) -> Vec<(u64, Node)> {
     let (mut cursor, mut found) = (list.tree().raw_cursor(txn, Default::default()), Vec::new());
     while let Some((key, value)) = cursor.next().unwrap() {
@@ -273,7 +274,7 @@ fn a_change_that_fails_half_way_is_taken_back() {
     let leaves = leaves(&list, &txn);
     let (id, second) = &leaves[1];
     assert!(list.tree().access(&txn).delete(&node_key(*id)).unwrap());
-    // The first leaf becomes small, looks for its neighbour, and that is gone.
+    // The first leaf becomes small and looks for its neighbour, which is gone.
     let mut count = 300;
     let error = loop {
         match list.delete(&txn, 1) {
@@ -346,7 +347,7 @@ fn verify_finds_what_the_counts_do_not_say() {
         raw_put(&list, txn, &node_key(id), &node.to_bytes());
     });
     damage("head contradicts itself", &|txn| {
-        // A count, and no root.
+        // A count without a root.
         let mut head = [0; size_of::<Head>()];
         head[8] = 3;
         raw_put(&list, txn, &HEAD_KEY, &head);
@@ -354,7 +355,7 @@ fn verify_finds_what_the_counts_do_not_say() {
     });
 }
 
-/// Not asserted: the machine may be busy.
+/// Asserts nothing, because the machine may be busy.
 #[test]
 #[ignore = "a measurement"]
 fn how_long_a_step_takes() {
@@ -397,7 +398,7 @@ fn how_long_a_step_takes() {
     println!("figures: a million records of 60 bytes take {} MiB", bytes >> 20);
 }
 
-/// A cursor that outlives its transactions is followed beside a model of who stands where, while others insert and remove.
+/// Compares a cursor's place, kept over several transactions, with a model, while other transactions insert and remove.
 #[test]
 fn a_place_is_found_again_wherever_its_record_has_gone() {
     let dir = tempfile::tempdir().unwrap();
@@ -428,7 +429,7 @@ fn a_place_is_found_again_wherever_its_record_has_gone() {
         let place = place_of(at as u64 + 1);
         for _ in 0..random(40) {
             let at = random(model.len());
-            // Often beside it, and often in great numbers.
+            // Often beside the record, and often many at once.
             let at = if random(3) == 0 { model.iter().position(|other| *other == name).unwrap_or(at) } else { at };
             env.run(|txn| match random(2) {
                 0 => list.delete(txn, at as u64 + 1).map(|_| {
@@ -447,7 +448,7 @@ fn a_place_is_found_again_wherever_its_record_has_gone() {
             let wanted = model.iter().position(|other| *other == name);
             assert_eq!(is_there, wanted.is_some(), "round {round}");
             assert_eq!(cursor.number(), wanted.map(|at| at as u64 + 1), "round {round}");
-            // What is gone was between two neighbours: those who stay are on their sides.
+            // A removed record was between two neighbours: those that remain are still on its sides.
             let next = cursor.next()?.map(|(number, _)| number);
             let back = cursor.go_to(&place).and_then(|_| cursor.prev())?.map(|(number, _)| number);
             match (wanted, back, next) {
@@ -476,7 +477,8 @@ fn what_is_gone_leaves_its_place_between_those_who_stood_beside_it() {
         })
         .unwrap()
         .unwrap();
-    // The one before it and itself go, others come in front: it stands behind a, before d.
+    // The previous record and the record itself are removed, others are inserted in front: the cursor stands behind a,
+    // before d.
     env.run(|txn| list.delete(txn, 2).and_then(|_| list.delete(txn, 2))).unwrap();
     env.run(|txn| (0..300).try_for_each(|_| list.insert_before(txn, 1, b"new").map(|_| ()))).unwrap();
     env.run(|txn| {

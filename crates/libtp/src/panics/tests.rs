@@ -1,4 +1,4 @@
-//! Panics of the library and of programs' own functions. Panics at its failpoints: the suite `failpoints`, `panics`.
+//! Panics of the library and of the program's functions. Panics at failpoints: the suite `failpoints`, `panics`.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -13,7 +13,7 @@ fn with_one_record() -> (tempfile::TempDir, Env, Db) {
     (dir, env, db)
 }
 
-/// What the program's own function said when it panicked.
+/// Returns the message of a panic in the program's function.
 fn own_panic(work: impl FnOnce() -> crate::Result<()>) -> &'static str {
     catch_unwind(AssertUnwindSafe(work)).unwrap_err().downcast_ref::<&str>().copied().unwrap()
 }
@@ -96,7 +96,7 @@ fn a_destructor_may_use_the_library_while_a_panic_is_under_way() {
     assert_eq!(env.managers().processes.dead_sessions(), []);
     let last = env.run(|txn| db.get(txn, &1999_u32.to_be_bytes())).unwrap();
     assert_eq!(last.as_deref(), Some(&b"left"[..]));
-    // The environment itself may be what goes.
+    // Dropping the environment may unwind, too.
     let dir = tempfile::tempdir().unwrap();
     let goes = || {
         let gone = Env::open(dir.path()).unwrap();
@@ -113,7 +113,7 @@ fn a_commit_that_panicked_before_its_record_is_no_commit_even_where_the_log_has_
     let managers = env.managers();
     let who = managers.join().unwrap();
     let id = who.begin(&managers);
-    // No record begins there.
+    // No record begins at this LSN.
     let forgotten = libtp_log::Lsn::new(16);
     assert!(managers.log.read(forgotten).is_err());
     who.session().note_append(forgotten.raw(), id.raw());

@@ -1,6 +1,6 @@
-//! The least and the most that each setting may be. A value outside is refused before anything is opened.
+//! The least and the greatest value of each setting. A value outside is refused before anything is opened.
 //!
-//! A size of the log's segments is judged where the environment is made: it must also be a power of two.
+//! Making an environment checks the sizes of the log's segments, which must also be powers of two.
 
 use super::{Bytes, Settings};
 use crate::{Error, Result};
@@ -11,10 +11,10 @@ const MEMORY_BYTES_MAX: u64 = 1 << 47;
 const LOG_BYTES_MAX: u64 = 1 << 60;
 const DAY_MILLIS: u64 = 24 * 60 * 60 * 1000;
 const YEAR_MILLIS: u64 = 366 * DAY_MILLIS;
-/// The longest that a lock is waited for, where it is not for ever.
+/// The longest limited wait for a lock.
 pub(crate) const LOCK_TIMEOUT_MILLIS_MAX: u64 = YEAR_MILLIS;
 
-/// One setting that is set, with its bounds, both included.
+/// A setting with a value, and its bounds, both included.
 struct Bounded {
     name: &'static str,
     value: u64,
@@ -85,7 +85,7 @@ mod tests {
         let settings = Settings::parse(text).unwrap();
         assert!(settings.bounded().iter().all(Option::is_some), "a setting has no bounds");
         settings.check().unwrap();
-        // A number that is added to the settings shows here: it is printed as `name: None`.
+        // A number added to the settings shows up here, printed as `name: None`.
         let shown = format!("{settings:?}");
         let others = ["log_directory", "durability", "replacement", "victim", "region_directory", "region_survives"];
         assert_eq!(shown.matches(": None").count(), others.len(), "{shown}");

@@ -1,8 +1,8 @@
-//! Every call that changes the table is stopped before each of its stores, as a kill stops it.
+//! Stops every call that changes the table before each of its stores, as a kill does.
 //!
-//! What is left behind is rolled back as a survivor does it: the section of the dead session first, its latches after.
-//! Then every invariant holds, the table says what it said before the section that was open, and the dead one's locks
-//! can be given back by another.
+//! A survivor's repair follows: the section of the dead session is rolled back, then its latches are given back. Then
+//! every invariant holds, the table has the contents from before the open section, and another session can give the
+//! dead session's locks back.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use Mode::{IX, S, U, X};
 
 const DATABASE: LockName = LockName { space: 1, kind: LockName::DATABASE, hash: 0 };
 
-/// A table with four lockers; the one that will be killed is the first.
+/// A table with four lockers; the first is used by the session that is killed.
 struct Scene {
     locks: LockManager,
     processes: ProcessManager,
@@ -49,7 +49,7 @@ impl Scene {
         self.locks.try_lock(session, self.lockers[locker], DATABASE, mode).is_ok()
     }
 
-    /// As a thread would that goes to sleep and is not heard of again.
+    /// Leaves the locker waiting, like a thread that goes to sleep and never returns.
     fn wait_for(&self, session: &Session, locker: usize, hash: u64, mode: Mode) {
         self.wait_for_name(session, locker, name(hash), mode);
     }
@@ -64,7 +64,7 @@ impl Scene {
         self.locks.begin_wait(&ask, place);
     }
 
-    /// What the table says, in an order of its own.
+    /// Returns the table's contents, sorted.
     fn says(&self, session: &Session) -> Vec<LockInfo> {
         let mut says = self.locks.dump(session);
         says.iter_mut().for_each(|info| info.session = libtp_process::SessionId::NONE);
@@ -72,7 +72,7 @@ impl Scene {
         says
     }
 
-    /// What a survivor does to free what the dead session held.
+    /// Repairs the table as a survivor does, to free the dead session's section and latches.
     fn repair(&self, dead: &Session) {
         assert!(dead.is_dead());
         dead.undo().roll_back();
@@ -82,7 +82,7 @@ impl Scene {
     }
 }
 
-/// Kills `call` before each of its stores. With `one_section` the table must say then what it said before.
+/// Kills `call` before each of its stores. With `one_section` the table must then have its contents from before.
 fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Scene, &Session)) {
     let mut stores = 0;
     loop {
@@ -106,7 +106,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             assert!(scene.says(&survivor) == said, "stopped before store {stores}, and the table says another thing");
         }
         for locker in scene.lockers {
-            // As the repair of a dead session begins.
+            // As at the start of the repair of a dead session.
             scene.locks.table.locker(locker.0).waiting.publish(crate::locker::Waiting::NONE);
             scene.locks.free_locker(&survivor, locker);
             scene.locks.check().unwrap_or_else(|broken| panic!("then repaired, store {stores}: {broken}"));
@@ -119,7 +119,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
 #[test]
 fn stopped_while_taking_a_new_lock() {
     kill_everywhere(true, |_, _| {}, |scene, victim| scene.lock(victim, 0, 1, X));
-    // With a slot at hand, and in a chain that others are in.
+    // With a free slot, and in a chain with other objects.
     let before = |scene: &Scene, survivor: &Session| {
         (0..31).for_each(|hash| scene.lock(survivor, 0, hash, X));
         (100..600).for_each(|hash| scene.lock(survivor, 1, hash, X));
@@ -187,7 +187,7 @@ fn stopped_while_giving_up_a_wait_that_held_others_back() {
 fn stopped_while_converting() {
     let before = |scene: &Scene, survivor: &Session| scene.lock(survivor, 0, 1, S);
     kill_everywhere(true, before, |scene, victim| scene.lock(victim, 0, 1, X));
-    // In vain: others read.
+    // Without a grant: other lockers read.
     let before = |scene: &Scene, survivor: &Session| {
         scene.lock(survivor, 0, 1, U);
         scene.lock(survivor, 1, 1, S);
@@ -212,7 +212,7 @@ fn stopped_while_downgrading_for_those_who_wait() {
 
 #[test]
 fn stopped_while_giving_one_lock_back() {
-    // The middle of the stack, the head of a queue with holders and one that waits, the inside of a queue, the top.
+    // The middle of the stack, the head of a queue with holders and a waiter, the inside of a queue, the top.
     for hash in [2, 3, 4, 5] {
         let before = |scene: &Scene, survivor: &Session| {
             scene.lock(survivor, 1, 4, S);
@@ -247,7 +247,7 @@ fn stopped_while_giving_all_locks_back_and_granting_them() {
 fn stopped_while_giving_slots_back() {
     let before = |scene: &Scene, survivor: &Session| {
         (0..100).for_each(|hash| scene.lock(survivor, 0, hash, X));
-        // Nothing is held, and the slots are still its own.
+        // Nothing is held, and the slots still belong to the locker.
         (0..100).for_each(|hash| scene.locks.unlock(survivor, scene.lockers[0], name(hash)).unwrap());
     };
     kill_everywhere(true, before, |scene, victim| scene.locks.unlock_all(victim, scene.lockers[0]));
@@ -261,7 +261,7 @@ fn stopped_while_splitting_a_bucket() {
     };
     kill_everywhere(true, before, |scene, victim| {
         let buckets = scene.locks.stats().buckets;
-        // Whoever was killed has the role still; in this test nobody else asks.
+        // The killed session still has the role; in this test no other session asks for it.
         scene.locks.table.header.splitter.publish(libtp_process::SessionId::NONE);
         scene.locks.table.split_one(victim);
         assert_eq!(scene.locks.stats().buckets, buckets + 1);
@@ -274,14 +274,14 @@ fn a_split_that_was_not_announced_is_found_and_announced_by_the_next() {
     let session = scene.processes.join().unwrap();
     (0..500).for_each(|hash| scene.lock(&session, 0, hash, X));
     let buckets = scene.locks.stats().buckets;
-    // As if the last to split had been killed between its section and the announcement.
+    // As if the last session to split had been killed between its section and the announcement.
     scene.locks.table.header.bucket_count.publish(buckets - 1);
     (0..500).for_each(|hash| {
         assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));
     });
     scene.locks.table.split_one(&session);
     assert_eq!(scene.locks.stats().buckets, buckets);
-    // And one that was announced and then rolled back, which cannot be, would also be found.
+    // A bucket that was announced and then rolled back, which cannot happen, would also be found.
     scene.locks.table.header.bucket_count.publish(buckets + 1);
     (0..500).for_each(|hash| {
         assert_eq!(scene.locks.holds(&session, scene.lockers[0], name(hash)), Some(X));

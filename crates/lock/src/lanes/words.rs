@@ -1,13 +1,14 @@
-//! The words of lanes and of those who wait for them. Times in them go round: each is compared with one that is not far away.
+//! The words of lanes and of their waiters. The times in them wrap around: each is compared with a time that is not far
+//! away.
 
 use super::{AWAY_AFTER, CLOCK_SET, STOPPED_AFTER, TURN};
 
-/// Bits of the time, in microseconds, which begins anew every twelve days; the rest are the locker's number.
+/// Bits of the time, in microseconds, which wraps around every twelve days; the other bits are the locker's number.
 const TIME_BITS: u32 = 40;
 pub(super) const LOCKER_BITS: u32 = u64::BITS - TIME_BITS;
 const TIME: u64 = (1 << TIME_BITS) - 1;
 
-/// A locker and the end of its turn. Zero is nobody.
+/// A locker and the end of its turn. Zero: the lane is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken(u64);
 rio::bits!(Taken: u64);
@@ -17,21 +18,23 @@ impl Taken {
         Taken(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
     }
 
-    /// Whose it is. Lockers with longer numbers, beyond sixteen million, need no lanes.
+    /// Returns the lane's locker. Lockers with longer numbers, beyond sixteen million, use no lanes.
     pub(super) fn locker(self) -> u32 {
         u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
     }
 
-    /// Whether the turn is over, or nobody's. It may have begun after `now` was read. One that is too far away is over.
+    /// Returns whether the turn is over, or the lane free. The turn may have begun after `now` was read. A turn that
+    /// ends too far away counts as over.
     pub(super) fn is_over(self, now: u64) -> bool {
         let left = self.0.wrapping_sub(now) & TIME;
         left == 0 || left > CLOCK_SET || self.locker() == 0
     }
 }
 
-/// What who waits for a lane notes: since when it waits, and when it last looked. Zero if it does not wait.
+/// The note of a waiter for a lane: since when it waits, and when it last looked. Zero if it does not wait.
 ///
-/// Both are moments of 16 bits, of two milliseconds or so: who is stopped for a minute is asked once too often.
+/// Both are times of 16 bits, in steps of about two milliseconds. They wrap around after a minute: a session that is
+/// stopped for a minute may wrongly be given a lane once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish(u32);
 rio::bits!(Wish: u32);
@@ -44,14 +47,14 @@ impl Wish {
         Wish(Wish::moment(since) << 16 | Wish::moment(now))
     }
 
-    /// Never zero.
+    /// Returns a time as a moment, which is never zero.
     fn moment(time: u64) -> u32 {
         u32::try_from(time >> 10 & u64::from(Wish::MOMENTS)).unwrap_or(0) | 1
     }
 
     fn ago(moment: u32, now: u64) -> u64 {
         let ago = Wish::moment(now).wrapping_sub(moment) & Wish::MOMENTS;
-        // Who noted it a moment after the clock was read has noted it just now.
+        // A moment just after `now`, which was read earlier, counts as now.
         if ago > Wish::MOMENTS / 2 {
             0
         } else {
@@ -59,18 +62,19 @@ impl Wish {
         }
     }
 
-    /// Whether it waits for a lane and has looked for one lately.
+    /// Returns whether the locker waits for a lane and has looked for one lately.
     pub(super) fn has_looked(self, now: u64) -> bool {
         self != Wish::NONE && Wish::ago(self.0 & Wish::MOMENTS, now) < STOPPED_AFTER
     }
 
-    /// How long it has waited.
+    /// Returns how long the locker has waited.
     pub(super) fn waited(self, now: u64) -> u64 {
         Wish::ago(self.0 >> 16, now)
     }
 }
 
-/// The lane one had last, and when it last began a transaction in it: eight bits, and a time in units of 32 microseconds.
+/// A locker's last lane, and when it last began a transaction in it: eight bits, and a time in units of 32
+/// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begun(u32);
 rio::bits!(Begun: u32);
@@ -87,7 +91,8 @@ impl Begun {
         self.0 & ((1 << Begun::LANE_BITS) - 1)
     }
 
-    /// Whether that is so long ago that it has gone away, if it holds nothing. Not if it was a moment after `now`.
+    /// Returns whether the locker began so long ago that it is away, if it holds nothing. False for a time just after
+    /// `now`.
     pub(super) fn is_long_ago(self, now: u64) -> bool {
         let ago = (now >> 5).wrapping_sub(u64::from(self.0 >> Begun::LANE_BITS)) & Begun::TIMES;
         ago > AWAY_AFTER >> 5 && ago <= Begun::TIMES / 2

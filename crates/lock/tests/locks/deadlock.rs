@@ -1,4 +1,4 @@
-//! Circles of waiting lockers: each is found, one gives way, and nobody else does.
+//! Circles of waiting lockers: each circle is found, and one member gives way, no other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Barrier;
@@ -10,11 +10,11 @@ use libtp_lock::{Detect, Error, Mode, Settings, Victim, Wait};
 use crate::{record, until, Scene};
 use Mode::{S, X};
 
-/// A deadlock that is not found must end the test, not hold it up.
+/// Ends the test if a deadlock is not found.
 const PATIENCE: Wait = Wait::For(Duration::from_secs(8));
 
-/// What each of `count` lockers got that hold one record each and want the next one's. Locker `n` is born at `births(n)`,
-/// holds `extra(n)` more locks and has logged as many bytes.
+/// Makes a ring of `count` lockers that each hold one record and want the next locker's, and returns which of them were
+/// granted. Locker `n` is born at `births(n)`, holds `extra(n)` more locks and has logged as many bytes.
 fn ring(scene: &Scene, count: usize, births: fn(usize) -> u64, extra: fn(usize) -> u64) -> Vec<bool> {
     let all_hold = Barrier::new(count);
     let one = &|place: usize| {
@@ -88,8 +88,8 @@ fn two_readers_that_want_to_write_are_a_deadlock() {
 
 #[test]
 fn a_circle_through_one_that_only_waits_in_front_is_found() {
-    // 0 holds A shared; 1 holds B and waits for A exclusively; 2 holds C, and waits for A shared, behind 1, though 0
-    // would not mind; 1 now is blocked by 0, and 0 wants C: 0 -> 2 -> 1 -> 0.
+    // 0 holds A shared. 1 holds B and waits for A exclusively, behind 0. 2 holds C and waits for A shared, behind 1,
+    // though compatible with 0. Then 0 wants C: 0 -> 2 -> 1 -> 0.
     let scene = Scene::new(Settings::default());
     let (a, c) = (record(1), record(3));
     let zero = scene.actor(0);
@@ -133,12 +133,12 @@ fn a_long_line_of_waiting_lockers_is_no_deadlock() {
             });
             scene.await_waiters(usize::try_from(place).unwrap());
         }
-        // Everyone has searched several times meanwhile.
+        // Every waiter has searched several times meanwhile.
         std::thread::sleep(Duration::from_millis(30));
         let edges = first.locks.waits_for(&first.session);
         assert_eq!(edges.len(), 11);
         assert!(edges.iter().any(|edge| edge.holder == first.locker && edge.name == record(0) && edge.wanted == X));
-        // A waiter is counted a moment before it says since when it waits.
+        // A waiter is counted a moment before it notes when its wait began.
         until(|| first.locks.waits().iter().all(|wait| wait.since.is_some()));
         let waits = first.locks.waits();
         assert_eq!(waits.len(), 11);

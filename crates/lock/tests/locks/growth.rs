@@ -1,4 +1,4 @@
-//! A table that grows by itself, and one that cannot grow any more.
+//! A table that grows by itself, and a table that cannot grow any more.
 
 use std::thread::scope;
 
@@ -31,8 +31,8 @@ fn one_locker_holds_a_million_locks_without_a_setting() {
     scene.assert_empty();
 }
 
-/// As a scan does: its locks are tried with a page latched. Buckets are then split in between, even those that have become
-/// too long for the usual undo log.
+/// Like a scan, which tries its locks with a page latched. Buckets are then split in between, even those that have
+/// become too long for the usual undo log.
 #[test]
 fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
     let scene = Scene::new(Settings::default());
@@ -41,7 +41,7 @@ fn locks_taken_with_a_latch_held_make_the_table_grow_too() {
     for group in 0..200 {
         {
             let _page = actor.session.region().at(latch).shared(&actor.session, Rank::page(0));
-            // At first very many at once.
+            // The first group is very large.
             let each = if group == 0 { 50_000 } else { 500 };
             (0..each).for_each(|hash| assert!(actor.try_lock(record(group * 1_000_000 + hash), X)));
         }

@@ -1,4 +1,4 @@
-//! Intent locks on databases outlive their transactions, and nobody notices.
+//! Intent locks on databases outlive their transactions, without any visible effect.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::scope;
@@ -130,7 +130,7 @@ fn more_databases_than_are_kept_are_locked_all_the_same() {
 fn a_deadlock_through_a_kept_lock_is_found() {
     let scene = Scene::new(Settings::default());
     let whole = scene.actor(0);
-    // Idle, then in force: both kinds are met.
+    // Idle, then in force: the test meets both kinds.
     for round in 0..5 {
         whole.locks.set_birth(whole.locker, 1000);
         whole.lock(record(1), X);

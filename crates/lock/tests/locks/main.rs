@@ -1,7 +1,7 @@
-//! The lock manager through its public doors: queues, deadlocks, growth, and many threads against a model.
+//! The lock manager through its public interface: queues, deadlocks, growth, and many threads against a model.
 //!
-//! The doubt: that two lockers ever hold modes that exclude each other, that somebody waits who need not, or that a slot
-//! is lost. Threads work through two mappings of one region, as two processes do.
+//! The tests look for three faults: two lockers hold modes that exclude each other, a locker waits without need, or a
+//! slot is lost. Threads work through two mappings of one region, as two processes do.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may stop at any surprise")]
 
@@ -48,7 +48,7 @@ impl Scene {
         Scene { sides: [side(&region), side(&again)] }
     }
 
-    /// A newcomer on the side of its number's parity.
+    /// Makes an actor, on side `number % 2`.
     pub(crate) fn actor(&self, number: usize) -> Actor<'_> {
         let (processes, locks) = &self.sides[number % 2];
         let session = processes.join().unwrap();
@@ -61,13 +61,13 @@ impl Scene {
         &self.sides[0].1
     }
 
-    /// Waits until that many requests wait.
+    /// Waits until `count` requests wait.
     pub(crate) fn await_waiters(&self, count: usize) {
         let watcher = self.sides[0].0.join().unwrap();
         until(|| self.locks().dump(&watcher).iter().filter(|info| info.wanted.is_some()).count() == count);
     }
 
-    /// Everybody has gone: nothing is held and every slot is somewhere.
+    /// Checks, after all actors have gone, that nothing is held and every slot is in some place.
     pub(crate) fn assert_empty(&self) {
         let census = self.locks().check().unwrap();
         assert_eq!((census.objects, census.granted, census.waiting), (0, 0, 0), "{census:?}");
@@ -114,7 +114,7 @@ pub(crate) fn until(mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// What happened, in order.
+/// The events, in order.
 #[derive(Default)]
 pub(crate) struct Story(Mutex<Vec<&'static str>>);
 

@@ -1,4 +1,4 @@
-//! One object's queue: who is granted what, and when.
+//! One object's queue: which requests are granted, and when.
 
 use std::thread::scope;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const MODES: [Mode; 6] = [IS, IX, S, SIX, U, X];
 #[test]
 fn two_lockers_share_an_object_exactly_when_their_modes_are_compatible() {
     let scene = Scene::new(Settings::default());
-    // Written by hand: rows held, columns asked for, in the order of MODES.
+    // Written by hand: rows are held, columns asked for, in the order of MODES.
     let table = ["+++++-", "++----", "+-+-+-", "+-----", "+-+---", "------"];
     let (first, second) = (scene.actor(0), scene.actor(1));
     for (row, held) in MODES.into_iter().enumerate() {
@@ -193,7 +193,7 @@ fn locks_are_given_back_one_by_one_in_any_order() {
         for hash in 0..6 {
             actor.lock(record(hash), X);
         }
-        // 5 and 6 have no common divisor: every order visits all.
+        // 5 and 6 have no common divisor: every order visits all records.
         for step in 0..6 {
             let name = record((start + step * 5) % 6);
             actor.locks.unlock(&actor.session, actor.locker, name).unwrap();
@@ -248,12 +248,12 @@ fn an_instant_lock_waits_for_holders_but_not_for_waiters_and_is_not_kept() {
         });
         scene.await_waiters(1);
         scanner.unlock_all();
-        // The other inserter holds the gap S, too.
+        // The other inserter holds the gap in S, too.
         inserter.unlock_all();
         waiting.join().unwrap();
     });
     assert!(scanner.locks.is_free(&scanner.session, gap));
-    // One that holds IX, one that waits for X: a third may still enter for an instant.
+    // One locker holds IX, another waits for X: a third may still enter for an instant.
     scanner.lock(gap, IX);
     scope(|scope| {
         scope.spawn(|| scene.actor(0).lock(gap, X));
@@ -340,7 +340,7 @@ fn a_lock_request_says_in_words_what_to_do() {
     assert!(error.contains("record 0xff of database 1") && error.contains("mode S"), "{error}");
 }
 
-/// Repairs nobody, and never will.
+/// A repairer that never repairs a session.
 struct Failed;
 
 impl Repairer for Failed {
@@ -362,6 +362,6 @@ fn a_lock_of_one_who_is_dead_for_good_is_not_waited_for_for_ever() {
     let refused = waiter.locks.lock(&waiter.session, waiter.locker, record(1), S, Wait::For(Duration::from_secs(8)));
     assert!(matches!(refused, Err(Error::HeldForGood { .. })), "{refused:?}");
     assert_eq!(waiter.locks.count(waiter.locker), 0, "it waits no more");
-    // Nobody gives back what it held.
+    // No session gives back the dead session's locks.
     std::mem::forget(dead);
 }

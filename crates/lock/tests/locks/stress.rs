@@ -1,7 +1,7 @@
 //! Eight threads in two mappings do everything at random, against a model.
 //!
-//! The model is a list of holders for each object. It is told of a grant after it, and of a release before it; so two
-//! holders that exclude each other in the model did so in the table.
+//! The model is a list of holders for each object. A grant enters the model after it happens, and a release before it
+//! happens. So two holders that exclude each other in the model did so in the table.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,19 +18,19 @@ const THREADS: usize = 8;
 const OBJECTS: u64 = 12;
 const TRANSACTIONS: u32 = 4000;
 
-/// A deadlock that is not found must end the test, not hold it up.
+/// Ends the test if a deadlock is not found.
 const PATIENCE_LIMIT: Duration = Duration::from_secs(8);
 const PATIENCE: Wait = Wait::For(PATIENCE_LIMIT);
 
 #[derive(Default)]
 struct Model {
     holders: [Mutex<HashMap<LockerId, Mode>>; OBJECTS as usize],
-    /// Changed under X only, with a load and a store.
+    /// Changed only under X, with a load and a store.
     counters: [AtomicU64; OBJECTS as usize],
     added: [AtomicU64; OBJECTS as usize],
 }
 
-/// Records, and some databases, whose intent locks are kept.
+/// Returns the name of a record, or for every third object of a database, whose intent locks are kept.
 fn name(object: u64) -> LockName {
     LockName { space: object as u32, kind: if object % 3 == 0 { LockName::DATABASE } else { 3 }, hash: 0 }
 }
@@ -76,7 +76,7 @@ fn transaction(actor: &Actor<'_>, model: &Model, random: &mut Random) -> bool {
     for _ in 0..random.below(6) {
         let object = random.below(OBJECTS);
         if random.below(8) == 0 {
-            // Otherwise transactions are so short that they hardly ever meet.
+            // Without this, transactions are so short that they hardly ever meet.
             std::thread::yield_now();
         }
         let mode = [IS, IX, IS, IX, S, SIX, U, X, X][random.below(9) as usize];

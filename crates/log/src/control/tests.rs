@@ -1,4 +1,4 @@
-//! The control file under torn writes, foreign files and strange versions.
+//! The control file under torn writes, foreign files and unknown versions.
 
 use libtp_io::{Directory, OpenMode, Operation, PosixDirectory};
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
@@ -149,7 +149,7 @@ fn a_slot_that_its_writer_did_not_live_to_sync_is_not_all_that_a_power_cut_leave
     }
 }
 
-/// What it says after `restarts` restarts without a checkpoint.
+/// Returns the contents after `restarts` restarts without a checkpoint.
 fn after_restarts(restarts: u64) -> Control {
     let mut control = some_control();
     let from = control.incarnations.current().start.raw();
@@ -165,7 +165,7 @@ fn incarnations_beyond_a_slots_places_are_kept_each_slots_for_itself() {
     let file = room.file();
     file.create(&some_control()).unwrap();
     let mut before = some_control();
-    // There are two lives before. The last have fewer, as after a recycling.
+    // Two lives come before these. The last two cases have fewer, as after a recycling.
     for restarts in [125, 126, 127, 200, 382, 383, 600, 1500, 300, 90] {
         let control = after_restarts(restarts);
         file.write(&control).unwrap();
@@ -226,7 +226,7 @@ fn further_blocks_of_a_failed_sync_are_written_again() {
         file.create(&after_restarts(restarts)).unwrap();
         view.directory().sync().unwrap();
         let control = after_restarts(restarts + 1);
-        // The first sync is that of what was there.
+        // The first sync is that of the old contents.
         disk.fail_call(Calls::On(Operation::Sync, CONTROL_NAME.into()), 1, Fault::Eio, Repeat::Once);
         assert!(matches!(file.write(&control), Err(Error::Failed { .. })));
         for _ in 0..2 {
@@ -250,7 +250,8 @@ fn on_a_full_disk_a_restart_more_needs_no_further_block() {
     let before = after_restarts(120);
     file.write(&before).unwrap();
     disk.fail_call(Calls::On(Operation::Allocate, CONTROL_NAME.into()), 0, Fault::Enospc, Repeat::Forever);
-    // The first restart that finds no room in the slot finds a block; one that finds none changes nothing.
+    // The first restart without room in the slot finds a further block; the first restart without a block changes
+    // nothing.
     let control = after_restarts(140);
     let refused = file.write(&control).unwrap_err();
     assert!(matches!(refused, Error::Full { .. }), "{refused}");

@@ -1,7 +1,7 @@
 //! The publication of a record, and a reader without a latch, under every interleaving.
 //!
-//! The model has a ring of one chunk of two words, which the appender uses for one position after the other, as it does
-//! with a chunk that was moved. The orderings are those of `Region::copy_in`, `Region::copy_out` and `Word::publish`.
+//! The model has a ring of one chunk of two words, which the appender uses for one position after the other, like a
+//! chunk that was moved. The orderings are those of `Region::copy_in`, `Region::copy_out` and `Word::publish`.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::Arc;
@@ -33,7 +33,7 @@ impl Model {
         Arc::new(Model { chunk: words(), tail: AtomicU64::new(0), durable: AtomicU64::new(0), file })
     }
 
-    /// Appends record `lsn` into the one chunk there is.
+    /// Appends record `lsn` into the only chunk.
     fn append(&self, lsn: u64) {
         for (word, value) in self.chunk.iter().zip(record(lsn)) {
             word.store(value, Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Model {
         self.tail.store(lsn + 1, Ordering::Release);
     }
 
-    /// Writes and syncs what the ring has; only then the chunk may be used again.
+    /// Writes and syncs the ring's contents; only then may the chunk be used again.
     fn flush(&self, lsn: u64) {
         for (to, from) in self.file[place(lsn)].iter().zip(&self.chunk) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl Model {
         self.durable.fetch_max(lsn + 1, Ordering::AcqRel);
     }
 
-    /// As `LogManager::read`: the ring, then the files, and again until either has it.
+    /// As `LogManager::read`: the ring, then the files, and again until either has the record.
     fn read(&self, lsn: u64) -> Option<[u64; 2]> {
         if lsn >= self.tail.load(Ordering::Acquire) {
             return None;

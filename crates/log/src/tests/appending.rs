@@ -1,4 +1,4 @@
-//! What is logged is read again: from the ring, from the files, across chunks and segments, by another process.
+//! Logged records are read again: from the ring, from the files, across chunks and segments, by another process.
 
 use super::rig::Rig;
 use crate::{record_bytes, Entry, Error, Lsn, TxnId, KIND_FLUSH_MARK};

@@ -23,7 +23,7 @@ fn slow(settings: Settings) -> (Rig, Arc<AtomicU64>) {
     below.sync().unwrap();
     let directory: Arc<dyn Directory> = Arc::new(SlowDisk { below, syncs: Arc::clone(&syncs) });
     let rig = Rig::through(disk, directory, settings, control, Lsn::FIRST).unwrap();
-    // The segments are there before anyone counts.
+    // The segments are there before syncs are counted.
     rig.one.log.prepare_segment(&rig.one.session, Lsn::new(2 << 20)).unwrap();
     syncs.store(0, Ordering::SeqCst);
     (rig, syncs)
@@ -130,7 +130,7 @@ fn reach_a_new_segment(side: &Side) {
     while geometry.locate(side.log.durable()).segment == segment {
         side.commit(&[0; 1000]).unwrap();
     }
-    // Whoever logs next finds all segments made.
+    // The next append finds all segments made.
     side.log.prepare_segment(&side.session, side.log.tail().plus(1 << 20)).unwrap();
 }
 
@@ -182,7 +182,7 @@ fn flushes_that_step_back_add_one_mark() {
 fn a_leader_without_descriptors_steps_back_and_the_flush_of_another_answers_its_commit() {
     let rig = Rig::on(SimDisk::new(1), Settings { relaxed_micros_max: 1_000_000, ..small() });
     reach_a_new_segment(&rig.two);
-    // Side one has never opened this segment, and gives up all others for want of a descriptor.
+    // Side one has never opened this segment, and closes all others for want of a descriptor.
     let opens = Calls::On(Operation::Open, "log.0".into());
     rig.disk.fail_call(opens, 0, Fault::Limit(EMFILE), Repeat::Forever);
     let Rig { one, two, .. } = rig;
@@ -222,7 +222,7 @@ fn a_failed_write_poisons_and_everyone_who_waits_is_told() {
 #[test]
 fn a_dead_leader_is_replaced() {
     let rig = Rig::new();
-    // The slot is free again: whoever had it is gone.
+    // The slot is free again: its session is gone.
     let ghost = rig.another().session.id();
     rig.one.log.header.leader.publish(ghost);
     let begun = Instant::now();
@@ -240,7 +240,7 @@ fn a_leader_that_panics_lets_the_next_one_lead() {
         panic!("in the disk's code");
     }));
     assert!(caught.is_err());
-    // The role goes with the session, which is dead: whoever caught the panic says so (PROTOCOLS D10).
+    // The role goes with the session, which is dead: the catcher of the panic marks it so (PROTOCOLS D10).
     rig.one.session.mark_dead();
     rig.two.log.force(&rig.two.session, lsn).unwrap();
 }
@@ -258,7 +258,7 @@ fn relaxed_records_are_flushed_in_the_background_within_their_bound() {
         assert!(begun.elapsed() < Duration::from_secs(2));
     }
     assert!(begun.elapsed() >= Duration::from_millis(8), "not at once: {:?}", begun.elapsed());
-    // Many bytes are not kept waiting.
+    // Many bytes are flushed at once.
     rig.one.put(&[0; 11_000]);
     assert!(rig.two.log.background_flush(&rig.two.session).unwrap());
 }
@@ -279,12 +279,12 @@ fn the_papers_thresholds_make_commits_wait_for_company() {
         side.log.force_group(&side.session, lsn, active).unwrap();
         assert!(side.log.flushed().covers(lsn));
     };
-    // Fewer than the group threshold: nobody waits.
+    // Fewer than the group threshold: no commit waits.
     let rig = Rig::on(SimDisk::new(1), thresholds.clone());
     let begun = Instant::now();
     commit(&rig.one, 3);
     assert!(begun.elapsed() < Duration::from_secs(1));
-    // All four wait: the last one's arrival is the moment, and one flush serves all.
+    // All four wait until the last arrives, and one flush serves all.
     let before = rig.one.log.flushes();
     let sides: Vec<Side> = (0..4).map(|_| rig.another()).collect();
     on_threads(sides, |number, side| {
@@ -293,12 +293,12 @@ fn the_papers_thresholds_make_commits_wait_for_company() {
     });
     assert!(begun.elapsed() < Duration::from_secs(2), "the longest wait was not needed");
     assert_eq!(rig.one.log.flushes() - before, 1);
-    // Much unflushed log: nobody waits.
+    // Much unflushed log: no commit waits.
     let rig = Rig::on(SimDisk::new(1), Settings { log_delay_bytes: 1, ..thresholds.clone() });
     let begun = Instant::now();
     commit(&rig.one, 4);
     assert!(begun.elapsed() < Duration::from_secs(1));
-    // Nobody comes: the longest wait ends it.
+    // No other commit comes: the longest wait ends the wait.
     let rig = Rig::on(SimDisk::new(1), Settings { group_wait_micros_max: 30_000, ..thresholds });
     let begun = Instant::now();
     commit(&rig.one, 4);

@@ -1,4 +1,5 @@
-//! Wild stores into the log's words: what is in memory alone is found all the same, here and after a new start of the machine.
+//! Wild stores into the log's words: log that is in memory alone is still found, in this start of the machine and after
+//! a new one.
 
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::salvage::Salvage;
 use crate::tail::{LogHeader, DIRECTORY_CHUNKS};
 use crate::{note_lasting, rescue_ring, rescue_survivor, Lsn};
 
-/// Nobody has stored this anywhere.
+/// A value that no code stores.
 const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
 
 /// Stores nonsense into the header's word at that place.
@@ -26,7 +27,7 @@ fn hit_directory(rig: &Rig) {
     (0..DIRECTORY_CHUNKS).for_each(|entry| hit(rig, offset_of!(LogHeader, directory) + 8 * entry));
 }
 
-/// A log of which some is on the disk and `records` are in memory alone.
+/// A log of which a part is on the disk and `records` records are in memory alone.
 fn partly_durable(records: u8) -> (Rig, Vec<Lsn>) {
     let rig = Rig::new();
     (0..10).for_each(|number| assert!(rig.one.commit(&[number; 300]).is_ok()));
@@ -70,7 +71,7 @@ fn after_a_new_start_of_the_machine_no_word_is_needed() {
         offset_of!(LogHeader, directory),
         offset_of!(LogHeader, directory) + 8,
     ];
-    // Those that say where it ended.
+    // The words that state where the log ended.
     let ends = [offset_of!(LogHeader, tail)];
     for (word, is_end) in kept.into_iter().map(|word| (word, false)).chain(ends.map(|word| (word, true))) {
         let (rig, relaxed) = partly_durable(90);
@@ -104,7 +105,7 @@ fn up_to_where_lines_are_written_back_checks_itself() {
 #[test]
 fn as_many_chunks_as_the_ring_has_are_found_in_about_one_pass() {
     let (rig, mut relaxed) = partly_durable(0);
-    // More than half of the ring's longest.
+    // More than half of the ring's greatest length.
     while rig.two.log.tail().since(rig.two.log.durable()) < 320 << 10 {
         relaxed.push(rig.two.put(&[9; 900]));
     }
@@ -179,7 +180,7 @@ fn words_that_are_right_each_and_contradict_each_other_are_told() {
         change(header);
         let error = rig.one.log.check().unwrap_err();
         assert!(error.contains(told), "{told}: {error}");
-        // Nobody goes by these words, and what was committed is on the disk.
+        // The rescue does not use these words, and everything committed is on the disk.
         let directory: Arc<dyn Directory> = Arc::new(rig.disk.crash_image(LossMode::KeepAll, 1));
         let saved = rescue_ring(&rig.region, &directory, &rig.control);
         assert!(!matches!(saved, Ok(Some(saved)) if saved.tail.is_some()), "{told}: {saved:?}");

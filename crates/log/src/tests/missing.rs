@@ -27,7 +27,7 @@ fn contents(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
     disk.paths().into_iter().map(|path| (path.clone(), disk.file_bytes(&path))).collect()
 }
 
-/// A restart on `disk` is refused and changes nothing. Returns the error's sentence.
+/// Checks that a restart on `disk` is refused and changes nothing. Returns the error's sentence.
 fn must_refuse(disk: &SimDisk, what: &str) -> String {
     let before = contents(disk);
     let refused = Rig::restart_on(disk.clone(), small()).map(|(_, found)| found.end);
@@ -49,7 +49,7 @@ fn checkpoint(rig: &Rig) {
     file.write(&control).unwrap();
 }
 
-/// Every segment in turn is missing, then cut to each of some lengths; with the file back, nothing is lost.
+/// Removes every segment in turn, then cuts it to each of some lengths; with the file back, nothing is lost.
 fn every_segment_counts(rig: &Rig, newest: u32) {
     let end = rig.one.log.durable();
     for number in 1..=newest {
@@ -111,7 +111,7 @@ fn what_a_restart_has_found_counts_though_no_segment_was_told() {
     let rig = Rig::new();
     fill_into(&rig, 2);
     let disk = image(&rig);
-    // As where power was cut between the segment's first records and the note of the segment before.
+    // As if power was cut between the segment's first records and the note in the segment before.
     disk.open(&segment_name(1), OpenMode::Existing).unwrap().write_at(&[0; 16], NOTE_AT as u64).unwrap();
     let (next, found) = Rig::restart_on(disk, small()).unwrap();
     assert_eq!(found.end.end, rig.one.log.durable());
@@ -176,7 +176,7 @@ fn a_flush_over_several_segments_that_a_power_cut_breaks_off_is_a_torn_tail() {
     let (safe, begun) = (rig.one.log.durable(), rig.disk.io_index());
     let geometry = *rig.one.log.files.geometry();
     while geometry.locate(rig.one.log.tail()).segment < 4 {
-        // Of a length that has records begin in one segment and end in the next.
+        // With this length some records begin in one segment and end in the next.
         rig.one.put(&[9; 1001]);
     }
     rig.one.commit(b"last").unwrap();

@@ -36,7 +36,7 @@ fn a_full_disk_is_an_error_of_reserve_and_changes_nothing() {
     for &lsn in &safe {
         assert_eq!(rig.two.log.read(lsn).unwrap().body, [5; 3000]);
     }
-    // Space is freed: it goes on by itself.
+    // Space is freed: the log goes on by itself.
     rig.disk.set_capacity(None);
     rig.two.commit(b"on").unwrap();
 }
@@ -93,7 +93,7 @@ fn on_a_full_disk_undo_has_what_was_kept_for_it_and_appenders_have_not() {
     rig.one.log.promise(&rig.one.session, 300_000).unwrap();
     rig.disk.set_capacity(Some(rig.disk.bytes_used()));
     while rig.two.try_put(&[0; 1000]).is_ok() {}
-    // All that was promised, and both shares.
+    // All promised bytes, and both sessions' shares.
     for _ in 0..(300_000 + 2 * UNDO_SHARE_BYTES) / 1100 {
         let body = [1; 1000];
         rig.one.log.reserve_undo(&rig.one.session, record_bytes(body.len())).unwrap();
@@ -110,7 +110,7 @@ fn on_a_full_disk_a_segment_has_blocks_for_what_is_needed_of_it_and_the_rest_whe
     let rig = Rig::on(SimDisk::new(1), settings.clone());
     let log = &rig.one.log;
     rig.one.commit(b"x").unwrap();
-    // Not a quarter of the next segment.
+    // Room for less than a quarter of the next segment.
     rig.disk.set_capacity(Some(rig.disk.bytes_used() + (450 << 10)));
     let mut put = 0;
     while rig.one.commit(&[put as u8; 4000]).is_ok() {
@@ -122,7 +122,7 @@ fn on_a_full_disk_a_segment_has_blocks_for_what_is_needed_of_it_and_the_rest_whe
     let freeing = rig.one.session.begin_freeing();
     rig.one.commit(b"frees").unwrap();
     drop(freeing);
-    // A new start finds all of it, and the file has its whole length.
+    // A restart finds the whole log, and the file has its whole length.
     assert_eq!(rig.disk.open("log.00000002", libtp_io::OpenMode::ReadOnly).unwrap().len().unwrap(), 2 << 20);
     let again = Rig::restart_on(rig.disk.clone(), settings).unwrap().0;
     assert_eq!(again.one.bodies(Lsn::FIRST).len(), put + 2);
@@ -153,7 +153,7 @@ fn unneeded_segments_are_renamed_or_removed_and_old_records_are_gone() {
     assert!(matches!(rig.two.log.read(first), Err(Error::TooOld { .. })));
     assert!(matches!(rig.two.log.roll(first).next(), Some(Err(Error::TooOld { .. }))));
     assert_eq!(rig.two.log.read(keep).unwrap().body, b"keep");
-    // On through the recycled ones.
+    // On through the recycled segments.
     for number in 0..300 {
         rig.two.commit(&[number as u8; 2000]).unwrap();
     }
@@ -195,7 +195,7 @@ fn what_was_needed_of_late_lies_ready_for_a_while() {
     let ready = round(800 << 10);
     assert!(ready <= (1 << 20) + (64 << 10), "{ready} bytes ready");
     assert!(ready >= 700 << 10, "{ready} bytes ready after 800 KiB were needed twice");
-    // However much that was, and whatever the word says, it is forgotten as soon.
+    // A larger need, or any value of the word, is forgotten as soon.
     round(6 << 20);
     log.header.needed_lately.publish(u64::MAX);
     let ready = (0..200).fold(0, |_, _| round(64 << 10));
@@ -247,7 +247,7 @@ fn a_segment_in_use_whose_sync_fails_as_it_grows_ends_the_log() {
     rig.disk.set_capacity(Some(rig.disk.bytes_used() + (450 << 10)));
     while rig.one.commit(&[7; 4000]).is_ok() {}
     assert_eq!(segments(&rig), [1, 2]);
-    // Written, and not synced: whoever syncs the file has to tell if that fails.
+    // Written, and not synced: the process that syncs the file must report a failure.
     let freeing = rig.one.session.begin_freeing();
     rig.one.put(b"frees");
     drop(freeing);

@@ -1,5 +1,5 @@
-//! Where the log ends after a crash: a torn tail is an end, a damaged middle is an error that names the place, and what
-//! an earlier life left never comes back.
+//! The log's end after a crash: a torn tail is the end, a damaged middle is an error that names the place, and the
+//! leftovers of an earlier life never come back.
 
 use std::sync::Arc;
 
@@ -110,7 +110,7 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_is_an_end() {
     let after = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
     let bytes = rig.one.log.durable().since(last) as usize;
     for kept in 0..bytes {
-        // Either only the first bytes of the flush reached the disk, or all but those.
+        // Either only the first `kept` bytes of the flush reached the disk, or all bytes but those.
         for is_first in [true, false] {
             let disk = image(&rig);
             let at = place.offset as usize;
@@ -118,7 +118,7 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_is_an_end() {
             disk.damage(&segment_name(place.segment), lost.start as u64, &before[lost]);
             let (_, found) = Rig::restart_on(disk.clone(), small()).unwrap();
             let left = disk.file_bytes(&segment_name(place.segment)).unwrap();
-            // The record has 536 bytes, the mark the rest; some that were lost were zeros anyway.
+            // The record has 536 bytes, the mark the rest. Some of the lost bytes were zeros anyway.
             let expected = if left == after {
                 rig.one.log.durable()
             } else if left[at..at + 536] == after[at..at + 536] {
@@ -159,7 +159,7 @@ fn damage_to_the_very_last_flush_is_noticed_after_a_clean_close_or_a_checkpoint(
     let (_, found) = Rig::restart_on(image(&rig), small()).unwrap();
     assert_eq!(found.end.end, lsns[9], "nobody can testify: it passes for a torn tail");
     checkpoint(&rig, true);
-    // The record lies before the durable end, and is to be replayed.
+    // The record lies before the durable end, and redo needs it.
     let refused = Rig::restart_on(image(&rig), small()).map(drop);
     assert!(matches!(refused, Err(Error::Corrupt { lsn, .. }) if lsn == lsns[9]), "{refused:?}");
 }
@@ -223,7 +223,7 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     }
     rig.one.log.force_all(&rig.one.session).unwrap();
     rig.one.log.recycle(&rig.one.session, rig.one.log.durable(), Lsn::new(u64::MAX)).unwrap();
-    // Go on into a recycled file, and end there, mark included, just where one of its old records begins.
+    // Log into a recycled file, and end, mark included, just where one of its old records begins.
     let old_record = |place: crate::Place| {
         let bytes = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
         let from = place.offset as usize + 200;
@@ -250,8 +250,8 @@ fn a_stale_record_in_a_recycled_segment_does_not_verify() {
     assert_eq!(find_end(&files, &control, &settings).unwrap().end, rig.one.log.durable());
 }
 
-/// A workload with everything in it: relaxed and durable records, checkpoints, recycling. Stops at the first error.
-/// Returns what was acknowledged, each with the I/O index at that moment.
+/// A workload of relaxed and durable records, checkpoints and recycling. Stops at the first error. Returns the
+/// acknowledged records, each with the I/O index at that moment.
 fn workload(rig: &Rig) -> (Vec<(usize, Lsn)>, Option<Error>) {
     let mut acknowledged = Vec::new();
     for round in 0..60_usize {
@@ -278,7 +278,7 @@ fn workload(rig: &Rig) -> (Vec<(usize, Lsn)>, Option<Error>) {
     (acknowledged, None)
 }
 
-/// Restarts on what is left, checks that everything kept is whole and reaches beyond `safe`, and goes on.
+/// Restarts on the disk, checks that the log is whole and reaches beyond `safe`, and goes on.
 fn judge(disk: SimDisk, safe: Option<Lsn>, what: &str) {
     let (next, found) = Rig::restart_on(disk, small()).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(Some(found.end.end) > safe, "{what}: {safe:?} was acknowledged, the log ends at {}", found.end.end);
@@ -446,7 +446,7 @@ fn where_they_disagree_the_regions_log_goes_to_the_files_on_demand() {
     assert!(matches!(outcome, Err(Error::Unusable { .. })), "{outcome:?}");
 }
 
-/// Files set back to what `old` has of them, of the life before the region's, and what the region knows beyond them.
+/// The files are set back to a backup of the life before the region's, and the region has log beyond them.
 #[test]
 fn a_region_of_a_later_life_is_told_from_the_files_and_put_behind_them_on_demand() {
     let first = Rig::new();
@@ -485,7 +485,7 @@ fn a_region_whose_log_begins_beyond_the_files_cannot_be_put_behind_them() {
     let rig = Rig::new();
     fill(&rig, 5, 300);
     let backup = image(&rig);
-    // Until the ring has lost where the backup ends.
+    // Until the ring no longer has the place where the backup ends.
     while rig.one.log.header.ring_start.load() <= Lsn::new(8192) {
         fill(&rig, 20, 700);
     }

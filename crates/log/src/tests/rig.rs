@@ -1,4 +1,4 @@
-//! An environment with nothing but a log in it.
+//! An environment that has only a log.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(super) struct Rig {
     pub(super) two: Side,
 }
 
-/// Small pieces, so that a test crosses their borders quickly.
+/// Small segments and chunks, so that a test crosses their borders quickly.
 pub(super) fn small() -> Settings {
     Settings {
         segment_bytes_first: 16 << 10,
@@ -98,7 +98,7 @@ impl Rig {
         Rig::through(disk, directory, settings, control, end)
     }
 
-    /// The same, where `directory` is a way to `disk`.
+    /// As [`Rig::at`], where `directory` leads to `disk`.
     pub(super) fn through(
         disk: SimDisk,
         directory: Arc<dyn Directory>,
@@ -129,7 +129,7 @@ impl Rig {
         Side { log: log.expect("it is ours"), session, processes }
     }
 
-    /// Everyone is gone and so is the region; `disk` is what is left.
+    /// Restarts with a new region: all processes and the old region are gone, and only `disk` is left.
     pub(super) fn restart_on(disk: SimDisk, settings: Settings) -> Result<(Rig, Restarted)> {
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
         let found = restart(&directory, &control_file(&directory), &settings)?;

@@ -1,4 +1,4 @@
-//! A disk whose syncs take a millisecond, so that commits meet, and that counts them.
+//! A disk that counts its syncs, each of which takes a millisecond, so that commits meet.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

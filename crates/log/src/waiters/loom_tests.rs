@@ -1,5 +1,5 @@
-//! Group commit under every interleaving: sleeps end only by a wake, so a lost one is a deadlock that loom reports, and
-//! a commit is told "durable" only after the flush that synced its record.
+//! Group commit under every interleaving. Sleeps end only by a wake, so loom reports a lost wake as a deadlock. A
+//! commit gets the answer "durable" only after the flush that synced its record.
 
 use loom::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -20,7 +20,7 @@ struct Bed {
 struct Model {
     tail: AtomicU64,
     durable: AtomicU64,
-    /// What the disk has: written by leaders between taking and giving up the lead.
+    /// The disk's contents: written by leaders between taking and giving up the lead.
     synced: AtomicU64,
     poison: AtomicBool,
     leader: AtomicU64,

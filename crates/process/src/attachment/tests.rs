@@ -1,4 +1,4 @@
-//! Seats as a simulated kernel gives them; the real ones are tested with the whole library.
+//! Tests with seats of a simulated kernel; the tests of the whole library cover the real seats.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ impl Kernel {
     }
 }
 
-/// The kernel as one process has it.
+/// One process's view of that kernel.
 struct Chair(Arc<Kernel>, u32);
 
 impl Seats for Chair {
@@ -71,7 +71,7 @@ fn nobody_sits_down_in_the_seat_of_a_dead_process_while_a_session_of_it_is_left(
     let newcomers: Vec<ProcessManager> = (3..40).map(|process| attach(&region, &kernel, process)).collect();
     assert!(!observer.is_alive(theirs.id()), "a newcomer must not give life to the dead");
     assert!(newcomers.iter().all(|newcomer| !newcomer.is_alive(theirs.id())));
-    // Its place is forgotten when its last session is gone.
+    // Its slot is given back when its last session is gone.
     let pids = || observer.0.attachments.others().count();
     let before = pids();
     observer.forget_gone();
@@ -131,7 +131,7 @@ fn who_died_before_its_pid_was_given_to_another_is_told_as_dead() {
     let (region, kernel) = new_region();
     let (observer, victim) = (attach(&region, &kernel, 1), attach(&region, &kernel, 2));
     let _session = victim.join().expect("room");
-    // A process that runs has its pid, and was started at another time. A child of the dead one still has the seat.
+    // A running process has its pid, and another start time. A child of the dead process still has the seat.
     let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
     let slot = victim.0.attachments.slot(victim.0.attachments.own()).expect("it is attached");
     let known = super::Identity { pid: other.id(), start_time: 1, ..slot.identity() };

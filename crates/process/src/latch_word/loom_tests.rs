@@ -1,8 +1,8 @@
 //! The latch's state machine under every interleaving loom finds.
 //!
-//! The kernel is modelled as what a futex is: a comparison of the word and a queue, under one mutex. Nobody wakes by
-//! himself in the model, so a lost wake is a deadlock, which loom reports. What the latch protects is a counter that
-//! is loaded and stored apart, relaxed: two inside at once, or a missing release or acquire, loses an increment.
+//! The model of the kernel is a futex: a comparison of the word and a queue, under one mutex. No sleeper wakes by
+//! itself in the model, so a lost wake is a deadlock, which loom reports. The latch protects a counter that is loaded
+//! and stored apart, relaxed: two holders at once, or a missing release or acquire, lose an increment.
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -21,12 +21,12 @@ impl StateWord for AtomicU64 {
     }
     fn free(&self) {
         // loom lets a thread read its own swap's value after a later store of another that it has synchronised with,
-        // which no machine does; with a swap whose result is not looked at it keeps the order.
+        // which no machine does; with a swap whose result is ignored loom keeps the order.
         self.swap(0, Ordering::Release);
     }
 }
 
-/// A latch, the kernel's queues for it, and what it protects.
+/// A latch, the kernel's queues for it, and the protected counter.
 struct Model {
     word: AtomicU64,
     kernel: Mutex<()>,
@@ -34,7 +34,7 @@ struct Model {
     writers: Condvar,
     counter: AtomicU32,
     /// Whether time passes: then every sleeper times out at some moment after each release, woken or not, and the
-    /// release may be the one that can lose a wake.
+    /// release may be one that can lose a wake.
     time_passes: bool,
 }
 
@@ -168,7 +168,7 @@ const WRITE_TWICE: Step = |model, thread| {
     model.exclusive(thread);
 };
 
-/// Preemptions in the largest tests. With three of them a test takes half a minute or longer.
+/// The number of preemptions in the largest tests. With three, a test takes half a minute or longer.
 fn preemptions() -> usize {
     std::env::var("LIBTP_TEST_PREEMPTIONS").map_or(2, |number| number.parse().expect("a number"))
 }

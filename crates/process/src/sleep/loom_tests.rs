@@ -1,4 +1,5 @@
-//! Ticket, look, sleep against make true, wake: under every interleaving, with sleeps that nobody but the waker ends.
+//! Ticket, check and sleep against make-true and wake, under every interleaving, with sleeps that only the waker
+//! ends.
 
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -21,7 +22,7 @@ impl SleepWord for AtomicU32 {
     }
 }
 
-/// A slot's word, the kernel's queue for it, and two things to wait for.
+/// A slot's word, the kernel's queue for it, and two conditions.
 struct Model {
     word: AtomicU32,
     kernel: Mutex<()>,
@@ -33,7 +34,7 @@ impl Model {
     fn sleep_until_both_are_ready(&self) {
         loop {
             let ticket = take_ticket(&self.word);
-            // Relaxed: the wake is what orders, and that is what is tested.
+            // Relaxed: the wake gives the order, and the test checks that.
             if self.ready.iter().all(|ready| ready.load(Ordering::Relaxed)) {
                 return;
             }

@@ -1,14 +1,15 @@
-//! A full leaf shares with its left neighbour before it splits, and when both are full they become three.
+//! A full leaf shares with its left neighbour before it splits. Two full leaves become three.
 //!
-//! Not in the paper: Bayer and McCreight's overflow technique, in Knuth 6.2.4 as the B*-tree. Leaves that split in halves are 0.69
-//! full on the average where keys come in any order, those that share 0.81: a file that is 15 % smaller, for inserts that are a quarter
-//! slower, since each record moves about three times as often (docs/performance.md). So it is for who asks for it.
+//! Not in the paper: Bayer and McCreight's overflow technique, in Knuth 6.2.4 as the B*-tree. Where keys come in any
+//! order, leaves that split in halves are 0.69 full on average, and leaves that share 0.81. The file is 15 % smaller;
+//! inserts are a quarter slower, since each record moves about three times as often (docs/performance.md). So it is an
+//! option.
 //!
-//! What a page's keys are not below never changes while it lives, so nothing goes to a neighbour directly. A leaf gives its lower part away by a
-//! split, after which a page of its own has the upper part, and by its own merge into its left neighbour: three actions that
-//! there are anyway, each complete in itself.
+//! The lower bound of a page never changes while the page lives, so records cannot move to a neighbour directly. A leaf
+//! gives its lower part away by a split, which moves the upper part to a new page, and by its own merge into its left
+//! neighbour. These are three existing actions, each complete in itself.
 //!
-//! If we die here: between two of them leaves hold less than they could.
+//! If we die here: between two of the actions leaves hold less than they could.
 
 use rio::failpoint;
 
@@ -22,23 +23,25 @@ use crate::database::Granularity;
 use crate::page::slotted::SLOT_BYTES;
 use crate::Result;
 
-/// With less room than this part of a page the left neighbour counts as full. Smaller parts are given more often for little.
+/// A left neighbour with less room than this part of a page counts as full. Smaller gifts would come more often for
+/// little gain.
 const ROOM_MIN: usize = 10;
 
-/// A leaf and its left neighbour as they were seen, in bytes of slots and cells.
+/// A leaf and its left neighbour at one moment, in bytes of slots and cells.
 struct Pair {
     left: u32,
-    /// What the left one holds ..
+    /// Bytes that the left leaf holds.
     left_used: usize,
-    /// .. and could.
+    /// Bytes that the left leaf can hold.
     left_room: usize,
-    /// What the full one holds ..
+    /// Bytes that the full leaf holds.
     used: usize,
-    /// .. and its first record of that.
+    /// Bytes of the full leaf's first record.
     first: usize,
 }
 
-/// Looks at a leaf; none if something about it is unfinished. What it holds, could hold, and what else is asked of it.
+/// Returns the used bytes and the capacity of a leaf, and the result of `more`; `None` if an action on the leaf is
+/// unfinished.
 fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) -> Result<Option<(usize, usize, T)>> {
     let page = access.pages.shared(number, 0)?;
     let node = node_of(&access.pages, number, &page)?;
@@ -46,7 +49,7 @@ fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) 
         let leads_to_unlinked = node.header().unlinked.get() != 0;
         drop(page);
         if leads_to_unlinked {
-            // Perhaps of another process, or one that has ended: then nobody but who comes past frees it.
+            // Another process, or a dead one, may have unlinked the neighbour: then only a passing session frees it.
             free_unlinked(access, Some(number))?;
         }
         return Ok(None);
@@ -55,8 +58,8 @@ fn look<T>(access: &Access<'_>, number: u32, more: impl FnOnce(&Node<'_>) -> T) 
     Ok(Some((used, used + node.free_bytes(), more(&node))))
 }
 
-/// The left neighbour of a leaf that has one on both sides, under the same parent. The last leaf of all is left alone: keys that
-/// come in order leave full leaves behind without this.
+/// Returns a leaf and its left neighbour, if the leaf has neighbours on both sides and both have one parent. The last
+/// leaf of all is left alone: keys that come in order leave full leaves behind without sharing.
 fn pair_of(access: &Access<'_>, leaf: u32) -> Result<Option<Pair>> {
     let neighbours = |node: &Node<'_>| {
         let first = node.cell_bytes(0) + SLOT_BYTES;
@@ -76,21 +79,21 @@ fn pair_of(access: &Access<'_>, leaf: u32) -> Result<Option<Pair>> {
     Ok(Some(Pair { left, left_used, left_room, used, first }))
 }
 
-/// Lets a full leaf share what it has with its left neighbour, in a database that wants it: room is made where there is some, and
-/// where there is none the caller splits as ever. What stands in the way for a moment is not waited for.
+/// Lets a full leaf share with its left neighbour, in a database with dense leaves. If it makes no room, the caller
+/// splits as usual. Waits for no temporary obstacle.
 pub(crate) fn share(access: &Access<'_>, leaf: u32) -> Result<()> {
     let database = access.database;
-    // Who locks pages would have to lock those that others' records come to.
+    // Under page locks the session would have to lock the pages that other transactions' records move to.
     if !database.is_dense() || leaf == ROOT || database.granularity() == Granularity::Page {
         return Ok(());
     }
     free_unlinked(access, None)?;
     let Some(pair) = pair_of(access, leaf)? else { return Ok(()) };
     let free = pair.left_room.saturating_sub(pair.left_used);
-    // One record goes at least: where that does not fit, the neighbour is full. What comes there is counted with the fences it has
-    // then, so a little is left.
+    // At least one record must fit; otherwise the neighbour is full. The sizes are those with the present fences, and
+    // the moved records are stored with the fences after the merge, so a tenth stays as a reserve.
     let into = if free * ROOM_MIN >= pair.left_room && pair.first <= free * 9 / 10 {
-        // A little less than would make them equal.
+        // A little less than half, which would make both equally full.
         split_off(&access.pages, leaf, free * 45 / 100)?;
         pair.left
     } else {

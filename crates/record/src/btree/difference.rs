@@ -1,6 +1,6 @@
-//! What changed between two values: the bytes in the middle. Only they are logged.
+//! The difference between two values: the bytes in the middle. Only they are logged.
 
-/// A change: `cut` bytes at `offset` give way to `put` bytes of the new value, at the same offset.
+/// A change: `put` bytes of the new value replace `cut` bytes of the old one at `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Where the values begin to differ.
@@ -12,7 +12,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// The smallest middle outside which both values are equal.
+    /// Returns the smallest middle outside which both values are equal.
     #[inline]
     pub fn between(old: &[u8], new: &[u8]) -> Difference {
         let shorter = old.len().min(new.len());
@@ -23,7 +23,7 @@ impl Difference {
     }
 }
 
-/// How many bytes are equal from the front, of two slices of one length.
+/// Returns how many bytes are equal from the front, of two slices of one length.
 #[inline]
 fn equal_front(a: &[u8], b: &[u8]) -> usize {
     let (mut x, mut y) = (a, b);
@@ -37,11 +37,11 @@ fn equal_front(a: &[u8], b: &[u8]) -> usize {
     a.len() - x.len() + x.iter().zip(y).take_while(|(x, y)| x == y).count()
 }
 
-/// How many bytes are equal from the back, of two slices of one length.
+/// Returns how many bytes are equal from the back, of two slices of one length.
 #[inline]
 fn equal_back(a: &[u8], b: &[u8]) -> usize {
     let (mut x, mut y) = (a, b);
-    // Four words at a time first: usually most of a value stays as it was.
+    // Four words at a time first: usually most of a value is unchanged.
     while let (Some((x_rest, x_last)), Some((y_rest, y_last))) = (x.split_last_chunk(), y.split_last_chunk()) {
         if x_last as &[u8; 32] != y_last {
             break;

@@ -1,6 +1,6 @@
-//! Building the bodies of the B-tree's log records from the pages they will change.
+//! Builds the bodies of the B-tree's log records from the pages that they change.
 //!
-//! One function a record type; each empties nothing and appends to the session's scratch buffer, so that logging a change
+//! There is one function for each record type. Each appends to the session's scratch buffer, so that logging a change
 //! allocates nothing.
 
 use rio::planted;
@@ -14,7 +14,7 @@ use crate::log_body::short;
 use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use libtp_log::Lsn;
 
-/// The body of an insertion.
+/// Appends the body of an insertion.
 #[inline]
 pub fn insert(body: &mut Vec<u8>, page: u64, slot: usize, flags: RecordFlags, key: &[u8], stored: &[u8]) {
     let record = Insert {
@@ -30,7 +30,7 @@ pub fn insert(body: &mut Vec<u8>, page: u64, slot: usize, flags: RecordFlags, ke
     body.extend_from_slice(stored);
 }
 
-/// What a record is to become.
+/// The record after a change.
 #[derive(Clone, Copy, Debug)]
 pub struct After<'a> {
     /// Its stored value.
@@ -39,8 +39,8 @@ pub struct After<'a> {
     pub flags: RecordFlags,
 }
 
-/// The body of an update or, if the record becomes a ghost, a deletion: then its whole value is in the log, for it will
-/// no longer be on the page. Returns whether anything changes.
+/// Appends the body of an update or, if the record becomes a ghost, of a deletion. A deletion logs the whole value, for
+/// the page no longer holds it. Returns whether anything changes.
 #[inline]
 pub fn update(body: &mut Vec<u8>, page: u64, slot: usize, before: &Record<'_>, key: &[u8], after: After<'_>) -> bool {
     let middle = if after.flags.has(RecordFlags::GHOST) {
@@ -67,7 +67,7 @@ pub fn update(body: &mut Vec<u8>, page: u64, slot: usize, before: &Record<'_>, k
     middle.cut + middle.put != 0 || before.flags != after.flags
 }
 
-/// The body of the compensation of an update: its middle put back.
+/// Appends the body of the compensation of an update: the old middle.
 pub fn restore_update(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Update, cut_out: &[u8]) {
     let lsn = Lsn::new(undone.lsn_before.get());
     let record = Restore {
@@ -82,7 +82,7 @@ pub fn restore_update(body: &mut Vec<u8>, page: u64, slot: usize, undone: &Updat
     body.extend_from_slice(cut_out);
 }
 
-/// The body of the compensation of an insertion: a ghost that never was committed.
+/// Appends the body of the compensation of an insertion: a ghost with LSN 0.
 pub fn restore_insert(body: &mut Vec<u8>, page: u64, slot: usize, stored_bytes: usize) {
     let flags = if planted("record: undone insertion stays a record") { RecordFlags::NONE } else { RecordFlags::GHOST };
     let record = Restore {
@@ -96,7 +96,7 @@ pub fn restore_insert(body: &mut Vec<u8>, page: u64, slot: usize, stored_bytes: 
     body.extend_from_slice(record.as_bytes());
 }
 
-/// The pages an allocation takes, and what the meta page holds afterwards.
+/// The pages of an allocation, and the meta page's contents afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<const N: usize> {
     /// The new pages' numbers.
@@ -107,7 +107,7 @@ pub struct Taken<const N: usize> {
     pub page_count: u32,
 }
 
-/// The body of a split. None if a cell cannot be read.
+/// Appends the body of a split. Returns `None` if a cell cannot be read.
 pub fn split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPlan, taken: Taken<1>) -> Option<()> {
     let high = node.high().unwrap_or_default();
     let flags = u8::try_from(node.header().flags.get()).ok()?;
@@ -133,7 +133,7 @@ pub fn split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPlan, t
     (plan.at..node.count()).try_for_each(|slot| append_cell(node, slot, body))
 }
 
-/// The body of a split of the root. None if a cell cannot be read.
+/// Appends the body of a split of the root. Returns `None` if a cell cannot be read.
 pub fn root_split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPlan, taken: Taken<2>) -> Option<()> {
     let record = RootSplit {
         page: page.into(),
@@ -153,7 +153,7 @@ pub fn root_split(body: &mut Vec<u8>, page: u64, node: &Node<'_>, plan: &SplitPl
     (0..node.count()).try_for_each(|slot| append_cell(node, slot, body))
 }
 
-/// The body of a post.
+/// Appends the body of a post.
 pub fn post(body: &mut Vec<u8>, page: u64, parent: u32, child: u32, slot: usize, separator: &[u8]) {
     let record = Post {
         page: page.into(),

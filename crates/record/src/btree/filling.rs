@@ -1,8 +1,8 @@
-//! A page that a load fills from left to right, before it has a number: its cells, and whether one more fits.
+//! A page that a load fills from left to right, before it has a number: its cells, and whether another fits.
 //!
-//! What a page holds depends on its fences: the keys between them begin as both do, and that is stored once. The high fence
-//! is known only when the next key is. So a cell is added when the one behind it has come: then the page is known to hold
-//! what it has with the fence that it would get if it ended here.
+//! The capacity of a page depends on its fences: the prefix that both share is stored once. The high fence is known
+//! only when the next key is. So a cell is added when the one behind it has come. At each moment the page's cells fit
+//! with the fence that the page would get if it ended there.
 
 use zerocopy::little_endian::U16;
 use zerocopy::IntoBytes;
@@ -15,7 +15,7 @@ use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::page::slotted::SLOT_BYTES;
 use libtp_log::Lsn;
 
-/// A cell on its way to a page: a record, or what leads to a page of the level below.
+/// A cell on its way to a page: a record, or the entry of a page of the level below.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Loading {
     pub(crate) key: Vec<u8>,
@@ -38,14 +38,14 @@ struct Filled {
 pub(crate) struct Filling {
     pub(crate) level: u8,
     page_bytes: usize,
-    /// How much of its room a page takes, in percent.
+    /// Percentage of a page's room that the load fills.
     fill_percent: usize,
-    /// What its keys are not below.
+    /// Inclusive lower bound of the page's keys.
     pub(crate) low: Vec<u8>,
     cells: Vec<Filled>,
     /// Keys and payloads, cell after cell.
     bytes: Vec<u8>,
-    /// Bytes of the keys that are stored: the first child of a page above the leaves has none.
+    /// Bytes of the stored keys. The first child of a page above the leaves has no stored key.
     key_bytes: usize,
     payload_bytes: usize,
 }
@@ -64,13 +64,14 @@ impl Filling {
         }
     }
 
-    /// Whether the next cell's key is stored.
+    /// Whether the page stores the next cell's key.
     fn stores_next_key(&self) -> bool {
         self.level == 0 || !self.cells.is_empty()
     }
 
-    /// Whether one more cell fits if the page ends behind it, at `high`. The first always does; above the leaves so does the second,
-    /// however little of the page is to be filled, or each level would have as many pages as the one below.
+    /// Whether another cell fits if the page ends behind it, at `high`. The first cell always fits. Above the leaves
+    /// the second also does, however little of the page is to be filled: otherwise each level would have as many pages
+    /// as the one below.
     pub(crate) fn fits(&self, cell: &Loading, high: &[u8]) -> bool {
         if self.cells.is_empty() {
             return true;
@@ -94,7 +95,7 @@ impl Filling {
         self.cells.push(Filled { at, key_bytes: cell.key.len(), payload_bytes: cell.payload.len(), flags });
     }
 
-    /// The key of the last cell; empty if there is none.
+    /// Returns the key of the last cell; empty if there is no cell.
     pub(crate) fn last_key(&self) -> &[u8] {
         self.cells.last().map_or(&[], |cell| &self.bytes[cell.at..cell.at + cell.key_bytes])
     }
@@ -103,7 +104,7 @@ impl Filling {
         self.cells.len()
     }
 
-    /// Begins the page to the right of this one; returns where this one began.
+    /// Begins the page to the right of this one. Returns this page's lower bound.
     pub(crate) fn begin_next(&mut self, low: Vec<u8>) -> Vec<u8> {
         self.cells.clear();
         self.bytes.clear();
@@ -111,7 +112,7 @@ impl Filling {
         std::mem::replace(&mut self.low, low)
     }
 
-    /// The log record's body for a page that ends at `high`, but for the pages it names.
+    /// Returns the log record's body for a page that ends at `high`, without page numbers.
     pub(crate) fn encode(&self, high: &[u8], deleter: Lsn) -> (Load, Vec<u8>) {
         let low = Frame::low_stored(&self.low, self.page_bytes);
         let prefix = Frame::prefix_bytes(&self.low, high, self.page_bytes);
@@ -131,7 +132,8 @@ impl Filling {
         (record, rest)
     }
 
-    /// The cells as `take_cell` reads them; their LSN is that of the log record, which is not known yet.
+    /// Appends the cells in the format that `take_cell` reads. Their LSN will be that of the log record, which is not
+    /// known yet.
     pub(crate) fn encode_cells(&self, prefix: usize, body: &mut Vec<u8>) {
         for (index, cell) in self.cells.iter().enumerate() {
             let (key, payload) =
@@ -171,9 +173,9 @@ mod tests {
             page.add(&record(b"the same for all/0001", 20));
             count += 1;
         }
-        // Three of the 21 bytes of a key are stored ..
+        // Of the 21 bytes of a key, three are stored.
         assert!(count * (SLOT_BYTES + LEAF_CELL_HEAD + 2 + 20) > 4096 - 200, "{count}");
-        // .. and all of them where the page may end anywhere.
+        // All 21 are stored where the page may end anywhere.
         assert!(!page.fits(&record(b"the same for all/0001", 20), b""));
         assert!(page.count() == count);
     }

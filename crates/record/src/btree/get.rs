@@ -1,11 +1,11 @@
-//! Reading one record by its key.
+//! Reads one record by its key.
 //!
-//! Paper: LIBTP 4.4. The record's lock has the key's name and also protects the *absence* of the key, because an insertion
-//! takes the same lock first. So a get that finds nothing needs no lock on the gap, and two transactions that look for a
-//! key before inserting it do not deadlock (a departure from PROTOCOLS K1: see README.md).
+//! Paper: LIBTP 4.4. The record's lock is named by the key and also protects the *absence* of the key, because an
+//! insertion takes the same lock first. So a get that finds nothing needs no lock on the gap, and two transactions that
+//! look for a key before inserting it do not deadlock (a departure from PROTOCOLS K1: see README.md).
 //!
-//! The lock is tried while the leaf is latched and the record is on its way from memory; only where another holds it is
-//! the leaf let go, the lock waited for, and the record looked for again.
+//! A reader tries the lock while the leaf is latched and the record is on its way from memory. Only if another session
+//! holds the lock does the reader release the leaf, wait for the lock, and search again.
 
 use libtp_lock::LockName;
 use libtp_log::Lsn;
@@ -21,10 +21,10 @@ use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
 
-/// So much of a cell is asked for before it is read: most records are shorter.
+/// Bytes of a cell that are prefetched. Most records are shorter.
 const CELL_PREFETCH_BYTES: usize = 128;
 
-/// Where a record was found. It is there still if the leaf has the same LSN.
+/// The place where a record was found. The record is still there if the leaf has the same LSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafPlace {
     pub(crate) page: u32,
@@ -36,12 +36,12 @@ pub(crate) struct LeafPlace {
 pub(crate) enum Value<'p> {
     /// The bytes themselves.
     Here(&'p [u8]),
-    /// In a chain of overflow pages.
+    /// A reference to a chain of overflow pages.
     Chain(ChainRef),
 }
 
 impl<'p> Record<'p> {
-    /// The stored value without the reference to a replaced chain.
+    /// Returns the stored value without the reference to a replaced chain.
     #[inline]
     pub(crate) fn current(&self) -> Option<&'p [u8]> {
         if !self.flags.has(RecordFlags::REPLACED) {
@@ -50,7 +50,7 @@ impl<'p> Record<'p> {
         self.stored.get(..self.stored.len().checked_sub(CHAIN_REF_BYTES)?)
     }
 
-    /// The chain the last change replaced, if it is still to be freed.
+    /// Returns the chain that the last change replaced, if it is still to be freed.
     pub(crate) fn replaced(&self) -> Option<ChainRef> {
         if !self.flags.has(RecordFlags::REPLACED) {
             return None;
@@ -58,7 +58,7 @@ impl<'p> Record<'p> {
         ChainRef::read(self.stored.get(self.stored.len().checked_sub(CHAIN_REF_BYTES)?..)?)
     }
 
-    /// The value; none if the stored bytes cannot be one.
+    /// Returns the value; `None` if the stored bytes are impossible.
     #[inline]
     pub(crate) fn value(&self) -> Option<Value<'p>> {
         let current = self.current()?;
@@ -70,7 +70,7 @@ impl<'p> Record<'p> {
 }
 
 impl<'a> Access<'a> {
-    /// The record at a slot of a leaf.
+    /// Returns the record at a slot of a leaf.
     #[inline]
     pub(crate) fn record_at<'p>(&self, number: u32, node: &Node<'p>, slot: usize) -> Result<Record<'p>> {
         node.record(slot).ok_or_else(|| self.no_record(number, slot))
@@ -101,18 +101,19 @@ impl<'a> Access<'a> {
         Err(Error::WrongMethod { database: self.database.name().to_string(), found, wanted })
     }
 
-    /// Reads the value of `key` under a shared lock, and passes it to `read`; none if there is no such record.
+    /// Reads the value of `key` under a shared lock, and passes it to `read`. Returns `None` if there is no such
+    /// record.
     ///
-    /// The page is latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::Corrupt`], and what locks and pages can fail with.
+    /// [`Error::KeyTooLong`], [`Error::Corrupt`], and errors of locks and pages.
     #[inline]
     pub fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.get_for(key, Purpose::Read, read)
     }
 
-    /// As [`Access::get`], for `read` that may do anything: it is given a copy, and no latch is held meanwhile.
+    /// As [`Access::get`], but `read` gets a copy and may call anything: the session holds no latch meanwhile.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -126,7 +127,7 @@ impl<'a> Access<'a> {
         Ok(result)
     }
 
-    /// As [`Access::get`], but locks the record for writing at once: for a value that is read to be changed.
+    /// As [`Access::get`], but locks the record for writing: for a value that is read to be changed.
     ///
     /// # Errors
     /// As [`Access::get`].
@@ -140,7 +141,7 @@ impl<'a> Access<'a> {
         self.get_at(key, purpose, &mut None, read)
     }
 
-    /// Reads a record, and says where it was if all of it stood on a leaf.
+    /// Reads a record. Stores its place in `place` if all of it stood on a leaf.
     #[inline]
     pub(crate) fn get_at<R>(
         &self,
@@ -158,7 +159,8 @@ impl<'a> Access<'a> {
         self.get_entered(key, (purpose, granularity), place, read)
     }
 
-    /// As [`Access::get_at`], by whoever has entered the tree's database; without a granularity nothing is locked below that.
+    /// As [`Access::get_at`], for a caller that has entered the database. Without a granularity no further lock is
+    /// taken.
     #[inline]
     pub(crate) fn get_entered<R>(
         &self,
@@ -168,7 +170,7 @@ impl<'a> Access<'a> {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         loop {
-            // Each time: the lock that was waited for has used up what was reserved.
+            // In each round: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let visit = self.pages.visit();
             let leaf = match search::leaf_now(&self.pages, key) {
@@ -179,7 +181,7 @@ impl<'a> Access<'a> {
             let Some(node) = Node::over(&leaf) else { return Err(search::no_node(&self.pages, number)) };
             let (slot, found) = node.find(key);
             if found {
-                // The record comes from memory while its lock is taken.
+                // The record comes from memory while the session takes its lock.
                 leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
             }
             if let Some(name) = self.lock_on(granularity, key, number) {
@@ -210,7 +212,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The lock that a record with this key on this leaf needs, if any.
+    /// Returns the name of the lock that a record with this key on this leaf needs, if any.
     #[inline]
     fn lock_on(&self, granularity: Option<Granularity>, key: &[u8], leaf: u32) -> Option<LockName> {
         let file = self.database.id();

@@ -1,15 +1,15 @@
-//! Making room on a leaf: ghosts leave it, slack is given up, replaced chains are freed.
+//! Makes room on a leaf: removes ghosts, gives up slack, frees replaced chains.
 //!
-//! PROTOCOLS K1, S3, T4. A ghost is a key until it is removed, and it is removed only when both its objects, the record and
-//! the gap below it, are locked by nobody: then whoever deleted it has ended, no undo will look for it, and no scan relies
-//! on its gap. Room a record does not fill was given up by a transaction that has ended when nobody locks the record. All
-//! of it is one redo-only record; the page remembers the highest LSN of a ghost that left it, for snapshots.
+//! PROTOCOLS K1, S3, T4. A ghost is a key until it is removed. It is removed only when no transaction locks the record
+//! or the gap below it: then the deleting transaction has ended, no undo looks for the ghost, and no scan relies on its
+//! gap. When no transaction locks a record, the room that it does not fill was given up by a transaction that has
+//! ended. One redo-only record does all of it. The page keeps the highest LSN of a removed ghost, for snapshots.
 //!
-//! Where the transaction's own lock covers more than records, its own ghosts are told by their LSN. Where leaves are locked
-//! instead of records, nothing leaves one that somebody else has locked.
+//! Where the transaction's own lock covers more than records, it recognises its own ghosts by their LSN. Where leaves
+//! are locked instead of records, nothing is removed from a leaf that another transaction has locked.
 //!
-//! A ghost is also kept, and so is a chain that was replaced, while a snapshot may look for what was there before: until every
-//! one, of now or later, sees the change that made it so (`Managers::reclaim_horizon`).
+//! A ghost, or a replaced chain, is also kept while a snapshot may look for the version before: until every present and
+//! future snapshot sees the change that made it (`Managers::reclaim_horizon`).
 
 use std::cell::OnceCell;
 
@@ -35,7 +35,7 @@ use crate::page::record_lsn::RecordFlags;
 use crate::page_header;
 use crate::Result;
 
-/// What the running transaction logged has no lower LSN than this.
+/// Returns a lower bound of the LSNs that the running transaction has logged.
 pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
     let who = access.pages.change.who;
     if who.last_lsn().is_none() || who.state() == State::Idle {
@@ -45,29 +45,29 @@ pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
     running.iter().find(|txn| txn.id == who.id()).map_or(Lsn::NONE, |txn| txn.first_lsn)
 }
 
-/// Below this no snapshot looks for what a change replaced. Found out when the first asks: mostly nobody does.
+/// LSN below which no snapshot looks for replaced versions. Computed at the first use: most callers need none.
 #[derive(Default)]
 pub(crate) struct Horizon(OnceCell<Lsn>);
 
 impl Horizon {
-    /// Whether every snapshot sees that version: a ghost that never was committed is nothing to see.
+    /// Whether every snapshot sees that version. True for a ghost with LSN 0, whose insertion was undone.
     pub(crate) fn has_passed(&self, access: &Access<'_>, version: Lsn) -> bool {
         version < *self.0.get_or_init(|| access.pages.change.managers.reclaim_horizon())
     }
 }
 
-/// Whether no snapshot looks for what that version replaced.
+/// Whether no snapshot looks for the version that this one replaced.
 pub(crate) fn is_seen_by_all(access: &Access<'_>, version: Lsn) -> bool {
     Horizon::default().has_passed(access, version)
 }
 
-/// Whether nobody can want an earlier state of the record back.
+/// Whether no transaction can want an earlier state of the record back.
 pub(crate) fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
     let is_locked = !access.is_free(lock_names::record(access.database.id(), hash));
     (record.lsn < own && !is_locked) || planted("record: ghosts removed while locked")
 }
 
-/// What becomes of each slot of a leaf that can give something up.
+/// Returns the action for each slot of a leaf that can give something up, and the highest LSN of a removed ghost.
 fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(Vec<ReclaimEntry>, Lsn)> {
     let mut entries = Vec::new();
     let mut deleter = Lsn::NONE;
@@ -97,7 +97,7 @@ fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(
     Ok((entries, deleter))
 }
 
-/// Frees the chains of records that nobody else locks.
+/// Frees the replaced chains of records that no other transaction locks.
 fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8]>) -> Result<()> {
     let horizon = Horizon::default();
     let keys: Vec<(Vec<u8>, u64)> = {
@@ -114,7 +114,7 @@ fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8
         });
         replaced.map(|slot| (node.key(slot).to_vec(), hash_of(node.key(slot)))).collect()
     };
-    // What an incoming value is written to take the place of stays: the record is to say so first.
+    // The chain that an incoming value replaces stays until the record names the new chain.
     for (key, hash) in keys.into_iter().filter(|(key, _)| incoming != Some(key)) {
         let record = lock_names::record(access.database.id(), hash);
         let still_free = |leaf| access.is_free(record) && !is_page_of_others(access, leaf);
@@ -123,7 +123,8 @@ fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8
     Ok(())
 }
 
-/// Removes from a latched leaf what can go, if nobody else has locked the leaf; whether anything could.
+/// Removes from a latched leaf everything that can go, unless another transaction has locked the leaf. Returns whether
+/// anything did.
 fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Result<bool> {
     let pages = &access.pages;
     let number = leaf.id().page().raw();
@@ -150,7 +151,7 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
     Ok(true)
 }
 
-/// Tries to make room on a leaf without splitting it; whether the search should begin again.
+/// Tries to make room on a leaf without a split. Returns whether the search should begin again.
 pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>) -> Result<bool> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
@@ -171,7 +172,7 @@ pub(crate) fn make_room(access: &Access<'_>, number: u32, incoming: Incoming<'_>
     Ok(if found { node.fits_change(slot, incoming.bytes) } else { incoming.bytes <= node.free_bytes() })
 }
 
-/// Removes from a leaf what was deleted or given up and nobody can want back.
+/// Removes from a leaf everything that was deleted or given up and that no transaction can want back.
 pub(crate) fn tidy(access: &Access<'_>, number: u32) -> Result<()> {
     let pages = &access.pages;
     let own = first_own_lsn(access);
@@ -191,8 +192,8 @@ pub(crate) fn tidy(access: &Access<'_>, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether a leaf holds nothing but ghosts, or nothing at all because something stood in the way when it was to be
-/// unlinked: then whoever passes tries to clean it.
+/// Whether a leaf holds nothing but ghosts, or nothing because it could not be unlinked when it was emptied. A passing
+/// session then tries to clean it.
 #[inline]
 pub(crate) fn is_to_be_cleaned(access: &Access<'_>, number: u32, lsn: Lsn, node: &Node<'_>) -> bool {
     if node.count() == 0 {
@@ -204,18 +205,18 @@ pub(crate) fn is_to_be_cleaned(access: &Access<'_>, number: u32, lsn: Lsn, node:
 /// Whether a leaf holds nothing but ghosts, or nothing.
 pub(crate) fn is_dead(node: &Node<'_>) -> bool {
     let is_ghost = |slot| node.record(slot).is_some_and(|record| record.is_ghost());
-    // Where keys go at one end it is the other that tells.
+    // The last slot first: where keys are deleted from one end, the other end decides.
     node.count().checked_sub(1).is_none_or(is_ghost) && (0..node.count()).all(is_ghost)
 }
 
-/// Whether a deletion left nothing on a leaf that can leave the tree: somebody has to come past when that has committed.
+/// Whether a deletion left nothing on a leaf that can leave the tree. A session has to clean the leaf after the commit.
 #[inline]
 pub(crate) fn is_to_leave(node: &Node<'_>) -> bool {
     node.left().is_some() && is_dead(node) && !planted("record: who empties a leaf leaves it to others")
 }
 
-/// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if nothing is left; whether it did. What cannot be
-/// done now is left.
+/// Cleans a leaf that holds nothing but ghosts, or nothing, and unlinks it if it is empty. Returns whether it did.
+/// Leaves anything that cannot be done now.
 pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<bool> {
     let pages = &access.pages;
     debug_assert!(pages.session().is_in_tree(), "what it goes through may be used for something else meanwhile");
@@ -234,13 +235,13 @@ pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Resu
     Ok(is_empty && unlink::unlink(access, number)?)
 }
 
-/// Where pages are locked instead of records: whether somebody has locked this one.
+/// Whether pages are locked instead of records and a transaction has locked this one.
 fn is_page_locked(access: &Access<'_>, number: u32) -> bool {
     access.database.granularity() == Granularity::Page
         && !access.is_free(lock_names::page(access.database.id(), number))
 }
 
-/// The same, but for a lock of our own that keeps all others away.
+/// The same, unless our own lock keeps all others away.
 fn is_page_of_others(access: &Access<'_>, number: u32) -> bool {
     let name = lock_names::page(access.database.id(), number);
     is_page_locked(access, number) && !access.holds(name).is_some_and(|mode| mode.covers(Mode::X))

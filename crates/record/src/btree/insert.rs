@@ -1,14 +1,15 @@
-//! Putting: a record enters a leaf, or changes there.
+//! Puts and deletes: a record enters a leaf, or changes there.
 //!
-//! Paper: LIBTP 3.2.6 logs "insert and delete", a replacement as both; here a replacement is one record that holds only the
-//! bytes that differ. The order of things is STYLE 3's: the key's lock; everything reserved; down to the leaf; what a leaf
-//! has no room for splits it, and the search begins again; then one log record, applied by redo.
+//! Paper: LIBTP 3.2.6 logs "insert and delete", a replacement as both. Here a replacement is one record with only the
+//! bytes that differ. The order of steps is STYLE 3's: lock the key; reserve everything; go down to the leaf. A leaf
+//! without room is split, and the search begins again. Then one log record is written and applied by redo.
 //!
-//! An insertion also enters a gap, that below the next key: it asks for it in `IX`, for this instant (PROTOCOLS K1; if it must wait, it keeps it), so that
-//! a transaction that has scanned over the gap is not surprised. The next key may stand on another leaf, with empty ones in between, and
-//! into these others may insert nearer keys after we have looked, for they enter the same gap. No scan misses ours for that: one that
-//! meets such a key locks the gap below it, and before it relies on that it looks (again) at our leaf, which is latched until our key
-//! is there.
+//! An insertion also enters a gap, the one below the next key. It asks for that gap in `IX`, for this instant
+//! (PROTOCOLS K1; if it must wait, it keeps the lock), so that no transaction that has scanned over the gap meets a
+//! phantom. The next key may stand on another leaf, with empty leaves in between. Other insertions, which enter the
+//! same gap, may put nearer keys there after our look. No scan misses our key because of that: a scan that meets such a
+//! key locks the gap below it. Before it relies on that lock it looks (again) at our leaf, which is latched until our
+//! key is there.
 
 use libtp_buffer::{ExclusivePage, Pin};
 use libtp_lock::{LockName, Mode};
@@ -37,7 +38,7 @@ use crate::snapshot::Name;
 use crate::Result;
 use zerocopy::IntoBytes;
 
-/// What a put does where there is a record already, and where there is none.
+/// What a put does with an existing or a missing record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// Replaces or inserts.
@@ -46,19 +47,19 @@ pub(crate) enum Policy {
     New,
 }
 
-/// What is to become of the record of a key.
+/// The wanted state of a key's record.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome<'v> {
     /// This value.
     Value(&'v [u8]),
-    /// A value in a chain already written.
+    /// A value in a chain that has been written.
     Chain(ChainRef),
     /// No record: a ghost.
     Ghost,
 }
 
 impl Outcome<'_> {
-    /// Bytes of the stored value it makes, or of the value that will be written elsewhere.
+    /// Returns the bytes of the stored value, or of the long value that is still to be written.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -69,77 +70,79 @@ impl Outcome<'_> {
     }
 }
 
-/// Log space is reserved as if the old record had so many bytes, or as many as the new one; if it has more, again.
+/// Bytes of an old record, at least, for which log space is reserved at first. If the record has more, space is
+/// reserved again.
 const LIKELY_BYTES: usize = 128;
 
-/// So many pages to the right stay in memory at once while the next key is looked for.
+/// Number of pages to the right that stay in memory at once in the search for the next key.
 const KEPT_MAX: usize = 32;
-/// After so many pages the next key is not looked for any more.
+/// Number of pages after which the search for the next key is given up.
 const READS_MAX: usize = 1000;
 
-/// A change of one record, and what was found out about it.
+/// A change of one record, and the state of its attempts.
 struct Wanted<'w, 'a> {
     key: &'w [u8],
     outcome: Outcome<'w>,
     policy: Policy,
     granularity: Option<Granularity>,
-    /// Log space was reserved for a body of so many bytes.
+    /// Bytes of the body for which log space was reserved.
     body_bytes: usize,
-    /// Pages to the right that must stay in memory.
+    /// Pinned pages to the right.
     kept: Vec<Pin<'a>>,
-    /// How many there were in all.
+    /// Number of pages pinned so far in all.
     reads: usize,
 }
 
-/// What an attempt at a leaf came to: done, or what is missing, to be had without latches.
+/// The outcome of an attempt at a leaf: done, or a missing resource that must be got without latches.
 enum Attempt {
     /// Done; whether there was something to do.
     Done(bool),
-    /// Log space: the record has so many bytes now.
+    /// Log space: the old record has this number of bytes.
     Reserve(usize),
     /// Room on the leaf.
     NoRoom { leaf: u32, slot: usize, bytes: usize, is_new: bool },
     /// A lock that others hold.
     Lock(LockName, Mode),
-    /// The instant at which a gap may be entered.
+    /// A gap that others have locked.
     WaitForGap(LockName),
     /// A page that is not in memory.
     Read(u32),
-    /// The value is long and must be written first; it replaces that chain.
+    /// The value is long and must be written first. It replaces this chain.
     WriteFirst(Option<ChainRef>),
-    /// Chains that earlier transactions replaced must go first.
+    /// Chains that earlier transactions replaced must be freed first.
     DropFirst,
 }
 
 impl Attempt {
-    /// Whether what is missing is another's lock: then the visit of the tree ends first ([`Pages::visit`]).
+    /// Whether the missing resource is another transaction's lock. The visit of the tree ends before that wait
+    /// ([`Pages::visit`]).
     fn waits(&self) -> bool {
         matches!(self, Attempt::Lock(..) | Attempt::WaitForGap(_))
     }
 }
 
-/// The key above a place.
+/// The next key above a place.
 enum NextKey {
     /// Its hash.
     Hash(u64),
-    /// There is none.
+    /// There is no next key.
     End,
-    /// It stands on this page, which must be read first.
+    /// The next key may stand on this page, which must be read first.
     Read(u32),
 }
 
 impl<'a> Access<'a> {
-    /// Stores a record, whether or not there is one of that key. Returns nothing more: who wants to know gets first.
+    /// Stores a record, whether or not the key has one. A caller that needs to know which reads the key first.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong), [`Error::ValueTooLong`](crate::Error::ValueTooLong), and what
-    /// locks, log and pages can fail with; nothing was changed then.
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong), [`Error::ValueTooLong`](crate::Error::ValueTooLong), and errors
+    /// of locks, log and pages. Nothing was changed then.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.change_record(key, Outcome::Value(value), Policy::Always).map(|_| ())
     }
 
-    /// Stores a record if there is none of that key, and returns whether it did.
+    /// Stores a record if the key has none. Returns whether it did.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -147,7 +150,7 @@ impl<'a> Access<'a> {
         self.change_record(key, Outcome::Value(value), Policy::New)
     }
 
-    /// Deletes a record, and returns whether there was one.
+    /// Deletes a record. Returns whether there was one.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -182,7 +185,7 @@ impl<'a> Access<'a> {
         Err(self.pages.corrupt(search::ROOT, "a record found no place"))
     }
 
-    /// Does, without latches, what an attempt found missing.
+    /// Gets, without latches, the resource that an attempt found missing.
     #[cold]
     fn prepare(&self, wanted: &mut Wanted<'_, 'a>, missing: Attempt) -> Result<()> {
         match missing {
@@ -209,9 +212,9 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Keeps a page to the right in memory, and those behind it as far as they are empty. If that are very many, the first of
-    /// them are let go again, after a try to take them out of the tree: they stay in memory for the moment that it takes. If
-    /// they do not, the whole database is locked, and no gap matters.
+    /// Pins a page to the right, and those behind it as far as they are empty. If these are very many, tries to unlink
+    /// the first of them and unpins them. If the pages still do not end, locks the whole database, so that no gap
+    /// matters.
     fn keep(&self, wanted: &mut Wanted<'_, 'a>, first: u32) -> Result<()> {
         if wanted.reads > READS_MAX {
             wanted.kept.clear();
@@ -237,7 +240,7 @@ impl<'a> Access<'a> {
         Ok(())
     }
 
-    /// Reserves what a change needs whose record has `old_bytes` now (PROTOCOLS D11).
+    /// Reserves the needs of a change whose old record has `old_bytes` (PROTOCOLS D11).
     #[inline]
     fn reserve_for(&self, wanted: &mut Wanted<'_, 'a>, old_bytes: usize) -> Result<()> {
         let new_bytes = wanted.outcome.bytes().min(self.database.page_bytes()) + CHAIN_REF_BYTES;
@@ -250,7 +253,7 @@ impl<'a> Access<'a> {
         key.len() + value.len() > self.database.page_bytes() / 4
     }
 
-    /// Makes the change on the leaf, or says what is missing. Nothing in here waits.
+    /// Makes the change on the leaf, or returns the missing resource. Never waits.
     #[inline]
     fn attempt(&self, leaf: &mut ExclusivePage<'a>, wanted: &Wanted<'_, 'a>) -> Result<Attempt> {
         let number = leaf.id().page().raw();
@@ -271,7 +274,7 @@ impl<'a> Access<'a> {
             let is_old = record.lsn < ghosts::first_own_lsn(self) && ghosts::is_seen_by_all(self, record.lsn);
             is_old || planted("record: replaced chain freed at once")
         };
-        // Not once the new value is written: it says which chain it takes the place of.
+        // Not after the new value is written: the new chain names the chain that it replaces.
         let may_drop = !matches!(wanted.outcome, Outcome::Chain(_));
         if may_drop && before.is_some_and(|record| record.replaced().is_some() && is_settled(&record)) {
             return Ok(Attempt::DropFirst);
@@ -359,7 +362,7 @@ impl<'a> Access<'a> {
         Ok(Attempt::Done(true))
     }
 
-    /// Asks for the gap a new key enters; what is missing, if anything is.
+    /// Asks for the gap that a new key enters. Returns the missing resource, if any.
     fn enter_gap(&self, leaf: u32, node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<Option<Attempt>> {
         let file = self.database.id();
         let gap = match self.next_key(leaf, node, slot, wanted)? {
@@ -371,7 +374,7 @@ impl<'a> Access<'a> {
             return Ok(Some(Attempt::WaitForGap(gap)));
         }
         if self.holds(gap).is_some_and(|mode| mode.covers(Mode::S)) {
-            // The gap falls in two, and both halves were read.
+            // The new key divides a gap that the transaction has read, so the lower half needs a lock, too.
             let lower = lock_names::gap(file, key_hash(wanted.key));
             if self.try_lock(lower, Mode::S)? == Tried::Busy {
                 return Ok(Some(Attempt::Lock(lower, Mode::S)));
@@ -380,14 +383,14 @@ impl<'a> Access<'a> {
         Ok(None)
     }
 
-    /// The key above a new one: at the slot, or the first on the pages to the right, which have to be in memory.
+    /// Returns the key above a new one: at the slot, or the first on the pages to the right, which must be in memory.
     fn next_key(&self, leaf: u32, leaf_node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<NextKey> {
         if slot < leaf_node.count() {
             return Ok(NextKey::Hash(hash_of(leaf_node.key(slot))));
         }
         let (mut right, mut behind) = (leaf_node.right(), None);
         while let Some(number) = right {
-            // It is latched, and nobody may wait for it here.
+            // The leaf is latched, and a wait for it here would never end.
             if number == leaf {
                 return Err(neighbour::leads_back(&self.pages, number));
             }
@@ -409,7 +412,8 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The chain a change of this record replaces or goes on replacing: its value's own, or the one replaced before.
+/// Returns the chain that a change of this record replaces or continues to replace: its value's own, or the one
+/// replaced before.
 pub(crate) fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
     if record.flags.has(RecordFlags::OVERFLOW) {
         return ChainRef::read(record.stored.get(..CHAIN_REF_BYTES)?);
@@ -417,7 +421,7 @@ pub(crate) fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
     record.replaced()
 }
 
-/// The hash of a key in two pieces.
+/// Returns the hash of a key in two pieces.
 pub(crate) fn hash_of(key: SplitKey<'_>) -> u64 {
     let mut whole = [0; 256];
     let Some(whole) = whole.get_mut(..key.bytes()) else { return key_hash(&key.to_vec()) };

@@ -1,15 +1,16 @@
-//! Loading: records that come in the order of their keys make an empty tree, page after page, from the leaves up.
+//! Loading: records in the order of their keys make an empty tree, page after page, from the leaves up.
 //!
-//! Not in the paper. A page is written when what comes next does not fit it: one log record holds all of it, the page it
-//! takes from the free pages, and its place behind its left neighbour (`LOAD`). It belongs to the load's transaction, and
-//! undone it is free again; but nobody comes to it before the last record of the load gives the root its children
-//! (`LOAD_ROOT`). That one makes all of it stand, as a compensation that passes over the load would (ARIES calls this a nested
-//! top action): afterwards nothing of it is undone, for readers without locks may be on the way to its pages.
-//! docs/design/0014-bulk-load.md has why.
+//! Not in the paper. A page is written when the next cell does not fit: one log record holds its contents, its
+//! allocation, and its link from the left neighbour (`LOAD`). The record belongs to the load's transaction, and its
+//! undo frees the page. No session reaches the page before the last record of the load gives the root its children
+//! (`LOAD_ROOT`). That record makes the whole load permanent, as a compensation that passes over the load (ARIES calls
+//! this a nested top action). From then on no part of the load is undone, for readers without locks may be on the way
+//! to its pages. docs/design/0014-bulk-load.md explains why.
 //!
-//! The whole database is locked in `X` by whoever loads, from before the first page until the end of the transaction.
+//! The loading transaction locks the whole database in `X`, from before the first page until its end.
 //!
-//! If we die here: before `LOAD_ROOT` the tree is empty as it was, and undo gives the pages back; after it, it has all records.
+//! If we die here: before `LOAD_ROOT` the tree is as empty as before, and undo frees the pages; after it, the tree has
+//! all records.
 
 use libtp_lock::Mode;
 use libtp_log::Lsn;
@@ -29,7 +30,7 @@ use crate::page::slotted::common_prefix;
 use crate::pages::{rank, ROUNDS_MAX};
 use crate::{Error, Result};
 
-/// How full a page may be asked to be, in percent.
+/// Permitted fill of a page, in percent.
 pub const FILL_PERCENT: std::ops::RangeInclusive<u8> = 10..=100;
 
 /// One level of the tree that is being made.
@@ -37,7 +38,7 @@ struct Level {
     filling: Filling,
     /// The last page that was written.
     left: u32,
-    /// What has come and is on no page yet.
+    /// The last cell that came, which is on no page yet.
     waiting: Option<Loading>,
 }
 
@@ -45,21 +46,22 @@ struct Level {
 pub struct Loader<'a> {
     access: Access<'a>,
     fill_percent: u8,
-    /// From the leaves up.
+    /// Levels from the leaves up.
     levels: Vec<Level>,
-    /// What the transaction logged before.
+    /// The transaction's last LSN before the load.
     mark: Lsn,
-    /// Up to here versions were removed from the root when it was the only leaf.
+    /// Versions up to this LSN were removed from the root when it was the only leaf.
     deleter: Lsn,
     records: u64,
 }
 
 impl<'a> Access<'a> {
-    /// Begins to load records into a database that is empty, and locks it. Leaves are filled up to `fill_percent` of their room
-    /// (10 to 100).
+    /// Begins to load records into an empty database, and locks it. Fills leaves up to `fill_percent` of their room (10
+    /// to 100).
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], `Unsuitable` for a fill that cannot be, and what locks and pages can fail with; nothing was changed.
+    /// [`Error::NotEmpty`], `Unsuitable` for an impossible fill, and errors of locks and pages. Nothing was changed
+    /// then.
     pub fn begin_load(&self, fill_percent: u8) -> Result<Loader<'a>> {
         self.check_btree()?;
         if !FILL_PERCENT.contains(&fill_percent) {
@@ -69,7 +71,7 @@ impl<'a> Access<'a> {
         self.lock_database(Mode::X)?;
         let deleter = match self.empty_root()? {
             Some(deleter) => deleter,
-            // What was deleted may be removed by now.
+            // Deleted records may be removable by now.
             None => {
                 {
                     let _visit = self.pages.visit();
@@ -83,7 +85,7 @@ impl<'a> Access<'a> {
         Ok(Loader { access: *self, fill_percent, levels: Vec::new(), mark, deleter, records: 0 })
     }
 
-    /// Whether the tree is one leaf with nothing on it: then up to which LSN versions were removed from it.
+    /// Returns `Some` if the tree is one empty leaf: the LSN up to which versions were removed from it.
     fn empty_root(&self) -> Result<Option<Lsn>> {
         let root = self.pages.shared(ROOT, 0)?;
         let node = node_of(&self.pages, ROOT, &root)?;
@@ -91,16 +93,16 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The shortest key that is above `left` and not above `right`.
+/// Returns the shortest key that is above `left` and not above `right`.
 fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
     right[..(common_prefix(left, right) + 1).min(right.len())].to_vec()
 }
 
 impl Loader<'_> {
-    /// Adds a record, whose key is not below that of the one before. If it is the same key, the value counts that came last.
+    /// Adds a record, whose key is not below that of the one before. If both keys are equal, the last value counts.
     ///
     /// # Errors
-    /// [`Error::OutOfOrder`], `KeyTooLong`, `ValueTooLong`, and what log and pages can fail with. The transaction is to be
+    /// [`Error::OutOfOrder`], `KeyTooLong`, `ValueTooLong`, and errors of log and pages. The transaction must be
     /// aborted then.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.access.check_key(key)?;
@@ -122,12 +124,12 @@ impl Loader<'_> {
         self.come(0, Loading { key: key.to_vec(), payload: value.to_vec(), flags: RecordFlags::NONE })
     }
 
-    /// Records that were added, each key once.
+    /// Returns the number of added records, each key once.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// A cell comes to a level: the one before it finds its page.
+    /// Takes a cell for a level, and puts the one before it on a page.
     fn come(&mut self, at: usize, cell: Loading) -> Result<()> {
         if self.levels.len() == at {
             let level = u8::try_from(at).unwrap_or(u8::MAX);
@@ -141,7 +143,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Puts a cell on the page that is being filled, or begins another with it. `next` is the key behind it.
+    /// Puts a cell on the page that is being filled, or begins the next page with it. `next` is the key behind it.
     fn settle(&mut self, at: usize, mut cell: Loading, next: Option<&[u8]>) -> Result<()> {
         if at == 0 && self.access.is_long(&cell.key, &cell.payload) {
             let chain = long_value::write(&self.access, &cell.payload, None)?;
@@ -160,7 +162,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Writes the page that is being filled on a level, which ends at `high`, and tells the level above.
+    /// Writes a level's current page, which ends at `high`, and adds the page to the level above.
     fn end_page(&mut self, at: usize, high: Vec<u8>) -> Result<()> {
         let number = self.write_page(at, &high)?;
         let level = &mut self.levels[at];
@@ -209,11 +211,11 @@ impl Loader<'_> {
         Err(pages.corrupt(META_PAGE, "no page could be taken for what is loaded"))
     }
 
-    /// Ends the load: from now on the tree has its records, whatever becomes of the transaction, which is to be committed.
-    /// Returns how many they are.
+    /// Ends the load: from now on the tree has its records, even if the transaction aborts. The caller commits the
+    /// transaction. Returns the number of records.
     ///
     /// # Errors
-    /// What log and pages can fail with; the transaction is to be aborted then.
+    /// Log or pages failed. The transaction must be aborted then.
     pub fn finish(mut self) -> Result<u64> {
         if self.levels.is_empty() {
             return Ok(0);
@@ -253,5 +255,5 @@ impl Loader<'_> {
     }
 }
 
-/// Bytes of the log record that undoes the loading of a page, and some.
+/// Bytes of the log record that undoes the loading of a page, with a reserve.
 const UNDO_BODY_BYTES: usize = 64;

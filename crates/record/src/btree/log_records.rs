@@ -1,10 +1,10 @@
 //! The B-tree's log records: one little-endian struct each, in front of the bytes it counts.
 //!
-//! Paper: LIBTP 3.2.6. A change of a leaf names page and slot, for redo, and the key, for undo; a split or anything else
-//! that only moves things names pages alone and has no undo (LIBTP 3.1.2). Byte tables: docs/formats/log.md.
+//! Paper: LIBTP 3.2.6. A change of a leaf names page and slot, for redo, and the key, for undo. A split, or any other
+//! record that only moves cells, names only pages and has no undo (LIBTP 3.1.2). Byte tables: docs/formats/log.md.
 //!
-//! `page` is always a packed [`PageId`](libtp_buffer::PageId), the file in the high half; other pages of the same record
-//! are of the same file and named by number, zero for none.
+//! `page` is always a packed [`PageId`](libtp_buffer::PageId), with the file in the high half. Other pages of the same
+//! record are of the same file and named by number, zero for none.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::IntoBytes;
@@ -15,19 +15,19 @@ use crate::log_body::{body, read, take};
 use crate::page::slotted::SplitKey;
 use libtp_txn::Damage;
 
-/// A record enters a leaf. Undo: it becomes a ghost that never was committed.
+/// A record enters a leaf. Undo: the record becomes a ghost with LSN 0.
 pub const INSERT: u16 = 32;
 /// A record's value changes, or a ghost becomes a record. Undo: the old bytes, flags and LSN.
 pub const UPDATE: u16 = 33;
-/// A record becomes a ghost; laid out as an update. Undo: as there.
+/// A record becomes a ghost; laid out as an update. Undo: as for an update.
 pub const DELETE: u16 = 34;
 /// The compensation of all three: bytes, flags and LSN as they were.
 pub const RESTORE: u16 = 35;
 /// A page gives its upper part to a new right neighbour.
 pub const SPLIT: u16 = 36;
-/// The root gives all it has to two new pages.
+/// The root gives all its cells to two new pages.
 pub const ROOT_SPLIT: u16 = 37;
-/// A parent learns of a page's new right neighbour.
+/// A parent gets the entry of a page's new right neighbour.
 pub const POST: u16 = 38;
 /// Ghosts leave a page and slack is given up.
 pub const RECLAIM: u16 = 39;
@@ -39,11 +39,11 @@ pub const FREE_UNLINKED: u16 = 41;
 pub const DROP_CHAIN: u16 = 42;
 /// A page above the leaves that has one child leaves the tree; its left neighbour takes over its range and the child.
 pub const ABSORB: u16 = 43;
-/// A new page takes a part of what is loaded. Undo: the page is free again.
+/// A new page takes a part of the load. Undo: the page is free again.
 pub const LOAD: u16 = 44;
-/// The root of an empty tree leads to what was loaded. Logged as a compensation that passes over the load.
+/// The root of an empty tree leads to the loaded pages. Logged as a compensation that passes over the load.
 pub const LOAD_ROOT: u16 = 45;
-/// A leaf goes into its left neighbour, with its records and its range.
+/// A leaf merges into its left neighbour, with its records and its range.
 pub const MERGE: u16 = 46;
 
 body! {
@@ -109,8 +109,8 @@ body! {
 }
 
 body! {
-    /// Body of [`SPLIT`]; the separator, the old high key and the cells that move follow. Roles: the page, the new page,
-    /// the meta page, the old right neighbour.
+    /// Body of [`SPLIT`]; the separator, the old high key and the cells that move follow. Roles: the page, the new
+    /// page, the meta page, the old right neighbour.
     Split, 48 {
         /// 00: the page that is split.
         page: U64,
@@ -124,13 +124,13 @@ body! {
         page_count: U32,
         /// 24: the first slot that moves.
         at: U16,
-        /// 26: how many move.
+        /// 26: number of slots that move.
         count: U16,
         /// 28: bytes of the separator.
         separator_bytes: U16,
         /// 30: bytes of the old high key.
         high_bytes: U16,
-        /// 32: how many of these begin every key that moves.
+        /// 32: bytes of the old high key that begin every key that moves.
         prefix_bytes: U16,
         /// 34: the level of both pages.
         level: u8,
@@ -156,9 +156,9 @@ body! {
         free_head: U32,
         /// 20: the page count afterwards.
         page_count: U32,
-        /// 24: how many cells go left.
+        /// 24: number of cells that go left.
         at: U16,
-        /// 26: how many there are.
+        /// 26: number of cells in all.
         count: U16,
         /// 28: bytes of the separator.
         separator_bytes: U16,
@@ -190,13 +190,13 @@ body! {
 }
 
 body! {
-    /// Body of [`RECLAIM`]; one [`ReclaimEntry`] a slot follows, in slot order.
+    /// Body of [`RECLAIM`]; one [`ReclaimEntry`] for each slot follows, in slot order.
     Reclaim, 24 {
         /// 00: the leaf.
         page: U64,
         /// 08: the highest LSN of a ghost removed from the page, now or earlier.
         deleter_lsn: U64,
-        /// 16: how many entries follow.
+        /// 16: number of entries that follow.
         count: U16,
         /// 18: zero.
         unused: U16,
@@ -206,7 +206,7 @@ body! {
 }
 
 body! {
-    /// What becomes of one slot in a [`RECLAIM`].
+    /// The action on one slot in a [`RECLAIM`].
     ReclaimEntry, 4 {
         /// 00: the slot, as numbered before.
         slot: U16,
@@ -236,15 +236,16 @@ body! {
         slot: U16,
         /// 22: bytes of the high key, zero for none.
         high_bytes: U16,
-        /// 24: the highest LSN of a ghost removed from either page: what is absent there is absent here from now on.
+        /// 24: the highest LSN of a ghost removed from either page: both ranges belong to the left neighbour from now
+        /// on.
         deleter_lsn: U64,
     }
 }
 
 body! {
-    /// Body of [`FREE_UNLINKED`]. Roles: the page that leads there, the page that becomes free, the meta page.
+    /// Body of [`FREE_UNLINKED`]. Roles: the page that names the unlinked page, the unlinked page, the meta page.
     FreeUnlinked, 16 {
-        /// 00: the page that leads there.
+        /// 00: the page that names the unlinked page.
         page: U64,
         /// 08: the page that becomes free and the new head of the free list.
         gone: U32,
@@ -273,11 +274,11 @@ body! {
         live: U32,
         /// 28: zero.
         unused_2: U32,
-        /// 32: bytes of the chain that is next to be dropped.
+        /// 32: bytes of the chain that is dropped next.
         older_bytes: U64,
-        /// 40: its first page, zero if there is none left.
+        /// 40: that chain's first page, zero if there is none left.
         older_first: U32,
-        /// 44: its last page.
+        /// 44: that chain's last page.
         older_last: U32,
     }
 }
@@ -317,13 +318,13 @@ body! {
         free_head: U32,
         /// 16: the page count afterwards.
         page_count: U32,
-        /// 20: how many cells.
+        /// 20: number of cells.
         count: U16,
         /// 22: bytes of the low fence, as far as it is stored.
         low_bytes: U16,
         /// 24: bytes of the high key, zero for none.
         high_bytes: U16,
-        /// 26: how many of these begin every key.
+        /// 26: bytes of the high key that begin every key.
         prefix_bytes: U16,
         /// 28: the level.
         level: u8,
@@ -341,7 +342,7 @@ body! {
     LoadRoot, 16 {
         /// 00: the root.
         page: U64,
-        /// 08: how many cells.
+        /// 08: number of cells.
         count: U16,
         /// 10: the level of the root.
         level: u8,
@@ -353,8 +354,8 @@ body! {
 }
 
 body! {
-    /// Body of [`MERGE`]; the high key and the cells of the leaf that goes follow. Roles: the left neighbour, the leaf, the
-    /// parent, the right neighbour.
+    /// Body of [`MERGE`]; the high key and the cells of the leaf that goes follow. Roles: the left neighbour, the leaf,
+    /// the parent, the right neighbour.
     Merge, 40 {
         /// 00: the left neighbour, which takes over cells and range.
         page: U64,
@@ -368,9 +369,9 @@ body! {
         slot: U16,
         /// 22: bytes of the high key, zero for none.
         high_bytes: U16,
-        /// 24: how many cells.
+        /// 24: number of cells.
         count: U16,
-        /// 26: how many bytes of the high key begin every key of these.
+        /// 26: bytes of the high key that begin every key of these cells.
         prefix_bytes: U16,
         /// 28: zero.
         unused: U32,
@@ -379,7 +380,7 @@ body! {
     }
 }
 
-/// Adds a cell to a body: key length, the cell's beginning, the key behind the page's prefix, the stored value.
+/// Appends a cell to a body: key length, the cell's beginning, the key behind the page's prefix, the stored value.
 pub fn append_cell(node: &Node<'_>, slot: usize, body: &mut Vec<u8>) -> Option<()> {
     let suffix = node.key(slot).suffix;
     body.extend_from_slice(&u16::try_from(suffix.len()).ok()?.to_le_bytes());

@@ -1,13 +1,14 @@
-//! Values too long for a leaf: chains of overflow pages, written, read, freed.
+//! Values too long for a leaf: writes, reads and frees chains of overflow pages.
 //!
-//! A chain is written from its end to its beginning, each page with one record of the transaction that also takes the page
-//! from the free pages; the leaf learns of the chain last. Undone, each page goes back. A chain that is replaced or deleted
-//! stays until the transaction has ended, for it may yet be wanted back (PROTOCOLS S3): the record carries a reference to
-//! it, and whoever next changes the record, or makes room on its leaf, frees it in one action. Several changes in one
-//! transaction make a list: the record names the chain replaced last, its first page the one replaced before, and so on.
-//! Invariant: where the value itself lies in a chain, that chain's first page names what the record names as replaced.
+//! A chain is written from its end to its beginning, each page with one log record of the transaction, which also
+//! allocates the page. The leaf gets the reference last. Undo frees each page. A replaced or deleted chain stays until
+//! the transaction has ended, for undo may want it back (PROTOCOLS S3). The record keeps a reference to it. The next
+//! session that changes the record, or makes room on its leaf, frees the chain in one action. Several changes in one
+//! transaction make a list: the record names the chain replaced last, that chain's first page names the one replaced
+//! before, and so on. Invariant: if the value itself lies in a chain, that chain's first page names the same replaced
+//! chain as the record.
 //!
-//! A chain is read without a latch on the leaf: the lock on the record (or leaf) keeps it from being freed.
+//! A reader of a chain holds no latch on the leaf: the lock on the record (or leaf) keeps the chain from being freed.
 
 use rio::failpoint;
 use zerocopy::IntoBytes;
@@ -23,7 +24,7 @@ use crate::page::overflow::{self, ChainRef};
 use crate::pages::{loose_rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
-/// The longest value, in bytes: a million million, or as many pages as a file has left.
+/// The longest value, in bytes: 2^40. The pages that a file has left also limit a value.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 40;
 
 /// Reads a chain into one piece.
@@ -100,15 +101,15 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
     Err(pages.corrupt(META_PAGE, "no page could be taken for a long value"))
 }
 
-/// The chain that the one beginning on `page` replaced.
+/// Returns the chain that the one beginning on this page replaced.
 pub(crate) fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<ChainRef> {
     let header = overflow::header(page).ok_or_else(|| pages.corrupt(number, "it is no part of a long value"))?;
     Ok(ChainRef { first: header.older_first, last: header.older_last, bytes: header.older_bytes })
 }
 
-/// Frees the chains that earlier, ended transactions replaced at the record of `key`. The caller knows that nobody can
-/// want them back: it holds the record's lock and has not changed it, or nobody holds it and `still_free` says so of the
-/// leaf, under its latch.
+/// Frees the chains that earlier, ended transactions replaced at the record of `key`. No transaction can want them
+/// back: either the caller holds the record's lock and has not changed the record, or no transaction holds it, which
+/// `still_free` checks again under the leaf's latch.
 pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn(u32) -> bool) -> Result<()> {
     let pages = &access.pages;
     for _ in 0..ROUNDS_MAX {
@@ -166,18 +167,18 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
 pub(crate) struct Replaced {
     pub(crate) slot: usize,
     pub(crate) chain: ChainRef,
-    /// The first page of the record's value, if that lies in a chain.
+    /// The first page of the record's value, if the value lies in a chain.
     pub(crate) live: Option<u32>,
 }
 
 impl Replaced {
-    /// Whether it is the same chain of the same record, wherever that stands by now.
+    /// Whether both are the same chain of the same record, on whatever page and slot.
     pub(crate) fn is_same(&self, other: &Replaced) -> bool {
         (self.chain, self.live) == (other.chain, other.live)
     }
 }
 
-/// The replaced chain of the record of `key` on a leaf; none if there is no such record, or no such chain.
+/// Returns the replaced chain of the record of `key` on a leaf; `None` if there is no such record or chain.
 fn replaced_at(access: &Access<'_>, number: u32, leaf: &[u8], key: &[u8]) -> Result<Option<Replaced>> {
     let node = node_of(&access.pages, number, leaf)?;
     let (slot, found) = node.find(key);
@@ -187,7 +188,7 @@ fn replaced_at(access: &Access<'_>, number: u32, leaf: &[u8], key: &[u8]) -> Res
     replaced_record(access, number, &node, slot)
 }
 
-/// The replaced chain of the record at a slot; none if there is no such chain.
+/// Returns the replaced chain of the record at a slot; `None` if there is no such chain.
 pub(crate) fn replaced_record(
     access: &Access<'_>,
     number: u32,

@@ -1,16 +1,16 @@
-//! Neighbouring leaves that hold little become one, while others read and write.
+//! Merges neighbouring leaves that hold little, while other sessions read and write.
 //!
-//! Not in the paper. The *left* leaf takes over what its right neighbour holds, and its range, in one record: as when an
-//! emptied leaf is unlinked, so that what a page's keys are not below never changes while it lives. The right one keeps its
-//! right link and a *deleted* mark, and becomes free when nobody can be on the way to it (PROTOCOLS T2); who was, begins again
-//! from the root and finds its keys to the left.
+//! Not in the paper. The *left* leaf takes over its right neighbour's records and range, in one log record. As in the
+//! unlinking of an emptied leaf, the lower bound of a page never changes while the page lives. The right leaf keeps its
+//! right link, gets a *deleted* mark, and becomes free when no session can be on the way to it (PROTOCOLS T2). A
+//! session that was on the way begins again from the root and finds its keys to the left.
 //!
-//! Records come along as they are: LSN, flags, and the room that undo may want back (PROTOCOLS T4). Locks on records stay what
-//! they are, for their names know no page. Where leaves are locked instead, only one that nobody has locked goes.
+//! Records move unchanged: LSN, flags, and the room that undo may want back (PROTOCOLS T4). Locks on records stay
+//! valid, for their names contain no page. Where leaves are locked instead, only an unlocked leaf is merged away.
 //!
 //! A leaf that is the first child of its parent stays, for the leaf to its left has another parent.
 //!
-//! If we die here: it is one redo-only record, complete in itself.
+//! If we die here: a merge is one redo-only record, complete in itself.
 
 use rio::failpoint;
 use zerocopy::IntoBytes;
@@ -31,18 +31,18 @@ use crate::{Error, Result};
 use libtp_lock::Mode;
 use libtp_txn::State;
 
-/// What a stretch of compaction came to.
+/// The result of a compaction of a stretch of leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compacted {
-    /// Leaves that were looked at.
+    /// Leaves that were examined.
     pub leaves: u64,
-    /// Leaves that went into their left neighbours, or were empty and left the tree.
+    /// Leaves that merged into their left neighbours, or were empty and unlinked.
     pub merged: u64,
-    /// The key from which to go on; none at the end.
+    /// The key from which to continue; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// Whether a leaf is whole, and nothing about it is unfinished.
+/// Whether a leaf has records, and no action on it is unfinished.
 pub(crate) fn is_settled(node: &Node<'_>) -> bool {
     node.is_leaf()
         && node.count() != 0
@@ -51,13 +51,13 @@ pub(crate) fn is_settled(node: &Node<'_>) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Bytes of a page's slots and cells if of its keys `prefix` bytes are stored once.
+/// Returns the bytes of a page's slots and cells if `prefix` bytes of its keys are stored once.
 pub(crate) fn bytes_with(node: &Node<'_>, prefix: usize) -> usize {
     let longer = usize::from(node.header().prefix_bytes.get()).saturating_sub(prefix) * node.count();
     (0..node.count()).map(|slot| node.cell_bytes(slot) + SLOT_BYTES).sum::<usize>() + longer
 }
 
-/// Whether both fit one page, filled to `fill_percent` at most.
+/// Whether both leaves fit one page that is filled to at most `fill_percent`.
 fn fits(left: &Node<'_>, right: &Node<'_>, fill_percent: u8) -> bool {
     let (high, page_bytes) = (right.high().unwrap_or_default(), left.page_bytes());
     let prefix = Frame::prefix_bytes(left.low(), high, page_bytes);
@@ -66,14 +66,15 @@ fn fits(left: &Node<'_>, right: &Node<'_>, fill_percent: u8) -> bool {
 }
 
 impl Access<'_> {
-    /// Goes over so many leaves from `from` on: removes what was deleted and nobody can want back, and merges neighbours that fit one
-    /// page filled to `fill_percent`. For a session without a transaction; others go on meanwhile.
+    /// Compacts up to `leaves` leaves from `from` on: removes everything deleted that no transaction can want back, and
+    /// merges neighbours that fit one page filled to `fill_percent`. For a session without a transaction; other
+    /// sessions continue meanwhile.
     ///
     /// # Errors
-    /// `Unsuitable` for a fill that cannot be, and what pages and the log can fail with; what was merged by then is.
+    /// `Unsuitable` for an impossible fill, and errors of pages and the log. Merges up to then stay.
     ///
     /// # Panics
-    /// In a transaction.
+    /// If the session runs a transaction.
     pub fn compact(&self, from: &[u8], leaves: u64, fill_percent: u8) -> Result<Compacted> {
         let change = &self.pages.change;
         assert_eq!(change.who.state(), State::Idle, "it ends with all locks given back");
@@ -82,7 +83,8 @@ impl Access<'_> {
             let what = format!("pages are filled to 10 to 100 percent, not {fill_percent}");
             return Err(Error::Unsuitable { name: self.database.name().into(), what });
         }
-        // As everybody who cleans: who has locked all of it has no locks on records to be seen by.
+        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: that holds
+        // no locks on records to protect its ghosts.
         self.lock(lock_names::database(self.database.id()), Mode::IX)?;
         let done = self.compact_locked(from, leaves, fill_percent);
         change.managers.locks.unlock_all(self.pages.session(), change.who.locker());
@@ -97,18 +99,18 @@ impl Access<'_> {
                 break;
             }
             let step = self.compact_leaf(&key, fill_percent)?;
-            // Outside of the tree: what we unlinked waits for us, too.
+            // Outside of the tree: our own visit would also hold back the pages that we unlinked.
             unlink::free_unlinked(self, Some(step.leaf))?;
             done.merged += u64::from(step.has_merged);
             done.leaves += u64::from(!step.has_merged);
-            // What went leaves room for the next.
+            // After a merge the same leaf may take the next neighbour, too.
             done.next = if step.has_merged { Some(key) } else { step.next };
         }
         unlink::free_unlinked(self, None)?;
         Ok(done)
     }
 
-    /// Tries once to let something go into the leaf of `key`, or that leaf itself if it holds nothing.
+    /// Tries once to merge a neighbour into the leaf of `key`, or to unlink that leaf if it is empty.
     fn compact_leaf(&self, key: &[u8], fill_percent: u8) -> Result<Step> {
         let _visit = self.pages.visit();
         let (number, left, next) = {
@@ -122,29 +124,29 @@ impl Access<'_> {
             let page = self.pages.shared(number, 0)?;
             ghosts::is_to_be_cleaned(self, number, page.lsn(), &node_of(&self.pages, number, &page)?)
         };
-        // Where it was is its left neighbour's then.
+        // The unlinked leaf's range then belongs to its left neighbour.
         let has_merged = if is_empty { ghosts::clean(self, number, left)? } else { merge(self, number, fill_percent)? };
         Ok(Step { leaf: number, has_merged, next })
     }
 }
 
-/// What came of one leaf.
+/// The result for one leaf.
 struct Step {
     leaf: u32,
     has_merged: bool,
-    /// Where the next leaf begins.
+    /// The lower bound of the next leaf.
     next: Option<Vec<u8>>,
 }
 
-/// A leaf as it was seen.
+/// A leaf at one moment.
 struct Seen {
     right: Option<u32>,
     high: Vec<u8>,
-    /// What it holds.
+    /// Bytes that the leaf holds.
     bytes: usize,
 }
 
-/// Looks at a leaf; none if something about it is unfinished.
+/// Reads a leaf; `None` if an action on the leaf is unfinished.
 fn look(access: &Access<'_>, number: u32) -> Result<Option<Seen>> {
     let page = access.pages.shared(number, 0)?;
     let Some(node) = Node::over(&page).filter(is_settled) else { return Ok(None) };
@@ -152,13 +154,13 @@ fn look(access: &Access<'_>, number: u32) -> Result<Option<Seen>> {
     Ok(Some(Seen { right: node.right(), high: node.high().unwrap_or_default().to_vec(), bytes }))
 }
 
-/// Lets the right neighbour of a leaf go into it, if both fit and nothing stands in the way; whether it did.
+/// Merges the right neighbour of a leaf into it, if both fit and nothing stands in the way. Returns whether it did.
 pub(crate) fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<bool> {
     let (pages, page_bytes) = (&access.pages, access.database.page_bytes());
     let Some(Seen { right: Some(gone), high: separator, bytes }) = look(access, left)? else { return Ok(false) };
     ghosts::tidy(access, gone)?;
     let Some(Seen { right, bytes: more, .. }) = look(access, gone)? else { return Ok(false) };
-    // Mostly they do not fit, and that is seen without stopping anybody.
+    // Mostly they do not fit. This test needs no exclusive latch.
     if 100 * (bytes + more) > usize::from(fill_percent) * page_bytes {
         return Ok(false);
     }

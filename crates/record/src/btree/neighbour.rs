@@ -1,8 +1,8 @@
-//! From one leaf to the next, either way (PROTOCOLS T3).
+//! From one leaf to the next, in either direction (PROTOCOLS T3).
 //!
-//! Only one leaf is latched at a time; so of the leaf that was left its [`Stretch`] is kept. What a page of an earlier time
-//! tells is right in itself: its checksum, its number, its keys. Only beside its neighbours does it show, and only so is a way
-//! that leads in a circle told from one that is long.
+//! A session latches only one leaf at a time, so it keeps the [`Stretch`] of the leaf that it left. An outdated page, a
+//! valid image from an earlier time, passes all its own checks: checksum, number, order of keys. Only a comparison with
+//! its neighbours shows the damage, and tells a way that leads in a circle from a long one.
 
 use std::cmp::Ordering;
 
@@ -13,19 +13,19 @@ use crate::btree::rebuild::Frame;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// The keys a leaf is there for, as they were a moment ago. Where they begin never changes while the leaf lives; where they end comes
-/// nearer by a split, and further away only when the right neighbour goes.
+/// The range of a leaf at an earlier moment. The lower bound never changes while the leaf lives. The upper bound falls
+/// by a split, and rises only when the right neighbour is unlinked or merged.
 pub(crate) struct Stretch {
     number: u32,
     low: Vec<u8>,
-    /// The first key, where the low fence is cut short.
+    /// The first key, if the low fence may be cut short.
     first: Option<Vec<u8>>,
-    /// None for no limit.
+    /// `None` for no limit.
     high: Option<Vec<u8>>,
 }
 
 impl Stretch {
-    /// Of the page of that number.
+    /// Returns the stretch of the page of that number.
     pub fn of(number: u32, node: &Node<'_>) -> Stretch {
         let has_first = node.count() > 0 && Frame::may_be_cut(node.low(), node.page_bytes());
         Stretch {
@@ -36,7 +36,7 @@ impl Stretch {
         }
     }
 
-    /// Refuses a leaf that this one's right link leads to, and that is still there, if it leads back: then the way would never end.
+    /// Refuses the page that this leaf's right link leads to if the page leads back: then the way would never end.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) names the page.
@@ -47,10 +47,10 @@ impl Stretch {
         }
     }
 
-    /// The page whose right link leads here, looked for from `from` to the right; none if lost.
+    /// Finds the page whose right link leads here, from page `from` to the right. Returns `None` if the way is lost.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if it is not to the left of this one.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if a page's right link leads back.
     pub fn left_neighbour<'a>(&self, pages: &Pages<'a>, from: u32) -> Result<Option<SharedPage<'a>>> {
         let (mut number, mut reached) = (from, Vec::new());
         for _ in 0..ROUNDS_MAX {
@@ -75,7 +75,7 @@ impl Stretch {
         Ok(None)
     }
 
-    /// Whether this ends where a page begins, as far as the page's low fence tells, and before it ends.
+    /// Whether this leaf ends where `node` begins, as far as the low fence tells, and before `node` ends.
     fn is_before(&self, node: &Node<'_>) -> bool {
         let Some(high) = &self.high else { return false };
         !Frame::is_above_low(high, node.low(), node.page_bytes())
@@ -83,15 +83,16 @@ impl Stretch {
             && (node.count() == 0 || node.key(0).compare(high) != Ordering::Less)
     }
 
-    /// Whether a page that ends at `end` is before this.
+    /// Whether a page that ends at `end` lies before this leaf.
     fn is_behind(&self, end: &[u8], page_bytes: usize) -> bool {
         !Frame::is_above_low(end, &self.low, page_bytes)
             && self.high.as_ref().is_none_or(|high| end < &high[..])
             && self.first.as_ref().is_none_or(|first| end <= &first[..])
     }
 
-    /// Whether a page leads here. Where a page's range begins never changes while it lives: so if that one reaches further and does not
-    /// lead here, this has gone into another, and nothing to the right leads here.
+    /// Returns where a page leads, relative to this leaf. The lower bound of a page never changes while the page lives.
+    /// So if that page reaches further and does not lead here, this leaf was merged or unlinked, and no page to the
+    /// right leads here.
     fn leftwards<'n>(&self, node: &Node<'n>) -> Leftwards<'n> {
         if !node.is_leaf() || node.is_deleted() {
             return Leftwards::Lost;
@@ -109,17 +110,17 @@ impl Stretch {
     }
 }
 
-/// What a right link leads to is not to the right.
+/// Returns the error for a right link that does not lead to the right.
 #[cold]
 pub(crate) fn leads_back(pages: &Pages<'_>, right: u32) -> crate::Error {
     pages.corrupt(right, "it does not go on where the page ends that leads to it: one of the two is of an earlier time")
 }
 
-/// Where the left neighbour of a page is, as seen from a page to its left.
+/// The direction of this leaf's left neighbour, from a page to its left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftwards<'n> {
     Here,
-    /// Behind that page, which begins where this one ends.
+    /// To the right: the page's right link, and the upper bound of the page.
     Right(u32, &'n [u8]),
     Lost,
     Back,
@@ -145,13 +146,14 @@ mod tests {
         Stretch::of(9, &Node::over(&page(low, 11, high)).unwrap())
     }
 
-    /// Where the way from a page that ends at `high`, before page `right`, leads to the left neighbour of page 9, which begins at `low`.
+    /// Returns where a page that ends at `high` and leads to page `right` sends the search for the left neighbour of
+    /// page 9, which begins at `low`.
     fn way(high: &[u8], right: u32, low: &[u8]) -> Leftwards<'static> {
         let page = page(b"a", right, high).leak();
         stretch(low, b"zz").leftwards(&Node::over(page).unwrap())
     }
 
-    /// Keys with so much in common that a low fence holds none of the rest.
+    /// Returns a key with a long common beginning, so that a stored low fence holds none of the rest.
     fn long(end: &[u8]) -> Vec<u8> {
         [&[b'x'; 300][..], end].concat()
     }
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!(way(b"g", 5, b"m"), Leftwards::Right(5, b"g"), "it was split meanwhile");
         assert_eq!(way(b"t", 5, b"m"), Leftwards::Lost, "it has taken the page over");
         assert_eq!(way(b"", 0, b"m"), Leftwards::Lost);
-        // A low fence is cut short where it is long.
+        // A long low fence is stored cut short.
         assert_eq!(way(&long(b"3"), 5, &long(b"7")), Leftwards::Right(5, &long(b"3")));
         assert_eq!(way(b"y", 5, &long(b"7")), Leftwards::Lost);
     }

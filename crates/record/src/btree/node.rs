@@ -1,12 +1,12 @@
-//! A page of the B-tree, to be read: records on leaves (level 0), downlinks on inner pages.
+//! A page of the B-tree, for reading: records on leaves (level 0), downlinks on inner pages.
 //!
-//! Paper: LIBTP 3.1.2 (Lehman and Yao's tree: right links and high keys). The common header's kind byte says
-//! B-tree, its level byte how far above the leaves.
+//! Paper: LIBTP 3.1.2 (Lehman and Yao's tree: right links and high keys). The common header has the kind byte for a
+//! B-tree, and the level above the leaves.
 //!
-//! Leaf cell: `[LSN and flags 8][stored bytes 2][room 2][key behind the prefix][stored value][slack]`. Room is what the
-//! value may grow to in place; it never shrinks while the transaction that gave it up may still want it back (PROTOCOLS
-//! T4). Inner cell: `[child page 4][key behind the prefix]`; a child holds the keys from its own key up to the next one's,
-//! and the first child of a page has no key: it holds whatever is below the second.
+//! Leaf cell: `[LSN and flags 8][stored bytes 2][room 2][key behind the prefix][stored value][slack]`. Room is the size
+//! to which the value may grow in place. Room never shrinks while the transaction that gave it up may still want it
+//! back (PROTOCOLS T4). Inner cell: `[child page 4][key behind the prefix]`. A child holds the keys from its own key up
+//! to the next child's key. The first child of a page has no key: it holds all keys below the second child's.
 
 use std::cmp::Ordering;
 
@@ -28,11 +28,11 @@ pub const INNER_CELL_HEAD: usize = 4;
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LeafCell {
-    /// 0: the LSN of the log record that last changed this one, its flags in the top byte.
+    /// 0: the LSN of the log record that last changed the record, with the flags in the top byte.
     pub lsn_and_flags: U64,
     /// 8: bytes of the stored value.
     pub stored_bytes: U16,
-    /// 10: bytes the stored value may have without moving.
+    /// 10: bytes to which the stored value may grow without moving.
     pub room: U16,
 }
 
@@ -41,13 +41,13 @@ const _: () = assert!(size_of::<LeafCell>() == LEAF_CELL_HEAD);
 /// A record on a leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'p> {
-    /// The log record that last changed it; none if it never was committed.
+    /// The LSN of its last change; `Lsn::NONE` if its insertion was undone.
     pub lsn: Lsn,
     /// Ghost, overflow, replaced.
     pub flags: RecordFlags,
-    /// The stored value, references and all.
+    /// The stored value, including references.
     pub stored: &'p [u8],
-    /// Bytes it may grow to in place.
+    /// Bytes to which it may grow in place.
     pub room: usize,
     /// Where the cell begins on the page.
     pub cell_at: usize,
@@ -56,13 +56,13 @@ pub struct Record<'p> {
 }
 
 impl Record<'_> {
-    /// Whether the key is there but no record.
+    /// Whether the cell is a key without a record.
     #[inline]
     pub fn is_ghost(&self) -> bool {
         self.flags.has(RecordFlags::GHOST)
     }
 
-    /// Bytes of the whole cell.
+    /// Returns the bytes of the whole cell.
     #[inline]
     pub fn cell_bytes(&self) -> usize {
         self.stored_at - self.cell_at + self.room
@@ -86,7 +86,7 @@ impl<'p> std::ops::Deref for Node<'p> {
 }
 
 impl<'p> Node<'p> {
-    /// Looks at a page; none if it is no B-tree page or contradicts itself.
+    /// Reads a page; `None` if the page is no B-tree page or contradicts itself.
     #[inline]
     pub fn over(page: &'p [u8]) -> Option<Node<'p>> {
         if page_header::kind(page) != PageKind::Btree as u8 {
@@ -96,8 +96,8 @@ impl<'p> Node<'p> {
         Some(Node { page: Slotted::over(page)?, level })
     }
 
-    /// Looks at a page that holds records in key order, of a B-tree or of a bucket of a hash file, which has no other fields
-    /// and no other cells; none if it is neither.
+    /// Reads a page that holds records in key order: of a B-tree, or of a bucket of a hash file, which has the same
+    /// fields and cells. Returns `None` for another page.
     pub fn over_records(page: &'p [u8]) -> Option<Node<'p>> {
         if page_header::kind(page) == PageKind::Hash as u8 {
             return Some(Node { page: Slotted::over(page)?, level: page_header::level(page) });
@@ -105,48 +105,48 @@ impl<'p> Node<'p> {
         Node::over(page)
     }
 
-    /// The highest LSN of what was removed from the page for good: ghosts, and values that were replaced (PROTOCOLS S3).
+    /// Returns the highest LSN of anything removed from the page for good: ghosts, and replaced values (PROTOCOLS S3).
     pub fn deleter_lsn(&self) -> Lsn {
         page_header::deleter_lsn(self.page.bytes())
     }
 
-    /// How far above the leaves; zero is a leaf.
+    /// Returns the level above the leaves; zero for a leaf.
     #[inline]
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// Whether it holds records.
+    /// Whether the page holds records.
     #[inline]
     pub fn is_leaf(&self) -> bool {
         self.level == 0
     }
 
-    /// Whether its right neighbour is not yet posted in the parent.
+    /// Whether the page's right neighbour is not yet posted in the parent.
     #[inline]
     pub fn is_incomplete(&self) -> bool {
         self.header().flags.get() & Flags::INCOMPLETE != 0
     }
 
-    /// Whether it was emptied and unlinked.
+    /// Whether the page was emptied and unlinked.
     #[inline]
     pub fn is_deleted(&self) -> bool {
         self.header().flags.get() & Flags::DELETED != 0
     }
 
-    /// The right link, if there is a right neighbour.
+    /// Returns the right link, if there is a right neighbour.
     #[inline]
     pub fn right(&self) -> Option<u32> {
         Some(self.header().right.get()).filter(|&page| page != 0)
     }
 
-    /// The left link, if there is a left neighbour.
+    /// Returns the left link, if there is a left neighbour.
     #[inline]
     pub fn left(&self) -> Option<u32> {
         Some(self.header().left.get()).filter(|&page| page != 0)
     }
 
-    /// Bytes before the key in its cells.
+    /// Returns the bytes before the key in the page's cells.
     #[inline]
     pub fn cell_head(&self) -> usize {
         if self.is_leaf() {
@@ -156,27 +156,29 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// The first slot whose key is not below `key`, and whether it is equal. The key lies in the page's range.
+    /// Returns the first slot whose key is not below `key`, and whether both are equal. The key lies in the page's
+    /// range.
     #[inline]
     pub fn find(&self, key: &[u8]) -> (usize, bool) {
         let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
         self.page.lower_bound(suffix, self.cell_head(), self.first_key())
     }
 
-    /// As [`Node::find`] without the flag, where all slots before `near` are known to be below the key, and it is perhaps not far behind.
+    /// As [`Node::find`] without the flag, where all slots before `near` are known to be below the key. Fast if the
+    /// slot is at `near` or a few behind.
     #[inline]
     pub fn find_near(&self, key: &[u8], near: usize) -> usize {
         let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
         self.page.lower_bound_near(suffix, self.cell_head(), self.first_key(), Some(near)).0
     }
 
-    /// The first slot with a key: the first child of a page has none.
+    /// Returns the first slot with a key: the first child of a page has no key.
     #[inline]
     pub fn first_key(&self) -> usize {
         usize::from(!self.is_leaf())
     }
 
-    /// The slot of the child that holds `key`, which lies in the page's range.
+    /// Returns the slot of the child that holds `key`, which lies in the page's range.
     #[inline]
     pub fn child_slot(&self, key: &[u8]) -> usize {
         let (slot, found) = self.find(key);
@@ -187,17 +189,17 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// How many bytes behind the prefix the heads may skip once a key with this suffix is on the page as well.
+    /// Returns the number of bytes behind the prefix that heads may skip once a key with this suffix is on the page.
     pub fn skip_with(&self, suffix: &[u8]) -> usize {
         self.page.skip_with(suffix, self.cell_head(), self.first_key())
     }
 
-    /// The slots with heads that begin `skip` bytes behind the prefix.
+    /// Returns the slots with heads that begin `skip` bytes behind the prefix.
     pub fn with_heads_behind(&self, skip: usize) -> Vec<Slot> {
         self.page.with_heads_behind(skip, self.cell_head(), self.first_key())
     }
 
-    /// The child at a slot; none if the slot or its cell is not there.
+    /// Returns the child at a slot; `None` if there is no such slot or its cell is damaged.
     #[inline]
     pub fn child(&self, slot: usize) -> Option<u32> {
         let cell = usize::from(self.slots().get(slot)?.offset.get());
@@ -205,7 +207,7 @@ impl<'p> Node<'p> {
         Some(u32::from_le_bytes(bytes.try_into().ok()?)).filter(|&page| page != 0)
     }
 
-    /// The key at a slot; empty pieces if it is not there.
+    /// Returns the key at a slot; empty if there is no such slot.
     #[inline]
     pub fn key(&self, slot: usize) -> SplitKey<'p> {
         let Some(entry) = self.slots().get(slot) else { return SplitKey::whole(&[]) };
@@ -217,13 +219,13 @@ impl<'p> Node<'p> {
         SplitKey { prefix: self.prefix(), suffix }
     }
 
-    /// Where the cell of a slot begins; zero if there is no such slot.
+    /// Returns where the cell of a slot begins; zero if there is no such slot.
     #[inline]
     pub fn cell_at(&self, slot: usize) -> usize {
         self.slots().get(slot).map_or(0, |entry| usize::from(entry.offset.get()))
     }
 
-    /// The record at a slot; none if the slot is not there or its cell does not fit the page.
+    /// Returns the record at a slot; `None` if there is no such slot or its cell does not fit the page.
     #[inline]
     pub fn record(&self, slot: usize) -> Option<Record<'p>> {
         let entry = self.slots().get(slot)?;
@@ -236,7 +238,7 @@ impl<'p> Node<'p> {
         Some(Record { lsn, flags, stored, room, cell_at, stored_at })
     }
 
-    /// Bytes of the cell at a slot; zero if it is not there.
+    /// Returns the bytes of the cell at a slot; zero if there is no such slot.
     pub fn cell_bytes(&self, slot: usize) -> usize {
         match self.slots().get(slot) {
             None => 0,
@@ -245,20 +247,20 @@ impl<'p> Node<'p> {
         }
     }
 
-    /// Bytes a new record takes, slot included.
+    /// Returns the bytes of a new record, with its slot.
     #[inline]
     pub fn record_need(&self, key_bytes: usize, stored_bytes: usize) -> usize {
         let prefix = usize::from(self.header().prefix_bytes.get());
         SLOT_BYTES + LEAF_CELL_HEAD + key_bytes.saturating_sub(prefix) + stored_bytes
     }
 
-    /// Bytes a new downlink takes, slot included.
+    /// Returns the bytes of a new downlink, with its slot.
     pub fn child_need(&self, key_bytes: usize) -> usize {
         let prefix = usize::from(self.header().prefix_bytes.get());
         SLOT_BYTES + INNER_CELL_HEAD + key_bytes.saturating_sub(prefix)
     }
 
-    /// Whether the record at `slot` may get a stored value of `stored_bytes` on this page.
+    /// Whether the stored value at `slot` may change to `stored_bytes` bytes on this page.
     #[inline]
     pub fn fits_change(&self, slot: usize, stored_bytes: usize) -> bool {
         let Some(record) = self.record(slot) else { return false };
@@ -268,7 +270,7 @@ impl<'p> Node<'p> {
         record.cell_bytes() - record.room + stored_bytes <= self.free_bytes() + record.cell_bytes()
     }
 
-    /// Whether a key lies below this page's range, as far as the low fence tells: then a search went wrong.
+    /// Whether a key lies below this page's range, as far as the low fence tells. Such a search went wrong.
     pub fn is_below(&self, key: &[u8]) -> bool {
         let low = self.low();
         key.get(..low.len().min(key.len())).unwrap_or_default().cmp(low) == Ordering::Less

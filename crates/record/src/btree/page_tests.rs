@@ -1,8 +1,8 @@
-//! Pages alone: random changes to a small forest of leaves, through the log records and their redo, against a BTreeMap.
+//! Pages alone: random changes to a few leaves, through the log records and their redo, against a BTreeMap.
 //!
-//! The doubt: a page is changed by pure functions of bytes that nobody can read by eye. The cases: every change is made
-//! twice, from the same image, and must give the same image; every change of a record is undone and the records must be
-//! what they were; splits move records and lose none; searches find each key and the place of each absent one.
+//! The doubt: pure functions of bytes change a page, and no reader can check bytes by eye. The cases: every change is
+//! made twice from the same image, and must give the same image; changes of records are undone and must restore the
+//! records; splits move records and lose none; searches find each key and the place of each absent key.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const FILE: u32 = 7;
 
 type Redo = fn(&mut PageMut<'_, '_>, usize, Lsn, &[u8]) -> Result<(), libtp_txn::Damage>;
 
-/// Leaves side by side, with what should be on them.
+/// Leaves side by side, with a model of their contents.
 struct Leaves {
     pages: BTreeMap<u32, Vec<u8>>,
     meta: Vec<u8>,
@@ -52,7 +52,7 @@ impl Leaves {
         Leaves { pages: BTreeMap::from([(2, first)]), meta, model: BTreeMap::new(), lsn: 8 }
     }
 
-    /// The leaf a key belongs to, found by right links and high keys alone.
+    /// Returns the leaf of a key, found by right links and high keys alone.
     fn leaf_of(&self, key: &[u8]) -> u32 {
         let mut page = 2;
         loop {
@@ -65,7 +65,7 @@ impl Leaves {
         }
     }
 
-    /// Changes a page by a record, twice from the same image, and checks that both are equal.
+    /// Applies a record to a page, twice from the same image, and checks that both results are equal.
     fn apply(&mut self, page: u32, role: usize, redo: Redo, body: &[u8]) {
         self.lsn += 8;
         let image = if page == 1 { &mut self.meta } else { self.pages.entry(page).or_insert_with(|| vec![0; PAGE]) };
@@ -129,7 +129,7 @@ impl Leaves {
         self.model.insert(key.to_vec(), (vec![], self.lsn, true));
     }
 
-    /// Makes a change and its compensation, and checks that the record has its LSN, flags and bytes again.
+    /// Makes a change and its compensation, and checks that the record has its old LSN, flags and bytes.
     fn put_and_undo(&mut self, key: &[u8], value: &[u8]) {
         let before = self.model.get(key).cloned();
         let deletes = value.is_empty() && before.as_ref().is_some_and(|(_, _, ghost)| !ghost);
@@ -148,7 +148,7 @@ impl Leaves {
                 self.model.insert(key.to_vec(), (vec![], 0, true));
             }
             Some((old, lsn, ghost)) => {
-                // The record is logged again as it was logged first; the log is not kept here.
+                // The test keeps no log, so it builds the first log record again.
                 let mut logged = Vec::new();
                 let mut image = self.pages[&page].clone();
                 let word = crate::page::record_lsn::pack_lsn(Lsn::new(*lsn), ghost_flag(*ghost));
@@ -170,7 +170,7 @@ impl Leaves {
         assert_eq!(free_before, free_after, "undo needed space");
     }
 
-    /// Takes the ghosts off every page and the slack off every record.
+    /// Removes the ghosts from every page and the slack from every record.
     fn reclaim(&mut self) {
         for page in self.pages.keys().copied().collect::<Vec<_>>() {
             let node = Node::over(&self.pages[&page]).unwrap();
@@ -187,7 +187,7 @@ impl Leaves {
         self.model.retain(|_, (_, _, ghost)| !*ghost);
     }
 
-    /// Walks from the first page to the last and compares everything with the model.
+    /// Walks from the first page to the last and compares all records with the model.
     fn check(&self) {
         let mut page = 2;
         let mut expected = self.model.iter();

@@ -1,7 +1,7 @@
-//! Posting: a parent learns of the page its child gave half its keys to. The second action of a split.
+//! Posting: the parent gets an entry for the new page of a split. The second action of a split.
 //!
-//! Paper: LIBTP 3.1.2, "locks are coupled during ascent". PROTOCOLS T1: whoever posts holds the left page while latching
-//! the parent, looks at the flag again, and clears it in the same record.
+//! Paper: LIBTP 3.1.2, "locks are coupled during ascent". PROTOCOLS T1: the posting session holds the left page while
+//! it latches the parent, checks the flag again, and clears it in the same record.
 
 use crate::btree::encode;
 use crate::btree::log_records::POST;
@@ -12,13 +12,13 @@ use crate::pages::{rank, Pages, ROUNDS_MAX};
 use crate::Result;
 use rio::failpoint;
 
-/// What is to be posted.
+/// The entry to post.
 struct Unposted {
     separator: Vec<u8>,
     right: u32,
 }
 
-/// The page's unposted neighbour, if it has one.
+/// Returns the page's unposted neighbour, if there is one.
 fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Option<Unposted>> {
     let node = node_of(pages, number, page)?;
     if !node.is_incomplete() || node.is_deleted() || node.level() != level {
@@ -30,9 +30,9 @@ fn unposted(pages: &Pages<'_>, number: u32, page: &[u8], level: u8) -> Result<Op
     }
 }
 
-/// Makes the parent of page `number` on `level` know its right neighbour, if it does not yet.
+/// Posts the right neighbour of page `number` on `level` in the parent, unless it is posted.
 ///
-/// If we die here: the flag stays, and the next who follows the link posts it.
+/// If we die here: the flag stays, and the next session that follows the link posts the page.
 pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
     let page_bytes = pages.page_bytes()?;
     for _ in 0..ROUNDS_MAX {

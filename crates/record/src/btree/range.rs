@@ -1,14 +1,14 @@
-//! Whole ranges of keys: counted, deleted, and what is left of them cleared away.
+//! Whole ranges of keys: counts, deletes, and cleans emptied leaves.
 //!
-//! Not in the paper. A range is counted and deleted record by record, under the locks of a cursor that passes them: S on each
-//! record (X, to delete) and on the gap below it, and on the gap in which the range ends. So the range stays as it was found,
-//! empty, say, until the transaction ends. From 100,000 locks on it tries to lock the database instead (`access.rs`), and
-//! then needs no more.
+//! Not in the paper. A range is counted and deleted record by record, under the locks of a cursor that passes the
+//! records: S on each record (X, to delete) and on the gap below it, and on the gap in which the range ends. So the
+//! range stays as it was found, empty for example, until the transaction ends. From 100,000 locks on the transaction
+//! tries to lock the database instead (`access.rs`), and then needs no more locks.
 //!
-//! What is deleted stays as ghosts until the transaction has committed. `clear_away`, called then, goes over the leaves
-//! of the range once and again, removes ghosts, unlinks what is empty, and lets pages above absorb each other. `clear_around` does
-//! that where single deletions have left nothing on a leaf, and on its neighbours: what stood in the way of one when it was emptied,
-//! a snapshot or another who deletes, is gone when the next beside it is.
+//! Deleted records stay as ghosts until the transaction has committed. Then `clear_away` goes over the leaves of the
+//! range several times, removes ghosts, unlinks empty leaves, and lets pages above absorb each other. `clear_around`
+//! does that where single deletions have emptied a leaf, for the leaf and its neighbours: a snapshot or another
+//! deletion that kept an earlier neighbour in the tree has often ended by then.
 
 use libtp_lock::Mode;
 use libtp_txn::State;
@@ -24,23 +24,24 @@ use crate::lock_names;
 use crate::snapshot::{SnapshotAccess, SnapshotCursor};
 use crate::Result;
 
-/// So often the leaves of a range are gone over: each time there are very much fewer.
+/// Most passes over the leaves of a range. Each pass has far fewer leaves.
 const PASSES_MAX: usize = 8;
-/// So many leaves to each side of an emptied one are looked at: more than one, or what has once been left would never become less ..
+/// Leaves that are examined on each side of an emptied one. With only one, leaves that once stayed would never become
+/// fewer.
 const AROUND_MAX: usize = 32;
-/// .. and no more, where so many of them could not be cleared: a snapshot may want what was there.
+/// Number of failed leaves after which the session stops: a snapshot may want their records.
 const FAILED_MAX: usize = 4;
 
-/// What came of a leaf that was to be cleared.
+/// The result for a leaf to clear.
 struct Looked {
     has_gone: bool,
-    /// It was tried and is still there.
+    /// The session tried to clear the leaf, and it is still there.
     has_failed: bool,
     left: Option<u32>,
     right: Option<u32>,
 }
 
-/// Towards which end of the file one goes.
+/// The direction of a walk over leaves.
 #[derive(Clone, Copy)]
 enum Side {
     Left,
@@ -48,10 +49,10 @@ enum Side {
 }
 
 impl Access<'_> {
-    /// Counts the records of a range, and keeps their number as it is until the transaction ends.
+    /// Counts the records of a range. The count stays valid until the transaction ends.
     ///
     /// # Errors
-    /// What locks and pages can fail with.
+    /// Locks or pages failed.
     pub fn count_range(&self, range: KeyRange) -> Result<u64> {
         let mut cursor = BtreeCursor::new(*self).within(range).without_values();
         let mut count = 0;
@@ -61,7 +62,8 @@ impl Access<'_> {
         Ok(count)
     }
 
-    /// Deletes the records of a range, and returns how many there were. Until the transaction ends nobody else puts one there.
+    /// Deletes the records of a range, and returns their number. No other transaction puts a record there until this
+    /// one ends.
     ///
     /// # Errors
     /// As [`Access::put`]; some of the records may be deleted by then.
@@ -75,26 +77,26 @@ impl Access<'_> {
         Ok(count)
     }
 
-    /// Gives back the pages of a range whose records were deleted, as far as nobody can want these back; how many leaves left
-    /// the tree. For after the commit: it belongs to no transaction.
+    /// Frees the pages of a range whose records were deleted, as far as no transaction can want these back. Returns the
+    /// number of leaves that left the tree. For after the commit: the call belongs to no transaction.
     ///
     /// # Errors
-    /// What pages and the log can fail with; what was given back by then is.
+    /// Pages or the log failed. Pages freed up to then stay free.
     ///
     /// # Panics
-    /// In a transaction.
+    /// If the session runs a transaction.
     pub fn clear_away(&self, range: &KeyRange) -> Result<u64> {
         self.as_who_cleans(|| self.clear_away_locked(range))
     }
 
-    /// Gives back the page of the leaf on which that key would be, and of those beside it, as far as they hold nothing; how many left the tree. For after
-    /// the commit, as [`Access::clear_away`].
+    /// Frees the page of the leaf for that key, and of its neighbours, as far as they are empty. Returns the number of
+    /// leaves that left the tree. For after the commit, as [`Access::clear_away`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Access::clear_away`].
     ///
     /// # Panics
-    /// In a transaction.
+    /// If the session runs a transaction.
     pub fn clear_around(&self, key: &[u8]) -> Result<u64> {
         self.as_who_cleans(|| {
             let (leaf, right) = {
@@ -109,12 +111,12 @@ impl Access<'_> {
         })
     }
 
-    /// Clears, if nobody has locked the whole database.
+    /// Runs `clear` if no transaction has locked the whole database.
     fn as_who_cleans(&self, clear: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let change = &self.pages.change;
         assert_eq!(change.who.state(), State::Idle, "it ends with all locks given back");
-        // As everybody who cleans holds the database: one who has locked all of it has no locks on its records to be seen by, and
-        // may want back what it deleted.
+        // Like every cleaning session. The lock excludes a transaction that has locked the whole database: that holds
+        // no locks on records to protect its ghosts, and may want them back.
         if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
             return Ok(0);
         }
@@ -124,7 +126,7 @@ impl Access<'_> {
         cleared
     }
 
-    /// Clears a leaf and those beyond it on one side, up to one that holds something.
+    /// Clears a leaf and those beyond it on one side, up to a leaf with records.
     fn clear_towards(&self, side: Side, first: Option<u32>) -> Result<u64> {
         let (mut gone, mut failed, mut next) = (0, 0, first);
         for _ in 0..AROUND_MAX {
@@ -142,8 +144,8 @@ impl Access<'_> {
         Ok(gone)
     }
 
-    /// Clears a leaf; none if it holds something, or is no leaf any more: it was found in an earlier visit, and may be something else by
-    /// now, also another leaf, which is as good.
+    /// Clears a leaf. Returns `None` if the leaf has records or is no leaf any more. The number comes from an earlier
+    /// visit; the page may be another leaf by now, which is as good.
     fn clear_leaf(&self, number: u32) -> Result<Option<Looked>> {
         let _visit = self.pages.visit();
         let (left, right, is_to_be_cleaned) = {
@@ -173,7 +175,7 @@ impl Access<'_> {
     fn clear_leaves(&self, range: &KeyRange) -> Result<u64> {
         let (mut gone, mut next) = (0, Some(range.low().to_vec()));
         while let Some(key) = next {
-            // Until it is cleaned, and what comes with that: nobody goes through the tree outside (PROTOCOLS T2).
+            // One visit lasts until the leaf is cleaned: every walk through the tree is inside a visit (PROTOCOLS T2).
             let _visit = self.pages.visit();
             let (number, left, is_dead) = {
                 let leaf = search::shared(&self.pages, &key, 0)?;
@@ -191,7 +193,7 @@ impl Access<'_> {
 }
 
 impl SnapshotAccess<'_> {
-    /// Counts what is seen of a range.
+    /// Counts the records of a range that the snapshot shows.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].

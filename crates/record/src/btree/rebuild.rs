@@ -1,7 +1,7 @@
-//! Writing a B-tree page as a whole: made new, compacted, cut in two, with other fences.
+//! Writes a B-tree page as a whole: new, compacted, split, or with other fences.
 //!
-//! A page is rebuilt from a copy of itself. Slack, ghosts, flags and record LSNs come along as they are, unless the caller
-//! says otherwise (PROTOCOLS T4, S3). Free bytes are zeros afterwards, so that doing and redoing give the same image.
+//! A page is rebuilt from a copy of itself. Slack, ghosts, flags and record LSNs are copied, unless the caller changes
+//! them (PROTOCOLS T4, S3). Free bytes become zeros, so that doing and redoing give the same image.
 
 use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::slotted::{
@@ -13,10 +13,10 @@ use libtp_buffer::PageMut;
 use libtp_txn::Damage;
 use zerocopy::IntoBytes;
 
-/// The low fence is stored no longer than this part of a page: it only serves the common prefix.
+/// The stored low fence is at most this part of a page: it only serves the common prefix.
 const LOW_PART: usize = 16;
 
-/// Everything about a B-tree page but its cells.
+/// Everything about a B-tree page except its cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// The left neighbour, zero for none.
@@ -25,16 +25,16 @@ pub struct Frame {
     pub right: u32,
     /// [`Flags`](crate::page::slotted::Flags).
     pub flags: u16,
-    /// An unlinked page this one still leads to, zero for none.
+    /// An unlinked page that this one still leads to, zero for none.
     pub unlinked: u32,
-    /// What no key is below; may be cut short.
+    /// Inclusive lower bound of the keys; may be cut short.
     pub low: Vec<u8>,
-    /// What every key is below; empty for no limit.
+    /// Exclusive upper bound of the keys; empty for no limit.
     pub high: Vec<u8>,
 }
 
 impl Frame {
-    /// The frame of a page as it is.
+    /// Returns the frame of a page.
     pub fn of(node: &Node<'_>) -> Frame {
         let header = node.header();
         Frame {
@@ -47,27 +47,27 @@ impl Frame {
         }
     }
 
-    /// The part of the low fence a page of that size stores.
+    /// Returns the part of the low fence that a page of that size stores.
     pub fn low_stored(low: &[u8], page_bytes: usize) -> &[u8] {
         &low[..low.len().min(page_bytes / LOW_PART)]
     }
 
-    /// Whether a fence is above a page's low one, of which this much is stored.
+    /// Whether a fence is above a page's low fence, whose stored part is `low`.
     pub fn is_above_low(fence: &[u8], low: &[u8], page_bytes: usize) -> bool {
         fence > low && !(Frame::may_be_cut(low, page_bytes) && fence.starts_with(low))
     }
 
-    /// Whether a stored low fence may be but the beginning of it.
+    /// Whether a stored low fence may be cut short.
     pub fn may_be_cut(low: &[u8], page_bytes: usize) -> bool {
         low.len() == page_bytes / LOW_PART
     }
 
-    /// Bytes all keys between these fences begin with.
+    /// Returns the number of bytes that all keys between these fences begin with.
     pub fn prefix_bytes(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
         common_prefix(Frame::low_stored(low, page_bytes), high)
     }
 
-    /// Bytes of a page that are left for slots and cells.
+    /// Returns the bytes of a page for slots and cells.
     pub fn room(low: &[u8], high: &[u8], page_bytes: usize) -> usize {
         page_bytes.saturating_sub(slots_at(high.len(), Frame::low_stored(low, page_bytes).len()))
     }
@@ -87,7 +87,7 @@ pub enum Cell<'c> {
     },
     /// A downlink.
     Child {
-        /// Where its range begins; ignored for the first of a page.
+        /// The lower bound of its range; ignored for the first child of a page.
         key: SplitKey<'c>,
         /// The child's page number.
         child: u32,
@@ -95,7 +95,7 @@ pub enum Cell<'c> {
 }
 
 impl<'c> Cell<'c> {
-    /// The cell of a record as it stands.
+    /// Returns the cell of a record, unchanged.
     pub fn of_record(key: SplitKey<'c>, record: &Record<'c>) -> Cell<'c> {
         let head = LeafCell {
             lsn_and_flags: crate::page::record_lsn::pack_lsn(record.lsn, record.flags).into(),
@@ -105,7 +105,7 @@ impl<'c> Cell<'c> {
         Cell::Record { key, head, stored: record.stored }
     }
 
-    /// The cell at a slot of a page; none if it does not fit the page.
+    /// Returns the cell at a slot of a page; `None` if the cell does not fit the page.
     pub fn at(node: &Node<'c>, slot: usize) -> Option<Cell<'c>> {
         let key = node.key(slot);
         if node.is_leaf() {
@@ -120,7 +120,7 @@ impl<'c> Cell<'c> {
         }
     }
 
-    /// Bytes of the cell if `key_bytes` of its key are stored.
+    /// Returns the bytes of the cell if `key_bytes` of its key are stored.
     fn bytes(&self, key_bytes: usize) -> usize {
         match self {
             Cell::Record { head, .. } => LEAF_CELL_HEAD + key_bytes + usize::from(head.room.get()),
@@ -146,7 +146,7 @@ fn number(value: usize) -> Result<u16, Damage> {
 }
 
 impl<'b> PageWriter<'b> {
-    /// Begins to write a page whose common header stands, with these fences and links.
+    /// Begins to write a page, whose common header is in place, with these fences and links.
     ///
     /// # Errors
     /// The fences do not fit the page.
@@ -174,7 +174,7 @@ impl<'b> PageWriter<'b> {
         Ok(PageWriter { bytes, header, heap_start: page_bytes, count: 0 })
     }
 
-    /// Adds a cell behind those there are.
+    /// Appends a cell.
     ///
     /// # Errors
     /// The page is full.
@@ -213,10 +213,10 @@ impl<'b> PageWriter<'b> {
         Ok(())
     }
 
-    /// Stores the header, and heads behind what the keys have in common: the page is whole.
+    /// Stores the header, and lets heads skip the bytes that all keys share. The page is complete then.
     ///
     /// # Errors
-    /// Never, for a page that took its cells.
+    /// None for a page that took its cells.
     pub fn finish(mut self) -> Result<(), Damage> {
         self.header.slot_count = number(self.count)?.into();
         self.header.heap_start = u32::try_from(self.heap_start).map_err(|_| too_small())?.into();
@@ -251,7 +251,7 @@ pub fn make_new<'b>(
     PageWriter::begin(bytes, frame)
 }
 
-/// Writes a page again, with another frame; `edit` hands on what it wants of each cell to the writer.
+/// Writes a page again, with another frame. `edit` passes the wanted form of each cell to the writer.
 ///
 /// # Errors
 /// The page is no B-tree page, or the result does not fit.
@@ -271,7 +271,7 @@ pub fn rebuild(
     writer.finish()
 }
 
-/// Writes a page again as it is, without its garbage.
+/// Writes a page again without its garbage.
 ///
 /// # Errors
 /// The page is no B-tree page.
@@ -284,7 +284,7 @@ pub fn compact(page: &mut PageMut<'_, '_>) -> Result<(), Damage> {
 /// Makes the root of an empty tree: a leaf without fences.
 ///
 /// # Errors
-/// Never: no page is too small for it.
+/// None: every page is large enough.
 pub fn make_root(page: &mut PageMut<'_, '_>, file: u32, number: u32) -> Result<(), Damage> {
     make_new(page, (file, number), 0, &Frame::default())?.finish()
 }

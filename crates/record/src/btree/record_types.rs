@@ -1,4 +1,4 @@
-//! The B-tree's lines in the table of log-record types: what each record names, does, undoes and says.
+//! The B-tree's record types, for the table of log-record types: the pages, redo, undo and description of each.
 
 use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
@@ -13,12 +13,12 @@ use crate::free_pages::META_PAGE;
 use crate::log_body::{file_number, page_number, read, take};
 use crate::page::record_lsn::{unpack_lsn, RecordFlags};
 
-/// The packed identifier of another page of the same file; none for page zero.
+/// Returns the packed identifier of another page of the same file; `None` for page zero.
 pub(crate) fn sibling(packed: u64, number: u32) -> Option<PageId> {
     (number != 0).then(|| PageId::from_u64((packed & !u64::from(u32::MAX)) | u64::from(number)))
 }
 
-/// The page every body begins with.
+/// Returns the page that every body begins with.
 pub(crate) fn first_page(body: &[u8]) -> PageList {
     let Some(packed) = body.first_chunk::<8>() else { return PageList::NONE };
     PageList::one(PageId::from_u64(u64::from_le_bytes(*packed)))
@@ -28,10 +28,10 @@ fn page_name(packed: u64) -> String {
     format!("page {} of file {}", page_number(packed), file_number(packed))
 }
 
-/// What a body says that is shorter than its type.
+/// Description of a body that is shorter than its type.
 pub(crate) const UNREADABLE: &str = "unreadable";
 
-/// Some bytes, for people.
+/// Formats some bytes for people.
 pub(crate) fn show(bytes: &[u8]) -> String {
     const SHOWN: usize = 32;
     let more = if bytes.len() > SHOWN { ".." } else { "" };
@@ -189,7 +189,7 @@ pub(crate) fn describe_drop_chain(body: &[u8]) -> String {
     format!("{page} slot {slot} lets the value on pages {} to {} go", record.first, record.last)
 }
 
-/// The B-tree's record types.
+/// Returns the B-tree's record types.
 #[rustfmt::skip]
 pub fn record_types() -> Vec<RecordType> {
     vec![

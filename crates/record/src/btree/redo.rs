@@ -1,8 +1,8 @@
-//! What each log record of the B-tree does to each page it names. Pure: bytes and a record in, bytes out.
+//! The redo of each B-tree log record on each page it names. Pure: bytes and a record in, bytes out.
 //!
-//! Paper: LIBTP 3.2.6. The same functions make a change the first time and repeat it after a crash; the driver in the
-//! transaction manager latches, compares and stamps LSNs. What a record may not do to a page was checked by whoever logged
-//! it; a refusal here means that page and log do not belong together.
+//! Paper: LIBTP 3.2.6. The same functions make a change the first time and repeat it after a crash. The driver in the
+//! transaction manager latches, compares and stamps LSNs. The session that logged a record checked that the pages can
+//! take it, so a refusal here means that page and log do not belong together.
 
 use rio::planted;
 use zerocopy::little_endian::U32;
@@ -42,7 +42,7 @@ fn no_role(role: usize) -> Redone {
     Err(Damage(format!("the record has no page of role {role}")))
 }
 
-/// The bytes of the heap that belong to no cell, with those of one more.
+/// Returns the page's garbage bytes after `bytes` more become garbage.
 fn with_garbage(header: &SlottedHeader, bytes: usize) -> Result<U32, Damage> {
     let sum = u32::try_from(bytes).ok().and_then(|bytes| header.garbage_bytes.get().checked_add(bytes));
     sum.map(U32::new).ok_or_else(|| Damage("its heap lies outside".into()))
@@ -68,7 +68,7 @@ pub fn insert(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) ->
     add_cell(page, usize::from(record.slot.get()), key, head.as_bytes(), stored)
 }
 
-/// Adds a cell and its slot, compacting the page if its free bytes are scattered.
+/// Adds a cell and its slot. Compacts the page if its free bytes are scattered.
 fn add_cell(page: &mut PageMut<'_, '_>, index: usize, key: &[u8], head: &[u8], stored: &[u8]) -> Redone {
     let mut node = node_of(page)?;
     let prefix = usize::from(node.header().prefix_bytes.get());
@@ -131,7 +131,7 @@ pub fn restore(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -
     change(page, record.slot.get().into(), edit, word)
 }
 
-/// Whether [`restore`] can be applied to the page: not to one that an old version has taken the place of.
+/// Checks whether [`restore`] can be applied to the page. An outdated image of the page may not take it.
 pub(crate) fn check_restore(page: &[u8], body: &[u8]) -> Redone {
     let (record, edit) = restore_edit(body)?;
     let slot = record.slot.get().into();
@@ -159,14 +159,14 @@ struct Edit<'e> {
 }
 
 impl Edit<'_> {
-    /// How many of a record's bytes stay behind what is cut.
+    /// Returns the number of a record's bytes that stay behind the cut.
     fn tail(&self, slot: usize, old_bytes: usize) -> Result<usize, Damage> {
         let tail = old_bytes.checked_sub(self.offset).and_then(|rest| rest.checked_sub(self.cut));
         tail.ok_or_else(|| Damage(format!("the record at slot {slot} has {old_bytes} bytes, too few for the change")))
     }
 }
 
-/// Two changes this near to each other are saved together.
+/// Two changes this near to each other share one before-image.
 const NEAR_BYTES: usize = 64;
 
 /// Changes a record's stored value, LSN and flags; in place where its room allows.
@@ -198,7 +198,7 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
     let bytes = page.range(at..end);
     bytes.copy_within(edit.cut..edit.cut + tail, edit.put.len());
     bytes[..edit.put.len()].copy_from_slice(edit.put);
-    // What is left behind becomes slack; zeros, so that an image depends on the records alone.
+    // The bytes behind become slack. They are zeroed, so that an image depends on the records alone.
     bytes[edit.put.len() + tail..].fill(0);
     if planted("record: slack given up at once") {
         page.range(cell_at + 10..cell_at + 12).copy_from_slice(&number(new_bytes)?.to_le_bytes());
@@ -206,7 +206,7 @@ fn change(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags
     Ok(())
 }
 
-/// Changes a record that needs more room than its cell has: it gets another cell.
+/// Moves a record that needs more room than its cell has to another cell.
 fn grow(page: &mut PageMut<'_, '_>, slot: usize, edit: Edit<'_>, lsn_and_flags: u64) -> Redone {
     let node = node_of(page)?;
     let record = record_of(&node, slot)?;
@@ -333,7 +333,7 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
     Ok(())
 }
 
-/// A page whose range was another's: what was removed from that one for good is missing here.
+/// Notes on a page that took over another's range up to which LSN versions were removed there.
 pub(super) fn inherit_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
     if !planted("record: a split forgets what was removed") {
         page_header::set_deleter_lsn(page, Lsn::new(lsn));
@@ -492,7 +492,8 @@ pub fn drop_chain(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             };
             let (word, replaced_by) = (pack_lsn(at.lsn, flags), at.lsn);
             change(page, slot, Edit { offset, cut: CHAIN_REF_BYTES, put }, word)?;
-            // Older versions of the record led to what is free now, and are told by what is not there any more.
+            // Older versions of the record led to the freed pages. The page's deleter LSN makes a snapshot that needs
+            // them fail.
             let deleter = page_header::deleter_lsn(page.bytes()).max(replaced_by);
             if !planted("record: a freed chain leaves no trace") {
                 page_header::set_deleter_lsn(page, deleter);

@@ -1,4 +1,4 @@
-//! What the log records of a load do to each page they name. Pure, as `redo` is.
+//! The redo of a load's log records on each page they name. Pure, as `redo`.
 
 use rio::planted;
 
@@ -33,7 +33,7 @@ pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> R
             for _ in 0..record.count.get() {
                 let cell = match take_cell(&mut rest, record.level, prefix)? {
                     Cell::Record { key, mut head, stored } => {
-                        // All that is loaded with a page was made by its log record.
+                        // The page's own log record made all its records.
                         head.lsn_and_flags = pack_lsn(lsn, unpack_lsn(head.lsn_and_flags.get()).1).into();
                         Cell::Record { key, head, stored }
                     }
@@ -60,7 +60,7 @@ pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> R
     }
 }
 
-/// Redoes the end of a load: the root leads to what was loaded.
+/// Redoes the end of a load: the root leads to the loaded pages.
 pub fn load_root(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
         return Err(Damage(format!("the record has no page of role {role}")));

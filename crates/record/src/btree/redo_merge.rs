@@ -1,4 +1,4 @@
-//! What the log record of two leaves that become one does to each page it names. Pure, as `redo` is.
+//! The redo of a merge's log record on each page it names. Pure, as `redo`.
 
 use rio::planted;
 

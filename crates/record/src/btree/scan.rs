@@ -1,16 +1,16 @@
-//! Walking the records in key order, both ways.
+//! Walks the records in key order, in both directions.
 //!
-//! PROTOCOLS T3: a cursor holds no latch between steps. It remembers the page, its LSN, the slot and the key; if the page
-//! has not changed since, the next record is a slot away, else the key is looked for again. PROTOCOLS K1: each key passed is
-//! locked, and the gap below it, and at the end the gap above the last key, so that what was read stays read. A ghost is
-//! passed like any key.
+//! PROTOCOLS T3: a cursor holds no latch between steps. It remembers the page, its LSN, the slot and the key. If the
+//! page has not changed since, the next record is a slot away; otherwise the cursor searches for the key again.
+//! PROTOCOLS K1: a cursor locks each key that it passes, the gap below that key, and at the end the gap above the last
+//! key, so that repeated reads agree. A ghost is passed like any key.
 //!
-//! Within one leaf, a key's locks are tried under the latch under which it was found to be the next. From one leaf to the
-//! next only one is latched at a time; so there, once the locks are had, the way is gone again: with the gap locked nothing
-//! can enter it any more, and what entered it before is found the second time.
+//! Within one leaf, the cursor tries a key's locks under the same latch under which it found the key to be the next.
+//! From one leaf to the next only one leaf is latched at a time. So there the cursor takes the locks and then goes the
+//! way again: no key can enter the locked gap any more, and the second look finds a key that entered before.
 //!
-//! A cursor within a range locks the gap below the first key that is beyond the range's end, and not that key. Coming from
-//! above it begins with that gap; at the range's beginning it locks nothing more, for the gap below its first key reaches
+//! A cursor within a range locks the gap below the first key beyond the range's end, but not that key. A backward
+//! cursor begins with that gap. At the range's beginning it locks nothing more, for the gap below its first key reaches
 //! further down.
 
 use std::cmp::Ordering;
@@ -35,38 +35,38 @@ use crate::page::overflow::ChainRef;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
-/// So often a step goes its whole way again; then it goes on from the last ghost that it has passed.
+/// Number of rounds in which a step begins its whole way again. Later rounds continue from the last passed ghost.
 const WHOLE_WAYS: u32 = 16;
-/// Leaves one step of a cursor tries to clean.
+/// Most leaves that one step of a cursor tries to clean.
 const CLEAN_MAX: usize = 8;
 
-/// Where a cursor stands.
+/// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Nowhere yet.
+    /// No place yet.
     Nowhere,
-    /// On a record, whose key and value the cursor has copies of.
+    /// On a record. The cursor has copies of its key and value.
     OnRecord,
     /// Below the first record.
     BelowAll,
-    /// Above the last.
+    /// Above the last record.
     AboveAll,
 }
 
-/// A place to go back to.
+/// A place for a cursor to return to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand<'k> {
-    /// Nowhere yet.
+    /// No place yet.
     Nowhere,
-    /// On the record of a key, or in the gap that the record has left.
+    /// On the record of a key, or in the gap where the record was.
     On(&'k [u8]),
     /// Below the first record.
     BelowAll,
-    /// Above the last.
+    /// Above the last record.
     AboveAll,
 }
 
-/// Where the record it stands on was found.
+/// The page and slot of the cursor's record.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     page: u32,
@@ -74,20 +74,20 @@ struct Position {
     slot: usize,
 }
 
-/// Where to go from the cursor's key.
+/// The target of a step, relative to the cursor's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Towards {
-    /// To the first key that is not below it.
+    /// The first key that is not below it.
     AtOrAbove,
-    /// To the first key above it.
+    /// The first key above it.
     Above,
-    /// To the last key below it.
+    /// The last key below it.
     Below,
-    /// To the last key of all.
+    /// The last key of all.
     Last,
 }
 
-/// What an attempt at a step came to.
+/// The outcome of an attempt at a step.
 enum Attempt {
     /// The cursor stands on a record.
     Record,
@@ -95,21 +95,21 @@ enum Attempt {
     Chain(ChainRef, Arrival),
     /// There is no further record.
     End,
-    /// A lock has to be waited for.
+    /// The cursor must wait for a lock.
     Lock(LockName, Mode),
-    /// A leaf with nothing but ghosts might be cleaned first; with it, its left neighbour.
+    /// A leaf with nothing but ghosts, to be cleaned first; with its left neighbour.
     Clean(u32, Option<u32>),
-    /// Nothing yet: look again.
+    /// No outcome yet: look again.
     Again,
 }
 
-/// Where the cursor stands once the value is read.
+/// The cursor's place once the value is read.
 struct Arrival {
     key: Vec<u8>,
     position: Position,
 }
 
-/// What the locks of a key came to.
+/// The outcome of an attempt to lock a key.
 enum Locked {
     Granted,
     Missing(Attempt),
@@ -120,20 +120,20 @@ pub struct BtreeCursor<'a> {
     access: Access<'a>,
     purpose: Purpose,
     range: KeyRange,
-    /// Whether values are read.
+    /// Whether the cursor reads values.
     with_values: bool,
     standing: Standing,
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The key that the cursor stood on before a call that goes elsewhere: a call that fails, or finds nothing, goes back to the key.
+    /// The key on which the cursor stood before a seek. A seek that fails, or finds nothing, restores it.
     before: Vec<u8>,
-    /// What has to be locked below the database, once that is known.
+    /// The granularity of locks below the database, once known.
     granularity: Option<Option<Granularity>>,
-    /// Leaves that were tried to be cleaned in this step.
+    /// Leaves that this step has tried to clean.
     cleaned: Vec<u32>,
-    /// The last ghost that this step has passed, if it has: everything up to there is locked, so if the way has to be gone
-    /// again it begins there. Else a step over very many ghosts would go back to its beginning at each.
+    /// The last ghost that this step has passed, if any. The step holds the locks up to there, so a repeated way begins
+    /// there. Without it a step over very many ghosts would go back to its beginning at each.
     passed: Option<Vec<u8>>,
 }
 
@@ -142,12 +142,12 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'a> BtreeCursor<'a> {
-    /// A cursor that stands nowhere yet and locks what it passes for reading.
+    /// Returns a cursor without a place. It locks the records that it passes for reading.
     pub fn new(access: Access<'a>) -> BtreeCursor<'a> {
         BtreeCursor::with_purpose(access, Purpose::Read)
     }
 
-    /// A cursor that locks the records it passes for writing.
+    /// Returns a cursor that locks the records that it passes for writing.
     pub fn for_update(access: Access<'a>) -> BtreeCursor<'a> {
         BtreeCursor::with_purpose(access, Purpose::Write)
     }
@@ -170,21 +170,21 @@ impl<'a> BtreeCursor<'a> {
         }
     }
 
-    /// The same cursor, for the keys of a range: it goes, and locks, no further.
+    /// Limits the cursor to the keys of a range, including its locks.
     #[must_use]
     pub fn within(mut self, range: KeyRange) -> BtreeCursor<'a> {
         self.range = range;
         self
     }
 
-    /// The same cursor, for who wants keys alone: all values are shown as empty.
+    /// Makes the cursor read keys only. All values are empty.
     #[must_use]
     pub fn without_values(mut self) -> BtreeCursor<'a> {
         self.with_values = false;
         self
     }
 
-    /// The key and value of the record it stands on.
+    /// Returns the key and value of the cursor's record.
     #[inline]
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         (self.standing == Standing::OnRecord).then_some((&self.key[..], &self.value[..]))
@@ -194,16 +194,16 @@ impl<'a> BtreeCursor<'a> {
         self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec()))
     }
 
-    /// The first record.
+    /// Goes to the first record and returns it.
     ///
     /// # Errors
-    /// What locks and pages can fail with.
+    /// Locks or pages failed.
     pub fn first(&mut self) -> Result<Option<Pair>> {
         let found = self.move_first()?;
         Ok(self.found(found))
     }
 
-    /// The last record.
+    /// Goes to the last record and returns it.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
@@ -212,7 +212,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The first record whose key is `key` or above.
+    /// Goes to the first record whose key is `key` or above, and returns it.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`], and [`Error::KeyTooLong`](crate::Error::KeyTooLong).
@@ -221,7 +221,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The next record; the first, if it stands nowhere yet.
+    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
@@ -230,7 +230,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The record before; the last, if it stands nowhere yet.
+    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
@@ -239,7 +239,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// Goes to the first record, to be looked at with [`BtreeCursor::record`]; whether there is one.
+    /// Goes to the first record, for [`BtreeCursor::record`]. Returns whether there is one.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
@@ -247,7 +247,7 @@ impl<'a> BtreeCursor<'a> {
         self.seek_from(None)
     }
 
-    /// Goes to the last record; whether there is one.
+    /// Goes to the last record. Returns whether there is one.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
@@ -259,7 +259,7 @@ impl<'a> BtreeCursor<'a> {
 
     fn step_to_last(&mut self) -> Result<bool> {
         let Some(high) = self.range.high().map(<[u8]>::to_vec) else { return self.step(Towards::Last) };
-        // The gap that the range's end lies in; then down from there.
+        // First the gap that the range's end lies in; then down from there.
         self.key.clone_from(&high);
         self.step(Towards::AtOrAbove)?;
         self.position = None;
@@ -276,7 +276,7 @@ impl<'a> BtreeCursor<'a> {
         self.stay_unless_found(found, standing)
     }
 
-    /// Remembers where the cursor stands before a call that goes elsewhere.
+    /// Remembers the cursor's place before a seek.
     #[inline]
     fn leave(&mut self) -> Standing {
         self.position = None;
@@ -284,7 +284,7 @@ impl<'a> BtreeCursor<'a> {
         self.standing
     }
 
-    /// Stands where the cursor stood before, if the call failed or found nothing.
+    /// Restores the cursor's place after a seek that failed or found nothing.
     #[inline]
     fn stay_unless_found(&mut self, found: Result<bool>, standing: Standing) -> Result<bool> {
         let stays = match &found {
@@ -298,7 +298,7 @@ impl<'a> BtreeCursor<'a> {
         found
     }
 
-    /// Stands where the cursor stood before, without a look at the record or a lock. The value is not read.
+    /// Restores a place without a look at the record or a lock. Does not read the value.
     pub fn stand(&mut self, at: Stand<'_>) {
         let (standing, key) = match at {
             Stand::Nowhere => (Standing::Nowhere, &[][..]),
@@ -312,7 +312,7 @@ impl<'a> BtreeCursor<'a> {
         self.key.extend_from_slice(key);
     }
 
-    /// The first record whose key is above `key`.
+    /// Goes to the first record whose key is above `key`, and returns it.
     ///
     /// # Errors
     /// As [`BtreeCursor::seek`].
@@ -322,7 +322,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// Goes to the first record whose key is `key` or above; whether there is one.
+    /// Goes to the first record whose key is `key` or above. Returns whether there is one.
     ///
     /// # Errors
     /// As [`BtreeCursor::seek`].
@@ -331,7 +331,7 @@ impl<'a> BtreeCursor<'a> {
         self.seek_from(Some(key))
     }
 
-    /// Goes to the next record; to the first, if it stands nowhere yet. Whether there is one.
+    /// Goes to the next record; to the first, if the cursor has no place yet. Returns whether there is one.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
@@ -347,7 +347,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(found)
     }
 
-    /// Goes to the record before; to the last, if it stands nowhere yet. Whether there is one.
+    /// Goes to the record before; to the last, if the cursor has no place yet. Returns whether there is one.
     ///
     /// # Errors
     /// As [`BtreeCursor::first`].
@@ -365,7 +365,7 @@ impl<'a> BtreeCursor<'a> {
 
     fn step(&mut self, towards: Towards) -> Result<bool> {
         self.access.check_btree()?;
-        // A cursor lives in one transaction: what it may do once it may do to the end.
+        // A cursor lives in one transaction, which keeps its locks on the database to the end.
         let granularity = match self.granularity {
             Some(granularity) if !self.access.holds_very_many_locks() => granularity,
             _ => *self.granularity.insert(self.access.enter(self.purpose)?),
@@ -385,7 +385,7 @@ impl<'a> BtreeCursor<'a> {
             match attempt {
                 Attempt::Record => {}
                 Attempt::Chain(chain, arrival) => {
-                    // If the value cannot be read, the cursor stays where it stood.
+                    // If the value cannot be read, the cursor keeps its place.
                     self.value = long_value::read(&self.access.pages, chain)?;
                     (self.key, self.position) = (arrival.key, Some(arrival.position));
                 }
@@ -397,15 +397,14 @@ impl<'a> BtreeCursor<'a> {
                 Attempt::Lock(name, mode) => {
                     drop(visit);
                     self.access.lock(name, mode)?;
-                    // Whoever was in the way here was so, perhaps, wherever it had been: what could not be cleaned then can
-                    // be now.
+                    // The lock's holder may also have kept leaves from being cleaned. The step tries them again.
                     self.cleaned.clear();
                     self.passed = None;
                     continue;
                 }
                 Attempt::Clean(leaf, left) => {
                     self.cleaned.push(leaf);
-                    // A service to those who come after: if it fails, the cursor goes on over the ghosts.
+                    // A service to later cursors. If it fails, this cursor goes on over the ghosts.
                     let _ = ghosts::clean(&self.access, leaf, left);
                     self.go_back(round);
                     continue;
@@ -421,15 +420,15 @@ impl<'a> BtreeCursor<'a> {
         Err(self.access.pages.corrupt(search::ROOT, "a cursor found no way on"))
     }
 
-    /// The step's way has to be gone again.
+    /// Prepares to go the step's way again.
     fn go_back(&mut self, round: u32) {
         if round < WHOLE_WAYS {
-            // What could not be cleaned the last time can perhaps be now.
+            // From the beginning: leaves that could not be cleaned before may be cleaned now.
             self.passed = None;
         }
     }
 
-    /// The page of the record it stands on, if that has not changed since.
+    /// Returns the page and slot of the cursor's record, if the page has not changed since.
     fn remembered(&self) -> Result<Option<(SharedPage<'a>, usize)>> {
         let Some(position) = self.position else { return Ok(None) };
         let page = self.access.pages.shared(position.page, 0)?;
@@ -520,7 +519,7 @@ impl<'a> BtreeCursor<'a> {
             let begin = begin_within(&node, &self.range);
             while slot > begin {
                 slot -= 1;
-                // The gap above is locked, by the step that brought us here: nothing enters between two looks.
+                // The step that led here locked the gap above: no key enters it between two looks.
                 if let Locked::Missing(missing) = self.lock_key(hash_of(node.key(slot)), granularity, false)? {
                     return Ok(missing);
                 }
@@ -540,12 +539,12 @@ impl<'a> BtreeCursor<'a> {
         }
     }
 
-    /// Whether cleaning the leaf was not tried yet, nor too often.
+    /// Whether this step has not yet tried to clean the leaf, and has tries left.
     fn may_clean(&self, leaf: u32) -> bool {
         self.cleaned.len() < CLEAN_MAX && !self.cleaned.contains(&leaf)
     }
 
-    /// Takes the lock on a leaf, where leaves are locked; what is missing, if anything is.
+    /// Takes the lock on a leaf, where leaves are locked. Returns the missing lock, if any.
     fn lock_page(&self, number: u32, granularity: Option<Granularity>) -> Result<Option<Attempt>> {
         if granularity != Some(Granularity::Page) {
             return Ok(None);
@@ -557,14 +556,14 @@ impl<'a> BtreeCursor<'a> {
         })
     }
 
-    /// Whether nobody can have put anything into the gap since it was locked. Who has waited to insert into it holds it in a mode that
-    /// others may have, too.
+    /// Whether the transaction holds the gap in a mode that keeps all insertions out. A session that has waited to
+    /// insert holds it in `IX`, which other sessions may hold, too.
     fn has_locked(&self, gap: LockName) -> bool {
         self.access.holds(gap).is_some_and(|mode| mode.covers(Mode::S))
     }
 
-    /// Takes the locks on a key and the gap below it. If the way to it led over several pages, and the gap was not locked
-    /// before, the way has to be gone again.
+    /// Takes the locks on a key and the gap below it. If the way to the key led over several pages, and the gap was not
+    /// locked before, the step must go the way again.
     fn lock_key(&self, hash: u64, granularity: Option<Granularity>, crossed: bool) -> Result<Locked> {
         if granularity != Some(Granularity::Record) {
             return Ok(Locked::Granted);
@@ -583,7 +582,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(if new { Locked::Missing(Attempt::Again) } else { Locked::Granted })
     }
 
-    /// Takes the lock on the gap in which the way ends: that above the last key, or the one the range's end lies in.
+    /// Takes the lock on the gap in which the way ends: above the last key, or at the range's end.
     fn lock_end(&self, gap: LockName, granularity: Option<Granularity>, crossed: bool) -> Result<Attempt> {
         if granularity != Some(Granularity::Record) {
             return Ok(Attempt::End);
@@ -598,7 +597,7 @@ impl<'a> BtreeCursor<'a> {
         Ok(if new { Attempt::Again } else { Attempt::End })
     }
 
-    /// Stands on the record at a slot, unless it is a ghost.
+    /// Puts the cursor on the record at a slot, unless the record is a ghost.
     fn arrive(&mut self, leaf: &SharedPage<'a>, node: &Node<'_>, slot: usize) -> Result<Option<Attempt>> {
         let number = leaf.id().page().raw();
         let record = self.access.record_at(number, node, slot)?;
@@ -628,7 +627,7 @@ impl<'a> BtreeCursor<'a> {
     }
 }
 
-/// The first slot of a leaf that is beyond a range; the slot count if there is none.
+/// Returns the first slot of a leaf that is beyond a range; the slot count if there is no such slot.
 pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
     match range.high() {
         None => node.count(),
@@ -637,17 +636,17 @@ pub(crate) fn end_within(node: &Node<'_>, range: &KeyRange) -> usize {
     }
 }
 
-/// The first slot, from `begin` on, that is beyond a range. The leaf holds `from`, and `begin` is its first slot that is not below.
+/// As [`end_within`], from `begin` on. The leaf's range holds `from`, and `begin` is its first slot not below `from`.
 pub(crate) fn end_behind(node: &Node<'_>, range: &KeyRange, from: &[u8], begin: usize) -> usize {
     match range.high() {
-        // What was sought may lie behind the range, whose end is then on another page.
+        // `from` may lie behind the range, whose end is then on another page.
         Some(high) if high <= from => begin,
         Some(high) if !node.belongs_right(high) => node.find_near(high, begin),
         _ => node.count(),
     }
 }
 
-/// The first slot of a leaf that is not below a range; the slot count if there is none.
+/// Returns the first slot of a leaf that is not below a range; the slot count if there is no such slot.
 pub(crate) fn begin_within(node: &Node<'_>, range: &KeyRange) -> usize {
     match range.low() {
         [] => 0,
@@ -656,7 +655,7 @@ pub(crate) fn begin_within(node: &Node<'_>, range: &KeyRange) -> usize {
     }
 }
 
-/// The first slot whose key is not below a key, which may be below the page's range.
+/// Returns the first slot whose key is not below a key, which may lie below the page's range.
 fn lower_bound(node: &Node<'_>, key: &[u8]) -> usize {
     if node.count() == 0 || node.key(0).compare(key) != Ordering::Less {
         return 0;

@@ -1,11 +1,11 @@
-//! Down the tree: one latch at a time, to the right where a page was split meanwhile.
+//! Goes down the tree: one latch at a time, to the right where a page was split meanwhile.
 //!
-//! Paper: LIBTP 3.1.2, after Lehman and Yao. A page is let go before its child is latched; in between the child may have
-//! been split, which the child's high key tells: then its right link is followed. A page that was emptied and unlinked
-//! meanwhile says so, and the search begins again (PROTOCOLS T2).
+//! Paper: LIBTP 3.1.2, after Lehman and Yao. The session unlatches a page before it latches the child. If the child was
+//! split in between, its high key shows that, and the session follows its right link. A page that was emptied and
+//! unlinked meanwhile has a mark, and the search begins again (PROTOCOLS T2).
 //!
-//! Who follows a right link that the parent does not know yet posts it (PROTOCOLS T1). That is a service to others: if it
-//! fails, for want of log space, say, the search goes on.
+//! A session that follows a right link that the parent lacks posts the page (PROTOCOLS T1). The post is a service to
+//! others: if it fails, for want of log space for example, the search goes on.
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
@@ -16,22 +16,22 @@ use crate::free_pages::FIRST_PAGE;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// The root's page number. It never changes: a root that is split moves what it has to two new pages.
+/// The root's page number. It never changes: a split of the root moves its cells to two new pages.
 pub(crate) const ROOT: u32 = FIRST_PAGE;
 
-/// Where a step of the search leads.
+/// The next step of the search.
 enum Step {
-    /// This is the page.
+    /// None: this is the page.
     Here,
-    /// To the right neighbour; the flag says that nobody has posted it.
+    /// To the right neighbour, with whether that page is unposted.
     Right(u32, bool),
     /// To the child.
     Down(u32),
-    /// The page is gone: from the root again.
+    /// The page is unlinked: from the root again.
     Again,
 }
 
-/// Looks at a page as a B-tree page.
+/// Reads a page as a B-tree page.
 #[inline]
 pub(crate) fn node_of<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<Node<'p>> {
     match Node::over(page) {
@@ -45,7 +45,7 @@ pub(crate) fn no_node(pages: &Pages<'_>, number: u32) -> crate::Error {
     pages.corrupt(number, "it is not the B-tree page that others lead to")
 }
 
-/// What to do at a page on the way to `key` on `level`.
+/// Returns the step at a page on the way to `key` on `level`.
 #[inline]
 fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) -> Result<Step> {
     if node.is_deleted() {
@@ -67,25 +67,25 @@ fn step(pages: &Pages<'_>, number: u32, node: &Node<'_>, key: &[u8], level: u8) 
     node.child(slot).map(Step::Down).ok_or_else(|| pages.corrupt(number, format!("slot {slot} leads to no child")))
 }
 
-/// Where a search is: the page, and the level it should have as far as the parent tells.
+/// The state of a search: the page, and its level as far as the parent tells.
 #[derive(Clone, Copy)]
 struct Place {
     page: u32,
     level: Option<u8>,
 }
 
-/// No tree has more levels.
+/// Most levels of a tree.
 const LEVELS_MAX: u32 = 20;
 
 const TOP: Place = Place { page: ROOT, level: None };
 
 impl Place {
-    /// The level to rank the latch by.
+    /// Returns the level for the latch's rank.
     fn rank_level(self) -> u8 {
         self.level.unwrap_or(0)
     }
 
-    /// Follows a step from a page on `level`; none if the search has arrived. Holds no latch.
+    /// Follows a step from a page on `level`; `None` if the search has arrived. The session holds no latch.
     #[inline]
     fn follow(self, pages: &Pages<'_>, step: Step, level: u8) -> Option<Place> {
         match step {
@@ -94,7 +94,7 @@ impl Place {
             Step::Again => Some(TOP),
             Step::Right(right, unposted) => {
                 if unposted {
-                    // A service: whoever needs it will meet the error again.
+                    // A service: a session that needs the post meets the error again.
                     let _ = post::post(pages, self.page, level);
                 }
                 Some(Place { page: right, level: Some(level) })
@@ -108,9 +108,9 @@ fn lost(pages: &Pages<'_>) -> crate::Error {
     pages.corrupt(ROOT, "its links lead in a circle")
 }
 
-/// The leaf whose range holds `key`, latched shared, if the way down is as it usually is: all in memory, nobody in the way,
-/// nothing split or gone just now, nothing wrong. If it is not, [`shared`] finds the leaf, or says what is wrong.
-// Always inlined, and without a `Result`: what is latched and seen stays in registers on the way.
+/// Returns the leaf whose range holds `key`, latched shared, if the way down is the usual one: all pages in memory and
+/// unlatched by others, no split or unlinked page, no damage. On `None`, [`shared`] finds the leaf or the error.
+// Always inlined, and without a `Result`: the latched page and its header stay in registers.
 #[inline(always)]
 pub(crate) fn leaf_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<SharedPage<'a>> {
     let (mut number, mut level) = (ROOT, 0);
@@ -129,7 +129,7 @@ pub(crate) fn leaf_now<'a>(pages: &Pages<'a>, key: &[u8]) -> Option<SharedPage<'
     None
 }
 
-/// The page on `level` whose range holds `key`, latched shared.
+/// Returns the page on `level` whose range holds `key`, latched shared.
 #[inline]
 pub(crate) fn shared<'a>(pages: &Pages<'a>, key: &[u8], level: u8) -> Result<SharedPage<'a>> {
     let mut place = TOP;
@@ -146,7 +146,7 @@ pub(crate) fn shared<'a>(pages: &Pages<'a>, key: &[u8], level: u8) -> Result<Sha
     Err(lost(pages))
 }
 
-/// The leaf whose range holds `key`, latched exclusively; the pages above it were latched shared.
+/// Returns the leaf whose range holds `key`, latched exclusively. The pages above were latched shared.
 #[inline]
 pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<ExclusivePage<'a>> {
     let mut place = TOP;
@@ -165,19 +165,19 @@ pub(crate) fn leaf_exclusive<'a>(pages: &Pages<'a>, key: &[u8]) -> Result<Exclus
             let node = node_of(pages, place.page, &page)?;
             let (step, at) = (step(pages, place.page, &node, key, 0)?, node.level());
             drop(page);
-            // A root that is a leaf is latched again, exclusively; it may have grown by then.
+            // A root that is a leaf is latched again, exclusively. It may have grown by then.
             place = place.follow(pages, step, at).unwrap_or(Place { level: Some(0), ..place });
         }
     }
     Err(lost(pages))
 }
 
-/// The number of the page on `level` whose range holds `key`.
+/// Returns the number of the page on `level` whose range holds `key`.
 pub(crate) fn number_of(pages: &Pages<'_>, key: &[u8], level: u8) -> Result<u32> {
     Ok(shared(pages, key, level)?.id().page().raw())
 }
 
-/// The last page of `level`, latched shared.
+/// Returns the last page of `level`, latched shared.
 pub(crate) fn last<'a>(pages: &Pages<'a>, level: u8) -> Result<SharedPage<'a>> {
     let mut number = ROOT;
     for _ in 0..ROUNDS_MAX {

@@ -1,9 +1,9 @@
-//! Splitting a full page: the first action of two, each redo-only and complete in itself (PROTOCOLS T1).
+//! Splits a full page: the first action of two, each redo-only and complete in itself (PROTOCOLS T1).
 //!
-//! Paper: LIBTP 3.1.2: a split stands whatever becomes of the transaction that needed it. The first action makes the right
-//! sibling, takes its page from the free pages, hooks it between the page and its old right neighbour, and marks the page
-//! as incompletely split; from then on every key is found again, by the right link. `post` does the second. The root is
-//! split in one action: what it has goes to two new pages, and it becomes their parent.
+//! Paper: LIBTP 3.1.2: a split stays even if the transaction that needed it aborts. The first action allocates the
+//! right sibling, links it between the page and its old right neighbour, and marks the page as incompletely split. From
+//! then on every key is found again, by the right link. `post` does the second action. The root is split in one action:
+//! its cells go to two new pages, and it becomes their parent.
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::{Mode, Wait};
@@ -20,7 +20,7 @@ use crate::lock_names;
 use crate::pages::{loose_rank, rank, wait_for_new, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
-/// Whether the page has room by now, or is not the place any more: then there is nothing to do but to search again.
+/// Whether the page has room by now, or no longer has the key's place: then the session only searches again.
 fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
     if node.is_deleted() || node.level() != level || node.belongs_right(incoming.key) {
         return true;
@@ -33,12 +33,12 @@ fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
     }
 }
 
-/// Why a page is split, and where.
+/// The reason for a split, which determines where.
 #[derive(Clone, Copy)]
 enum Occasion<'k> {
-    /// Something finds no room: so that both halves have as much.
+    /// A cell finds no room: both halves get the same share.
     Full(Incoming<'k>),
-    /// So many bytes of it are to stay, the others are to go.
+    /// This number of bytes stays, and the others go.
     Shared(usize),
 }
 
@@ -59,8 +59,8 @@ impl Occasion<'_> {
     }
 }
 
-/// Splits page `number` on `level` because `incoming` finds no room there, and posts the new page. When it returns the page
-/// may have room, or the key another page: the caller searches again.
+/// Splits page `number` on `level` because `incoming` finds no room there, and posts the new page. Afterwards the page
+/// may have room, or the key may belong to another page: the caller searches again.
 pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incoming<'_>) -> Result<()> {
     if number == ROOT {
         return split_root(pages, level, incoming);
@@ -68,8 +68,8 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
     split_for(pages, number, level, Occasion::Full(incoming))
 }
 
-/// Splits leaf `number`, which is not the root, so that about `bytes` of its slots and cells stay, and posts the new page. A leaf
-/// that has one record, or is none any more, is left alone.
+/// Splits leaf `number`, which is not the root, so that about `bytes` of its slots and cells stay, and posts the new
+/// page. Leaves a leaf with one record, or a page that is no leaf any more, alone.
 pub(crate) fn split_off(pages: &Pages<'_>, number: u32, bytes: usize) -> Result<()> {
     split_for(pages, number, 0, Occasion::Shared(bytes))
 }
@@ -118,7 +118,8 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) 
         encode::split(body.writer(), pages.id(number).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(number, "one of its cells lies outside its heap"))?;
         failpoint("split: all latched");
-        // A leaf is split by who writes there, and often; what is above, also by a reader who posts what he met unposted.
+        // Only writers split leaves, and they do often. A reader that posts an unposted page may also split a page
+        // above.
         let apply = |changed: &mut [&mut ExclusivePage<'_>]| match level {
             0 => Ok(pages.change.apply_redo_only(SPLIT, body.body(), changed)),
             _ => pages.apply_checked(SPLIT, body.body(), changed),
@@ -135,15 +136,15 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) 
     Err(pages.corrupt(number, "it could not be split"))
 }
 
-/// The mode in which the transaction has locked the leaf that it splits, under page locks.
+/// Returns the mode in which the transaction has locked the leaf that it splits, under page locks.
 fn page_lock(pages: &Pages<'_>, number: u32) -> Option<Mode> {
     let (locks, locker) = (&pages.change.managers.locks, pages.change.who.locker());
     let held = locks.holds(pages.session(), locker, lock_names::page(pages.file, number));
     held.filter(|mode| mode.covers(Mode::S))
 }
 
-/// Makes sure, with no latch held, that [`takes_page_lock`] needs no room (PROTOCOLS D11). The root's second half may: then the
-/// split fails before anything is logged.
+/// Reserves room for [`takes_page_lock`], with no latch held (PROTOCOLS D11). The reservation covers one lock. If the
+/// root's second half finds no room, the split fails before it is logged.
 fn reserve_page_lock(pages: &Pages<'_>, number: u32) -> Result<()> {
     if page_lock(pages, number).is_some() {
         pages.change.managers.locks.reserve(pages.session(), pages.change.who.locker())?;
@@ -151,8 +152,8 @@ fn reserve_page_lock(pages: &Pages<'_>, number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Under page locks, a transaction that holds the page it splits gets the new page as well, which is nobody's. Whether it
-/// did.
+/// Locks the new page, too, if the transaction holds a page lock on the page that it splits. No other transaction can
+/// hold the new page. Returns whether it did.
 fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> Result<bool> {
     let Some(mode) = page_lock(pages, number) else { return Ok(true) };
     failpoint("split: page lock held on one half");
@@ -161,7 +162,7 @@ fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> Result<bool> {
     Ok(tried(lock)? == Tried::Granted)
 }
 
-/// Two pages behind the last, for the halves of the root.
+/// Pins the two pages behind the last, for the halves of the root.
 fn two_pages<'a>(pages: &Pages<'a>, count: u32) -> Result<[libtp_buffer::Pin<'a>; 2]> {
     if count >= u32::MAX - 2 {
         return Err(Error::TooManyPages { database: pages.name() });
@@ -187,7 +188,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
             return Ok(());
         }
         let plan = Occasion::Full(incoming).plan(pages, ROOT, &node)?;
-        // Not waited for, as in `Pages::allocate`.
+        // No wait, as in `Pages::allocate`.
         let new = (left_pin.try_exclusive(loose_rank()), right_pin.try_exclusive(loose_rank()));
         let (Some(mut left), Some(mut right)) = new else {
             drop((new, root));

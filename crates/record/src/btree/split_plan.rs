@@ -1,39 +1,40 @@
-//! Where to cut a full page in two, and by which key.
+//! Chooses where to split a full page, and by which key.
 //!
 //! Paper: LIBTP section 5, footnote 5: "in-order insertion is pessimal for B-tree indices". Here a key that arrives at
-//! the very end of its level leaves the full page full and begins the next one; likewise at the very beginning, for keys
-//! that arrive in falling order. Otherwise the halves are balanced, the new key counted in.
+//! the very end of its level leaves the full page full and begins the next one; likewise at the very beginning, for
+//! keys that arrive in falling order. Otherwise the halves are balanced, including the new key.
 //!
-//! Between leaves the separator is the shortest key that tells them apart; between inner pages it is the key that moves up.
+//! Between leaves the separator is the shortest key that tells them apart; between inner pages it is the key that moves
+//! up.
 
 use crate::btree::node::Node;
 use crate::btree::rebuild::Frame;
 use crate::page::slotted::{common_prefix, SLOT_BYTES};
 
-/// A cut.
+/// A place to split, and its separator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPlan {
     /// The first slot that moves to the right page.
     pub at: usize,
-    /// What the left page's keys are below and the right page's are not.
+    /// Exclusive upper bound of the left page's keys, and inclusive lower bound of the right page's.
     pub separator: Vec<u8>,
 }
 
-/// What the page had no room for.
+/// The cell that the page had no room for.
 #[derive(Clone, Copy, Debug)]
 pub struct Incoming<'k> {
     /// The key that arrives, or whose record grows.
     pub key: &'k [u8],
-    /// The slot it gets, or has.
+    /// Its slot, or the slot that it gets.
     pub slot: usize,
-    /// Bytes it takes.
+    /// Bytes that it takes.
     pub bytes: usize,
     /// Whether it is new on the page.
     pub is_new: bool,
 }
 
-/// Chooses where to cut a page; none if no cut makes two pages that hold their cells, which no page this library wrote
-/// can be.
+/// Chooses where to split a page. Returns `None` if no cut makes two pages that hold their cells, which is impossible
+/// for a page that this library wrote.
 pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     let count = node.count();
     let last =
@@ -58,7 +59,7 @@ pub fn plan(node: &Node<'_>, incoming: Incoming<'_>) -> Option<SplitPlan> {
     best(node, (1..=last).map(cut).collect(), total, incoming.key)
 }
 
-/// As [`plan`] for a leaf of which about `bytes` of slots and cells are to stay; none if it has one record, too.
+/// As [`plan`], for a leaf of which about `bytes` of slots and cells stay. Also `None` if the leaf has one record.
 pub fn plan_share(node: &Node<'_>, bytes: usize) -> Option<SplitPlan> {
     let last = node.count().checked_sub(1)?;
     let size = |slot: usize| node.cell_bytes(slot) + SLOT_BYTES;
@@ -71,8 +72,8 @@ pub fn plan_share(node: &Node<'_>, bytes: usize) -> Option<SplitPlan> {
     best(node, (1..=last).map(cut).collect(), total, &[])
 }
 
-/// The cheapest cut that makes two pages which hold their cells. It is nearly always the cheapest of all, and only of what is
-/// tried a separator is made.
+/// Returns the cheapest cut whose two pages hold their cells. That is nearly always the first candidate, and only tried
+/// candidates need a separator.
 fn best(node: &Node<'_>, mut cuts: Vec<Cut>, total: usize, arriving: &[u8]) -> Option<SplitPlan> {
     cuts.sort_by_key(|cut| (cut.cost, cut.at));
     cuts.into_iter().find_map(|Cut { at, left, .. }| {
@@ -81,14 +82,14 @@ fn best(node: &Node<'_>, mut cuts: Vec<Cut>, total: usize, arriving: &[u8]) -> O
     })
 }
 
-/// Where a page may be cut: how far from what would be best, and the bytes that stay.
+/// A possible cut: its distance from the optimum, and the bytes that stay.
 struct Cut {
     cost: usize,
     at: usize,
     left: usize,
 }
 
-/// The key between slots `at - 1` and `at`; where there is no slot `at`, the arriving key is what is to the right.
+/// Returns the key between slots `at - 1` and `at`. If there is no slot `at`, the arriving key is the right neighbour.
 fn separator(node: &Node<'_>, at: usize, arriving: &[u8]) -> Vec<u8> {
     if !node.is_leaf() {
         return node.key(at).to_vec();
@@ -105,14 +106,15 @@ fn separator(node: &Node<'_>, at: usize, arriving: &[u8]) -> Vec<u8> {
     key
 }
 
-/// Whether both halves hold their cells, with the fences they will have.
+/// Whether both halves hold their cells, with their new fences.
 fn fits(node: &Node<'_>, at: usize, left: usize, right: usize, separator: &[u8]) -> bool {
     let page_bytes = node.page_bytes();
     let prefix = usize::from(node.header().prefix_bytes.get());
     let high = node.high().unwrap_or_default();
     let half = |low: &[u8], high: &[u8], cells: usize, bytes: usize| {
         let saved = Frame::prefix_bytes(low, high, page_bytes).saturating_sub(prefix);
-        // The first child of an inner page has no key to save bytes of; its old key is counted in full, on the safe side.
+        // The first child of an inner page stores no key, so no bytes are saved there. Its old key counts in full, on
+        // the safe side.
         let keys = if node.is_leaf() { cells } else { cells.saturating_sub(1) };
         bytes.saturating_sub(saved * keys) <= Frame::room(low, high, page_bytes)
     };

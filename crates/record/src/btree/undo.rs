@@ -1,9 +1,9 @@
-//! Undo: each change of a record taken back, by key, wherever the record is by now.
+//! Undo: restores each changed record, by key, on whatever page the record is by now.
 //!
-//! Paper: LIBTP 3.1.2: "we roll back all leaf page updates, but no internal insertions or page splits". The record is found
-//! by its key, changed back, and gets the LSN it had (PROTOCOLS S3); the compensation names pages and slot, so redoing it
-//! needs no search. No undo needs space (PROTOCOLS T4): what the transaction gave up is still the record's room. An
-//! insertion becomes a ghost: its key may name the gap that somebody has locked.
+//! Paper: LIBTP 3.1.2: "we roll back all leaf page updates, but no internal insertions or page splits". Undo finds the
+//! record by its key, restores it, and gives it its old LSN (PROTOCOLS S3). The compensation names page and slot, so
+//! its redo needs no search. No undo needs space (PROTOCOLS T4): the bytes that the transaction gave up are still the
+//! record's room. An inserted record becomes a ghost: its key may name a gap that another transaction has locked.
 
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::{Change, Damage};
@@ -21,7 +21,7 @@ use crate::pages::{loose_rank, Pages};
 use crate::{Error, Result};
 use zerocopy::IntoBytes;
 
-/// How an undo function reports what went wrong.
+/// The result of an undo function.
 type Undone = libtp_txn::Result<()>;
 
 fn damaged(lsn: Lsn, damage: Damage) -> libtp_txn::Error {
@@ -32,7 +32,7 @@ fn pages_of<'a>(change: &Change<'a>, packed: u64) -> Pages<'a> {
     Pages::new(*change, libtp_buffer::FileId::new(file_number(packed)))
 }
 
-/// Finds the record of a key and compensates it with the body `encode` makes for its slot.
+/// Finds the record of a key and compensates its change with the body that `encode` makes for its slot.
 fn restore(
     pages: &Pages<'_>,
     key: &[u8],
@@ -83,8 +83,8 @@ pub fn update(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
         .map_err(|error| error.during_undo(logged.lsn))
 }
 
-/// Undoes the writing of a piece of a long value: its page is free again. Nobody can be on the way to it, for the leaf
-/// that led there was changed back before.
+/// Undoes the writing of a piece of a long value: its page is free again. No session can be on the way to the page, for
+/// the leaf that led there was restored before.
 pub fn write_piece(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     let (record, _) = read::<WritePiece>(logged.body).map_err(|damage| damaged(logged.lsn, damage))?;
     let packed = record.page.get();
@@ -92,7 +92,8 @@ pub fn write_piece(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
         .map_err(|error| error.during_undo(logged.lsn))
 }
 
-/// Undoes the loading of a page: it is free again. Nobody can be on the way to it, for the root does not lead there.
+/// Undoes the loading of a page: the page is free again. No session can be on the way to the page, for the root does
+/// not lead there.
 pub fn load(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
     if planted("record: pages of a load that is undone are not given back") {
         return Ok(());

@@ -1,18 +1,19 @@
-//! Emptied leaves leave the tree, and later the file has their pages again.
+//! Unlinks emptied leaves, and frees their pages later.
 //!
-//! PROTOCOLS T2. A leaf without slots is unlinked from its parent and both neighbours in one record; its *left* neighbour
-//! takes over its range, so that what a page's keys are not below never changes while it lives. The page keeps its right
-//! link and a *deleted* mark; who is on the way to it starts again from the root. It becomes free only when every session
-//! that was inside a tree operation then has left it: until that time its left neighbour's header names it, so a crash
-//! loses no page.
+//! PROTOCOLS T2. One record unlinks a leaf without slots from its parent and both neighbours. Its *left* neighbour
+//! takes over its range, so that the lower bound of a page never changes while the page lives. The page keeps its right
+//! link and gets a *deleted* mark. A session that is on the way to it starts again from the root. The page becomes free
+//! only when every session that was in a tree operation at that time has left it. Until then its left neighbour's
+//! header names it, so a crash loses no page.
 //!
-//! A leaf that is the first child of its parent has no neighbour to its left under that parent and stays, empty, as long as
-//! the parent has other children. Is it the only one, the parent's left neighbour absorbs the parent: it takes over its range
-//! and its child, in one record (`absorb.rs`); then the leaf is a first child no more. So what remains of a range of keys that
-//! is gone is one empty leaf below each page that has others. The root stays, and so does the first page of each level.
+//! A leaf that is the first child of its parent has no left neighbour under that parent. It stays, empty, as long as
+//! the parent has other children. If it is the only child, the parent's left neighbour absorbs the parent: it takes
+//! over range and child, in one record (`absorb.rs`). Then the leaf is no first child any more. So a deleted range of
+//! keys leaves one empty leaf below each page that has other children. The root stays, and so does the first page of
+//! each level.
 //!
-//! All of this is a service of whoever comes past, and never more than tried: what stood in the way of one, such as a
-//! neighbour whose own neighbour was unlinked a moment ago, does not stand in the way of the next who passes the empty leaf.
+//! A passing session does all of this as a service, and only tries it. An obstacle, such as a neighbour whose own
+//! neighbour was unlinked a moment ago, is often gone when the next session passes the empty leaf.
 
 use libtp_log::Lsn;
 use rio::failpoint;
@@ -31,7 +32,7 @@ use crate::log_body::short;
 use crate::pages::{loose_rank, rank};
 use crate::Result;
 
-/// Unlinks a leaf if it is empty and nothing stands in the way; whether it did.
+/// Unlinks a leaf if it is empty and nothing stands in the way. Returns whether it did.
 pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     let pages = &access.pages;
     let (left, right, lsn) = {
@@ -47,13 +48,14 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     };
     while is_first_child(access, gone, &separator)? {
         if !absorb::absorb(access, &separator, 1)? {
-            // An only child stays for a moment: until what its parent's neighbour absorbed before is free, say.
+            // An only child stays only for a moment, for example until the page that its parent's neighbour absorbed
+            // before is free.
             if has_siblings(access, &separator)? {
                 access.database.note_staying(gone, lsn);
             }
             return Ok(false);
         }
-        // It is its new parent's first no more, whatever stands in the way next.
+        // The leaf is not the first child of its new parent, even if the unlinking fails later.
         access.database.forget_staying(gone);
     }
     pages.reserve_common(2 * access.database.page_bytes(), access.database.page_bytes())?;
@@ -108,20 +110,21 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether a leaf is the first under its parent. Then it remains so: its left neighbour's splits are posted elsewhere.
+/// Whether a leaf is the first child of its parent. It then remains the first: splits of its left neighbour are posted
+/// in another parent.
 fn is_first_child(access: &Access<'_>, leaf: u32, separator: &[u8]) -> Result<bool> {
     let parent = search::shared(&access.pages, separator, 1)?;
     let node = node_of(&access.pages, parent.id().page().raw(), &parent)?;
     Ok(node.level() == 1 && node.child_slot(separator) == 0 && node.child(0) == Some(leaf))
 }
 
-/// Whether the parent of the leaf that begins there has other children.
+/// Whether the parent of the leaf that begins at `separator` has other children.
 fn has_siblings(access: &Access<'_>, separator: &[u8]) -> Result<bool> {
     let parent = search::shared(&access.pages, separator, 1)?;
     Ok(node_of(&access.pages, parent.id().page().raw(), &parent)?.count() > 1)
 }
 
-/// Whether a leaf holds nothing and leads to nothing unfinished.
+/// Whether a leaf is empty, and no action on it is unfinished.
 fn is_removable(node: &Node<'_>) -> bool {
     node.is_leaf()
         && node.count() == 0
@@ -139,7 +142,8 @@ fn can_take_over(node: &Node<'_>, gone: u32) -> bool {
         && node.header().unlinked.get() == 0
 }
 
-/// Whether a page's cells and `more` bytes still fit when its keys reach up to `high`: they may have less in common then.
+/// Whether a page's cells and `more` bytes still fit with the upper bound `high`: the common prefix may be shorter
+/// then.
 pub(crate) fn fits_with_high(node: &Node<'_>, high: &[u8], more: usize) -> bool {
     let page_bytes = node.page_bytes();
     let prefix = usize::from(node.header().prefix_bytes.get());
@@ -148,7 +152,7 @@ pub(crate) fn fits_with_high(node: &Node<'_>, high: &[u8], more: usize) -> bool 
     used + longer + more <= Frame::room(node.low(), high, page_bytes)
 }
 
-/// Notes that `gone` may become free once nobody can be on the way to it any more.
+/// Notes that `gone` may become free once no session can be on the way to it.
 pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     let epoch = access.pages.change.managers.processes.next_tree_epoch();
     let mut unlinked = access.database.unlinked();
@@ -157,8 +161,8 @@ pub(crate) fn remember(access: &Access<'_>, left: u32, gone: u32, lsn: Lsn) {
     }
 }
 
-/// Frees what was unlinked and can be reached by nobody any more. A page that another process, or one before a crash,
-/// unlinked is met at its left neighbour, `seen`: its time begins now.
+/// Frees the unlinked pages that no session can reach any more. A page that another process, or one before a crash,
+/// unlinked is found at its left neighbour, `seen`. Its waiting time begins now.
 pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()> {
     if let Some(left) = seen {
         let gone = {
@@ -171,7 +175,7 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
         }
     }
     loop {
-        // Looked at without the mutex: shared memory is not waited for with one in hand.
+        // A copy: this thread holds no mutex while it works on shared memory.
         let known = access.database.unlinked().clone();
         let processes = &access.pages.change.managers.processes;
         let Some(ready) = known.into_iter().find(|page| processes.tree_epoch_passed(page.epoch)) else {
@@ -183,7 +187,7 @@ pub(crate) fn free_unlinked(access: &Access<'_>, seen: Option<u32>) -> Result<()
     }
 }
 
-/// Takes it from what is to be freed; not if another thread has.
+/// Removes a page from the list of unlinked ones. Returns false if another thread has removed it.
 fn take(access: &Access<'_>, ready: Unlinked) -> bool {
     let mut unlinked = access.database.unlinked();
     let at = unlinked.iter().position(|known| *known == ready);
@@ -200,12 +204,12 @@ fn free_one(access: &Access<'_>, unlinked: Unlinked) -> Result<()> {
         Node::over(&page).map_or(0, |node| node.level())
     };
     let mut left = left_pin.exclusive(rank(level));
-    // Another process may have freed it meanwhile.
+    // Another process may have freed the page meanwhile.
     if Node::over(&left).is_none_or(|node| node.header().unlinked.get() != unlinked.gone) {
         return Ok(());
     }
     let mut gone = gone_pin.exclusive(loose_rank());
-    // Freed, used again and unlinked again: then others may be on the way to it.
+    // The page was freed, used and unlinked again: other sessions may be on the way to it.
     if gone.lsn() != unlinked.lsn {
         return Ok(());
     }

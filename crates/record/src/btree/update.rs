@@ -1,7 +1,7 @@
-//! Changing a value: it is read, handed to the caller, and written back where it was.
+//! Changes a value: reads it, passes it to the caller, and writes it back to its place.
 //!
-//! Paper: LIBTP 4.4. No latch is held while the caller's code runs, only the record's lock (PROTOCOLS D12): so the leaf is
-//! latched twice, and the second time its LSN tells whether the record is still where it was. If not, this is a put.
+//! Paper: LIBTP 4.4. While the caller's code runs, the session holds the record's lock but no latch (PROTOCOLS D12). So
+//! it latches the leaf twice, and the leaf's LSN shows whether the record is still in its place. If not, this is a put.
 
 use libtp_log::Lsn;
 use rio::failpoint;
@@ -16,8 +16,8 @@ use crate::snapshot::Name;
 use crate::Result;
 
 impl Access<'_> {
-    /// Lets `change` change the value of `key`, keeping its length, and returns what it returns; none if there is no such
-    /// record. No latch is held while `change` runs, only the record's lock, for writing from the start.
+    /// Lets `change` change the value of `key`, keeping its length, and returns its result; `None` if there is no such
+    /// record. While `change` runs the session holds the record's lock for writing, but no latch.
     ///
     /// # Errors
     /// As [`Access::put`].
@@ -48,7 +48,7 @@ impl Access<'_> {
         self.put(key, value)
     }
 
-    /// Changes a record where it was a moment ago, if its leaf has not changed since and nothing stands in the way;
+    /// Changes a record in its earlier place, if its leaf has not changed since and nothing stands in the way. Returns
     /// whether it did.
     #[inline]
     fn change_at(&self, key: &[u8], value: &[u8], place: LeafPlace) -> Result<bool> {
@@ -61,7 +61,7 @@ impl Access<'_> {
         if leaf.lsn() != place.lsn || place.lsn == Lsn::NONE {
             return Ok(false);
         }
-        // It was a leaf with that record at that LSN; what is no such thing now is for `put` to complain of.
+        // The page was a leaf with that record at that LSN. If it is damaged now, `put` reports it.
         let Some(before) = Node::over(&leaf).and_then(|node| node.record(place.slot)) else { return Ok(false) };
         if before.flags != RecordFlags::NONE || before.stored.len() != value.len() {
             return Ok(false);

@@ -1,6 +1,7 @@
-//! Verification: everything a B-tree's pages say of each other is looked at, and every page is accounted for.
+//! Verification: checks everything that a B-tree's pages state about each other, and accounts for every page.
 //!
-//! Meant for a database at rest; changes made meanwhile can be reported as faults. Nothing is changed and no lock is taken.
+//! For a database at rest: concurrent changes can be reported as faults. Verification changes nothing and takes no
+//! lock.
 
 use std::collections::HashMap;
 
@@ -13,33 +14,33 @@ use crate::page::overflow::{self, ChainRef};
 use crate::page::slotted::{common_prefix, head_of, Flags};
 use crate::Result;
 
-/// Something that is not as it should be.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The page.
     pub page: u32,
-    /// What is wrong.
+    /// The fault's description.
     pub what: String,
 }
 
-/// Where every page may be a finding, no more is looked at behind so many.
+/// Number of findings after which a check stops, where every page may be a finding.
 pub(crate) const FINDINGS_MAX: usize = 1_000;
 
-/// What a page was found to be used for.
+/// The use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Tree,
-    /// Of a hash file: kept for buckets to come.
+    /// A hash file's page for buckets to come.
     Ahead,
     Unlinked,
     Value,
     Free,
 }
 
-/// What was found in a whole file.
+/// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// What is wrong; nothing, in a good file.
+    /// The faults; empty for a good file.
     pub findings: Vec<Finding>,
     /// Records that are no ghosts.
     pub records: u64,
@@ -51,17 +52,17 @@ pub struct Verified {
     pub value_pages: u64,
     /// Pages in the free list.
     pub free_pages: u64,
-    /// Pages that have left the tree, and are free when nobody can be on the way to them.
+    /// Pages that have left the tree, and become free when no session can be on the way to them.
     pub unlinked_pages: u64,
 }
 
-/// One page as it was read: a copy, so that no latch is held while others are read.
+/// A copy of a page, so that no latch is held while others are read.
 pub(crate) struct Copied {
     number: u32,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What goes through a file, and what it has found so far.
+/// A walk through a file, and its result so far.
 pub(crate) struct Verifier<'v, 'a> {
     access: &'v Access<'a>,
     result: Verified,
@@ -71,7 +72,7 @@ pub(crate) struct Verifier<'v, 'a> {
 /// Verifies a B-tree.
 ///
 /// # Errors
-/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+/// A page cannot be read for a reason other than damage. Damage is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_btree()?;
     let mut verifier = Verifier::new(access);
@@ -98,7 +99,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         self.result.findings.push(Finding { page, what: what.into() });
     }
 
-    /// Reads a page; a damaged one is a finding.
+    /// Reads a page. A damaged page is a finding.
     pub(crate) fn read(&mut self, number: u32) -> Result<Option<Copied>> {
         match self.access.pages.shared(number, 0) {
             Ok(page) => Ok(Some(Copied { number, bytes: page.to_vec() })),
@@ -133,8 +134,8 @@ impl<'v, 'a> Verifier<'v, 'a> {
         Ok(())
     }
 
-    /// Checks one level against the downlinks of the level above, and its number against that of it, in whose place it puts its own; returns
-    /// the first page of the level below, and all downlinks to it.
+    /// Checks one level against the downlinks of the level above. Compares its level number with `above`, and replaces
+    /// that. Returns the first page of the level below, and all downlinks to that level.
     fn level(
         &mut self,
         first: u32,
@@ -228,7 +229,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         }
     }
 
-    /// Checks one page in itself, and counts its records.
+    /// Checks one page by itself, and counts its records.
     pub(crate) fn page(&mut self, copied: &Copied, node: &Node<'_>, low: &[u8]) -> Result<()> {
         let number = copied.number;
         if node.is_deleted() {
@@ -319,7 +320,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         Ok(())
     }
 
-    /// Follows a long value; returns which it replaced, or none if it cannot be followed.
+    /// Follows a long value. Returns the chain that it replaced, or `None` if it cannot be followed.
     fn chain(&mut self, leaf: u32, chain: ChainRef) -> Result<Option<ChainRef>> {
         let mut bytes = 0;
         let mut older = ChainRef::default();
@@ -346,7 +347,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         Ok(Some(older))
     }
 
-    /// Accounts for a page that was unlinked and is not yet free.
+    /// Accounts for an unlinked page that is not yet free.
     fn unlinked(&mut self, node: &Node<'_>) -> Result<()> {
         let gone = node.header().unlinked.get();
         if gone == 0 {
@@ -388,7 +389,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
         for &page in &used[known..] {
             self.report(META_PAGE, format!("it says that page {page} was never used, but it is"));
         }
-        // From one that is used to the next: a count that cannot be right is told of in as few words as one page.
+        // Gaps between used pages: a wrong page count is reported in as few words as one lost page.
         let mut next = FIRST_PAGE;
         for page in used[..known].iter().copied().chain([count]) {
             match page.saturating_sub(next) {

@@ -1,14 +1,14 @@
-//! A bucket latched, and its pages gone through.
+//! A latched bucket, and a walk through its pages.
 //!
-//! The latch on a bucket's first page is the bucket's: who holds it exclusively alone changes any of its pages, who holds it
-//! shared sees it as it is. The further pages are latched one at a time behind it, and those of another bucket never with
-//! it, but for the two of a split: the one that gives has the lower number and comes first.
+//! The latch on a bucket's first page is the bucket's. Its exclusive holder alone changes any page of the bucket; a
+//! shared holder sees a constant bucket. Further pages are latched one at a time behind it. Pages of two buckets are
+//! latched together only in a split: the giving bucket has the lower number and comes first.
 //!
-//! While records are still on their way from one bucket to another, who looks for a key of the new one latches both, and looks
-//! into the old one's pages as well.
+//! While records still move from one bucket to another, a search for a key of the new one latches both, and looks into
+//! the old one's pages as well.
 //!
-//! Nothing waits for the disk with a latch held: a further page that is not in memory is asked for ([`Sought::Read`]), and all
-//! begins again.
+//! No session waits for the disk with a latch held: a further page that is not in memory is returned
+//! ([`Sought::Read`]), and the search begins again.
 
 use std::ops::Deref;
 
@@ -23,22 +23,22 @@ use crate::pages::{rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 use libtp_log::Lsn;
 
-/// The rank level of a bucket's further pages: behind all first pages.
+/// Rank level of a bucket's further pages: behind all first pages.
 pub(crate) const FURTHER_LEVEL: u8 = 1;
-/// The rank level of the file's header: behind all pages of buckets.
+/// Rank level of the file's header: behind all pages of buckets.
 pub(crate) const HEADER_LEVEL: u8 = 2;
-/// So many pages of a chain stay in memory at once for who goes through it; behind these they are only likely to.
+/// Pages of a chain that stay pinned at once during a walk. Beyond that number, pages only probably stay in memory.
 const KEPT_MAX: usize = 24;
 
-/// A page latched one way or the other.
+/// A page latched shared or exclusively.
 pub(crate) trait Latched<'a>: Deref<Target = [u8]> + Sized {
-    /// Latches the first page of a bucket; may wait for the disk.
+    /// Latches the first page of a bucket. May wait for the disk.
     fn first(pages: &Pages<'a>, page: u32) -> Result<Self>;
-    /// Latches a page if that takes nothing but the latch.
+    /// Latches a page if that needs nothing but the latch.
     fn now(pages: &Pages<'a>, page: u32) -> Option<Self>;
-    /// Latches a further page that stays in memory.
+    /// Latches a pinned further page.
     fn kept(pin: &Pin<'a>) -> Self;
-    /// Latches the first page of a bucket that stays in memory.
+    /// Latches a pinned first page of a bucket.
     fn first_kept(pin: &Pin<'a>) -> Self;
 }
 
@@ -88,7 +88,7 @@ impl<'a> Latched<'a> for ExclusivePage<'a> {
     }
 }
 
-/// Looks at a page as a page of a bucket.
+/// Reads a page as a page of a bucket.
 #[inline]
 pub(crate) fn bucket_page<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<BucketPage<'p>> {
     BucketPage::over(page).ok_or_else(|| no_bucket(pages, number))
@@ -101,41 +101,41 @@ fn no_bucket(pages: &Pages<'_>, number: u32) -> Error {
 
 /// The bucket of a hash, latched.
 pub(crate) struct Bucket<'a, L> {
-    /// Its first page, and that one's number.
+    /// The number of its first page, and that page.
     pub(crate) own: (u32, L),
-    /// The first page of the bucket from which records may still be on their way to it.
+    /// The first page of the giving bucket, where records may still wait to be moved.
     pub(crate) giving: Option<(u32, L)>,
     _of: std::marker::PhantomData<&'a ()>,
 }
 
-/// Which page, of those that were latched.
+/// One of the latched pages.
 pub(crate) enum Which<L> {
     /// The bucket's own first page.
     Own,
-    /// The first page of the bucket that gives.
+    /// The first page of the giving bucket.
     Giving,
     /// A further page.
     Further(u32, L),
 }
 
-/// What looking through a bucket came to.
+/// The result of a search in a bucket.
 pub(crate) enum Sought<L, T> {
-    /// What was looked for, and where.
+    /// The result, and its page.
     Found(Which<L>, T),
-    /// It is nowhere.
+    /// The bucket does not have it.
     Missing,
-    /// A further page is not in memory, or busy: keep it, and begin again.
+    /// A further page is not in memory, or latched: pin it, and begin again.
     Read(u32),
 }
 
-/// Pages that stay in memory while a bucket is gone through.
+/// Pinned pages of a walk through a bucket.
 #[derive(Default)]
 pub(crate) struct Kept<'a> {
     pins: Vec<Pin<'a>>,
 }
 
 impl<'a> Kept<'a> {
-    /// Brings a page into memory, to stay there as long as there is room for it here. No latch is held.
+    /// Pins a page, and unpins old ones if there are too many. The session holds no latch.
     pub(crate) fn keep(&mut self, pages: &Pages<'a>, page: u32) -> Result<()> {
         if self.pins.len() >= KEPT_MAX {
             self.pins.drain(..KEPT_MAX / 2);
@@ -152,17 +152,17 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// Where the buckets of a file are, as its header says now. Holds no latch before and none after.
+/// Returns a copy of the file's header. The session holds no latch before or after.
 pub(crate) fn read_header(pages: &Pages<'_>) -> Result<HashHeader> {
     let page = pages.shared(HEADER_PAGE, HEADER_LEVEL)?;
     HashHeader::of(&page).copied().ok_or_else(|| pages.corrupt(HEADER_PAGE, "it is not the header of a hash file"))
 }
 
-/// A hash file's pages, and what the process knows of where its buckets are.
+/// A hash file's pages, and this process's knowledge of the buckets' places.
 #[derive(Clone, Copy)]
 pub(crate) struct Buckets<'a> {
     pub(crate) pages: Pages<'a>,
-    /// None where a file is only known by its number, as for undo: its header is asked each time.
+    /// `None` where a file is known only by its number, as in undo: each call reads the header.
     geometry: Option<&'a Geometry>,
 }
 
@@ -171,7 +171,7 @@ impl<'a> Buckets<'a> {
         Buckets { pages, geometry }
     }
 
-    /// How many buckets there are, asking the header.
+    /// Reads the header, and notes its contents for this process.
     fn ask(&self) -> Result<HashHeader> {
         let header = read_header(&self.pages)?;
         if let Some(geometry) = self.geometry {
@@ -180,7 +180,7 @@ impl<'a> Buckets<'a> {
         Ok(header)
     }
 
-    /// How many buckets there are, as far as is known.
+    /// Returns the number of buckets, as far as this process knows.
     #[inline]
     pub(crate) fn count(&self) -> Result<u32> {
         match self.geometry.map_or(0, Geometry::buckets) {
@@ -189,7 +189,7 @@ impl<'a> Buckets<'a> {
         }
     }
 
-    /// The page a bucket begins on; none if there is no such bucket.
+    /// Returns the first page of a bucket; `None` if there is no such bucket.
     #[inline]
     pub(crate) fn page_of(&self, bucket: u32) -> Result<Option<u32>> {
         if let Some(page) = self.geometry.and_then(|geometry| geometry.page(bucket)) {
@@ -201,7 +201,7 @@ impl<'a> Buckets<'a> {
         Ok((bucket < header.buckets.get() && first != 0).then(|| first.saturating_add(at)))
     }
 
-    /// Latches the bucket of a hash, and with it the one that may still have some of its records.
+    /// Latches the bucket of a hash, together with the bucket that may still have some of its records.
     pub(crate) fn latch<L: Latched<'a>>(&self, hash: u64) -> Result<Bucket<'a, L>> {
         let mut count = self.count()?;
         for _ in 0..ROUNDS_MAX {
@@ -213,7 +213,7 @@ impl<'a> Buckets<'a> {
             let is_taking = match BucketPage::over(&own) {
                 Some(first) if first.is_first_of(hash) && first.bucket() == bucket => first.is_taking(),
                 _ => {
-                    // It was split since, or what is known of it is from a time that never was.
+                    // The bucket was split since, or this process's knowledge is of a state that a recovery took back.
                     drop(own);
                     let now = self.ask()?.buckets.get();
                     if now == count {
@@ -237,14 +237,14 @@ impl<'a> Buckets<'a> {
         Err(self.pages.corrupt(HEADER_PAGE, "a bucket could not be found"))
     }
 
-    /// Latches a bucket that takes records from another, the other first; none if it does not any more, or has given some
-    /// away itself.
+    /// Latches a bucket that takes records from another, and the other first. Returns `None` if the bucket no longer
+    /// takes any, or the other one has been split again.
     fn latch_both<L: Latched<'a>>(&self, bucket: u32, number: u32) -> Result<Option<Bucket<'a, L>>> {
         let (parent, bits) = parent_of(bucket);
         let page = self.page_of(parent)?;
         let giving =
             page.ok_or_else(|| self.pages.corrupt(HEADER_PAGE, format!("it has no page for bucket {parent}")))?;
-        // Both pages are in memory while the first is latched.
+        // A pin keeps the second page in memory while the first is latched.
         let pin = self.pages.pin(number)?;
         let old = L::first(&self.pages, giving)?;
         let own = L::first_kept(&pin);
@@ -258,15 +258,15 @@ impl<'a> Buckets<'a> {
 }
 
 impl<'a, L: Latched<'a>> Bucket<'a, L> {
-    /// Looks at every page where a record of the bucket may stand, until `look` finds what it looks for; `look` is told the
-    /// page's number and whether it is one of the bucket's own.
+    /// Calls `look` for every page where a record of the bucket may stand, until it returns `Some`. `look` gets the
+    /// page's number and whether the page is one of the bucket's own.
     pub(crate) fn look<T>(
         &self,
         pages: &Pages<'a>,
         kept: &Kept<'a>,
         mut look: impl FnMut(u32, &BucketPage<'_>, bool) -> Result<Option<T>>,
     ) -> Result<Sought<L, T>> {
-        // The bucket that gives first: whoever moves a record has both latched, so the order is only for the eye.
+        // The giving bucket first. The order does not matter: a session that moves a record has both latched.
         for (first, is_own) in [(self.giving.as_ref(), false), (Some(&self.own), true)] {
             let Some((number, page)) = first else { continue };
             let node = bucket_page(pages, *number, page)?;
@@ -285,7 +285,7 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
         Ok(Sought::Missing)
     }
 
-    /// Finds the record of a key, or its ghost: its slot, and where the page is.
+    /// Finds the record of a key, or its ghost: its page and its slot.
     #[inline]
     pub(crate) fn find(&self, pages: &Pages<'a>, kept: &Kept<'a>, key: &[u8]) -> Result<Sought<L, usize>> {
         self.look(pages, kept, |_, node, _| {
@@ -294,7 +294,7 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
         })
     }
 
-    /// The page that was found.
+    /// Returns the found page.
     pub(crate) fn page<'b>(&'b self, which: &'b Which<L>) -> (u32, &'b L) {
         match which {
             Which::Own => (self.own.0, &self.own.1),
@@ -303,7 +303,7 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
         }
     }
 
-    /// The page that was found, to be changed.
+    /// Returns the found page for a change.
     pub(crate) fn page_mut<'b>(&'b mut self, which: &'b mut Which<L>) -> (u32, &'b mut L) {
         match which {
             Which::Further(number, page) => (*number, page),
@@ -315,8 +315,8 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
         }
     }
 
-    /// The highest LSN of what was removed for good from any page where a record of the bucket may have stood; none if a page is
-    /// to be read first.
+    /// Returns the highest LSN of anything removed for good from a page where a record of the bucket may have stood;
+    /// `Err` with a page that must be read first.
     pub(crate) fn deleter(&self, pages: &Pages<'a>, kept: &Kept<'a>) -> Result<std::result::Result<Lsn, u32>> {
         let mut deleter = Lsn::NONE;
         let sought = self.look(pages, kept, |_, node, _| {
@@ -337,7 +337,7 @@ impl<'a> Access<'a> {
         self.database.method() == Method::Hash
     }
 
-    /// Refuses a call for a hash file on another.
+    /// Refuses a call for a hash file on another file.
     pub(crate) fn check_hash(&self) -> Result<()> {
         if self.is_hash() {
             return Ok(());
@@ -346,7 +346,7 @@ impl<'a> Access<'a> {
         Err(Error::WrongMethod { database: self.database.name().to_string(), found, wanted })
     }
 
-    /// The file's buckets.
+    /// Returns the file's buckets.
     #[inline]
     pub(crate) fn buckets(&self) -> Buckets<'a> {
         Buckets::new(self.pages, self.database.geometry())

@@ -1,16 +1,16 @@
-//! The way along the pages behind the first of a bucket.
+//! The walk along the pages behind the first of a bucket.
 //!
-//! A page of an earlier time is right in itself and may lead back: it left the chain then, and came in again at its end. The
-//! bucket is latched while its pages are gone through, so a way without an end would stop everybody; it is an error that names
-//! the page. A circle of any length is found within three times its pages, by Brent's method: of the pages passed, the one at
-//! the last power of two is remembered.
+//! An outdated page, a valid image from an earlier time, may lead back: it left the chain and came in again at its end.
+//! The bucket is latched during the walk, so an endless walk would stop all sessions. Such a chain is an error that
+//! names the page. Brent's method finds a circle of any length within three times its pages: the walk remembers the
+//! page at the last power of two.
 
 use crate::hash::bucket::bucket_page;
 use crate::hash::page::BucketPage;
 use crate::pages::Pages;
 use crate::{Error, Result};
 
-/// Where a walk along a bucket's pages is.
+/// The state of a walk along a bucket's pages.
 pub(crate) struct Chain {
     bucket: u32,
     first: u32,
@@ -20,10 +20,10 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Behind the bucket's first page, which has that number.
+    /// Begins behind the bucket's first page, which has number `first`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) if it leads to itself.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the page leads to itself.
     #[inline]
     pub fn behind(pages: &Pages<'_>, first: u32, node: &BucketPage<'_>) -> Result<Chain> {
         let next = node.next();
@@ -33,16 +33,16 @@ impl Chain {
         }
     }
 
-    /// The page that comes next. None of those that were passed just now: it may be latched beside them.
+    /// Returns the next page's number. It is none of the pages passed just now, so both may be latched together.
     #[inline]
     pub fn next(&self) -> Option<u32> {
         self.next
     }
 
-    /// Looks at that page, latched now, and goes on behind it.
+    /// Reads that page, which is latched now, and goes on behind it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) names the page that is none of this bucket, or that leads back.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) names a page of another bucket, or one that leads back.
     pub fn pass<'p>(&mut self, pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<BucketPage<'p>> {
         let node = bucket_page(pages, number, page)?;
         if !node.is_further() || node.bucket() != self.bucket {
@@ -57,7 +57,7 @@ impl Chain {
         }
     }
 
-    /// Passes a page; whether it leads on.
+    /// Passes a page. Returns false if the page leads back.
     fn go_on(&mut self, number: u32, next: Option<u32>) -> bool {
         self.passed = self.passed.wrapping_add(1);
         if self.passed.is_power_of_two() {
@@ -77,7 +77,7 @@ fn leads_back(pages: &Pages<'_>, number: u32) -> Error {
 mod tests {
     use super::*;
 
-    /// How many pages are passed until the way is found to lead back; none if it ends.
+    /// Returns the number of pages passed until the circle is found; `None` if the way ends.
     fn passed(way: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut chain = Chain { bucket: 0, first: 1000, next: Some(0), passed: 0, remembered: 1000 };
         while let Some(number) = chain.next() {

@@ -1,23 +1,25 @@
-//! Which bucket a key belongs to, and on which page a bucket begins.
+//! Maps a key's hash to its bucket, and a bucket to its first page.
 //!
-//! Litwin's linear hashing (1980): with `n` buckets, a key goes by as many low bits of its hash as number them; where that
-//! names a bucket that is not there yet, by one bit less. One more bucket takes its records from a single other one.
+//! Litwin's linear hashing (1980): with `n` buckets, the bucket of a key is the number in the low bits of its hash,
+//! with as many bits as `n` needs. If that bucket does not exist yet, one bit less is used. A new bucket takes its
+//! records from a single other one.
 //!
 //! Buckets begin on pages of their own, which stand in *extents*: one page each for the first eight buckets, then eight
-//! extents of equal length for each doubling. So the page of a bucket is found by arithmetic from a short table in the file's
-//! header, and at most an eighth of a file waits to be used. Neither table nor number ever goes back, so a process remembers
-//! what it saw last; who used an old number finds a bucket that has given the key away, and looks again.
+//! extents of equal length for each doubling. So a short table in the file's header and arithmetic give the page of a
+//! bucket, and at most an eighth of a file waits to be used. Neither the table nor the number of buckets ever shrinks,
+//! so a process keeps a copy. A session that uses an old number finds a bucket that has given the key away, and looks
+//! again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Extents a file may have.
+/// Most extents of a file.
 pub const EXTENTS: usize = 240;
-/// Buckets a file may have.
+/// Most buckets of a file.
 pub const BUCKETS_MAX: u32 = 1 << 31;
-/// So many buckets have an extent each; so many extents has every doubling.
+/// Logarithm of the number of extents for the first buckets, and for every doubling after them.
 const STEP_BITS: u32 = 3;
 
-/// How many low bits of a hash number `buckets` buckets, and the bucket of a hash.
+/// Returns the bucket of a hash among `buckets` buckets.
 #[inline]
 pub fn bucket_of(hash: u64, buckets: u32) -> u32 {
     let bits = u32::BITS - buckets.saturating_sub(1).leading_zeros();
@@ -29,21 +31,23 @@ pub fn bucket_of(hash: u64, buckets: u32) -> u32 {
     }
 }
 
-/// The lowest bits of a hash, at most 32.
+/// Returns the lowest bits of a hash, at most 32.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // the mask leaves no more than 32 bits
 pub fn low_bits(hash: u64, bits: u32) -> u32 {
     (hash & ((1_u64 << bits) - 1)) as u32
 }
 
-/// The bucket that gives records to a new one of this number, and by how many bits the two are told from then on.
+/// Returns the bucket that gives records to the new bucket `new`, and the number of hash bits by which the two differ
+/// from then on.
 pub fn parent_of(new: u32) -> (u32, u32) {
     let bits = u32::BITS - new.leading_zeros();
-    // Nobody gives to the first; a damaged page may say so.
+    // No bucket gives to the first, but a damaged page may claim so.
     (new.saturating_sub(1 << bits.saturating_sub(1)), bits)
 }
 
-/// Where a bucket stands in the table of extents: which one, its place in it, and how many the extent has.
+/// Returns a bucket's place in the table of extents: the extent's index, the bucket's place in it, and the extent's
+/// length.
 pub fn extent_of(bucket: u32) -> (usize, u32, u32) {
     if bucket < 1 << STEP_BITS {
         return (bucket as usize, 0, 1);
@@ -55,7 +59,7 @@ pub fn extent_of(bucket: u32) -> (usize, u32, u32) {
     (index as usize, bucket & ((1 << shift) - 1), 1 << shift)
 }
 
-/// What a process last saw of a file's buckets.
+/// The last known state of a file's buckets in this process.
 #[derive(Debug)]
 pub(crate) struct Geometry {
     buckets: AtomicU32,
@@ -67,14 +71,14 @@ impl Geometry {
         Geometry { buckets: AtomicU32::new(0), extents: [const { AtomicU32::new(0) }; EXTENTS] }
     }
 
-    /// How many buckets there are; zero if that was never seen.
+    /// Returns the number of buckets; zero if unknown.
     #[inline]
     pub(crate) fn buckets(&self) -> u32 {
-        // Acquire: pairs with the release in `learn`; the extents of these buckets are there.
+        // Acquire: pairs with the release in `learn`, so that the extents of these buckets are visible.
         self.buckets.load(Ordering::Acquire)
     }
 
-    /// The page a bucket begins on; none if that was never seen.
+    /// Returns the first page of a bucket; `None` if unknown.
     #[inline]
     pub(crate) fn page(&self, bucket: u32) -> Option<u32> {
         let (index, at, _) = extent_of(bucket);
@@ -83,7 +87,7 @@ impl Geometry {
         (first != 0).then(|| first.saturating_add(at))
     }
 
-    /// Notes what the file's header says.
+    /// Stores the contents of the file's header.
     pub(crate) fn learn(&self, buckets: u32, extents: impl Iterator<Item = u32>) {
         for (place, first) in self.extents.iter().zip(extents) {
             // Relaxed: ordered by the number of buckets.
@@ -93,7 +97,7 @@ impl Geometry {
         self.buckets.store(buckets, Ordering::Release);
     }
 
-    /// Forgets everything: memory was given up, and what comes back may be less.
+    /// Forgets everything: the region was given up, and the recovered file may have fewer buckets.
     pub(crate) fn forget(&self) {
         self.learn(0, std::iter::repeat_n(0, EXTENTS));
     }

@@ -1,8 +1,9 @@
-//! Reading one record by its key: one bucket, mostly one page.
+//! Reads one record by its key: one bucket, mostly one page.
 //!
-//! The lock has the key's name, as in a B-tree, and protects the absence of the key as well. It is tried while the bucket is
-//! latched; where another holds it, the bucket is let go, the lock waited for, and the record looked for again. A hash file is
-//! always locked by records: a split takes records to pages that nobody has locked.
+//! The lock is named by the key, as in a B-tree, and protects the absence of the key as well. The session tries it
+//! while the bucket is latched. If another session holds it, the session releases the bucket, waits for the lock, and
+//! searches again. A hash file is always locked by records: a split moves records to pages that no transaction has
+//! locked.
 
 use libtp_buffer::SharedPage;
 use libtp_lock::LockName;
@@ -18,7 +19,7 @@ use crate::lock_names;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
-/// The lock of a record of a hash file.
+/// Returns the name of the lock of a hash file's record.
 #[inline]
 pub(crate) fn record_lock(access: &Access<'_>, hash: u64) -> LockName {
     lock_names::record(access.database.id(), hash)
@@ -32,7 +33,7 @@ impl Access<'_> {
         self.hash_get_entered(key, (purpose, granularity), read)
     }
 
-    /// As [`Access::hash_get`], where the database's own lock has been seen to.
+    /// As [`Access::hash_get`], where the caller has locked the database.
     pub(crate) fn hash_get_entered<R>(
         &self,
         key: &[u8],
@@ -42,7 +43,7 @@ impl Access<'_> {
         let hash = key_hash(key);
         let (buckets, mut kept) = (self.buckets(), Kept::default());
         for _ in 0..ROUNDS_MAX {
-            // Each time: the lock that was waited for has used up what was reserved.
+            // In each round: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
             let bucket = buckets.latch::<SharedPage<'_>>(hash)?;
             if granularity.is_some() {

@@ -1,26 +1,27 @@
 //! The hash file's log records.
 //!
-//! Paper: LIBTP 3.2.6. What changes one record, removes ghosts or lets a replaced long value go is laid out as for a B-tree
-//! (../btree/log_records.rs), under codes of its own: undo looks for the key elsewhere. Byte tables: docs/formats/log.md.
+//! Paper: LIBTP 3.2.6. Records that change one record, remove ghosts or free a replaced long value are laid out as for
+//! a B-tree (../btree/log_records.rs). They have codes of their own: undo searches for the key differently. Byte
+//! tables: docs/formats/log.md.
 //!
-//! `page` is always a packed page identifier; other pages of the same record are of the same file and named by number, zero
-//! for none.
+//! `page` is always a packed page identifier. Other pages of the same record are of the same file and named by number,
+//! zero for none.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::log_body::body;
 
-/// A record enters a bucket. Undo: it becomes a ghost that never was committed.
+/// A record enters a bucket. Undo: the record becomes a ghost with LSN 0.
 pub const INSERT: u16 = 96;
 /// A record's value changes, or a ghost becomes a record. Undo: the old bytes, flags and LSN.
 pub const UPDATE: u16 = 97;
-/// A record becomes a ghost. Undo: as there.
+/// A record becomes a ghost. Undo: as for an update.
 pub const DELETE: u16 = 98;
 /// The compensation of all three.
 pub const RESTORE: u16 = 99;
 /// A new file gets its header and its first bucket. Roles: the meta page, the header, the bucket's page. No undo.
 pub const CREATE: u16 = 100;
-/// A bucket more. No undo.
+/// A new bucket. No undo.
 pub const SPLIT: u16 = 101;
 /// Records go from one page to another. No undo.
 pub const MOVE: u16 = 102;
@@ -48,10 +49,10 @@ body! {
 }
 
 body! {
-    /// Body of [`SPLIT`]; the cells that go follow. Roles: the first page of the bucket that gives, that of the new one,
-    /// the header, the meta page if an extent begins.
+    /// Body of [`SPLIT`]; the cells that move follow. Roles: the first page of the giving bucket, the first page of the
+    /// new bucket, the header, the meta page if an extent begins.
     Split, 40 {
-        /// 00: the first page of the bucket that gives.
+        /// 00: the first page of the giving bucket.
         page: U64,
         /// 08: the first page of the new bucket.
         new: U32,
@@ -61,55 +62,55 @@ body! {
         bucket: U32,
         /// 20: the page count afterwards if an extent begins with the new page, else zero.
         page_count: U32,
-        /// 24: the head of the free list, which stays.
+        /// 24: the head of the free list, which does not change.
         free_head: U32,
-        /// 28: how many cells go.
+        /// 28: number of cells that move.
         count: U16,
         /// 30: 1 if records may have stayed on further pages: both buckets are marked.
         is_marked: u8,
         /// 31: zero.
         unused: u8,
-        /// 32: the highest LSN of what was removed for good from any page of the bucket that gives.
+        /// 32: the highest LSN of anything removed for good from the giving bucket's first page.
         deleter_lsn: U64,
     }
 }
 
 body! {
-    /// Body of [`MOVE`]; the slots that go and their cells follow. Roles: the page they go from, the page they go to.
+    /// Body of [`MOVE`]; the slots that move and their cells follow. Roles: the source page, the target page.
     Move, 24 {
-        /// 00: the page they go from.
+        /// 00: the source page.
         page: U64,
-        /// 08: the page they go to.
+        /// 08: the target page.
         to: U32,
-        /// 12: how many.
+        /// 12: number of slots.
         count: U16,
         /// 14: zero.
         unused: U16,
-        /// 16: the highest LSN of what was removed for good from the page they go from.
+        /// 16: the highest LSN of anything removed for good from the source page.
         deleter_lsn: U64,
     }
 }
 
 body! {
-    /// Body of [`FINISH`]. Roles: the first page of the bucket that gave, that of the new one.
+    /// Body of [`FINISH`]. Roles: the first page of the giving bucket, the first page of the new bucket.
     Finish, 24 {
-        /// 00: the first page of the bucket that gave.
+        /// 00: the first page of the giving bucket.
         page: U64,
         /// 08: the first page of the new bucket.
         new: U32,
         /// 12: zero.
         unused: U32,
-        /// 16: the highest LSN of what was removed for good from any page of the bucket that gave.
+        /// 16: the highest LSN of anything removed for good from any page of the giving bucket.
         deleter_lsn: U64,
     }
 }
 
 body! {
-    /// Body of [`EXTEND`]. Roles: the last page, the new one, the meta page.
+    /// Body of [`EXTEND`]. Roles: the last page, the new page, the meta page.
     Extend, 24 {
         /// 00: the last page of the chain.
         page: U64,
-        /// 08: the new one.
+        /// 08: the new page.
         new: U32,
         /// 12: the bucket.
         bucket: U32,
@@ -133,7 +134,7 @@ body! {
         next: U32,
         /// 20: zero.
         unused: U32,
-        /// 24: the highest LSN of what was removed for good from the page that goes.
+        /// 24: the highest LSN of anything removed for good from the page that goes.
         deleter_lsn: U64,
     }
 }

@@ -1,8 +1,9 @@
 //! The pages of a hash file: its header, and the pages of a bucket.
 //!
-//! A bucket is a page and a chain of further ones. Each is laid out as a leaf of a B-tree without fences (../page/slotted.rs),
-//! its records in key order, with three fields of the slotted header meaning something else: `left` is the bucket's number,
-//! `right` the next page of the chain, `unlinked` by how many bits of its hash a key belongs here.
+//! A bucket is a page and a chain of further ones. Each is laid out as a leaf of a B-tree without fences
+//! (../page/slotted.rs), with its records in key order. Three fields of the slotted header have another meaning: `left`
+//! is the bucket's number, `right` the next page of the chain, `unlinked` the number of hash bits that decide whether a
+//! key belongs here.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -27,7 +28,7 @@ const END: usize = AT + size_of::<HashHeader>();
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug)]
 #[repr(C)]
 pub struct HashHeader {
-    /// 32: how many buckets there are.
+    /// 32: the number of buckets.
     pub buckets: U32,
     /// 36: zero.
     pub unused: [u8; 12],
@@ -38,7 +39,7 @@ pub struct HashHeader {
 const _: () = assert!(size_of::<HashHeader>() == 16 + 4 * EXTENTS);
 
 impl HashHeader {
-    /// Reads the header page; none if it is another kind of page, or says what cannot be.
+    /// Reads the header page; `None` for another kind of page or an impossible header.
     pub fn of(page: &[u8]) -> Option<&HashHeader> {
         if page_header::kind(page) != PageKind::HashHeader as u8 {
             return None;
@@ -57,7 +58,7 @@ pub fn make_header(page: &mut PageMut<'_, '_>, file: u32) {
     bytes[AT + extents..AT + extents + 4].copy_from_slice(&FIRST_BUCKET.to_le_bytes());
 }
 
-/// Stores how many buckets there are and, if `extent` says so, where the last extent begins.
+/// Stores the number of buckets and, for a new extent, its index and first page.
 pub fn set_buckets(page: &mut PageMut<'_, '_>, buckets: u32, extent: Option<(usize, u32)>) {
     page.range(AT..AT + 4).copy_from_slice(&buckets.to_le_bytes());
     if let Some((index, first)) = extent {
@@ -70,15 +71,15 @@ pub fn set_buckets(page: &mut PageMut<'_, '_>, buckets: u32, extent: Option<(usi
 pub struct BucketFlags;
 
 impl BucketFlags {
-    /// First page: further pages of the bucket may still hold records of the one that it gave records to.
+    /// First page: further pages of the bucket may still hold records that belong to the bucket it gives to.
     pub const GIVING: u16 = 8;
-    /// First page: records of the bucket may still stand in that which it takes them from.
+    /// First page: records of the bucket may still stand in the bucket it takes from.
     pub const TAKING: u16 = 16;
     /// A page of the chain, not the first.
     pub const FURTHER: u16 = 4;
 }
 
-/// A page of a bucket, to be read.
+/// A page of a bucket, for reading.
 #[derive(Clone, Copy)]
 pub struct BucketPage<'p>(Node<'p>);
 
@@ -91,7 +92,7 @@ impl<'p> std::ops::Deref for BucketPage<'p> {
 }
 
 impl<'p> BucketPage<'p> {
-    /// Looks at a page; none if it is no page of a bucket or contradicts itself.
+    /// Reads a page; `None` if the page is no page of a bucket or contradicts itself.
     #[inline]
     pub fn over(page: &'p [u8]) -> Option<BucketPage<'p>> {
         if page_header::kind(page) != PageKind::Hash as u8 {
@@ -102,19 +103,19 @@ impl<'p> BucketPage<'p> {
         (node.is_leaf() && !has_fences && node.header().unlinked.get() <= 32).then_some(BucketPage(node))
     }
 
-    /// The bucket's number.
+    /// Returns the bucket's number.
     #[inline]
     pub fn bucket(&self) -> u32 {
         self.header().left.get()
     }
 
-    /// By how many bits of its hash a key belongs here; zero on further pages.
+    /// Returns the number of hash bits that decide whether a key belongs here; zero on further pages.
     #[inline]
     pub fn bits(&self) -> u32 {
         self.header().unlinked.get()
     }
 
-    /// The next page of the chain.
+    /// Returns the next page of the chain.
     #[inline]
     pub fn next(&self) -> Option<u32> {
         self.right()
@@ -139,14 +140,14 @@ impl<'p> BucketPage<'p> {
         self.has(BucketFlags::FURTHER)
     }
 
-    /// Whether it is the first page of the bucket of a hash.
+    /// Whether the page is the first of the bucket of a hash.
     #[inline]
     pub fn is_first_of(&self, hash: u64) -> bool {
         !self.is_further() && low_bits(hash, self.bits()) == self.bucket()
     }
 }
 
-/// What a page of a bucket says beside its records.
+/// The header fields of a bucket's page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BucketFrame {
     /// The bucket.
@@ -160,7 +161,7 @@ pub struct BucketFrame {
 }
 
 impl BucketFrame {
-    /// As a frame of a slotted page.
+    /// Converts to a frame of a slotted page.
     pub fn to_frame(self) -> Frame {
         let BucketFrame { bucket, bits, flags, next } = self;
         Frame { left: bucket, right: next, flags, unlinked: bits, ..Frame::default() }

@@ -1,10 +1,11 @@
-//! Putting and deleting: a record enters a bucket, or changes there.
+//! Puts and deletes: a record enters a bucket, or changes there.
 //!
-//! The order of things is that of a B-tree's put: the key's lock; everything reserved; the bucket latched; what it has no room
-//! for gets room, and all begins again; then one log record, applied by redo.
+//! The order of steps is that of a B-tree's put: lock the key; reserve everything; latch the bucket. A bucket without
+//! room gets some, and all begins again. Then one log record is written and applied by redo.
 //!
 //! An insertion also enters a gap. A hash file has no neighbours, so its gaps are parts of the space of hashes
-//! (`scan`): who has scanned one has locked it, and an insertion asks for it in `IX`, for this instant (PROTOCOLS K1).
+//! (`scan`). A transaction that has scanned a gap has locked it, and an insertion asks for it in `IX`, for this instant
+//! (PROTOCOLS K1).
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::{LockName, Mode};
@@ -35,43 +36,44 @@ use crate::Result;
 
 pub(crate) use crate::btree::insert::{Outcome, Policy};
 
-/// Log space is reserved as if the old record had so many bytes, or as many as the new one; if it has more, again.
+/// Bytes of an old record, at least, for which log space is reserved at first. If the record has more, space is
+/// reserved again.
 const LIKELY_BYTES: usize = 128;
 
-/// A change of one record, and what was found out about it.
+/// A change of one record, and the state of its attempts.
 struct Wanted<'w, 'a> {
     key: &'w [u8],
     hash: u64,
     outcome: Outcome<'w>,
     policy: Policy,
     granularity: Option<Granularity>,
-    /// Log space was reserved for a body of so many bytes.
+    /// Bytes of the body for which log space was reserved.
     body_bytes: usize,
     kept: Kept<'a>,
 }
 
-/// What an attempt came to: done, or what is missing, to be had without latches.
+/// The outcome of an attempt: done, or a missing resource that must be got without latches.
 enum Attempt {
     /// Done; whether there was something to do.
     Done(bool),
-    /// Log space: the record has so many bytes now.
+    /// Log space: the old record has this number of bytes.
     Reserve(usize),
     /// Room: for a new record, or for one that grows.
     NoRoom { bytes: usize, is_new: bool },
     /// The bucket is still being split.
     Finish(u32),
-    /// The instant at which a gap may be entered.
+    /// A gap that others have locked.
     WaitForGap(LockName),
     /// A page that is not in memory.
     Read(u32),
-    /// The value is long and must be written first; it replaces that chain.
+    /// The value is long and must be written first. It replaces this chain.
     WriteFirst(Option<ChainRef>),
-    /// Chains that earlier transactions replaced must go first.
+    /// Chains that earlier transactions replaced must be freed first.
     DropFirst,
 }
 
 impl<'a> Access<'a> {
-    /// Changes a record of a hash file, and returns whether there was something to do.
+    /// Changes a record of a hash file. Returns whether there was something to do.
     pub(crate) fn hash_change(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
         self.check_key(key)?;
         let granularity = self.enter(Purpose::Write)?;
@@ -93,14 +95,14 @@ impl<'a> Access<'a> {
         Err(self.pages.corrupt(HEADER_PAGE, "a record found no place"))
     }
 
-    /// Does, without latches, what an attempt found missing.
+    /// Gets, without latches, the resource that an attempt found missing.
     #[cold]
     fn hash_prepare(&self, wanted: &mut Wanted<'_, 'a>, missing: Attempt) -> Result<()> {
         match missing {
             Attempt::Done(_) => Ok(()),
             Attempt::NoRoom { bytes, is_new } => {
                 room::make_room(self, Incoming { key: wanted.key, hash: wanted.hash, bytes, is_new })?;
-                // What was reserved was used up.
+                // The call has used up the reservation.
                 self.hash_reserve(wanted, LIKELY_BYTES)
             }
             Attempt::Finish(bucket) => {
@@ -123,7 +125,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Reserves what a change needs whose record has `old_bytes` now (PROTOCOLS D11).
+    /// Reserves the needs of a change whose old record has `old_bytes` (PROTOCOLS D11).
     fn hash_reserve(&self, wanted: &mut Wanted<'_, 'a>, old_bytes: usize) -> Result<()> {
         let new_bytes = wanted.outcome.bytes().min(self.database.page_bytes()) + CHAIN_REF_BYTES;
         let body_bytes = size_of::<Update>() + wanted.key.len() + old_bytes.max(LIKELY_BYTES) + new_bytes;
@@ -132,7 +134,7 @@ impl<'a> Access<'a> {
         self.reserve_lock()
     }
 
-    /// Makes the change in the bucket, or says what is missing. Nothing in here waits.
+    /// Makes the change in the bucket, or returns the missing resource. Never waits.
     fn hash_attempt(&self, bucket: &mut Bucket<'a, ExclusivePage<'a>>, wanted: &Wanted<'_, 'a>) -> Result<Attempt> {
         let found = match bucket.find(&self.pages, &wanted.kept, wanted.key)? {
             Sought::Read(page) => return Ok(Attempt::Read(page)),
@@ -152,7 +154,7 @@ impl<'a> Access<'a> {
         }
         let is_settled =
             |record: &Record<'_>| record.lsn < ghosts::first_own_lsn(self) && ghosts::is_seen_by_all(self, record.lsn);
-        // Not once the new value is written: it says which chain it takes the place of.
+        // Not after the new value is written: the new chain names the chain that it replaces.
         let may_drop = !matches!(wanted.outcome, Outcome::Chain(_));
         if may_drop && before.is_some_and(|record| record.replaced().is_some() && is_settled(&record)) {
             return Ok(Attempt::DropFirst);

@@ -1,4 +1,4 @@
-//! The hash file's lines in the table of log-record types.
+//! The hash file's record types, for the table of log-record types.
 
 use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
@@ -21,7 +21,7 @@ fn page_name(packed: u64) -> String {
     format!("page {} of file {}", page_number(packed), file_number(packed))
 }
 
-/// The page a body begins with, and others of its file.
+/// Returns the page a body begins with, and others of its file.
 fn pages(page: u64, others: [u32; 3]) -> PageList {
     let others = others.map(|number| sibling(page, number));
     PageList::of([Some(PageId::from_u64(page)), others[0], others[1], others[2]])
@@ -91,7 +91,7 @@ fn describe_shrink(body: &[u8]) -> String {
     format!("{} lets page {} go and leads to page {}", page_name(record.page.get()), record.gone, record.after)
 }
 
-/// The hash file's record types.
+/// Returns the hash file's record types.
 #[rustfmt::skip]
 pub fn record_types() -> Vec<RecordType> {
     vec![

@@ -1,6 +1,6 @@
-//! What each log record of a hash file does to each page it names. Pure.
+//! The redo of each log record of a hash file on each page it names. Pure.
 //!
-//! What changes one record is redone as on a leaf of a B-tree (../btree/redo.rs): the pages are alike.
+//! Changes of one record are redone as on a leaf of a B-tree (../btree/redo.rs): the pages have one layout.
 
 use rio::planted;
 
@@ -31,7 +31,7 @@ fn bucket_of<'p>(page: &'p PageMut<'_, '_>) -> Result<BucketPage<'p>, Damage> {
         .ok_or_else(|| Damage("it is no page of a bucket, or its header contradicts itself".into()))
 }
 
-/// Changes the fields of a bucket's page.
+/// Changes the header fields of a bucket's page.
 fn set(page: &mut PageMut<'_, '_>, edit: impl FnOnce(&mut SlottedHeader)) -> Redone {
     let mut header = *bucket_of(page)?.header();
     edit(&mut header);
@@ -62,7 +62,7 @@ fn raise_deleter(page: &mut PageMut<'_, '_>, lsn: u64) {
     }
 }
 
-/// Redoes the making of a file.
+/// Redoes the creation of a file.
 pub fn create(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, _) = read::<Create>(body)?;
     let file = file_number(record.page.get());
@@ -154,7 +154,7 @@ fn key_of(cell: &Cell<'_>) -> Vec<u8> {
     }
 }
 
-/// Writes a page again with these cells, which are in key order, among its own.
+/// Writes a page again with `cells`, which are in key order, merged into its own.
 fn merge(page: &mut PageMut<'_, '_>, cells: &[Cell<'_>]) -> Redone {
     let old = page.bytes().to_vec();
     let there = BucketPage::over(&old).ok_or_else(|| Damage("it is no page of a bucket".into()))?;

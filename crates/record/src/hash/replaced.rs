@@ -1,4 +1,4 @@
-//! Replaced long values of a hash file freed, as in a B-tree (../btree/long_value.rs).
+//! Frees replaced long values of a hash file, as in a B-tree (../btree/long_value.rs).
 
 use libtp_buffer::{ExclusivePage, SharedPage};
 use libtp_log::Lsn;
@@ -20,7 +20,7 @@ use crate::key_hash::key_hash;
 use crate::pages::{loose_rank, ROUNDS_MAX};
 use crate::Result;
 
-/// Where a record with a replaced chain stands, and the chain.
+/// The page of a record with a replaced chain, and the chain.
 type Place<L> = (Which<L>, Replaced);
 
 fn find<'a, L: Latched<'a>>(
@@ -107,7 +107,7 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
     Err(pages.corrupt(HEADER_PAGE, "the long values a record replaced lead in a circle"))
 }
 
-/// Frees the replaced chains of a bucket's records that nobody locks and no snapshot looks for.
+/// Frees the replaced chains of a bucket's records that no transaction locks and no snapshot looks for.
 pub(crate) fn free_chains(access: &Access<'_>, (hash, incoming): (u64, &[u8]), own: Lsn) -> Result<()> {
     let horizon = Horizon::default();
     let (pages, mut kept) = (&access.pages, Kept::default());
@@ -130,7 +130,7 @@ pub(crate) fn free_chains(access: &Access<'_>, (hash, incoming): (u64, &[u8]), o
             kept.keep(pages, page)?;
             continue;
         }
-        // What the incoming value is written to take the place of stays: the record is to say so first.
+        // The chain that the incoming value replaces stays until the record names the new chain.
         for (key, hash) in keys.into_iter().filter(|(key, _)| key != incoming) {
             drop_replaced(access, &key, || access.is_free(record_lock(access, hash)))?;
         }

@@ -1,7 +1,8 @@
-//! Room in a bucket: ghosts leave it, slack is given up, a record that grows goes to another page, the chain gets one page more.
+//! Makes room in a bucket: removes ghosts, gives up slack, moves a growing record to another page, extends the chain by
+//! a page.
 //!
-//! What may leave, and when, is as in a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), but that a key has no gap of its
-//! own. Each action is redo-only and stands whatever becomes of the transaction that needed it.
+//! The conditions are those of a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), except that a key has no gap of its
+//! own. Each action is redo-only, and stays even if the transaction that needed it aborts.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
@@ -25,29 +26,29 @@ use crate::page::slotted::SLOT_BYTES;
 use crate::pages::{Candidate, Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// What is to come into a bucket.
+/// The record that is to enter or grow in a bucket.
 #[derive(Clone, Copy)]
 pub(crate) struct Incoming<'k> {
     pub(crate) key: &'k [u8],
     pub(crate) hash: u64,
-    /// Bytes of a new record, slot and all; of one that is there, of what is to be stored.
+    /// Bytes of a new record with its slot, or of the new stored value of an existing record.
     pub(crate) bytes: usize,
     pub(crate) is_new: bool,
 }
 
-/// Makes room in a bucket. When it returns there may be room: the caller tries again. A bucket that needed one more page
-/// is the sign that the file needs one more bucket.
+/// Makes room in a bucket. Afterwards there may be room: the caller tries again. A bucket that needed another page
+/// triggers a split, which gives the file another bucket.
 pub(crate) fn make_room(access: &Access<'_>, incoming: Incoming<'_>) -> Result<()> {
     if reclaim(access, incoming)? || (!incoming.is_new && relocate(access, incoming)?) {
         return Ok(());
     }
     extend(access, incoming.hash)?;
-    // A service to all: whoever needs it meets the error again.
+    // A service to all: a session that needs the split meets the error again.
     let _ = split::split_next(&access.buckets());
     Ok(())
 }
 
-/// What becomes of each slot of a page that can give something up, and the highest LSN of a ghost among them.
+/// Returns the action for each slot of a page that can give something up, and the highest LSN of a removed ghost.
 fn plan(access: &Access<'_>, number: u32, node: &BucketPage<'_>, own: Lsn) -> Result<(Vec<ReclaimEntry>, Lsn)> {
     let mut entries = Vec::new();
     let mut deleter = Lsn::NONE;
@@ -71,7 +72,7 @@ fn plan(access: &Access<'_>, number: u32, node: &BucketPage<'_>, own: Lsn) -> Re
     Ok((entries, deleter))
 }
 
-/// Removes from the pages of a bucket what can go; whether that made room.
+/// Removes from the pages of a bucket everything that can go. Returns whether that made room.
 fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), Kept::default());
     replaced::free_chains(access, (incoming.hash, incoming.key), own)?;
@@ -118,7 +119,7 @@ fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     Err(pages.corrupt(HEADER_PAGE, "ghosts could not be removed"))
 }
 
-/// Logs and makes the moving of some slots from one page to another, both latched.
+/// Logs and makes the move of some slots from one page to another. Both pages are latched.
 pub(crate) fn move_cells<'a>(
     pages: &Pages<'a>,
     (from_number, from): (u32, &mut ExclusivePage<'a>),
@@ -148,7 +149,7 @@ pub(crate) fn move_cells<'a>(
     Ok(())
 }
 
-/// Takes a record that is to grow to another page of its bucket that has room for it; whether there is one.
+/// Moves a record that is to grow to another page of its bucket with room for it. Returns false if no page has room.
 fn relocate(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     let (pages, mut kept) = (&access.pages, Kept::default());
     for _ in 0..ROUNDS_MAX {
@@ -171,7 +172,7 @@ fn relocate_latched<'a>(
     incoming: Incoming<'_>,
 ) -> Result<std::result::Result<bool, u32>> {
     if bucket.giving.is_some() {
-        // To be finished first.
+        // The caller first finishes the split.
         return Ok(Ok(true));
     }
     let (mut which, slot) = match bucket.find(pages, kept, incoming.key)? {
@@ -185,10 +186,10 @@ fn relocate_latched<'a>(
         return Ok(Ok(true));
     }
     let room = node.record(slot).map_or(0, |record| record.room);
-    // It takes its cell along, and gets its new one beside it.
+    // The record moves with its cell, and gets a larger cell beside it.
     let need = SLOT_BYTES + node.cell_bytes(slot) - room + incoming.bytes.max(room);
     let Which::Further(..) = which else { return relocate_from_first(pages, bucket, kept, slot, need) };
-    // The page it stands on is latched, and so is no page behind it: in the chain's order first the others.
+    // The record's page is latched, and no page behind it is: the others are tried in the chain's order.
     let own = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
     if need <= own.free_bytes() {
         let (from, page) = match &mut which {
@@ -235,7 +236,7 @@ fn relocate_from_first<'a>(
     Ok(Ok(false))
 }
 
-/// Gives the bucket of a hash one page more.
+/// Gives the bucket of a hash another page.
 fn extend(access: &Access<'_>, hash: u64) -> Result<()> {
     let (pages, mut kept) = (&access.pages, Kept::default());
     for _ in 0..ROUNDS_MAX {
@@ -260,16 +261,16 @@ fn extend(access: &Access<'_>, hash: u64) -> Result<()> {
     Err(pages.corrupt(META_PAGE, "no page could be taken for a bucket"))
 }
 
-/// What an attempt to lengthen a chain came to.
+/// The outcome of an attempt to extend a chain.
 pub(crate) enum Extended {
     Done,
     /// A page that is not in memory.
     Read(u32),
-    /// Another has taken the page.
+    /// Another session has taken the page.
     Taken,
 }
 
-/// Lengthens the chain of a bucket whose first page is latched.
+/// Extends the chain of a bucket whose first page is latched.
 pub(crate) fn extend_latched<'a>(
     pages: &Pages<'a>,
     (first_number, first): &mut (u32, ExclusivePage<'a>),
@@ -303,8 +304,8 @@ pub(crate) fn extend_latched<'a>(
     Ok(Extended::Done)
 }
 
-/// Takes an empty page out of its chain, behind a page that is latched as it is: both are of a bucket whose first page is.
-/// The meta page's pin keeps that in memory.
+/// Removes an empty page from its chain. The page before it and the bucket's first page are latched, too. `meta_pin`
+/// keeps the meta page in memory.
 pub(crate) fn shrink_latched<'a>(
     pages: &Pages<'a>,
     (before_number, before): (u32, &mut ExclusivePage<'a>),

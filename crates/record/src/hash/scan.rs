@@ -1,12 +1,12 @@
-//! Going through all records, in no order that means anything.
+//! Goes through all records, in an order without meaning to the program.
 //!
-//! The order is that of the hashes read from their low end: the bits turned round, as a number. A bucket then holds a range of
-//! them, and a split cuts it in two; so a place in this order stays what it is however the buckets are split meanwhile, and a
-//! record that is there all the time is met once.
+//! The order is that of the bit-reversed hashes. In it a bucket holds a range, and a split divides that range in two.
+//! So a place in this order stays valid whatever buckets are split meanwhile, and a record that is there all the time
+//! is met once.
 //!
-//! The cursor copies the keys of a range, and looks each of them up when its turn comes, as a read would. Each range lies in
-//! one *gap*, one sixteenth of all hashes, which is locked first, so that nobody puts a new key where the cursor has been; a
-//! key that is only a ghost is looked up as well, and so waits for whoever deleted it.
+//! The cursor copies the keys of a range, and reads each of them in its turn. Each range lies in one *gap*, a sixteenth
+//! of all hashes. The cursor locks the gap first, so that no other transaction puts a new key behind it. It also reads
+//! keys of ghosts, and so waits for a transaction that deleted one.
 
 use libtp_buffer::{FileId, SharedPage};
 use libtp_lock::{LockName, Mode};
@@ -22,20 +22,20 @@ use crate::lock_names;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// A gap is told by so many low bits of a hash.
+/// Number of low hash bits that name a gap.
 const GAP_BITS: u32 = 4;
 
-/// The gap that a new key of this hash enters.
+/// Returns the gap that a new key of this hash enters.
 pub(crate) fn gap_of(file: FileId, hash: u64) -> LockName {
     lock_names::gap(file, u64::from(low_bits(hash, GAP_BITS)))
 }
 
-/// The last place of the range of a bucket told by `bits` bits in which a place lies.
+/// Returns the last place of the range around `at` in which all hashes share their `bits` low bits.
 pub(crate) fn range_end(at: u64, bits: u32) -> u64 {
     at | u64::MAX.checked_shr(bits).unwrap_or(0)
 }
 
-/// The place of a key in the order of cursors.
+/// Returns the place of a key in the order of cursors.
 pub(crate) fn place_of(key: &[u8]) -> u64 {
     key_hash(key).reverse_bits()
 }
@@ -45,19 +45,19 @@ pub(crate) fn is_behind(key: &[u8], other: &[u8]) -> bool {
     (place_of(key), key) > (place_of(other), other)
 }
 
-/// A range of places, from one on: what of it a bucket holds.
+/// A range of places.
 pub(crate) struct Range {
     pub(crate) first: u64,
     pub(crate) last: u64,
 }
 
-/// The range from a place on that lies in one bucket and one gap; the bucket is latched.
+/// Returns the range from a place on that lies in one bucket and one gap. The bucket is latched.
 pub(crate) fn range_from(pages: &Pages<'_>, bucket: &Bucket<'_, SharedPage<'_>>, first: u64) -> Result<Range> {
     let node = bucket_page(pages, bucket.own.0, &bucket.own.1)?;
     Ok(Range { first, last: range_end(first, node.bits().max(GAP_BITS)) })
 }
 
-/// Where a cursor stands.
+/// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
@@ -69,19 +69,19 @@ enum Standing {
 pub struct HashCursor<'a> {
     access: Access<'a>,
     standing: Standing,
-    /// The first place that was not copied yet; none if that is the end.
+    /// The first place that was not copied yet; `None` at the end.
     from: Option<u64>,
-    /// Keys that were copied and not looked up yet, the next one last.
+    /// Keys that were copied and not read yet, the next one last.
     keys: Vec<Vec<u8>>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The value of a record that the cursor may come to stand on.
+    /// The value of a record that the cursor may move to.
     read: Vec<u8>,
 }
 
 #[allow(clippy::should_implement_trait)] // `next` can fail: the field's word
 impl<'a> HashCursor<'a> {
-    /// A cursor that stands nowhere yet.
+    /// Returns a cursor without a place.
     pub fn new(access: Access<'a>) -> HashCursor<'a> {
         HashCursor {
             access,
@@ -94,25 +94,25 @@ impl<'a> HashCursor<'a> {
         }
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn database_name(&self) -> &str {
         self.access.database.name()
     }
 
-    /// The key and value it stands on.
+    /// Returns the key and value of the cursor's record.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         (self.standing == Standing::On).then_some((&self.key[..], &self.value[..]))
     }
 
-    /// The first record of all.
+    /// Goes to the first record of all and returns it.
     ///
     /// # Errors
-    /// What locks and pages can fail with.
+    /// Locks or pages failed.
     pub fn first(&mut self) -> Result<Option<Pair>> {
         self.go_or_stay(0, HashCursor::next)
     }
 
-    /// Looks from a place on; where the look fails or finds nothing, the cursor stands where the cursor stood before.
+    /// Searches from a place on. If the search fails or finds nothing, the cursor keeps its place.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
         let [key, value] = [&mut self.key, &mut self.value].map(std::mem::take);
         let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.keys));
@@ -124,7 +124,7 @@ impl<'a> HashCursor<'a> {
         found
     }
 
-    /// The next record; the first, if it stands nowhere yet.
+    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`HashCursor::first`].
@@ -132,7 +132,7 @@ impl<'a> HashCursor<'a> {
         Ok(self.move_next()?.then(|| (self.key.clone(), self.value.clone())))
     }
 
-    /// The first record behind the place of a key, whether that is there or not: where a cursor that stood on it goes on.
+    /// Goes to the first record behind the place of a key, whether or not the key exists, and returns the record.
     ///
     /// # Errors
     /// As [`HashCursor::first`].
@@ -140,13 +140,13 @@ impl<'a> HashCursor<'a> {
         self.go_or_stay(place_of(key), |at| {
             at.access.check_hash()?;
             at.copy_from(place_of(key))?;
-            // The values of the keys that are passed over are not read.
+            // The values of passed keys are not read.
             at.keys.retain(|other| is_behind(other, key));
             at.next()
         })
     }
 
-    /// Goes to the next record, to be looked at with [`HashCursor::record`]; whether there is one.
+    /// Goes to the next record, for [`HashCursor::record`]. Returns whether there is one.
     ///
     /// # Errors
     /// As [`HashCursor::first`].
@@ -157,7 +157,7 @@ impl<'a> HashCursor<'a> {
                 let granularity = self.access.enter(Purpose::Read)?;
                 self.read.clear();
                 let read = &mut self.read;
-                // If the value cannot be read, the cursor stays where it stood.
+                // If the value cannot be read, the cursor keeps its place.
                 let found = self
                     .access
                     .hash_get_entered(key, (Purpose::Read, granularity), |stored| read.extend_from_slice(stored))?;
@@ -177,7 +177,7 @@ impl<'a> HashCursor<'a> {
         }
     }
 
-    /// Locks the gap in which a place lies, and copies the keys from there on that lie in the same bucket and gap.
+    /// Locks the gap of a place, and copies the keys from there on that lie in the same bucket and gap.
     fn copy_from(&mut self, from: u64) -> Result<()> {
         let access = self.access;
         if access.enter(Purpose::Read)?.is_some() {

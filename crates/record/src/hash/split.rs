@@ -1,12 +1,13 @@
-//! One bucket more.
+//! Gives a hash file another bucket.
 //!
-//! The first action makes the new bucket and says so in the file's header, and takes along what stands on the first page of
-//! the bucket that gives: one log record, four pages at most, a complete state. If that bucket has further pages both are
-//! marked; until the marks are gone, who looks for a key of the new bucket looks into the old one's pages as well. Each further
-//! page then gives what it has in an action of its own, empty ones leave the chain, and the last action takes the marks away.
-//! Whoever needs room in a marked bucket, or would split it, finishes it first; so after a death anybody does.
+//! The first action makes the new bucket, counts it in the file's header, and moves the records on the giving bucket's
+//! first page: one log record, four pages at most, a complete state. If that bucket has further pages, both buckets are
+//! marked. Until the marks are gone, a search for a key of the new bucket also looks into the old one's pages. Each
+//! further page then gives its records in an action of its own, and empty pages leave the chain. The last action
+//! removes the marks. A session that needs room in a marked bucket, or would split it, finishes it first; so any
+//! session finishes it after a death.
 //!
-//! Latches: those of the two buckets, and the header's for the first action. All others go on.
+//! Latches: those of the two buckets, and the header's for the first action. All other sessions continue.
 
 use libtp_buffer::ExclusivePage;
 use libtp_log::Lsn;
@@ -27,12 +28,13 @@ use crate::log_body::short;
 use crate::pages::{rank, wait_for_new, Pages, ROUNDS_MAX};
 use crate::Result;
 
-/// The slots of a page whose keys belong to a bucket.
+/// Returns the slots of a page whose keys belong to a bucket.
 fn slots_of(node: &BucketPage<'_>, bucket: u32, bits: u32) -> Vec<usize> {
     (0..node.count()).filter(|&slot| low_bits(hash_of(node.key(slot)), bits) == bucket).collect()
 }
 
-/// Gives the file one bucket more, unless others do so at this moment, or it has as many as it can have.
+/// Gives the file another bucket, unless another session does so at this moment, or the file has the most buckets it
+/// can have.
 pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
     let pages = &buckets.pages;
     let page_bytes = pages.page_bytes()?;
@@ -62,7 +64,7 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
         let mut old = ExclusivePage::first(pages, parent_page)?;
         let node = bucket_page(pages, parent_page, &old)?;
         if node.bits() + 1 != bits || node.bucket() != parent || node.is_further() {
-            // Another was faster.
+            // Another session split the bucket first.
             return Ok(());
         }
         if node.is_giving() || node.is_taking() {
@@ -71,7 +73,8 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             finish(buckets, giving)?;
             continue;
         }
-        // Not waited for: if an extent begins with it, it may be somebody's by now who waits for a page that we hold.
+        // No wait: if an extent begins with the page, another session may have it by now and wait for a page that we
+        // hold.
         let Some(mut fresh) = new_pin.try_exclusive(rank(0)) else {
             drop(old);
             wait_for_new(&new_pin);
@@ -125,21 +128,21 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
     Err(pages.corrupt(HEADER_PAGE, "the file could not be given one bucket more"))
 }
 
-/// What an attempt to bring a split on came to.
+/// The outcome of an attempt to continue a split.
 enum Step {
     /// There is nothing left to do.
     Finished,
-    /// One page more is done.
+    /// One more page is done.
     Further,
     /// A page that is not in memory.
     Read(u32),
-    /// The new bucket needs a page more.
+    /// The new bucket needs another page.
     Extend,
-    /// As before, and another has taken the page.
+    /// The new bucket needs another candidate page: the last one was taken.
     Taken,
 }
 
-/// Takes to a new bucket what may still stand on further pages of the one, `giving`, that it takes them from.
+/// Moves the records that still stand on further pages of bucket `giving` to the new bucket.
 pub(crate) fn finish(buckets: &Buckets<'_>, giving: u32) -> Result<()> {
     let pages = &buckets.pages;
     let page_bytes = pages.page_bytes()?;
@@ -221,7 +224,7 @@ fn step<'a>(
     Ok(Step::Finished)
 }
 
-/// Takes these slots of a page to a page of the new bucket that has room for all of them.
+/// Moves these slots of a page to a page of the new bucket that has room for all of them.
 fn move_on<'a>(
     pages: &Pages<'a>,
     (giving, (from, page)): (u32, (u32, &mut ExclusivePage<'a>)),
@@ -254,7 +257,7 @@ fn move_on<'a>(
     })
 }
 
-/// Refuses a page of one bucket to which the other's lead: it is latched already.
+/// Refuses a page that is already latched: chains of two buckets lead to it.
 fn refuse_latched(pages: &Pages<'_>, number: u32, latched: u32) -> Result<()> {
     match number == latched {
         true => Err(pages.corrupt(number, "the pages of two buckets lead to it")),

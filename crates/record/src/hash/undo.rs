@@ -1,7 +1,7 @@
-//! Undo: each change of a record taken back, by key, in whichever bucket and on whichever page the record is by now.
+//! Undo: restores each changed record, by key, in whatever bucket and on whatever page the record is by now.
 //!
-//! As in a B-tree (../btree/undo.rs): the record gets back the bytes, flags and LSN it had, in the room that stayed its own. A
-//! split that is not finished is left as it is: undo needs no room, and so must not wait for what might.
+//! As in a B-tree (../btree/undo.rs), the record gets its old bytes, flags and LSN back, in its own room. Undo leaves
+//! an unfinished split as it is: undo needs no room, and must not wait for an action that might.
 
 use libtp_buffer::{ExclusivePage, FileId};
 use libtp_log::{Lsn, RecordRef};
@@ -30,7 +30,7 @@ fn pages_of<'a>(change: &Change<'a>, packed: u64) -> Pages<'a> {
     Pages::new(*change, FileId::new(file_number(packed)))
 }
 
-/// Finds the record of a key and compensates it with the body `encode` makes for its place.
+/// Finds the record of a key and compensates its change with the body that `encode` makes for its place.
 fn restore(
     pages: &Pages<'_>,
     (key, then): (&[u8], (u64, usize)),

@@ -1,7 +1,8 @@
-//! Verification: every record stands in its bucket, once; every bucket is where the header says; every page is accounted for.
+//! Verification: every record stands once, in its bucket; every bucket is where the header states; every page is
+//! accounted for.
 //!
-//! Meant for a database at rest, as for a B-tree (../btree/verify.rs), whose checks of a page, of long values and of free pages
-//! are used here too.
+//! For a database at rest, like that of a B-tree (../btree/verify.rs), whose checks of a page, of long values and of
+//! free pages are used here.
 
 use std::collections::HashSet;
 
@@ -12,13 +13,13 @@ use crate::hash::geometry::{bucket_of, extent_of, low_bits, parent_of};
 use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
 use crate::Result;
 
-/// A bucket that is marked, and by how many bits its keys are told.
+/// The mark of a bucket: the number of its hash bits if it gives, `None` if it takes.
 type Mark = Option<u32>;
 
 /// Verifies a hash file.
 ///
 /// # Errors
-/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+/// A page cannot be read for a reason other than damage. Damage is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_hash()?;
     let mut verifier = Verifier::new(access);
@@ -46,7 +47,7 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
             continue;
         }
         if at == 0 {
-            // What the last extent has ahead of the buckets.
+            // Pages of the last extent that wait for buckets.
             let unused = (0..count).filter(|ahead| bucket.saturating_add(*ahead) >= buckets);
             for ahead in unused {
                 verifier.claim(first.saturating_add(ahead), Use::Ahead);
@@ -62,7 +63,7 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
     Ok(verifier.into_result())
 }
 
-/// Which marks a bucket bears: none, or [`Mark`] of one that gives; one that takes is told by `bits` zero.
+/// Checks one bucket. Returns its mark, or `None` if it has no mark.
 fn one_bucket(
     verifier: &mut Verifier<'_, '_>,
     (bucket, buckets): (u32, u32),
@@ -124,14 +125,14 @@ fn one_bucket(
     Ok(mark)
 }
 
-/// By how many bits the keys of a bucket are told, of so many.
+/// Returns the number of hash bits of a bucket among `buckets` buckets.
 fn bits_of(bucket: u32, buckets: u32) -> u32 {
     let wide = buckets.ilog2();
     let is_split = u64::from(bucket) + (1 << wide) < u64::from(buckets) || bucket >= 1 << wide;
     wide + u32::from(is_split)
 }
 
-/// Every bucket that gives has one that takes, and the other way round.
+/// Checks that every giving bucket has a taking one, and the reverse.
 fn marks(verifier: &mut Verifier<'_, '_>, marked: &[(u32, Mark)]) {
     for &(bucket, mark) in marked {
         let has_other = match mark {

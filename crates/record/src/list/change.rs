@@ -1,8 +1,8 @@
-//! Changing a list: one node of each level, from the bottom to the top, then the head.
+//! Changes a list: one node of each level, from the bottom to the top, then the head.
 //!
-//! A node that has too many children gives half of them to a new one on its right; one to which only the newest is too much, at
-//! its end, gives only that: lists that are appended to are full. A node without children goes, one with few joins its
-//! neighbour if both together are half full.
+//! A node with too many children gives half of them to a new node on its right. If only the newest child, at its end,
+//! is too much, it gives only that, so a list that grows at its end has full nodes. A node without children is dropped.
+//! A node with few children joins its neighbour if both together are half full.
 
 use libtp_lock::Mode;
 use rio::{failpoint, planted};
@@ -14,33 +14,33 @@ use crate::access::Access;
 use crate::lock_names;
 use crate::{Error, Result};
 
-/// What a way is stored after.
+/// The kind of change that a path of nodes is stored after.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Insertion,
     Deletion,
 }
 
-/// So many empty records at most fill the way to a record that is put far behind the last.
+/// Most empty records that fill the list up to a record put far behind the last.
 const FILL_MAX: u64 = 1 << 20;
 
 impl Access<'_> {
-    /// Reads a record as [`Access::list_get`] does, but locks it for writing at once.
+    /// Reads a record as [`Access::list_get`], but locks it for writing.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Access::list_get`].
     pub fn list_get_for_update<R>(&self, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let Some(id) = stretch(self, number)?.and_then(|stretch| stretch.id_of(number)) else { return Ok(None) };
         let found = self.get_for_update(&record_key(id), read)?;
         found.map(Some).ok_or_else(|| damaged(self.database(), format!("the record with id {id} is missing")))
     }
 
-    /// Stores a record under a number: in the place of one that is there, or behind the last, after as many empty ones as are
-    /// missing between.
+    /// Stores a record under a number: replaces the record there, or appends it after empty records for the missing
+    /// numbers.
     ///
     /// # Errors
-    /// [`Error::RecordNumber`] for 0 and for numbers far behind the last; [`Error::DamagedList`], and what locks, log
-    /// and pages can fail with. After an error the caller takes back what was done.
+    /// [`Error::RecordNumber`] for 0 and for numbers far behind the last; [`Error::DamagedList`], and errors of locks,
+    /// log and pages. After an error the caller undoes the partial change.
     pub fn list_put(&self, number: u64, record: &[u8]) -> Result<()> {
         if number == 0 {
             return Err(self.no_number(number));
@@ -49,15 +49,15 @@ impl Access<'_> {
             return self.put(&record_key(id), record);
         }
         self.lock_numbers()?;
-        // Others may have been before us.
+        // Another transaction may have changed the list before we had the lock.
         match stretch(self, number)?.and_then(|stretch| stretch.id_of(number)) {
             Some(id) => self.put(&record_key(id), record),
             None => self.list_insert(number, record).map(|_| ()),
         }
     }
 
-    /// Makes a record the one of that number: those that had this number and higher ones get the next higher. Behind the last,
-    /// as many empty ones as are missing come first.
+    /// Inserts a record at a number. Records with this number and higher ones get the next higher number. Behind the
+    /// last record, empty records come first for the missing numbers.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -75,7 +75,7 @@ impl Access<'_> {
         Ok(number)
     }
 
-    /// Stores a record behind the last, and returns its number.
+    /// Appends a record, and returns its number.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -86,7 +86,7 @@ impl Access<'_> {
         Ok(head.count.get())
     }
 
-    /// Removes a record; those behind it get the next lower number. False if there is no such record.
+    /// Removes a record. Records behind it get the next lower number. Returns false if there is no such record.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -111,16 +111,16 @@ impl Access<'_> {
         Ok(true)
     }
 
-    /// Locks what numbers depend on, before anything is read: who reads first, and then inserts or deletes, can end in a deadlock
-    /// with another who does the same.
+    /// Locks the numbers, before any read. Two transactions that read first, and then insert or delete, can end in a
+    /// deadlock.
     ///
     /// # Errors
-    /// What locks can fail with.
+    /// The lock manager refused.
     pub fn list_lock(&self) -> Result<()> {
         self.lock_numbers()
     }
 
-    /// What is remembered of a file of text. Nobody else reads or changes the list from now on.
+    /// Returns the notes on the list's text file. No other transaction reads or changes the list from now on.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -129,7 +129,7 @@ impl Access<'_> {
         text_note(self)
     }
 
-    /// Remembers what a file of text is like that has the records of the list.
+    /// Stores the notes on the text file that has the list's records.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -138,7 +138,8 @@ impl Access<'_> {
         self.put(&TEXT_KEY, notes.as_bytes())
     }
 
-    /// Makes the nodes and the head of a list whose records have these ids, in this order, and are stored already; it has no others.
+    /// Makes the nodes and the head of a list from stored records, in the order of `ids`. The list has no other
+    /// records.
     ///
     /// # Errors
     /// As [`Access::list_put`].
@@ -170,7 +171,7 @@ impl Access<'_> {
         Error::RecordNumber { database: self.database().name().to_string(), number }
     }
 
-    /// Locks what numbers depend on: all of the database.
+    /// Locks the numbers, that is, the whole database.
     fn lock_numbers(&self) -> Result<()> {
         let name = lock_names::database(self.database().id());
         if self.holds(name) == Some(Mode::X) || planted("list: numbers changed while others rely on them") {
@@ -179,7 +180,7 @@ impl Access<'_> {
         self.lock_database(Mode::X)
     }
 
-    /// Stores a new record with `index` others before it; behind the last without one.
+    /// Stores a new record with `index` others before it; behind the last without an index.
     fn insert_at(&self, head: &mut Head, record: &[u8], index: Option<u64>) -> Result<()> {
         let count = head.count.get();
         let mut steps = descend(self, head, index.unwrap_or(count))?;
@@ -219,7 +220,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Stores the nodes of a way whose last was changed, each with what the one below it has become.
+    /// Stores the nodes of a path whose last one was changed, each with the new state of the node below.
     fn climb(&self, head: &mut Head, mut steps: Vec<Step>, after: After) -> Result<()> {
         while let Some(mut step) = steps.pop() {
             let Some(above) = steps.last_mut() else { return self.store_root(head, step) };
@@ -244,7 +245,7 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Stores the node on top, or what takes its place.
+    /// Stores the root, or its successor.
     fn store_root(&self, head: &mut Head, mut step: Step) -> Result<()> {
         if let Some(right) = self.split(head, &mut step)? {
             self.store_node(step.id, &step.node)?;
@@ -258,7 +259,7 @@ impl Access<'_> {
             let only = match step.node.children.as_slice() {
                 [] => 0,
                 [only] if step.node.level > 0 => only.id,
-                // What was read as it is need not be stored.
+                // An unchanged node needs no store.
                 _ if !is_stored => return Ok(()),
                 _ => return self.store_node(step.id, &step.node),
             };
@@ -272,7 +273,7 @@ impl Access<'_> {
         }
     }
 
-    /// Gives what a node has too much to a new one on its right.
+    /// Gives a node's surplus children to a new node on its right.
     fn split(&self, head: &mut Head, step: &mut Step) -> Result<Option<Child>> {
         let (count, node) = (step.node.children.len(), &mut step.node);
         if count <= Node::capacity(self.database().page_bytes(), node.level) {
@@ -285,7 +286,7 @@ impl Access<'_> {
         Ok(Some(Child { id, count: right.count() }))
     }
 
-    /// Joins a node that has few children with a neighbour, if both together are half full; whether it did.
+    /// Joins a node that has few children with a neighbour, if both together are half full. Returns whether it did.
     fn join(&self, step: &Step, above: &mut Step) -> Result<bool> {
         let capacity = Node::capacity(self.database().page_bytes(), step.node.level);
         if step.node.children.len() > capacity / 4 || above.node.children.len() < 2 {

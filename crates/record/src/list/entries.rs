@@ -1,11 +1,11 @@
-//! What a list keeps in its tree: the head, the nodes, the records. Byte table: docs/formats/list.md.
+//! The entries of a list in its tree: the head, the nodes, the records. Byte table: docs/formats/list.md.
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The key of the head.
 pub const HEAD_KEY: [u8; 1] = [0];
-/// The key of what is remembered of a file of text.
+/// The key of the notes on a text file.
 pub const TEXT_KEY: [u8; 1] = [3];
 const NODE: u8 = 1;
 const RECORD: u8 = 2;
@@ -13,29 +13,29 @@ const RECORD: u8 = 2;
 const NODE_HEAD_BYTES: usize = 1;
 const LEAF_CHILD_BYTES: usize = 8;
 const INNER_CHILD_BYTES: usize = 16;
-/// A node takes up to this part of a page: several fit one.
+/// Nodes of the largest size that fit one page.
 const NODES_PER_PAGE: usize = 8;
 
-/// The key of an id: nodes and records have ids from one counter.
+/// Returns the key of an id. Nodes and records have ids from one counter.
 fn key_of(kind: u8, id: u64) -> [u8; 9] {
     let mut key = [kind; 9];
     key[1..].copy_from_slice(&id.to_be_bytes());
     key
 }
 
-/// The key of a node.
+/// Returns the key of a node.
 #[inline]
 pub fn node_key(id: u64) -> [u8; 9] {
     key_of(NODE, id)
 }
 
-/// The key of a record.
+/// Returns the key of a record.
 #[inline]
 pub fn record_key(id: u64) -> [u8; 9] {
     key_of(RECORD, id)
 }
 
-/// What a key of the tree is the key of.
+/// The kind of entry that a key belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The head.
@@ -44,12 +44,12 @@ pub enum Entry {
     Node(u64),
     /// A record.
     Record(u64),
-    /// What is remembered of a file of text.
+    /// The notes on a text file.
     Text,
 }
 
 impl Entry {
-    /// Reads a key; none if no list has such a key.
+    /// Reads a key; `None` if no list has such a key.
     pub fn of(key: &[u8]) -> Option<Entry> {
         if *key == HEAD_KEY {
             return Some(Entry::Head);
@@ -71,11 +71,11 @@ impl Entry {
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Head {
-    /// 00: ids from here on were never used. They begin with 1.
+    /// 00: the first id that was never used. Ids begin with 1.
     pub next_id: U64,
-    /// 08: how many records there are.
+    /// 08: the number of records.
     pub count: U64,
-    /// 16: the id of the node on top; zero if there is none, because there are no records.
+    /// 16: the id of the root node; zero if there is no record.
     pub root: U64,
     /// 24: zero.
     pub unused: U64,
@@ -84,12 +84,12 @@ pub struct Head {
 const _: () = assert!(size_of::<Head>() == 32);
 
 impl Head {
-    /// Of a list that was never written to.
+    /// Returns the head of a list that was never written to.
     pub fn new() -> Head {
         Head { next_id: 1.into(), ..Head::default() }
     }
 
-    /// Reads it; none if it cannot be one.
+    /// Reads a head; `None` for an impossible one.
     pub fn of(bytes: &[u8]) -> Option<Head> {
         let head = Head::read_from_bytes(bytes).ok()?;
         let is_empty = head.count.get() == 0;
@@ -97,7 +97,7 @@ impl Head {
         fits.then_some(head)
     }
 
-    /// An id that nothing has.
+    /// Returns a new id.
     pub(crate) fn take_id(&mut self) -> u64 {
         let id = self.next_id.get();
         self.next_id = (id + 1).into();
@@ -105,39 +105,39 @@ impl Head {
     }
 }
 
-/// What is remembered of a file of text.
+/// The notes on a list's text file.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TextNotes {
-    /// 00: how it was when the list was the same.
+    /// 00: the text when it last equalled the list.
     pub last: TextNote,
-    /// 16: how it is to become; as before if nobody was about to write it.
+    /// 16: the text that is to be written; as `last` if no write is under way.
     pub next: TextNote,
 }
 
 const _: () = assert!(size_of::<TextNotes>() == 32);
 
 impl TextNotes {
-    /// Of a file that is what the list is.
+    /// Returns the notes for a file that equals the list.
     pub fn both(note: TextNote) -> TextNotes {
         TextNotes { last: note, next: note }
     }
 }
 
-/// What tells a text from others.
+/// The identity of a text.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TextNote {
-    /// 00: its bytes, with the end of the last record.
+    /// 00: its length in bytes, with the end of the last record.
     pub bytes: U64,
-    /// 08: a hash of them, FNV-1a.
+    /// 08: the FNV-1a hash of its bytes.
     pub hash: U64,
 }
 
 const _: () = assert!(size_of::<TextNote>() == 16);
 
 impl TextNote {
-    /// Of a text.
+    /// Returns the note of a text.
     pub fn of(text: &[u8]) -> TextNote {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, step);
@@ -145,26 +145,26 @@ impl TextNote {
     }
 }
 
-/// A child of a node: a record, if that is a leaf.
+/// A child of a node: a record, if the node is a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
     /// Its id.
     pub id: u64,
-    /// How many records lie below it; 1 for a record.
+    /// The number of records below it; 1 for a record.
     pub count: u64,
 }
 
 /// A node of the counted tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// How far above the leaves it is.
+    /// Its level above the leaves.
     pub level: u8,
-    /// In the order of the records.
+    /// Its children, in the order of the records.
     pub children: Vec<Child>,
 }
 
 impl Node {
-    /// Reads a node; none if it cannot be one.
+    /// Reads a node; `None` for an impossible one.
     pub fn of(bytes: &[u8]) -> Option<Node> {
         let (&level, rest) = bytes.split_first()?;
         let child_bytes = if level == 0 { LEAF_CHILD_BYTES } else { INNER_CHILD_BYTES };
@@ -182,7 +182,7 @@ impl Node {
         Some(node)
     }
 
-    /// How many records lie below it; none if no list has so many, or a child has none.
+    /// Returns the number of records below the node; `None` if the sum overflows, or a child has none.
     fn checked_count(&self) -> Option<u64> {
         let mut count = 0_u64;
         for child in &self.children {
@@ -191,7 +191,7 @@ impl Node {
         Some(count)
     }
 
-    /// As it stands in the tree.
+    /// Returns the node's bytes in the tree.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(NODE_HEAD_BYTES + self.children.len() * INNER_CHILD_BYTES);
         bytes.push(self.level);
@@ -204,19 +204,19 @@ impl Node {
         bytes
     }
 
-    /// How many records lie below it.
+    /// Returns the number of records below the node.
     pub fn count(&self) -> u64 {
         self.children.iter().map(|child| child.count).sum()
     }
 
-    /// How many children a node of that level has at most.
+    /// Returns the most children of a node of that level.
     pub(crate) fn capacity(page_bytes: usize, level: u8) -> usize {
         let child_bytes = if level == 0 { LEAF_CHILD_BYTES } else { INNER_CHILD_BYTES };
         (page_bytes / NODES_PER_PAGE - NODE_HEAD_BYTES) / child_bytes
     }
 
-    /// The child below which the record lies that has `index` others of this node before it, and how many of its own are before
-    /// it. Behind the last record it is behind those of the last child.
+    /// Returns the child that holds the record with `index` others of this node before it, and the number of the
+    /// child's records before it. Behind the last record, returns the place behind those of the last child.
     pub(crate) fn place(&self, index: u64) -> (usize, u64) {
         let mut before = 0;
         for (at, child) in self.children.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! From a number to a record: down the counts.
+//! From a number to a record, by the counts.
 
 use zerocopy::FromBytes;
 
@@ -8,16 +8,16 @@ use crate::database::Database;
 use crate::snapshot::SnapshotAccess;
 use crate::{Error, Result};
 
-/// More levels than any list has.
+/// Upper bound of the levels of a list.
 const LEVELS_MAX: u8 = 40;
 
-/// The entries of a list's tree, as somebody sees them.
+/// The entries of a list's tree, for a transaction or a snapshot.
 pub(crate) trait Entries {
-    /// Head and nodes: nothing is locked but the database, in an intention mode at least.
+    /// Reads the head or a node. Locks only the database, at least in an intention mode.
     fn inner(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// A record, locked for reading where locks are taken.
+    /// Reads a record, locked for reading where locks are taken.
     fn record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>>;
-    /// The list.
+    /// Returns the list.
     fn list(&self) -> &Database;
 }
 
@@ -50,7 +50,7 @@ impl Entries for SnapshotAccess<'_> {
     }
 }
 
-/// Says that a list's entries contradict each other.
+/// Returns the error for entries that contradict each other.
 #[cold]
 pub(super) fn damaged(list: &Database, what: impl Into<String>) -> Error {
     Error::DamagedList { database: list.name().to_string(), what: what.into() }
@@ -63,28 +63,29 @@ pub(super) fn check_list(list: &Database) -> Result<()> {
     Err(Error::WrongMethod { database: list.name().to_string(), found: list.method().name(), wanted: "list" })
 }
 
-/// The head.
+/// Reads the head.
 pub(super) fn head(entries: &impl Entries) -> Result<Head> {
     check_list(entries.list())?;
     let Some(bytes) = entries.inner(&HEAD_KEY)? else { return Ok(Head::new()) };
     Head::of(&bytes).ok_or_else(|| damaged(entries.list(), "its head contradicts itself"))
 }
 
-/// A node.
+/// Reads a node.
 pub(super) fn node(entries: &impl Entries, id: u64) -> Result<Node> {
     let bytes = entries.inner(&node_key(id))?;
     let bytes = bytes.ok_or_else(|| damaged(entries.list(), format!("node {id} is missing")))?;
     Node::of(&bytes).ok_or_else(|| damaged(entries.list(), format!("node {id} contradicts itself")))
 }
 
-/// A node on the way down, and the child that the way goes on to.
+/// A node on a path, and the child at which the path continues.
 pub(super) struct Step {
     pub(super) id: u64,
     pub(super) node: Node,
     pub(super) at: usize,
 }
 
-/// The way to the record that has `index` others before it, or behind the last; root first. Empty if the list is.
+/// Returns the path to the record that has `index` others before it, or to the place behind the last; root first. Empty
+/// for an empty list.
 pub(super) fn descend(entries: &impl Entries, head: &Head, index: u64) -> Result<Vec<Step>> {
     let (mut steps, mut index): (Vec<Step>, u64) = (Vec::new(), index);
     let mut child = Child { id: head.root.get(), count: head.count.get() };
@@ -109,23 +110,23 @@ pub(super) fn descend(entries: &impl Entries, head: &Head, index: u64) -> Result
     Ok(steps)
 }
 
-/// Records that stand side by side: what is known of one leaf.
+/// Consecutive records: the known contents of one leaf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// The number of the first.
+    /// The number of the first record.
     pub first: u64,
-    /// Their ids, in order.
+    /// The records' ids, in order.
     pub ids: Vec<u64>,
 }
 
 impl Stretch {
-    /// The id of a number, if it is among them.
+    /// Returns the id of a number, if the stretch has it.
     pub fn id_of(&self, number: u64) -> Option<u64> {
         self.ids.get(usize::try_from(number.checked_sub(self.first)?).ok()?).copied()
     }
 }
 
-/// The stretch in which a number stands; none if there is no such record.
+/// Returns the stretch that has a number; `None` if there is no such record.
 pub(super) fn stretch(entries: &impl Entries, number: u64) -> Result<Option<Stretch>> {
     let head = head(entries)?;
     if number == 0 || number > head.count.get() {
@@ -137,7 +138,7 @@ pub(super) fn stretch(entries: &impl Entries, number: u64) -> Result<Option<Stre
     Ok(Some(Stretch { first: number - leaf.at as u64, ids }))
 }
 
-/// The record of an id that stands in a node.
+/// Reads a record whose id stands in a node.
 pub(super) fn record_of<R>(entries: &impl Entries, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
     entries.record(id, read)?.ok_or_else(|| damaged(entries.list(), format!("the record with id {id} is missing")))
 }
@@ -148,7 +149,7 @@ pub(super) fn get<R>(entries: &impl Entries, number: u64, read: impl FnOnce(&[u8
     id.map(|id| record_of(entries, id, read)).transpose()
 }
 
-/// What is remembered of a file of text; nothing of one that never was read or written.
+/// Returns the notes on a text file; `None` if the list never read or wrote one.
 pub(super) fn text_note(entries: &impl Entries) -> Result<Option<TextNotes>> {
     check_list(entries.list())?;
     let Some(bytes) = entries.inner(&TEXT_KEY)? else { return Ok(None) };
@@ -156,41 +157,41 @@ pub(super) fn text_note(entries: &impl Entries) -> Result<Option<TextNotes>> {
     note.map(Some).map_err(|_| damaged(entries.list(), "what it remembers of its file of text contradicts itself"))
 }
 
-/// The calls that read, for both kinds of access.
+/// The reading calls, for both kinds of access.
 macro_rules! reads {
     ($access:ty) => {
         impl $access {
-            /// How many records a list has.
+            /// Returns the number of records of a list.
             ///
             /// # Errors
-            /// [`Error::WrongMethod`](crate::Error::WrongMethod), [`Error::DamagedList`](crate::Error::DamagedList), and what
-            /// locks, snapshots and pages can fail with.
+            /// [`Error::WrongMethod`](crate::Error::WrongMethod), [`Error::DamagedList`](crate::Error::DamagedList),
+            /// and errors of locks, snapshots and pages.
             pub fn list_count(&self) -> Result<u64> {
                 Ok(head(self)?.count.get())
             }
 
-            /// The record of that number, from 1, passed to `read`; none if the list has not so many.
+            /// Passes the record of that number, from 1, to `read`; `None` if there is no such record.
             ///
-            /// A page may be latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+            /// A page may be latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
             ///
             /// # Errors
-            /// As for the count.
+            /// As [`list_count`](Self::list_count).
             pub fn list_get<R>(&self, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
                 get(self, number, read)
             }
 
-            /// The stretch in which a number stands, for cursors; none if the list has not so many.
+            /// Returns the stretch that has a number, for cursors; `None` if there is no such record.
             ///
             /// # Errors
-            /// As for the count.
+            /// As [`list_count`](Self::list_count).
             pub fn list_stretch(&self, number: u64) -> Result<Option<Stretch>> {
                 stretch(self, number)
             }
 
-            /// The record of an id of a stretch.
+            /// Passes the record of an id of a stretch to `read`.
             ///
             /// # Errors
-            /// As for the count.
+            /// As [`list_count`](Self::list_count).
             pub fn list_record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<R> {
                 record_of(self, id, read)
             }

@@ -1,34 +1,34 @@
-//! Where a record stands now, whose number others may have changed: for cursors that outlive transactions.
+//! The present number of a record that others may have renumbered: for cursors that outlive transactions.
 //!
-//! Nothing leads from a record's id up to its number: a way up would be one more entry to change in each insertion. So the
-//! record is looked for from its old number to both sides, a leaf at a time. That costs nothing where nothing was renumbered, and as
-//! many leaves as the record has moved over otherwise.
+//! No entry leads from a record's id up to its number: such an entry would need a change in each insertion. So the
+//! search starts at the record's old number and goes to both sides, a leaf at a time. It costs nothing extra if nothing
+//! was renumbered. Otherwise its cost is the number of leaves that the record has moved over.
 
 use super::entries::record_key;
 use super::find::{damaged, head, stretch, Entries, Stretch};
 use crate::access::Access;
 use crate::Result;
 
-/// A number, and who had it and the numbers around it when that was seen.
+/// A number, with the ids at it and around it at an earlier moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The number.
     pub number: u64,
-    /// Where it stands.
+    /// The leaf that had the number.
     pub stretch: Stretch,
 }
 
-/// Where a record that was seen is now.
+/// The present place of a record seen earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Now {
-    /// It has this number.
+    /// The record has this number.
     At(u64),
-    /// It is gone; it would stand before the one with this number.
+    /// The record is gone. Its place is before the record with this number.
     GoneBefore(u64),
 }
 
 impl Seen {
-    /// The ids of those seen before it, the record's own, and those behind it.
+    /// Returns the ids seen before the record, the record's own, and those behind it.
     fn ids(&self) -> Option<(&[u64], u64, &[u64])> {
         let at = usize::try_from(self.number.checked_sub(self.stretch.first)?).ok()?;
         let (before, rest) = self.stretch.ids.split_at_checked(at)?;
@@ -37,7 +37,7 @@ impl Seen {
     }
 }
 
-/// The number of a record now; none if it is gone.
+/// Returns the present number of a record; `None` if the record is gone.
 fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> {
     let count = head(entries)?.count.get();
     let of = |found: &Stretch| {
@@ -71,9 +71,9 @@ fn number_of(entries: &impl Entries, id: u64, near: u64) -> Result<Option<u64>> 
 }
 
 impl Access<'_> {
-    /// Where a record is that was seen. One that is gone leaves its place behind the nearest that was seen before it and is still
-    /// there, so that what is put in there later comes next; without one it is before those that were seen behind it, and where
-    /// none of them is left either, it is its old number.
+    /// Returns the present place of a record seen earlier. A deleted record leaves its place behind the nearest record
+    /// that was seen before it and still exists, so that a later insertion there comes next. Without such a record the
+    /// place is before those seen behind it. If all of these are gone, too, it is the old number.
     ///
     /// # Errors
     /// As [`Access::list_count`].

@@ -1,15 +1,15 @@
-//! What is left of a list whose file was damaged, and the order in which its records are given back.
+//! The remains of a damaged list, and the order in which salvage returns its records.
 //!
-//! A record's entry does not say where in the list it is: its number is its place among the children of nodes. So where nodes are
-//! lost, the order of the records below them is. What is known stays as it was: the nodes that the head leads to, and below
-//! a node that is lost, those that it led to, each by itself. What nothing leads to any more stands behind the record that got its id
-//! before it did: in a list that was only ever appended to that is where it was.
+//! A record's entry does not contain its number: the number is the place among the children of nodes. So lost nodes
+//! lose the order of the records below them. Known order stays: that of the nodes that the head leads to, and below a
+//! lost node, that of each of its children. A record that no node leads to is placed behind the record with the next
+//! lower id. In a list that only grew at its end that is its true place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::entries::{Head, Node};
 
-/// What was found of a list. Of several entries with the same key the last one told counts.
+/// The found entries of a list. Of several entries with one key the last one found counts.
 #[derive(Default)]
 pub struct Remains {
     root: Option<u64>,
@@ -20,38 +20,39 @@ pub struct Remains {
 /// The records of a list in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
-    /// Their ids.
+    /// The records' ids.
     pub ids: Vec<u64>,
-    /// How many of them stand where they do because nothing says any more where they stood.
+    /// Number of them whose true place is unknown.
     pub guessed: u64,
 }
 
 impl Remains {
-    /// The head was found.
+    /// Notes the head.
     pub fn head(&mut self, bytes: &[u8]) {
         self.root = Head::of(bytes).map(|head| head.root.get());
     }
 
-    /// A node was found; what cannot be one is none.
+    /// Notes a node, unless it is impossible.
     pub fn node(&mut self, id: u64, bytes: &[u8]) {
         if let Some(node) = Node::of(bytes) {
             self.nodes.insert(id, node);
         }
     }
 
-    /// A record was found.
+    /// Notes a record.
     pub fn record(&mut self, id: u64) {
         self.records.insert(id);
     }
 
-    /// The order of the records that were found.
+    /// Returns the order of the found records.
     pub fn order(&self) -> Order {
         let mut walk = Walk { remains: self, nodes: HashSet::new(), placed: BTreeSet::new() };
         let mut known = Vec::new();
         if let Some(root) = self.root {
             walk.below(root, None, &mut known);
         }
-        // What stands behind each record that is in its place, by the ids of the first ones; with 0 what stands before all.
+        // The pieces behind each placed record, by the id of each piece's first record. Key 0 holds the pieces before
+        // all.
         let mut behind: BTreeMap<u64, BTreeMap<u64, Vec<u64>>> = BTreeMap::new();
         let in_place = walk.placed.clone();
         let mut put = |piece: Vec<u64>| {
@@ -76,7 +77,7 @@ impl Remains {
         order
     }
 
-    /// The nodes, those of the highest level first.
+    /// Returns the nodes, highest level first.
     fn top_down(&self) -> Vec<u64> {
         let mut ids: Vec<_> = self.nodes.iter().map(|(id, node)| (std::cmp::Reverse(node.level), *id)).collect();
         ids.sort_unstable();
@@ -91,10 +92,10 @@ struct Walk<'r> {
 }
 
 impl Walk<'_> {
-    /// Adds the records below a node, in order, that were found and not met before.
+    /// Appends the records below a node, in order, that were found and not placed before.
     fn below(&mut self, id: u64, level: Option<u8>, ids: &mut Vec<u64>) {
         let Some(node) = self.remains.nodes.get(&id) else { return };
-        // Each level is one lower: so this ends, whatever the nodes say.
+        // Each level is one lower, so the recursion ends for any nodes.
         if level.is_some_and(|level| level != node.level) || !self.nodes.insert(id) {
             return;
         }

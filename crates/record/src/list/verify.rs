@@ -1,4 +1,4 @@
-//! Verification of a list: its tree as any tree, then that the counts are right and every entry is counted once.
+//! Verification of a list: the checks of any tree, then that the counts are right and every entry is counted once.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,10 @@ use crate::btree::verify::{Finding, Verified};
 use crate::btree::BtreeCursor;
 use crate::Result;
 
-/// Verifies a list. It keeps the list from being changed meanwhile, until the transaction ends.
+/// Verifies a list. Keeps the list from being changed until the transaction ends.
 ///
 /// # Errors
-/// Only what keeps pages from being read at all, other than their damage, which is a finding; and what the lock on the
-/// database can fail with.
+/// A page cannot be read for a reason other than damage, or the database cannot be locked. Damage is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     check_list(access.database())?;
     access.lock_database(Mode::S)?;
@@ -56,7 +55,7 @@ impl Counting<'_, '_> {
         }))
     }
 
-    /// Looks at a node of that level, if it is known, which is said to count so many records.
+    /// Checks a node with the expected level, if known, and the expected count.
     fn node(&mut self, id: u64, level: Option<u8>, count: u64) -> Result<()> {
         if !self.nodes.insert(id) {
             self.findings.push(format!("two ways lead to node {id} of the list"));
@@ -94,7 +93,7 @@ impl Counting<'_, '_> {
         Ok(())
     }
 
-    /// Looks whether the tree holds what was counted, and nothing else.
+    /// Checks that the tree holds exactly the counted entries.
     fn entries(&mut self, head: &Head) -> Result<()> {
         let (mut nodes, mut records) = (0, 0);
         let mut cursor = BtreeCursor::new(*self.access).without_values();

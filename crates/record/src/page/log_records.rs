@@ -1,4 +1,4 @@
-//! The log records of files and pages: a new file, a piece of a long value, a page given back.
+//! The log records of files and pages: a new file, a piece of a long value, a freed page.
 //!
 //! Paper: LIBTP 3.2.6. Byte tables: docs/formats/log.md.
 
@@ -71,7 +71,7 @@ fn no_role(role: usize) -> Redone {
     Err(Damage(format!("the record has no page of role {role}")))
 }
 
-/// Redoes the making of a file.
+/// Redoes the formatting of a file.
 pub fn redo_format(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, _) = read::<Format>(body)?;
     let file = file_number(record.page.get());
@@ -124,7 +124,7 @@ pub fn redo_free_page(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: 
     }
 }
 
-/// The body of a new file's record.
+/// Returns the body of a new file's record.
 pub fn encode_format(file: u32, root: u32, page_count: u32) -> Vec<u8> {
     let page = (u64::from(file) << 32) | u64::from(META_PAGE);
     Format { page: page.into(), root: root.into(), page_count: page_count.into() }.as_bytes().to_vec()

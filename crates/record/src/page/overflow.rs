@@ -1,13 +1,13 @@
-//! Overflow pages: a value too long for a leaf, cut into pieces, each page leading to the next.
+//! Overflow pages: a value too long for a leaf, cut into pieces. Each page leads to the next.
 //!
 //! ```text
 //! 0       32     36      40            48           52          56
 //! | common | next | bytes | older bytes | older first | older last | the piece, to the page's end |
 //! ```
 //!
-//! `next` stands where a free page keeps its own link, so a whole chain enters the free list by one store at its end.
-//! The first page of a chain also names the chain it replaced, for as long as that is not freed, so that a record changed
-//! many times in one transaction loses none of them (see btree/long_value.rs).
+//! `next` stands where a free page keeps its own link, so one store at its end puts a whole chain into the free list.
+//! The first page of a chain also names the chain it replaced, until that is freed: a record that changes many times in
+//! one transaction loses none of its chains (see btree/long_value.rs).
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -31,15 +31,15 @@ pub struct ChainHeader {
     pub piece_bytes: U32,
     /// 40: on the first page of a chain, the value bytes of the chain it replaced.
     pub older_bytes: U64,
-    /// 48: its first page, zero if it replaced none.
+    /// 48: the replaced chain's first page, zero if it replaced none.
     pub older_first: U32,
-    /// 52: its last page.
+    /// 52: the replaced chain's last page.
     pub older_last: U32,
 }
 
 const _: () = assert!(size_of::<ChainHeader>() == PIECE_AT - HEADER_AT);
 
-/// Where a value lies that is too long for a leaf. Stored in its place.
+/// Reference to the chain of a value too long for a leaf. The record stores it in place of the value.
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ChainRef {
@@ -56,18 +56,18 @@ pub const CHAIN_REF_BYTES: usize = 16;
 const _: () = assert!(size_of::<ChainRef>() == CHAIN_REF_BYTES);
 
 impl ChainRef {
-    /// Reads a reference; none if there are not enough bytes or it names no page.
+    /// Reads a reference; `None` if the bytes are too few or name no page.
     pub fn read(bytes: &[u8]) -> Option<ChainRef> {
         ChainRef::read_from_bytes(bytes).ok().filter(|chain| chain.first.get() != 0)
     }
 }
 
-/// Bytes of a value one page of that size takes.
+/// Returns the value bytes that one page of that size takes.
 pub fn piece_capacity(page_bytes: usize) -> usize {
     page_bytes - PIECE_AT
 }
 
-/// The header of an overflow or free page; none if the page is neither.
+/// Returns the header of an overflow or free page; `None` for another page.
 pub fn header(page: &[u8]) -> Option<&ChainHeader> {
     let kind = PageKind::from_byte(page_header::kind(page));
     if !matches!(kind, Some(PageKind::Overflow | PageKind::Free)) {
@@ -76,13 +76,13 @@ pub fn header(page: &[u8]) -> Option<&ChainHeader> {
     ChainHeader::ref_from_bytes(page.get(HEADER_AT..PIECE_AT)?).ok()
 }
 
-/// The piece on an overflow page; none if the page is none or lies about its length.
+/// Returns the piece on an overflow page; `None` for another page or an impossible length.
 pub fn piece(page: &[u8]) -> Option<&[u8]> {
     let bytes = header(page)?.piece_bytes.get() as usize;
     page.get(PIECE_AT..)?.get(..bytes)
 }
 
-/// Makes a page new: one piece of a value. The piece fits the page.
+/// Makes a page new with one piece of a value. The piece fits the page.
 pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), header: ChainHeader, piece: &[u8]) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, number, PageKind::Overflow as u8, 0);
@@ -90,20 +90,20 @@ pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), header: 
     bytes[PIECE_AT..PIECE_AT + piece.len()].copy_from_slice(piece);
 }
 
-/// Turns a page into a free one that leads to `next`. Its old bytes are not worth an image: nothing leads to it, and the
-/// record that frees it, which is in the log before the first store, says all.
+/// Turns a page into a free one that leads to `next`. The old bytes need no before-image: no page leads here, and the
+/// freeing record is in the log before the first store.
 pub fn make_free(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), next: u32) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, number, PageKind::Free as u8, 0);
     bytes[HEADER_AT..HEADER_AT + 4].copy_from_slice(&next.to_le_bytes());
 }
 
-/// Makes the last page of a chain lead on to the free list.
+/// Links the last page of a chain to the free list.
 pub fn set_next(page: &mut PageMut<'_, '_>, next: u32) {
     page.range(HEADER_AT..HEADER_AT + 4).copy_from_slice(&next.to_le_bytes());
 }
 
-/// Makes the first page of a chain name another as the one it replaced.
+/// Records on the first page of a chain which chain it replaced.
 pub fn set_older(page: &mut PageMut<'_, '_>, older: ChainRef) {
     let bytes = page.range(HEADER_AT + 8..PIECE_AT);
     bytes[..8].copy_from_slice(older.bytes.as_bytes());

@@ -1,24 +1,24 @@
-//! What every record carries, whatever the access method: the LSN of its last change, and its flags in the same word.
+//! The word that every record has in every access method: the LSN of its last change, and its flags.
 //!
-//! The LSN leads to the log record that made this version, which holds the one before and *its* LSN: the log is the version
-//! store (DESIGN 7). An undone change gives a record its old LSN back (PROTOCOLS S3).
+//! The LSN leads to the log record that made this version. That log record holds the version before and *its* LSN: the
+//! log is the version store (DESIGN 7). The undo of a change gives a record its old LSN back (PROTOCOLS S3).
 
 use libtp_log::Lsn;
 use libtp_txn::Damage;
 use zerocopy::little_endian::U64;
 
-/// What is true of a record beside its bytes. Stored in the top byte of the record's LSN.
+/// Flags of a record, stored in the top byte of its LSN.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordFlags(pub u8);
 
 impl RecordFlags {
     /// A plain record.
     pub const NONE: RecordFlags = RecordFlags(0);
-    /// Deleted (or never committed), still on the page: a key, not a record.
+    /// Deleted, or its insertion undone, and still on the page: a key without a record.
     pub const GHOST: RecordFlags = RecordFlags(1);
-    /// The stored value is (before what else it holds) a reference to a chain of overflow pages.
+    /// The stored value is (or begins with) a reference to a chain of overflow pages.
     pub const OVERFLOW: RecordFlags = RecordFlags(2);
-    /// The stored value ends in a reference to a chain that the last change replaced and that is to be freed when the
+    /// The stored value ends in a reference to a chain that the last change replaced. The chain is freed after the
     /// transaction has ended.
     pub const REPLACED: RecordFlags = RecordFlags(4);
 
@@ -28,13 +28,13 @@ impl RecordFlags {
         self.0 & other.0 == other.0
     }
 
-    /// The bits of both.
+    /// Returns the bits of both.
     #[inline]
     pub fn with(self, other: RecordFlags) -> RecordFlags {
         RecordFlags(self.0 | other.0)
     }
 
-    /// These bits without those of `other`.
+    /// Returns these bits without those of `other`.
     #[inline]
     pub fn without(self, other: RecordFlags) -> RecordFlags {
         RecordFlags(self.0 & !other.0)
@@ -52,17 +52,17 @@ impl std::fmt::Debug for RecordFlags {
 
 const LSN_BITS: u32 = 56;
 
-/// A record's LSN and flags in one word.
+/// Packs a record's LSN and flags into one word.
 #[inline]
 pub fn pack_lsn(lsn: Lsn, flags: RecordFlags) -> u64 {
     debug_assert!(lsn.raw() >> LSN_BITS == 0, "an LSN passes 2^56 after 72 petabytes of log");
     (u64::from(flags.0) << LSN_BITS) | lsn.raw()
 }
 
-/// Refuses what is no LSN of a record: one that a log record says it had.
+/// Refuses a record LSN, read from a log record, that no log can reach.
 ///
 /// # Errors
-/// It has too many bits.
+/// The LSN has too many bits.
 pub fn check_lsn(lsn: U64) -> Result<(), Damage> {
     if lsn.get() >> LSN_BITS == 0 {
         return Ok(());
@@ -70,7 +70,7 @@ pub fn check_lsn(lsn: U64) -> Result<(), Damage> {
     Err(Damage(format!("the log record says of a record that it had LSN {lsn}, which no log reaches")))
 }
 
-/// Takes the word apart again.
+/// Unpacks the word.
 #[inline]
 pub fn unpack_lsn(word: u64) -> (Lsn, RecordFlags) {
     let [.., top] = word.to_le_bytes();

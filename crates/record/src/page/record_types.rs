@@ -1,4 +1,4 @@
-//! The lines of files and pages in the table of log-record types.
+//! The record types of files and pages, for the table of log-record types.
 
 use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
@@ -41,7 +41,7 @@ fn describe_free_page(body: &[u8]) -> String {
     format!("{} is free again, next page {}", page_name(record.page.get()), record.next)
 }
 
-/// The record types of files and pages.
+/// Returns the record types of files and pages.
 #[rustfmt::skip]
 pub fn record_types() -> Vec<RecordType> {
     vec![

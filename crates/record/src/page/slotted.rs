@@ -7,21 +7,22 @@
 //! | common | header | high | low | slot 0..n-1 -> |     free     | <- cells and garbage |
 //! ```
 //!
-//! Every key on the page lies in `[low, high)`, so all of them share the common prefix of low and high, which is stored
-//! once (it is the beginning of the high key). A slot holds the first four bytes after that prefix, the key's *head*,
-//! big-endian: numbers order as the bytes do, and a search seldom leaves the slot array (DESIGN 8). The fences stand next
+//! Every key on the page lies in `[low, high)`, so all share the common prefix of low and high. The page stores it
+//! once, as the beginning of the high key. A slot holds the first four bytes after that prefix, the key's *head*,
+//! big-endian. Heads order as the bytes do, so a search seldom leaves the slot array (DESIGN 8). The fences stand next
 //! to the header because every search compares with the high key: one cache line less.
 //!
-//! A page at the edge of the tree has but one fence or none, and no prefix, though its keys may begin alike. So heads begin
-//! behind what the keys *now* have in common; a key that begins otherwise makes them begin earlier, all of them anew.
+//! A page at the edge of the tree has one fence or none, and no prefix, though its keys may begin alike. So heads begin
+//! behind the bytes that the page's keys share at present. When a key that begins otherwise arrives, all heads are made
+//! anew and begin earlier.
 //!
 //! Invariants
 //! 1. slots end at or below the heap start; cells lie between that and the end of the page.
 //! 2. garbage bytes = heap bytes that belong to no cell.
 //! 3. prefix bytes <= high bytes, and <= low bytes.
-//! 4. every key (of an inner page: but the first) is at least prefix + skip bytes long, and alike so far.
+//! 4. every key (of an inner page: except the first) has at least prefix + skip bytes, and shares them.
 //!
-//! Reading never panics, whatever the bytes: what does not fit reads as empty and `verify` names it.
+//! Reading never panics, whatever the bytes are. A part that does not fit reads as empty, and `verify` names it.
 
 use std::cmp::Ordering;
 
@@ -52,13 +53,13 @@ pub struct SlottedHeader {
     pub heap_start: U32,
     /// 48: bytes of the heap that belong to no cell.
     pub garbage_bytes: U32,
-    /// 52: bytes at the beginning of every key, not repeated in the cells.
+    /// 52: bytes that every key begins with, not repeated in the cells.
     pub prefix_bytes: U16,
     /// 54: bytes of the low fence, possibly cut short; it stands behind the high key.
     pub low_bytes: U16,
-    /// 56: bytes of the high key, at 64; zero for none (no key is too great).
+    /// 56: bytes of the high key, at 64; zero for none (the page takes every key above low).
     pub high_bytes: U16,
-    /// 58: bytes behind the prefix that all keys on the page begin with as well, for the time being: heads begin behind them.
+    /// 58: bytes behind the prefix that all present keys share. Heads begin behind them.
     pub skip_bytes: U16,
     /// 60: an emptied right neighbour that was unlinked and is not yet free, zero for none.
     pub unlinked: U32,
@@ -72,14 +73,14 @@ const _: () = {
 };
 
 impl SlottedHeader {
-    /// Where the slot array begins.
+    /// Returns where the slot array begins.
     #[inline]
     pub fn slots_at(&self) -> usize {
         slots_at(usize::from(self.high_bytes.get()), usize::from(self.low_bytes.get()))
     }
 }
 
-/// Where the slots of a page with such fences begin.
+/// Returns where the slots of a page with such fences begin.
 #[inline]
 pub fn slots_at(high_bytes: usize, low_bytes: usize) -> usize {
     FENCES_AT + ((high_bytes + low_bytes + 7) & !7)
@@ -89,11 +90,11 @@ pub fn slots_at(high_bytes: usize, low_bytes: usize) -> usize {
 pub struct Flags;
 
 impl Flags {
-    /// The right neighbour has no entry in the parent yet: whoever notices posts it (PROTOCOLS T1).
+    /// The right neighbour has no entry in the parent yet: a session that notices this posts it (PROTOCOLS T1).
     pub const INCOMPLETE: u16 = 1;
-    /// The page was emptied and unlinked; its right link still leads on (PROTOCOLS T2).
+    /// The page was emptied and unlinked. Its right link stays valid (PROTOCOLS T2).
     pub const DELETED: u16 = 2;
-    /// All that a page of a B-tree may have.
+    /// All flags of a B-tree page.
     pub const ALL: u16 = Flags::INCOMPLETE | Flags::DELETED;
 }
 
@@ -105,11 +106,11 @@ pub struct Slot {
     pub offset: U16,
     /// Bytes of the key behind the common prefix.
     pub key_bytes: U16,
-    /// The first four of them, big-endian, padded with zeros, as a number.
+    /// Their first four bytes, big-endian, padded with zeros, as a number.
     pub head: U32,
 }
 
-/// The first four bytes of a key behind the prefix, as a number that orders as the bytes do.
+/// Returns the first four bytes of a key behind the prefix, as a number that orders as the bytes do.
 #[inline]
 pub fn head_of(suffix: &[u8]) -> u32 {
     let four = match *suffix {
@@ -122,7 +123,7 @@ pub fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(four)
 }
 
-/// Whether `key >= bound`. Most keys differ within four bytes, or eight, and then nothing is called.
+/// Whether `key >= bound`. Most keys differ within their first four or eight bytes, which are compared inline.
 #[inline]
 fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (key.first_chunk::<8>(), bound.first_chunk::<8>()) {
@@ -138,10 +139,10 @@ fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
     key >= bound
 }
 
-/// So many slots are looked at one by one before all are searched.
+/// Number of slots that are compared one by one before a search of all slots.
 const NEAR: usize = 8;
 
-/// Compares what is usually equal, and two to eight bytes: then nothing is called.
+/// Compares two byte strings. Equal strings of two to eight bytes are compared inline.
 #[inline]
 fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
     let is_equal = match a.len() {
@@ -155,12 +156,12 @@ fn compare_short(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Bytes two keys have in common at their beginning.
+/// Returns the number of bytes that two keys share at their beginning.
 pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// A key in two pieces: what the page stores once, and what the cell stores.
+/// A key in two pieces: the page stores the first once, and the cell stores the second.
 #[derive(Clone, Copy, Debug)]
 pub struct SplitKey<'k> {
     /// The common prefix.
@@ -170,17 +171,17 @@ pub struct SplitKey<'k> {
 }
 
 impl<'k> SplitKey<'k> {
-    /// A key in one piece.
+    /// Returns a key in one piece.
     pub fn whole(key: &'k [u8]) -> SplitKey<'k> {
         SplitKey { prefix: &[], suffix: key }
     }
 
-    /// Bytes of the whole key.
+    /// Returns the bytes of the whole key.
     pub fn bytes(&self) -> usize {
         self.prefix.len() + self.suffix.len()
     }
 
-    /// The key without its first `count` bytes.
+    /// Returns the key without its first `count` bytes.
     pub fn behind(self, count: usize) -> SplitKey<'k> {
         let from_prefix = count.min(self.prefix.len());
         let from_suffix = (count - from_prefix).min(self.suffix.len());
@@ -193,20 +194,20 @@ impl<'k> SplitKey<'k> {
         to.extend_from_slice(self.suffix);
     }
 
-    /// The key as a vector.
+    /// Returns the key as a vector.
     pub fn to_vec(self) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.bytes());
         self.append_to(&mut key);
         key
     }
 
-    /// Compares with a key in one piece.
+    /// Compares the key with one in one piece.
     pub fn compare(&self, key: &[u8]) -> Ordering {
         self.prefix.iter().chain(self.suffix).cmp(key)
     }
 }
 
-/// A slotted page, to be read.
+/// A slotted page, for reading.
 #[derive(Clone, Copy)]
 pub struct Slotted<'p> {
     page: &'p [u8],
@@ -215,7 +216,7 @@ pub struct Slotted<'p> {
 }
 
 impl<'p> Slotted<'p> {
-    /// Looks at a page; none if its header contradicts itself.
+    /// Reads a page's header and slots; `None` if the header contradicts itself.
     #[inline]
     pub fn over(page: &'p [u8]) -> Option<Slotted<'p>> {
         let header = SlottedHeader::ref_from_bytes(page.get(HEADER_AT..FENCES_AT)?).ok()?;
@@ -229,75 +230,76 @@ impl<'p> Slotted<'p> {
         Some(Slotted { page, header, slots })
     }
 
-    /// The whole page.
+    /// Returns the whole page.
     #[inline]
     pub fn bytes(&self) -> &'p [u8] {
         self.page
     }
 
-    /// The header.
+    /// Returns the header.
     #[inline]
     pub fn header(&self) -> &'p SlottedHeader {
         self.header
     }
 
-    /// The slots, in key order.
+    /// Returns the slots, in key order.
     #[inline]
     pub fn slots(&self) -> &'p [Slot] {
         self.slots
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     #[inline]
     pub fn count(&self) -> usize {
         self.slots.len()
     }
 
-    /// Bytes of the whole page.
+    /// Returns the bytes of the whole page.
     #[inline]
     pub fn page_bytes(&self) -> usize {
         self.page.len()
     }
 
-    /// Free bytes between the slots and the heap: what the next cell and its slot may use as they are.
+    /// Returns the free bytes between the slots and the heap. The next cell and its slot can use them without a
+    /// compaction.
     #[inline]
     pub fn contiguous_bytes(&self) -> usize {
         self.header.heap_start.get() as usize - (self.header.slots_at() + SLOT_BYTES * self.slots.len())
     }
 
-    /// Free bytes there are after a compaction.
+    /// Returns the free bytes after a compaction.
     #[inline]
     pub fn free_bytes(&self) -> usize {
         self.contiguous_bytes() + self.header.garbage_bytes.get() as usize
     }
 
-    /// The key no key of the page reaches; none on the last page of a level.
+    /// Returns the high key, which every key of the page is below; `None` on the last page of a level.
     #[inline]
     pub fn high(&self) -> Option<&'p [u8]> {
         let bytes = usize::from(self.header.high_bytes.get());
         (bytes != 0).then(|| &self.page[FENCES_AT..FENCES_AT + bytes])
     }
 
-    /// The beginning of the key all keys of the page are equal to or above; empty on the first page of a level.
+    /// Returns the low fence: every key of the page is at or above it. Empty on the first page of a level.
     #[inline]
     pub fn low(&self) -> &'p [u8] {
         let at = FENCES_AT + usize::from(self.header.high_bytes.get());
         &self.page[at..at + usize::from(self.header.low_bytes.get())]
     }
 
-    /// The bytes every key begins with.
+    /// Returns the bytes that every key begins with.
     #[inline]
     pub fn prefix(&self) -> &'p [u8] {
         &self.page[FENCES_AT..FENCES_AT + usize::from(self.header.prefix_bytes.get())]
     }
 
-    /// `count` bytes of the page from `at` on, if there are so many.
+    /// Returns `count` bytes of the page from `at` on; `None` if the page ends before.
     #[inline]
     pub fn heap_bytes(&self, at: usize, count: usize) -> Option<&'p [u8]> {
         self.page.get(at..at.checked_add(count)?)
     }
 
-    /// Whether a key belongs further right: it is not below the high key.
+    /// Whether a key belongs further right: the key is not below the high key.
     #[inline]
     pub fn belongs_right(&self, key: &[u8]) -> bool {
         match self.high() {
@@ -306,21 +308,22 @@ impl<'p> Slotted<'p> {
         }
     }
 
-    /// The key at a slot without the prefix, where `cell_head` bytes stand in a cell before it.
+    /// Returns the key at a slot without the prefix. `cell_head` bytes stand in a cell before its key.
     #[inline]
     fn suffix(&self, slot: &Slot, cell_head: usize) -> &'p [u8] {
         let at = usize::from(slot.offset.get()) + cell_head;
         self.heap_bytes(at, usize::from(slot.key_bytes.get())).unwrap_or_default()
     }
 
-    /// The first slot from `first` on whose key is not below the search key, given without the common prefix; and whether
-    /// it is equal. `cell_head` is how many bytes stand in a cell before its key.
+    /// Returns the first slot from `first` on whose key is not below the search key, and whether the two are equal. The
+    /// search key is given without the common prefix. `cell_head` bytes stand in a cell before its key.
     #[inline]
     pub fn lower_bound(&self, suffix: &[u8], cell_head: usize, first: usize) -> (usize, bool) {
         self.lower_bound_near(suffix, cell_head, first, None)
     }
 
-    /// The same, where it is known that all slots before `near` are below the search key: a few behind it are looked at first.
+    /// As [`Slotted::lower_bound`], where all slots before `near` are known to be below the search key. Looks at a few
+    /// slots from `near` on first.
     #[inline]
     pub fn lower_bound_near(
         &self,
@@ -350,7 +353,7 @@ impl<'p> Slotted<'p> {
             let behind = slots.get(near..)?.iter().take(NEAR);
             behind.enumerate().find(|(_, slot)| !is_below(slot)).map(|(nth, _)| near + nth)
         });
-        // Without a branch: which way a search goes is anybody's guess, the processor's too.
+        // Without a branch: the processor cannot predict the direction of a search.
         let base = nearest.unwrap_or_else(|| slots.partition_point(is_below));
         if base == slots.len() || slots[base].head.get() != head {
             return (first + base, false);
@@ -358,14 +361,14 @@ impl<'p> Slotted<'p> {
         self.lower_bound_among_equals(first + base, head, rest, cell_head)
     }
 
-    /// Goes on where heads say no more: among the slots from `base` on whose head is `head`.
+    /// Searches the slots from `base` on whose head is `head`, where heads no longer decide.
     #[inline]
     fn lower_bound_among_equals(&self, base: usize, head: u32, rest: &[u8], cell_head: usize) -> (usize, bool) {
         let skip = usize::from(self.header.skip_bytes.get());
         let compare_behind_heads = |slot: &Slot| {
             let bytes = usize::from(slot.key_bytes.get()).saturating_sub(skip);
             if bytes <= 4 || rest.len() <= 4 {
-                // Equal heads: where one key ends within its head, the other is longer by zeros, or as long.
+                // Equal heads: if a key ends within its head, the other key is longer by zeros or has the same length.
                 return bytes.cmp(&rest.len());
             }
             self.suffix(slot, cell_head).get(skip + 4..).unwrap_or_default().cmp(&rest[4..])
@@ -394,12 +397,12 @@ impl<'p> Slotted<'p> {
         (low, false)
     }
 
-    /// How many bytes behind the prefix the heads may skip once a key with this suffix is on the page as well.
+    /// Returns the number of bytes behind the prefix that heads may skip once a key with this suffix is on the page.
     pub fn skip_with(&self, suffix: &[u8], cell_head: usize, first: usize) -> usize {
         let skip = usize::from(self.header.skip_bytes.get());
         match self.slots.get(first) {
             None => worth_skipping(suffix.len()),
-            // Nothing is less: the first cell, which is in no cache as likely as not, need not be looked at.
+            // Zero is the minimum: no look at the first cell, which is probably in no cache.
             Some(_) if skip == 0 => 0,
             Some(slot) => {
                 let shared = common_prefix(suffix, self.suffix(slot, cell_head));
@@ -412,7 +415,7 @@ impl<'p> Slotted<'p> {
         }
     }
 
-    /// The slots from `first` on with heads that begin `skip` bytes behind the prefix; those before it as they are.
+    /// Returns all slots. Those from `first` on get heads that begin `skip` bytes behind the prefix.
     pub fn with_heads_behind(&self, skip: usize, cell_head: usize, first: usize) -> Vec<Slot> {
         let head = |slot: &Slot| head_of(self.suffix(slot, cell_head).get(skip..).unwrap_or_default());
         let again = |(index, slot): (usize, &Slot)| {
@@ -426,7 +429,7 @@ impl<'p> Slotted<'p> {
     }
 }
 
-/// Skipping costs a look at a cell, so a few equal bytes stay in the heads.
+/// Returns how many of `shared` bytes heads skip. Skipping costs a look at a cell, so heads keep a few equal bytes.
 pub fn worth_skipping(shared: usize) -> usize {
     const SKIP_MIN: usize = 3;
     if shared < SKIP_MIN {
@@ -436,14 +439,14 @@ pub fn worth_skipping(shared: usize) -> usize {
     }
 }
 
-/// Stores the header, which the caller has changed a copy of.
+/// Stores the header.
 #[inline]
 pub fn store_header(page: &mut PageMut<'_, '_>, header: SlottedHeader) {
     page.range(HEADER_AT..FENCES_AT).copy_from_slice(header.as_bytes());
 }
 
-/// Makes room for a slot at `index`, which is at most the header's slot count, and stores it there. The header's count
-/// is the caller's to raise.
+/// Makes room for a slot at `index`, which is at most the header's slot count, and stores the slot. The caller raises
+/// the header's count.
 #[inline]
 pub fn open_slot(page: &mut PageMut<'_, '_>, header: &SlottedHeader, index: usize, slot: Slot) {
     let at = header.slots_at() + SLOT_BYTES * index;
@@ -453,7 +456,7 @@ pub fn open_slot(page: &mut PageMut<'_, '_>, header: &SlottedHeader, index: usiz
     bytes[..SLOT_BYTES].copy_from_slice(slot.as_bytes());
 }
 
-/// Takes the slot at `index`, which is below the header's slot count, out of the array.
+/// Removes the slot at `index`, which is below the header's slot count, from the array.
 #[inline]
 pub fn close_slot(page: &mut PageMut<'_, '_>, header: &SlottedHeader, index: usize) {
     let at = header.slots_at() + SLOT_BYTES * index;

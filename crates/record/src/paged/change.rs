@@ -1,10 +1,11 @@
-//! A page locked, copied, changed by the program, and stored again.
+//! Locks, copies and stores a page that the program changes.
 //!
-//! The program never has a latch, and no function of it runs under one (PROTOCOLS D12): it works on a copy. What it stores is taken
-//! only if the page is as it was when it was copied, which its LSN says.
+//! The program never holds a latch, and none of its functions runs under one (PROTOCOLS D12): it works on a copy. A
+//! changed copy is stored only if the page's LSN is that of the copy.
 //!
-//! Locks: a page is read under S and changed as the program likes under X. A change of a type with an undo of its own takes IX:
-//! several transactions make such at once, and whoever reads or stores the page waits for all of them (docs/design/0019).
+//! Locks: a page is read under S and changed freely under X. A change of a type with an undo of its own takes IX:
+//! several transactions make such changes at once, and a transaction that reads or stores the page waits for all of
+//! them (docs/design/0019).
 
 use libtp_buffer::ExclusivePage;
 use libtp_lock::Mode;
@@ -26,31 +27,31 @@ use crate::{Error, Result};
 /// Bytes of the common header, before the program's.
 pub const BEGIN: usize = size_of::<libtp_buffer::PageHeader>();
 
-/// What a page is locked for.
+/// The purpose of a page's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageLock {
-    /// To be read: others read it, too.
+    /// To read it: others may read it, too.
     Read,
-    /// To be changed: nobody else has it.
+    /// To change it: no other transaction has it.
     Write,
 }
 
-/// A page as it was when it was copied.
+/// A page at the moment of the copy.
 #[derive(Clone, Debug)]
 pub struct PageCopy {
     number: u32,
     lsn: Lsn,
-    /// The bytes, to be changed as one likes.
+    /// The bytes, which the program may change.
     pub bytes: Vec<u8>,
 }
 
 impl PageCopy {
-    /// Its number.
+    /// Returns the page's number.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The log record that changed it last; none if nothing ever did.
+    /// Returns the LSN of the page's last change; `Lsn::NONE` if there was none.
     pub fn lsn(&self) -> Lsn {
         self.lsn
     }
@@ -70,7 +71,7 @@ impl Access<'_> {
         Error::Page { database: self.database().name().to_string(), page, what: what.into() }
     }
 
-    /// The page's number in the file.
+    /// Returns the page's number in the file.
     fn place(&self, number: u32) -> Result<u32> {
         self.check_paged()?;
         let place = number.checked_add(FIRST_PAGE).filter(|&place| place < u32::MAX - 1);
@@ -93,10 +94,10 @@ impl Access<'_> {
         Ok(())
     }
 
-    /// Gives the lock of a page that was only read back before the transaction ends: the paper's `unlock`.
+    /// Unlocks a page that was only read, before the transaction ends: the paper's `unlock`.
     ///
     /// # Errors
-    /// It is held for more than reading, or not at all.
+    /// The lock is more than a read lock, or the transaction has no lock.
     pub fn page_unlock(&self, number: u32) -> Result<()> {
         let name = lock_names::page(self.database().id(), self.place(number)?);
         match self.holds(name) {
@@ -105,13 +106,13 @@ impl Access<'_> {
                 Ok(change.managers.locks.unlock(self.pages.session(), change.who.locker(), name)?)
             }
             Some(mode) => Err(self.refused(number, format!("its lock ({mode}) stays until the transaction ends, which may have to take back what it changed there; only a lock for reading is given back before"))),
-            // The lock of the whole database, which the transaction got for its many locks, stays.
+            // The lock on the whole database, which replaced the transaction's many locks, stays.
             None if self.holds(lock_names::database(self.database().id())).is_some_and(|held| held.covers(Mode::S)) => Ok(()),
             None => Err(self.refused(number, "the transaction has no lock of it")),
         }
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     ///
     /// # Errors
     /// The file is damaged or cannot be read.
@@ -120,7 +121,7 @@ impl Access<'_> {
         Ok(self.pages.meta()?.page_count.get().saturating_sub(FIRST_PAGE))
     }
 
-    /// A copy of a page; zeros if there is none of that number yet.
+    /// Returns a copy of a page; zeros if there is no such page yet.
     ///
     /// # Errors
     /// The page is damaged or cannot be read.
@@ -136,11 +137,11 @@ impl Access<'_> {
         Ok(PageCopy { number, lsn: page.lsn(), bytes: page[BEGIN..].to_vec() })
     }
 
-    /// Logs what was changed in the copy, and changes the page: the last but one of the paper's steps. The transaction holds the
-    /// page's lock for writing. Returns the record's LSN; none if the copy has not changed.
+    /// Logs the changes of a copy, and changes the page: the last step but one in the paper. The transaction holds the
+    /// page's lock for writing. Returns the record's LSN; `Lsn::NONE` if the copy has no changes.
     ///
     /// # Errors
-    /// The page is not locked for writing, or is not what it was when it was copied; the log or the disk is full.
+    /// The page is not locked for writing, or has changed since the copy; the log or the disk is full.
     pub fn page_put(&self, copy: &PageCopy, known: Option<&ApplicationType>, argument: &[u8]) -> Result<Lsn> {
         let typed = self.typed(copy.number, known, argument, false)?;
         self.check_written(copy)?;
@@ -157,7 +158,7 @@ impl Access<'_> {
     /// Makes a change by the redo function of the program's type, and logs it.
     ///
     /// # Errors
-    /// The function refuses, and nothing was changed; else as [`Access::page_put`] and [`Access::page_lock`].
+    /// The function refuses, and nothing was changed; otherwise as [`Access::page_put`] and [`Access::page_lock`].
     pub fn page_apply(&self, number: u32, known: &ApplicationType, argument: &[u8]) -> Result<Lsn> {
         let is_logical = known.undo.is_some();
         let typed = self.typed(number, Some(known), argument, is_logical)?;
@@ -208,11 +209,11 @@ impl Access<'_> {
         Err(self.refused(copy.number, what))
     }
 
-    /// Stores a copy, if the page is as it was; none if not.
+    /// Stores a copy if the page has not changed since; otherwise returns `None`.
     fn store(&self, copy: &PageCopy, typed: &Typed<'_>) -> Result<Option<Lsn>> {
         let page_bytes = self.database().page_bytes();
         let place = self.place(copy.number)?;
-        // Its compensation may be the whole page, however little this changes.
+        // The compensation may log the whole page, however small the change is.
         let undo_bytes = page_bytes + 64;
         let most = 2 * page_bytes + typed.name.len() + typed.argument.len() + 64;
         self.pages.reserve_own(page_bytes, most.max(undo_bytes))?;

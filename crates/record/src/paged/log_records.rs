@@ -1,8 +1,9 @@
-//! The log records of pages whose bytes are the program's.
+//! The log records of pages with the program's bytes.
 //!
-//! Paper: LIBTP 3.2.1 and 4.4: "all log records are referenced by a header structure, a log record type, and a character buffer";
-//! before and after images. Departure: the program's type stands in the body, with its name, and all its records are of one type of
-//! ours, so that whoever does not know it can repeat the change, and can say what he lacks. Byte tables: docs/formats/log.md.
+//! Paper: LIBTP 3.2.1 and 4.4: "all log records are referenced by a header structure, a log record type, and a
+//! character buffer"; before and after images. Departure: the body holds the program's type with its name, and all such
+//! records have one type of ours. So a process that lacks the program's type can redo the change and name the missing
+//! type. Byte tables: docs/formats/log.md.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::IntoBytes;
@@ -11,7 +12,8 @@ use crate::btree::difference::Difference;
 use crate::log_body::{body, read, short, take};
 use libtp_txn::{Damage, Signature};
 
-/// Bytes of a page change. Roles: the page, the meta page if the file gets longer. Undo: the program's function, or the bytes before.
+/// A change of a page's bytes. Roles: the page, the meta page if the file grows. Undo: the program's function, or the
+/// bytes before.
 pub const CHANGE: u16 = 128;
 /// The compensation of [`CHANGE`].
 pub const RESTORE: u16 = 129;
@@ -52,31 +54,31 @@ body! {
         page: U64,
         /// 08: where on the page they go.
         at: U16,
-        /// 10: how many follow.
+        /// 10: number of bytes that follow.
         bytes: U16,
         /// 12: zero.
         unused: U32,
     }
 }
 
-/// A page change, read.
+/// The parsed body of a page change.
 pub struct Parsed<'b> {
-    /// Its front.
+    /// Its fixed part.
     pub record: &'b Change,
     /// The name of the program's type.
     pub name: &'b [u8],
-    /// What the program's functions are told.
+    /// The argument of the program's functions.
     pub argument: &'b [u8],
-    /// What was there.
+    /// The bytes before.
     pub before: &'b [u8],
-    /// What is there now.
+    /// The bytes afterwards.
     pub after: &'b [u8],
 }
 
 /// Reads the body of a [`CHANGE`].
 ///
 /// # Errors
-/// It is shorter than it says.
+/// The body is shorter than its lengths state.
 pub fn parse(body: &[u8]) -> Result<Parsed<'_>, Damage> {
     let (record, mut rest) = read::<Change>(body)?;
     let bytes = usize::from(record.bytes.get());
@@ -87,7 +89,7 @@ pub fn parse(body: &[u8]) -> Result<Parsed<'_>, Damage> {
     Ok(Parsed { record, name, argument, before, after })
 }
 
-/// Which type of the program a record is of; none if of none.
+/// Returns the program's type of a record; `None` if the record has none.
 pub fn signature(kind: u16, body: &[u8]) -> Option<Signature> {
     if kind != CHANGE {
         return None;
@@ -100,25 +102,26 @@ pub fn signature(kind: u16, body: &[u8]) -> Option<Signature> {
     })
 }
 
-/// The program's type, and what its functions are told.
+/// The program's type, and the argument of its functions.
 #[derive(Clone, Copy, Default)]
 pub struct Typed<'t> {
     /// Its code, zero for none.
     pub code: u16,
     /// Its name.
     pub name: &'t str,
-    /// Whether its function undoes the change.
+    /// Whether the type's function undoes the change.
     pub is_logical: bool,
-    /// What its functions are told.
+    /// The argument of its functions.
     pub argument: &'t [u8],
 }
 
-/// Where bytes stand on a page; zero for none, which may stand behind the last byte of the longest page.
+/// Returns an offset on a page. Zero if there are no bytes: an offset behind the last byte of the longest page does not
+/// fit.
 fn place(at: usize, bytes: usize) -> U16 {
     short(if bytes == 0 { 0 } else { at })
 }
 
-/// The body of a change of a page, whose bytes behind the common header were `before` and are to be `after`.
+/// Appends the body of a page's change from `before` to `after`, the bytes from `begin` on.
 pub fn encode_change(
     body: &mut Vec<u8>,
     page: u64,
@@ -144,7 +147,7 @@ pub fn encode_change(
     }
 }
 
-/// The body of a compensation that puts these bytes at `at`.
+/// Appends the body of a compensation that puts these bytes at `at`.
 pub fn encode_restore(body: &mut Vec<u8>, page: u64, at: usize, bytes: &[u8]) {
     let record = Restore { page: page.into(), at: place(at, bytes.len()), bytes: short(bytes.len()), unused: 0.into() };
     body.extend_from_slice(record.as_bytes());

@@ -1,4 +1,4 @@
-//! The lines of pages in the table of log-record types.
+//! The record types of pages, for the table of log-record types.
 
 use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
@@ -35,7 +35,7 @@ fn describe_restore(body: &[u8]) -> String {
     format!("{} at {} {} bytes again", page_name(record.page.get()), record.at, record.bytes)
 }
 
-/// The record types of pages.
+/// Returns the record types of pages.
 #[rustfmt::skip]
 pub fn record_types() -> Vec<RecordType> {
     vec![

@@ -1,5 +1,5 @@
-//! What each log record of pages does to each page it names: the bytes go where they were. Pure, and the same for whoever knows the
-//! program's type and whoever does not.
+//! The redo of each log record of pages on each page it names: stores the bytes in their place. Pure, and independent
+//! of the program's type.
 
 use crate::free_pages;
 use crate::log_body::{file_number, page_number, read, take};

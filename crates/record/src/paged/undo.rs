@@ -1,4 +1,4 @@
-//! Undo: the program's function takes the change back on a copy of the page, or the bytes that were there come back.
+//! Undo: the program's function undoes the change on a copy of the page, or the old bytes are restored.
 
 use libtp_buffer::FileId;
 use libtp_log::RecordRef;
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
     let applications = &change.managers.types.applications;
     let parsed = parse(logged.body).map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
-    // Bytes anybody can put back.
+    // Any process can restore bytes.
     let needs_the_program = parsed.record.flags & LOGICAL != 0;
     if needs_the_program && !planted("txn: what nobody here can take back is given up") {
         applications.check(logged)?;

@@ -1,4 +1,5 @@
-//! Verification of pages whose bytes are the program's: each is one, and whole. What they say only the program knows.
+//! Verification of pages with the program's bytes: each must be undamaged and of this kind. Only the program knows the
+//! contents.
 
 use crate::access::Access;
 use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
@@ -10,7 +11,7 @@ use crate::{Error, Result};
 /// Verifies a file of pages.
 ///
 /// # Errors
-/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+/// A page cannot be read for a reason other than damage. Damage is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_paged()?;
     let mut result = Verified::default();

@@ -1,14 +1,16 @@
-//! Appending: a record gets the next number.
+//! Appends: a record gets the next number.
 //!
-//! The next number is where the last page's used slots end, so it is found and taken under that page's latch: appending
-//! transactions wait for each other for nanoseconds, never for each other's locks. A number whose lock somebody holds, who
-//! looked there and found nothing, is passed over; but not by a transaction that has read to the end, which would find there later
-//! what it did not find before. Numbers of aborted transactions stay empty.
+//! The next number is where the used slots of the last page end. It is found and taken under that page's latch, so
+//! appending transactions wait for each other for nanoseconds, and never for each other's locks. An append passes over
+//! a number whose lock another transaction holds because it looked there and found nothing. It does not pass over the
+//! number if its own transaction has read to the end: that would later find a record where it found none before.
+//! Numbers of aborted transactions stay empty.
 //!
-//! Where the last page is, is in the meta page; a process remembers where it last was.
+//! The meta page has the number of the last page; a process keeps a copy.
 //!
-//! All who append need the next page at the same moment, with locks held that others wait for. So whoever takes the slot in
-//! the middle of the last page brings the next one into memory: what takes long is done by one, while the others go on.
+//! All appending transactions need the next page at the same moment, with locks that others wait for. So the session
+//! that takes the middle slot of the last page brings the next page into memory: one session does the slow part while
+//! the others continue.
 
 use libtp_lock::Mode;
 use libtp_process::Rank;
@@ -23,25 +25,25 @@ use crate::pages::{loose_rank, ROUNDS_MAX};
 use crate::recno::log_records::{encode_change, StartPage, PUT, START_PAGE};
 use crate::{Error, Result};
 
-/// What an attempt at the last page came to.
+/// The outcome of an attempt at the last page.
 enum Attempt {
     Done(u64),
-    /// And the page is half full.
+    /// Done, and the page is half full.
     DoneInTheMiddle(u64),
     Full,
-    /// Somebody has scanned to the end.
+    /// Another transaction has scanned to the end.
     WaitForEnd,
-    /// The page is locked by others.
+    /// Others have locked the page.
     WaitForPage,
-    /// A number that others hold, and that is not to be passed over.
+    /// Others hold this number, and it must not be passed over.
     WaitForNumber(u64),
 }
 
 impl Access<'_> {
-    /// Stores a record under the next number, and returns that.
+    /// Stores a record under the next number, and returns the number.
     ///
     /// # Errors
-    /// [`Error::RecordLength`], and what locks, log and pages can fail with; nothing was changed then.
+    /// [`Error::RecordLength`], and errors of locks, log and pages. Nothing was changed then.
     #[inline]
     pub fn recno_append(&self, record: &[u8]) -> Result<u64> {
         self.check_record(record)?;
@@ -120,11 +122,11 @@ impl Access<'_> {
         Ok(Attempt::Full)
     }
 
-    /// Brings the page behind `tail` into memory. If that fails, whoever needs it meets the same and says so.
+    /// Brings the page behind `tail` into memory. A session that needs the page meets and reports any error again.
     #[cold]
     fn prepare_page(&self, tail: u32) {
         if self.database.tail_hint() > tail {
-            // Somebody is there already.
+            // Another session has already begun that page.
             return;
         }
         if let Some(next) = tail.checked_add(1).filter(|&next| next != u32::MAX) {
@@ -133,7 +135,7 @@ impl Access<'_> {
         }
     }
 
-    /// Gives the file the page behind `tail`, unless another session has done so.
+    /// Gives the file the page behind `tail`, unless another session has done that.
     #[cold]
     pub(crate) fn start_page(&self, tail: u32) -> Result<()> {
         let pages = &self.pages;

@@ -1,7 +1,7 @@
-//! Reading one record by its number.
+//! Reads one record by its number.
 //!
-//! The number is the name of the record's lock, whether there is a record or not, so a get that finds nothing has locked
-//! what it did not find.
+//! The number is the name of the record's lock, whether or not there is a record. So a get that finds nothing protects
+//! the absence.
 
 use libtp_buffer::SharedPage;
 
@@ -13,7 +13,7 @@ use crate::recno::page::RecnoPage;
 use crate::{Error, Result};
 
 impl<'a> Access<'a> {
-    /// Refuses a call for a recno file on another.
+    /// Refuses a call for a recno file on another file.
     #[inline]
     pub(crate) fn check_recno(&self) -> Result<()> {
         if matches!(self.database.method(), Method::Recno { .. }) {
@@ -28,7 +28,7 @@ impl<'a> Access<'a> {
         Error::RecordNumber { database: self.database.name().to_string(), number }
     }
 
-    /// Looks at a page as a recno page of this file.
+    /// Reads a page as a recno page of this file.
     #[inline]
     pub(crate) fn recno_page<'p>(&self, number: u32, page: &'p [u8]) -> Result<RecnoPage<'p>> {
         match RecnoPage::over(page) {
@@ -37,7 +37,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Whether the file has reached that page.
+    /// Whether the file has that page.
     #[inline]
     pub(crate) fn has_page(&self, page: u32) -> Result<bool> {
         if page <= self.database.tail_hint() {
@@ -46,7 +46,7 @@ impl<'a> Access<'a> {
         Ok(page <= self.recno_tail()?)
     }
 
-    /// The last page of the file, zero if it has none.
+    /// Returns the last page of the file, zero if there is none.
     pub(crate) fn recno_tail(&self) -> Result<u32> {
         let tail = self.pages.meta()?.tail_page.get();
         if tail == u32::MAX {
@@ -56,7 +56,7 @@ impl<'a> Access<'a> {
         Ok(tail)
     }
 
-    /// Takes the locks for one record, waiting for them; no latch is held.
+    /// Takes the locks for one record, and waits for them. The session holds no latch.
     #[inline]
     pub(crate) fn lock_number(&self, number: u64, page: u32, purpose: Purpose) -> Result<Option<Granularity>> {
         let granularity = self.enter(purpose)?;
@@ -70,18 +70,19 @@ impl<'a> Access<'a> {
         Ok(granularity)
     }
 
-    /// Reads the record `number` under a shared lock, and passes it to `read`; none if there is no such record.
+    /// Reads the record `number` under a shared lock, and passes it to `read`. Returns `None` if there is no such
+    /// record.
     ///
-    /// The page is latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
     ///
     /// # Errors
-    /// What locks and pages can fail with.
+    /// Locks or pages failed.
     #[inline]
     pub fn recno_get<R>(&self, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.recno_get_for(number, Purpose::Read, read)
     }
 
-    /// As [`Access::recno_get`], but locks the record for writing at once.
+    /// As [`Access::recno_get`], but locks the record for writing.
     ///
     /// # Errors
     /// As [`Access::recno_get`].

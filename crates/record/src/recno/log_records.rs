@@ -12,15 +12,15 @@ use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::recno::page::Slot;
 use libtp_log::Lsn;
 
-/// A record enters a slot that has none. Undo: a ghost that never was committed.
+/// A record enters a slot that has none. Undo: a ghost with the old LSN.
 pub const PUT: u16 = 64;
 /// A record changes. Undo: the old bytes and LSN.
 pub const UPDATE: u16 = 65;
-/// A record becomes a ghost. Undo: as there.
+/// A record becomes a ghost. Undo: as for an update.
 pub const DELETE: u16 = 66;
 /// The compensation of all three.
 pub const RESTORE: u16 = 67;
-/// The file gets one more page. Roles: the page, the meta page. No undo.
+/// The file gets another page. Roles: the page, the meta page. No undo.
 pub const START_PAGE: u16 = 68;
 
 body! {
@@ -58,7 +58,7 @@ body! {
         slot: U16,
         /// 10: where in the record they go.
         offset: U16,
-        /// 12: how many follow.
+        /// 12: number of bytes that follow.
         put_bytes: U16,
         /// 14: zero.
         unused: U16,
@@ -79,7 +79,7 @@ body! {
     }
 }
 
-/// The body of a change that gives the slot `bytes`, or makes it a ghost if there are none.
+/// Appends the body of a change that gives the slot `after`, or makes it a ghost for `None`.
 #[inline]
 pub fn encode_change(body: &mut Vec<u8>, page: u64, slot: usize, before: &Slot<'_>, after: Option<&[u8]>) {
     let (middle, flags_after) = match after {
@@ -103,7 +103,7 @@ pub fn encode_change(body: &mut Vec<u8>, page: u64, slot: usize, before: &Slot<'
     body.extend_from_slice(&after.unwrap_or_default()[middle.offset..middle.offset + middle.put]);
 }
 
-/// The body of the compensation of a change that took `cut_out`.
+/// Appends the body of the compensation of a change that took out `cut_out`.
 pub fn encode_restore(body: &mut Vec<u8>, undone: &Change, cut_out: &[u8]) {
     let flags = RecordFlags(undone.flags_before);
     let never_committed = undone.lsn_before.get() == 0;

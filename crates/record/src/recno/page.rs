@@ -1,14 +1,14 @@
 //! A page of a recno file: records of one length side by side, each behind its LSN.
 //!
-//! Paper: LIBTP 4.4, "fixed length recno". Record `n` (from 1) stands on page `2 + (n - 1) / per page`, at slot
-//! `(n - 1) % per page`: no search, no splits, nothing moves.
+//! Paper: LIBTP 4.4, "fixed length recno". Record `n` (from 1) stands on page `2 + (n - 1) / per page`, at slot `(n -
+//! 1) % per page`: no search, no splits, no moves.
 //!
 //! ```text
 //! 0       32     36             40          48
 //! | common | used | record bytes | unused 8 | slot 0: [LSN and flags 8][record] | slot 1 ...
 //! ```
 //!
-//! A slot that is all zeros was never used; one with the ghost flag holds no record and zeros for bytes.
+//! A slot of zeros was never used. A slot with the ghost flag holds no record, and zeros for bytes.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -31,7 +31,7 @@ pub const SLOT_HEAD: usize = 8;
 #[derive(FromBytes, IntoBytes, Unaligned, Immutable, KnownLayout, Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct RecnoHeader {
-    /// 32: slots from here on were never used.
+    /// 32: the first slot that was never used.
     pub used: U32,
     /// 36: bytes of every record.
     pub record_bytes: U32,
@@ -41,7 +41,7 @@ pub struct RecnoHeader {
 
 const _: () = assert!(size_of::<RecnoHeader>() == SLOTS_AT - HEADER_AT);
 
-/// Where records of one length stand.
+/// The arithmetic from record numbers to pages and slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arithmetic {
     /// Bytes of a record.
@@ -51,14 +51,15 @@ pub struct Arithmetic {
 }
 
 impl Arithmetic {
-    /// For pages and records of these sizes; none if a record does not fit a page, or has no bytes.
+    /// Returns the arithmetic for pages and records of these sizes; `None` if a record does not fit a page, or has no
+    /// bytes.
     pub fn new(page_bytes: usize, record_bytes: usize) -> Option<Arithmetic> {
         let per_page = page_bytes.checked_sub(SLOTS_AT)? / (record_bytes.checked_add(SLOT_HEAD)?);
         let per_page = u32::try_from(per_page).ok()?;
         (record_bytes != 0 && per_page != 0).then_some(Arithmetic { record_bytes, per_page })
     }
 
-    /// The page and slot of a record; none if no page has such a number.
+    /// Returns the page and slot of a record; `None` if no page has such a number.
     #[inline]
     pub fn place(&self, number: u64) -> Option<(u32, usize)> {
         let index = number.checked_sub(1)?;
@@ -66,33 +67,33 @@ impl Arithmetic {
         Some((page, usize::try_from(index % u64::from(self.per_page)).ok()?))
     }
 
-    /// The number of the record at a slot of a page.
+    /// Returns the number of the record at a slot of a page.
     #[inline]
     pub fn number(&self, page: u32, slot: usize) -> u64 {
         u64::from(page.saturating_sub(FIRST_PAGE)) * u64::from(self.per_page) + slot as u64 + 1
     }
 }
 
-/// A record of a recno page.
+/// A slot of a recno page.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot<'p> {
-    /// What last changed it; none if it was never used, or its insertion was undone.
+    /// The LSN of its last change; `Lsn::NONE` if it was never used, or its insertion was undone.
     pub lsn: Lsn,
-    /// Whether it is a ghost.
+    /// Its flags.
     pub flags: RecordFlags,
     /// Its bytes.
     pub bytes: &'p [u8],
 }
 
 impl Slot<'_> {
-    /// Whether there is a record.
+    /// Whether the slot holds a record.
     #[inline]
     pub fn is_record(&self) -> bool {
         !self.lsn.is_none() && !self.flags.has(RecordFlags::GHOST)
     }
 }
 
-/// A recno page, to be read.
+/// A recno page, for reading.
 #[derive(Clone, Copy)]
 pub struct RecnoPage<'p> {
     page: &'p [u8],
@@ -100,7 +101,7 @@ pub struct RecnoPage<'p> {
 }
 
 impl<'p> RecnoPage<'p> {
-    /// Looks at a page; none if it is no recno page or contradicts itself.
+    /// Reads a page; `None` if the page is no recno page or contradicts itself.
     #[inline]
     pub fn over(page: &'p [u8]) -> Option<RecnoPage<'p>> {
         if page_header::kind(page) != PageKind::Recno as u8 {
@@ -117,29 +118,29 @@ impl<'p> RecnoPage<'p> {
         SLOT_HEAD + self.record_bytes()
     }
 
-    /// Bytes of every record.
+    /// Returns the bytes of every record.
     #[inline]
     pub fn record_bytes(&self) -> usize {
         self.header.record_bytes.get() as usize
     }
 
-    /// Slots from here on were never used.
+    /// Returns the first slot that was never used.
     #[inline]
     pub fn used(&self) -> usize {
         self.header.used.get() as usize
     }
 
-    /// How many slots the page has.
+    /// Returns the number of slots of the page.
     pub fn capacity(&self) -> usize {
         (self.page.len() - SLOTS_AT) / self.stride()
     }
 
-    /// Where a slot begins, if the page has it.
+    /// Returns where a slot begins, if the page has it.
     pub fn slot_at(&self, slot: usize) -> Option<usize> {
         (slot < self.capacity()).then(|| SLOTS_AT + slot * self.stride())
     }
 
-    /// A slot; none if the page has none of that number.
+    /// Returns a slot; `None` if the page does not have it.
     #[inline]
     pub fn slot(&self, slot: usize) -> Option<Slot<'p>> {
         let at = slot.checked_mul(self.stride())?.checked_add(SLOTS_AT)?;
@@ -150,7 +151,7 @@ impl<'p> RecnoPage<'p> {
     }
 }
 
-/// Makes a recno page new: all slots never used.
+/// Makes a recno page new, without used slots.
 pub fn make_new(page: &mut PageMut<'_, '_>, (file, number): (u32, u32), record_bytes: u32) {
     let bytes = page.fresh();
     page_header::make_new(bytes, file, number, PageKind::Recno as u8, 0);

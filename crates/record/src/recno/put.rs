@@ -1,6 +1,6 @@
-//! Storing and deleting a record under a number.
+//! Stores and deletes a record under a number.
 //!
-//! A number beyond the end makes the file reach it; the numbers in between hold no records.
+//! A number beyond the end extends the file to it. The numbers in between hold no records.
 
 use std::ops::Range;
 
@@ -15,22 +15,23 @@ use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
 use crate::snapshot::Name;
 use crate::{Error, Result};
 
-/// A number so many pages beyond the end is taken for a mistake: the file would be filled with nothing up to it.
+/// Most pages that one number may add. A number farther beyond the end is taken for a mistake, which would fill the
+/// file with empty pages.
 const PAGES_AT_ONCE_MAX: u32 = 1 << 20;
 
 impl Access<'_> {
-    /// Stores a record under a number, whatever was there.
+    /// Stores a record under a number, whether or not the number has one.
     ///
     /// # Errors
-    /// [`Error::RecordLength`], [`Error::RecordNumber`], and what locks, log and pages can fail with; nothing was changed
-    /// then, though the file may have grown.
+    /// [`Error::RecordLength`], [`Error::RecordNumber`], and errors of locks, log and pages. Nothing was changed then,
+    /// though the file may have grown.
     #[inline]
     pub fn recno_put(&self, number: u64, record: &[u8]) -> Result<()> {
         self.check_record(record)?;
         self.recno_change(number, Some(record)).map(|_| ())
     }
 
-    /// Deletes a record, and returns whether there was one.
+    /// Deletes a record. Returns whether there was one.
     ///
     /// # Errors
     /// As [`Access::recno_put`].
@@ -51,7 +52,7 @@ impl Access<'_> {
         Err(Error::RecordLength { database: self.database.name().to_string(), bytes: record.len(), expected })
     }
 
-    /// What a change of a record may log.
+    /// Reserves the needs of a record's change.
     #[inline]
     pub(crate) fn reserve_record(&self) -> Result<()> {
         let bytes = size_of::<Change>() + 2 * self.database.arithmetic().record_bytes;
@@ -77,7 +78,8 @@ impl Access<'_> {
             if record.is_none() && !before.is_record() {
                 return Ok(false);
             }
-            // Also on a page that is not the last: it was, perhaps, for a cursor that went to the end, and no further than this.
+            // On every page: this page may have been the last when a cursor went to the end, and only as far as the
+            // used slots.
             if slot >= recno.used() && granularity.is_some() {
                 let gap = lock_names::end_gap(self.database.id());
                 if self.try_instant(gap, Mode::IX)? == Tried::Busy {
@@ -100,7 +102,7 @@ impl Access<'_> {
             let mut body = self.pages.change.who.scratch();
             encode_change(body.writer(), self.pages.id(page_number).raw(), slot, &before, record);
             failpoint("recno: page latched to put");
-            // The ghost's zeros are nobody's bytes.
+            // A ghost's zeros are no value.
             let stored = if before.is_record() { before.bytes } else { &[] };
             let name = Name::Slot { page: self.pages.id(page_number).raw(), slot };
             self.leave_shortcut(name, before.lsn, before.flags, stored);
@@ -111,14 +113,14 @@ impl Access<'_> {
         Err(self.pages.corrupt(page_number, "a record found no place"))
     }
 
-    /// Whether the transaction has read to the end, and has to lock what it puts records behind.
+    /// Whether the transaction has read to the end, and so must lock the numbers that it puts records behind.
     pub(crate) fn has_read_to_end(&self, granularity: Option<Granularity>) -> bool {
         let end = lock_names::end_gap(self.database.id());
         granularity == Some(Granularity::Record) && self.holds(end).is_some_and(|mode| mode.covers(Mode::S))
     }
 
-    /// The numbers of a page that are to be below its last used one, and are to be locked first, if the transaction has read to the
-    /// end: the gap there is no lock on them any more.
+    /// Returns the locks to take first on the numbers of `slots`, if the transaction has read to the end. A record
+    /// behind them puts them below the last used slot, where the lock on the end gap no longer protects them.
     fn passed_unlocked(&self, page: u32, slots: Range<usize>, granularity: Option<Granularity>) -> Vec<LockName> {
         if slots.is_empty() || !self.has_read_to_end(granularity) {
             return Vec::new();
@@ -128,7 +130,7 @@ impl Access<'_> {
         names.filter(|name| !self.holds(*name).is_some_and(|mode| mode.covers(Mode::S))).collect()
     }
 
-    /// Makes the file reach a page.
+    /// Extends the file to a page.
     #[cold]
     fn reach_page(&self, page: u32) -> Result<()> {
         loop {

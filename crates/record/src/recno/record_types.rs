@@ -1,4 +1,4 @@
-//! The recno file's lines in the table of log-record types.
+//! The recno file's record types, for the table of log-record types.
 
 use libtp_buffer::PageId;
 use libtp_txn::{PageList, RecordType};
@@ -40,7 +40,7 @@ fn describe_start_page(body: &[u8]) -> String {
     format!("{} for records of {} bytes", page_name(record.page.get()), record.record_bytes)
 }
 
-/// The recno file's record types.
+/// Returns the recno file's record types.
 #[rustfmt::skip]
 pub fn record_types() -> Vec<RecordType> {
     vec![

@@ -1,4 +1,4 @@
-//! What each log record of a recno file does to each page it names. Pure.
+//! The redo of each log record of a recno file on each page it names. Pure.
 
 use crate::free_pages;
 use crate::log_body::{file_number, page_number, read, take};

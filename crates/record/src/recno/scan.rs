@@ -1,7 +1,7 @@
-//! Walking the records in the order of their numbers, both ways.
+//! Walks the records in the order of their numbers, in both directions.
 //!
-//! Every number passed is locked, whether it holds a record or not, so that none appears or goes where the cursor has been;
-//! at the end, the gap above the last number, which whoever makes a new number asks for.
+//! A cursor locks every number that it passes, whether or not the number holds a record, so that no record appears or
+//! goes behind it. At the end it locks the gap above the last number, which a transaction with a new number asks for.
 
 use libtp_lock::Mode;
 
@@ -10,7 +10,7 @@ use crate::database::Granularity;
 use crate::lock_names;
 use crate::Result;
 
-/// Where a cursor stands.
+/// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
@@ -19,13 +19,13 @@ enum Standing {
     AboveAll,
 }
 
-/// What a look at one page came to.
+/// The outcome of a look at one page.
 enum Look {
     /// The cursor has arrived at this number.
     Arrived(u64),
-    /// A number whose lock has to be waited for; to be looked at again.
+    /// The cursor must wait for the lock on this number, and look at it again.
     Wait(u64),
-    /// Nothing between there and the page's end.
+    /// No record between the start and the page's end.
     Passed,
 }
 
@@ -38,12 +38,12 @@ pub struct NumberCursor<'a> {
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'a> NumberCursor<'a> {
-    /// A cursor that stands nowhere yet.
+    /// Returns a cursor without a place.
     pub fn new(access: Access<'a>) -> NumberCursor<'a> {
         NumberCursor { access, standing: Standing::Nowhere, record: Vec::new() }
     }
 
-    /// The number and record it stands on.
+    /// Returns the number and record of the cursor's place.
     pub fn record(&self) -> Option<(u64, &[u8])> {
         match self.standing {
             Standing::On(number) => Some((number, &self.record)),
@@ -55,15 +55,15 @@ impl<'a> NumberCursor<'a> {
         self.record().filter(|_| found).map(|(number, record)| (number, record.to_vec()))
     }
 
-    /// The first record and its number.
+    /// Goes to the first record, and returns it with its number.
     ///
     /// # Errors
-    /// What locks and pages can fail with.
+    /// Locks or pages failed.
     pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         self.seek(1)
     }
 
-    /// The last record.
+    /// Goes to the last record and returns it.
     ///
     /// # Errors
     /// As [`NumberCursor::first`].
@@ -72,7 +72,7 @@ impl<'a> NumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The first record whose number is `number` or greater.
+    /// Goes to the first record whose number is `number` or greater, and returns it.
     ///
     /// # Errors
     /// As [`NumberCursor::first`].
@@ -81,7 +81,7 @@ impl<'a> NumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The next record; the first, if it stands nowhere yet.
+    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`NumberCursor::first`].
@@ -90,7 +90,7 @@ impl<'a> NumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The record before; the last, if it stands nowhere yet.
+    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`NumberCursor::first`].
@@ -106,7 +106,7 @@ impl<'a> NumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// Goes to the next record, to be looked at with [`NumberCursor::record`]; whether there is one.
+    /// Goes to the next record, for [`NumberCursor::record`]. Returns whether there is one.
     ///
     /// # Errors
     /// As [`NumberCursor::first`].
@@ -122,7 +122,7 @@ impl<'a> NumberCursor<'a> {
         Ok(found)
     }
 
-    /// Goes up from `number` to the first record; stays where there is none.
+    /// Goes up from `number` to the first record. Stays if there is none.
     fn forward(&mut self, number: u64) -> Result<bool> {
         let access = self.access;
         access.check_recno()?;
@@ -139,7 +139,7 @@ impl<'a> NumberCursor<'a> {
                 continue;
             };
             self.lock_page(page, granularity)?;
-            // On the last page the end is where its used slots end; on the others every slot counts.
+            // On the last page only the used slots count, on the others every slot.
             let slots = if page == tail { slot..usize::MAX } else { slot..arithmetic.per_page as usize };
             match self.look(page, slots, page == tail, granularity)? {
                 Look::Arrived(number) => {
@@ -157,7 +157,7 @@ impl<'a> NumberCursor<'a> {
         }
     }
 
-    /// Goes down to the last record below `number`, or to the last of all; stays where there is none.
+    /// Goes down to the last record below `number`, or to the last of all. Stays if there is none.
     fn backward(&mut self, number: Option<u64>) -> Result<bool> {
         let access = self.access;
         access.check_recno()?;
@@ -168,7 +168,7 @@ impl<'a> NumberCursor<'a> {
         }
         let tail = access.recno_tail()?;
         let end = arithmetic.number(tail + 1, 0);
-        // Numbers from here on have been dealt with.
+        // The cursor has passed the numbers from here on.
         let mut at = number.map_or(end, |number| number.min(end));
         while tail != 0 && at > 1 {
             let Some((page, last)) = arithmetic.place(at - 1) else { break };
@@ -195,11 +195,11 @@ impl<'a> NumberCursor<'a> {
         Ok(())
     }
 
-    /// Whether the way ends here: the gap above the last number is locked first, and then all is looked at once more.
+    /// Whether the way ends here. First locks the gap above the last number, and then lets the caller look once more.
     fn is_end(&self, tail: u32, granularity: Option<Granularity>) -> Result<bool> {
         if granularity.is_some() {
             let gap = lock_names::end_gap(self.access.database.id());
-            // Who has waited to append holds it in a mode that others may have, too.
+            // A session that has waited to append holds the gap in `IX`, which others may hold, too.
             if !self.access.holds(gap).is_some_and(|mode| mode.covers(Mode::S)) {
                 self.access.lock(gap, Mode::S)?;
                 return Ok(false);
@@ -208,7 +208,7 @@ impl<'a> NumberCursor<'a> {
         Ok(self.access.recno_tail()? == tail)
     }
 
-    /// Looks at the slots of one page, upwards.
+    /// Examines the slots of one page, upwards.
     fn look(
         &mut self,
         page_number: u32,
@@ -233,7 +233,7 @@ impl<'a> NumberCursor<'a> {
         Ok(Look::Passed)
     }
 
-    /// Looks at the slots of one page from `last` downwards.
+    /// Examines the slots of one page from `last` downwards.
     fn look_down(&mut self, page_number: u32, last: usize, granularity: Option<Granularity>) -> Result<Look> {
         let page = self.access.pages.shared(page_number, 0)?;
         let recno = self.access.recno_page(page_number, &page)?;

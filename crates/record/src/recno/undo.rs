@@ -1,4 +1,4 @@
-//! Undo: a slot gets back the bytes, flags and LSN it had. Records never move, so page and slot find it.
+//! Undo: gives a slot its old bytes, flags and LSN. Records never move, so page and slot find it.
 
 use libtp_buffer::FileId;
 use libtp_log::RecordRef;

@@ -1,4 +1,4 @@
-//! Verification of a recno file: every page is what arithmetic says, and every slot is what its page says.
+//! Verification of a recno file: every page must fit the arithmetic, and every slot its page.
 
 use crate::access::Access;
 use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Verifies a recno file.
 ///
 /// # Errors
-/// Only what keeps pages from being read at all, other than their damage, which is a finding.
+/// A page cannot be read for a reason other than damage. Damage is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     access.check_recno()?;
     let mut result = Verified::default();

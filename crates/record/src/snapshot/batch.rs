@@ -1,7 +1,8 @@
-//! What a cursor of a snapshot has copied, and the room it has for that.
+//! The records that a snapshot's cursor has copied, and their buffers.
 //!
-//! A short range of a B-tree takes hardly longer to copy than the C library takes to find memory for it, so a thread keeps the room that
-//! its last cursor had for the next, until it ends: one batch, for a short range is of one leaf.
+//! A short range of a B-tree takes hardly longer to copy than the C library takes to allocate memory for it. So a
+//! thread keeps its last cursor's buffers for the next cursor, until the thread ends. It keeps one batch: a short range
+//! lies on one leaf.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut, Range};
@@ -13,7 +14,7 @@ use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
 
-/// Room with more bytes than this is not kept: it has that of a leaf of the longest pages, its keys, and where they are.
+/// Most bytes of kept buffers: enough for a leaf of the longest pages, its keys, and their positions.
 const KEPT_MAX: usize = 256 << 10;
 
 /// A value in a batch.
@@ -21,14 +22,15 @@ const KEPT_MAX: usize = 256 << 10;
 pub(super) enum Stored {
     /// On the copy of the leaf.
     OnPage(Range<usize>),
-    /// Behind its key, or where it was found.
+    /// In `bytes`: behind its key, or where an older version was appended.
     Here(Range<usize>),
     Chain(ChainRef),
-    /// No record is seen there.
+    /// The snapshot shows no record.
     Nothing,
 }
 
-/// A record of a batch that was copied as it stands on its leaf, and is not, or not as it stands, what is seen.
+/// A record of a batch that was copied from its leaf and still needs a look: the snapshot shows another version, or the
+/// stored bytes are not the value.
 #[derive(Debug)]
 pub(super) struct Unsettled {
     pub(super) entry: usize,
@@ -36,24 +38,25 @@ pub(super) struct Unsettled {
     pub(super) flags: RecordFlags,
 }
 
-/// What is seen of the keys from `low` up to `high`, in order, as far as they are in the cursor's range.
+/// The records with keys from `low` up to `high` that the snapshot shows, in order, as far as they are in the cursor's
+/// range.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// May be below the range's beginning: then what is seen begins there.
+    /// May lie below the range's beginning: then the batch begins at the range.
     pub(super) low: Vec<u8>,
-    /// None: to the end.
+    /// `None`: to the end.
     pub(super) high: Option<Vec<u8>>,
-    /// A copy of the leaf, if they are of one.
+    /// A copy of the leaf, if the batch was copied as a whole leaf.
     pub(super) page: Vec<u8>,
-    /// Keys, in one piece each, and values that are not on the page.
+    /// The keys, each in one piece, and the values that are not on `page`.
     pub(super) bytes: Vec<u8>,
     pub(super) entries: Vec<(Range<usize>, Stored)>,
-    /// In the order of the entries; empty once the batch is settled.
+    /// Entries that still need a look, in order; empty once the batch is settled.
     pub(super) unsettled: Vec<Unsettled>,
 }
 
 impl Batch {
-    /// Forgets what is in it: what comes is of these keys.
+    /// Empties the batch, and sets its bounds.
     pub(super) fn begin(&mut self, low: Vec<u8>, high: Option<Vec<u8>>) {
         (self.low, self.high) = (low, high);
         self.page.clear();
@@ -62,7 +65,7 @@ impl Batch {
         self.unsettled.clear();
     }
 
-    /// The bytes of a value that is in the batch.
+    /// Returns the bytes of a value that is in the batch.
     pub(super) fn value(&self, stored: &Stored) -> Option<&[u8]> {
         match stored {
             Stored::OnPage(range) => self.page.get(range.clone()),
@@ -71,7 +74,7 @@ impl Batch {
         }
     }
 
-    /// Copies a record, whose stored value is what is seen as it stands if `is_plain`.
+    /// Copies a record. `is_plain`: the snapshot shows the stored value as it is.
     pub(super) fn push(&mut self, key: SplitKey<'_>, (lsn, flags): (Lsn, RecordFlags), stored: &[u8], is_plain: bool) {
         self.note((lsn, flags), is_plain);
         let key_at = self.bytes.len();
@@ -81,7 +84,7 @@ impl Batch {
         self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
     }
 
-    /// The same of a record of a page, whose key and stored value stand side by side there.
+    /// Copies a record of a page, where key and stored value stand side by side.
     pub(super) fn push_from(&mut self, node: &Node<'_>, record: &Record<'_>, is_plain: bool) {
         self.note((record.lsn, record.flags), is_plain);
         let (prefix, key_at) = (node.prefix(), self.bytes.len());
@@ -94,7 +97,7 @@ impl Batch {
         self.entries.push((key_at..stored_at, Stored::Here(stored_at..self.bytes.len())));
     }
 
-    /// Copies the key of a record of the batch's page. The value stays on the page.
+    /// Copies only the key of a record of the batch's page. The value stays on the page.
     pub(super) fn push_on_page(&mut self, node: &Node<'_>, record: &Record<'_>, is_plain: bool) {
         self.note((record.lsn, record.flags), is_plain);
         let (suffix_at, key_at) = (record.cell_at + LEAF_CELL_HEAD, self.bytes.len());
@@ -104,7 +107,7 @@ impl Batch {
         self.entries.push((key_at..self.bytes.len(), Stored::OnPage(stored)));
     }
 
-    /// Notes that the entry that comes next is to be settled, unless it is plain.
+    /// Notes that the next entry needs a look, unless it is plain.
     #[inline]
     pub(super) fn note(&mut self, (lsn, flags): (Lsn, RecordFlags), is_plain: bool) {
         if !is_plain {
@@ -112,7 +115,7 @@ impl Batch {
         }
     }
 
-    /// The bytes of memory it has, but for where it begins and ends and what is unsettled, which are few.
+    /// Returns the bytes of its buffers, without the bounds and `unsettled`, which are small.
     fn kept_bytes(&self) -> usize {
         let entries = self.entries.capacity() * size_of::<(Range<usize>, Stored)>();
         self.page.capacity() + self.bytes.capacity() + entries
@@ -123,14 +126,14 @@ thread_local! {
     static KEPT: Cell<Option<Box<Batch>>> = const { Cell::new(None) };
 }
 
-/// A batch, in room that the thread keeps when it is done with; an empty one has none yet.
+/// A batch whose buffers return to the thread when it is dropped. An empty one has no buffers yet.
 #[derive(Default)]
 pub(super) struct Room(Option<Box<Batch>>);
 
 impl Room {
-    /// Takes the room, that of the thread if this has none; what is in it is anything.
+    /// Takes the buffers, or the thread's if this has none. Their contents are arbitrary.
     pub(super) fn take(&mut self) -> Room {
-        // A thread that ends keeps nothing any more.
+        // A thread that ends keeps no buffers any more.
         let kept = || KEPT.try_with(Cell::take).ok().flatten();
         Room(self.0.take().or_else(kept))
     }
@@ -170,7 +173,7 @@ impl Drop for Room {
 mod tests {
     use super::*;
 
-    /// The capacity of what a new cursor of this thread begins with.
+    /// Returns the capacity with which this thread's next cursor begins.
     fn kept() -> usize {
         Room::default().take().bytes.capacity()
     }
@@ -212,7 +215,7 @@ mod tests {
         assert!(room.entries.is_empty() && room.unsettled.is_empty());
     }
 
-    /// As of a cursor that the destructor of another thing of the thread makes.
+    /// A cursor in the destructor of another thread-local value.
     #[test]
     fn a_thread_that_ends_keeps_nothing_and_gets_new_room() {
         struct AtEnd;

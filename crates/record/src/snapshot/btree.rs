@@ -1,7 +1,8 @@
 //! A B-tree as a snapshot shows it: one record by its key, and a cursor.
 //!
-//! A cursor copies what is seen of a whole leaf at a time, and holds no latch between; what it has copied stays right,
-//! whatever becomes of the leaf. From one leaf to the next it goes by key (to the right), or as PROTOCOLS T3 says (to the left).
+//! A cursor copies the shown records of a whole leaf at a time, and holds no latch in between. The copy stays valid
+//! whatever happens to the leaf. From one leaf to the next the cursor goes by key (to the right), or as in PROTOCOLS T3
+//! (to the left).
 
 use std::ops::Range;
 
@@ -23,18 +24,18 @@ use crate::page::record_lsn::RecordFlags;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
-/// Records that are copied one by one in no more time than their page as a whole.
+/// Number of records whose single copies take no longer than a copy of their page.
 const FEW: usize = 16;
-/// Bytes of key and value that room is made for, a record: longer ones make their own.
+/// Bytes that are reserved for each record's key and value. Longer ones allocate more.
 const LITTLE: usize = 128;
 
 impl<'a> SnapshotAccess<'a> {
-    /// The value of `key`, passed to `read`; none if there was no such record.
+    /// Passes the value of `key` to `read`; `None` if there was no such record.
     ///
-    /// A page may be latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// A page may be latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
     ///
     /// # Errors
-    /// `SnapshotTooOld`, `KeyTooLong`, and what pages and the log can fail with.
+    /// `SnapshotTooOld`, `KeyTooLong`, and errors of pages and the log.
     pub fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         if self.access.is_hash() {
             return self.hash_get(key, read);
@@ -77,8 +78,8 @@ impl<'a> SnapshotAccess<'a> {
         version.as_record().value().ok_or_else(|| self.access.pages.corrupt(search::ROOT, what()))
     }
 
-    /// Reads a chain that a version of the record of `key` leads to. It is kept for snapshots; if this one is none of those any
-    /// more, it may have been freed meanwhile, and what was read be anything: then the leaf says so.
+    /// Reads a chain that a version of the record of `key` refers to. Chains are kept for snapshots. A snapshot that is
+    /// too old may find its chain freed and read arbitrary bytes; the leaf's deleter LSN then makes the call fail.
     fn read_chain(&self, key: &[u8], chain: ChainRef) -> Result<Vec<u8>> {
         let pages = &self.access.pages;
         let value = long_value::read(pages, chain);
@@ -89,11 +90,11 @@ impl<'a> SnapshotAccess<'a> {
     }
 }
 
-/// Where a cursor stands.
+/// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
-    /// On the entry of that index.
+    /// On the entry with that index.
     On(usize),
     BelowAll,
     AboveAll,
@@ -105,36 +106,37 @@ pub struct SnapshotCursor<'a> {
     range: KeyRange,
     standing: Standing,
     batch: Room,
-    /// For the next one.
+    /// Buffers for the next batch.
     spare: Room,
-    /// The value of the record it stands on, if that is long.
+    /// The value of the cursor's record, if it is long.
     long: Vec<u8>,
 }
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'a> SnapshotCursor<'a> {
-    /// A cursor that stands nowhere yet.
+    /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
         let (range, batch, spare) = (KeyRange::default(), Room::default(), Room::default());
         SnapshotCursor { at, range, standing: Standing::Nowhere, batch, spare, long: Vec::new() }
     }
 
-    /// The same cursor, for the keys of a range.
+    /// Limits the cursor to the keys of a range.
     #[must_use]
     pub fn within(mut self, range: KeyRange) -> SnapshotCursor<'a> {
         self.range = range;
         self
     }
 
-    /// The key and value of the record it stands on.
+    /// Returns the key and value of the cursor's record.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         let Standing::On(index) = self.standing else { return None };
         let (key, stored) = &self.batch.entries[index];
         Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
     }
 
-    /// Goes to the next record if that has been copied whole already, and to the end if what has been copied is all; none if it
-    /// stays where it is and has to be moved. Whether it stands on a record now. It cannot fail, and reads nothing that is shared.
+    /// Goes to the next record if the batch holds all of it, or to the end if the batch is the last. Returns whether
+    /// the cursor is on a record. Returns `None` if the cursor did not move: the caller then calls
+    /// [`SnapshotCursor::move_next`]. Cannot fail, and reads nothing shared.
     #[inline]
     pub fn step(&mut self) -> Option<bool> {
         let Standing::On(index) = self.standing else { return None };
@@ -155,7 +157,7 @@ impl<'a> SnapshotCursor<'a> {
         self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec()))
     }
 
-    /// The first record.
+    /// Goes to the first record and returns it.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -163,7 +165,7 @@ impl<'a> SnapshotCursor<'a> {
         self.seek(&[])
     }
 
-    /// The last record.
+    /// Goes to the last record and returns it.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -172,7 +174,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The first record whose key is `key` or above.
+    /// Goes to the first record whose key is `key` or above, and returns it.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -182,7 +184,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// Stands where the cursor stood before.
+    /// Returns to an earlier place.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -196,7 +198,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(())
     }
 
-    /// The first record whose key is above `key`.
+    /// Goes to the first record whose key is above `key`, and returns it.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -206,7 +208,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The next record; the first, if it stands nowhere yet.
+    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -215,7 +217,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The record before; the last, if it stands nowhere yet.
+    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -233,7 +235,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// Goes to the next record, to be looked at with [`SnapshotCursor::record`]; whether there is one.
+    /// Goes to the next record, for [`SnapshotCursor::record`]. Returns whether there is one.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -250,7 +252,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(found)
     }
 
-    /// Goes to the first record from `from` on, none if that is the end; stays where there is none.
+    /// Goes to the first record from `from` on; `None` is the end. Stays if there is no record.
     fn go_from(&mut self, from: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
         let mut from = from;
@@ -266,7 +268,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(false)
     }
 
-    /// Goes to the last record below `high`, or of all; stays where there is none.
+    /// Goes to the last record below `high`, or of all. Stays if there is none.
     fn go_below(&mut self, high: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
         let mut high = high.or_else(|| self.range.high().map(<[u8]>::to_vec));
@@ -293,7 +295,7 @@ impl<'a> SnapshotCursor<'a> {
         Ok(true)
     }
 
-    /// Goes to an entry of another batch; it stays where it was if the value cannot be read.
+    /// Goes to an entry of another batch. Stays if the value cannot be read.
     fn arrive_in(&mut self, batch: Room, index: usize) -> Result<bool> {
         if let Some(long) = self.at.long_of(&batch, index)? {
             self.long = long;
@@ -305,7 +307,7 @@ impl<'a> SnapshotCursor<'a> {
 }
 
 impl<'a> SnapshotAccess<'a> {
-    /// The value of an entry, if that is a long one.
+    /// Returns the value of an entry, if it is a long one.
     fn long_of(&self, batch: &Batch, index: usize) -> Result<Option<Vec<u8>>> {
         match &batch.entries[index] {
             (key, Stored::Chain(chain)) => self.read_chain(&batch.bytes[key.clone()], *chain).map(Some),
@@ -313,7 +315,7 @@ impl<'a> SnapshotAccess<'a> {
         }
     }
 
-    /// Copies what is seen of the leaf that holds `low`, from there to the range's end.
+    /// Copies the shown records of the leaf that holds `low`, from there to the range's end.
     fn batch_from(&self, low: Vec<u8>, range: &KeyRange, batch: &mut Batch) -> Result<()> {
         let pages = &self.access.pages;
         let from = range.low().max(&low[..]);
@@ -330,8 +332,8 @@ impl<'a> SnapshotAccess<'a> {
         self.fill(batch, leaf, slots)
     }
 
-    /// Copies what is seen of the last leaf that holds a key below `high` (or any), from the range's beginning up to there; whether
-    /// there is such a leaf.
+    /// Copies the shown records of the last leaf that holds a key below `high` (or any key), from the range's
+    /// beginning. Returns whether there is such a leaf.
     fn batch_below(&self, high: Option<Vec<u8>>, range: &KeyRange, batch: &mut Batch) -> Result<bool> {
         let pages = &self.access.pages;
         for _ in 0..ROUNDS_MAX {
@@ -368,8 +370,8 @@ impl<'a> SnapshotAccess<'a> {
         Err(pages.corrupt(search::ROOT, "a cursor found no way on"))
     }
 
-    /// Copies what is seen of some slots of a leaf, which is copied whole, so that it is latched for no longer than that takes; of a few,
-    /// these alone.
+    /// Copies the shown records at some slots of a leaf. For many slots, copies the whole leaf first, so that the leaf
+    /// is latched no longer than the copy takes.
     fn fill(&self, batch: &mut Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<()> {
         if slots.len() <= FEW {
             return self.fill_with_few(batch, leaf, slots);
@@ -394,7 +396,7 @@ impl<'a> SnapshotAccess<'a> {
         self.settle(batch, deleter)
     }
 
-    /// Copies what is seen of a few slots of a leaf.
+    /// Copies the shown records at a few slots of a leaf.
     fn fill_with_few(&self, batch: &mut Batch, leaf: SharedPage<'_>, slots: Range<usize>) -> Result<()> {
         let number = leaf.id().page().raw();
         let node: Node<'_> = node_of(&self.access.pages, number, &leaf)?;
@@ -415,7 +417,7 @@ impl<'a> SnapshotAccess<'a> {
         self.settle(batch, deleter)
     }
 
-    /// Finds, without a latch, what is seen of the records that were copied.
+    /// Finds, without a latch, the shown versions of the unsettled records.
     #[inline]
     pub(super) fn settle(&self, batch: &mut Batch, deleter: Lsn) -> Result<()> {
         match batch.unsettled.is_empty() {

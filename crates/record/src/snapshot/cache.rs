@@ -1,8 +1,9 @@
-//! What a snapshot has found far back in the log: a version that is seen stays the one that is seen, so it is looked for once.
+//! Cache of the versions that a snapshot has found far back in the log. A snapshot always shows the same version, so
+//! one search is enough.
 //!
-//! A record that all transactions change has a long history after a minute; who reads it again and again must not walk
-//! all of that each time. Two generations, each of bounded bytes: what is asked for moves to the younger; when that is full the
-//! older one goes.
+//! A record that all transactions change has a long history after a minute. A reader that reads it repeatedly must not
+//! walk that history each time. The cache has two generations, each of bounded bytes. A found entry moves to the
+//! younger one. When that is full, the older one is dropped.
 
 use std::collections::HashMap;
 
@@ -12,12 +13,12 @@ use super::history::{Name, Version};
 
 /// Bytes of one generation.
 const BYTES_MAX: usize = 8 << 20;
-/// Bytes that an entry takes beside its key and value, about.
+/// Approximate bytes of an entry beside its key and value.
 const ENTRY_BYTES: usize = 128;
 
 type Generation = HashMap<Vec<u8>, Option<Version>>;
 
-/// Versions by file and name; none where there was no record.
+/// Versions by file and name; `None` where there was no record.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     young: Generation,

@@ -1,7 +1,7 @@
 //! A hash file as a snapshot shows it: one record by its key, and a cursor in the order of `hash/scan.rs`.
 //!
-//! What is missing counts for a whole bucket: a page of it says up to which LSN something was removed, and hands that on to
-//! wherever its records go.
+//! An absent key counts for its whole bucket. Each page has the highest LSN of anything removed there, and passes it on
+//! to every page that gets its records.
 
 use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
@@ -23,15 +23,15 @@ use crate::page::slotted::SplitKey;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
-/// What a look at a bucket came to.
+/// The outcome of a look at a bucket.
 enum Seen<T> {
     Done(T),
     Read(u32),
 }
 
 impl<'a> SnapshotAccess<'a> {
-    /// Latches the bucket of a hash and lets `look` look at it, with what was removed from it for good, until no page is
-    /// missing.
+    /// Latches the bucket of a hash, and calls `look` with the bucket and its deleter LSN, again until all needed pages
+    /// are in memory.
     fn in_bucket<T>(
         &self,
         hash: u64,
@@ -53,7 +53,7 @@ impl<'a> SnapshotAccess<'a> {
         Err(pages.corrupt(HEADER_PAGE, "a bucket could not be gone through"))
     }
 
-    /// As [`SnapshotAccess::get`], of a hash file.
+    /// As [`SnapshotAccess::get`], for a hash file.
     pub(super) fn hash_get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.access.check_key(key)?;
         let pages = &self.access.pages;
@@ -75,14 +75,14 @@ impl<'a> SnapshotAccess<'a> {
         }
     }
 
-    /// As [`SnapshotAccess::read_chain`], of a hash file.
+    /// As [`SnapshotAccess::read_chain`], for a hash file.
     pub(super) fn hash_chain(&self, key: &[u8], chain: ChainRef) -> Result<Vec<u8>> {
         let value = long_value::read(&self.access.pages, chain);
         self.in_bucket(key_hash(key), |_, _, deleter| self.check_removed(deleter).map(Seen::Done))?;
         value
     }
 
-    /// What is seen of the records from a place on that lie in one bucket, and the place behind.
+    /// Returns the shown records from a place on that lie in one bucket, and the place behind them.
     fn hash_batch(&self, from: u64) -> Result<(Batch, Option<u64>)> {
         let pages = &self.access.pages;
         let (places, next, deleter) = self.in_bucket(from.reverse_bits(), |bucket, kept, deleter| {
@@ -117,7 +117,7 @@ impl<'a> SnapshotAccess<'a> {
     }
 }
 
-/// Where a cursor stands.
+/// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
@@ -129,33 +129,33 @@ enum Standing {
 pub struct SnapshotHashCursor<'a> {
     at: SnapshotAccess<'a>,
     standing: Standing,
-    /// The first place that was not copied yet; none if that is the end.
+    /// The first place that was not copied yet; `None` at the end.
     from: Option<u64>,
     batch: Batch,
-    /// The value of the record it stands on, if that is long.
+    /// The value of the cursor's record, if it is long.
     long: Vec<u8>,
 }
 
 #[allow(clippy::should_implement_trait)] // `next` can fail: the field's word
 impl<'a> SnapshotHashCursor<'a> {
-    /// A cursor that stands nowhere yet.
+    /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotHashCursor<'a> {
         SnapshotHashCursor { at, standing: Standing::Nowhere, from: Some(0), batch: Batch::default(), long: Vec::new() }
     }
 
-    /// The database's name.
+    /// Returns the database's name.
     pub fn database_name(&self) -> &str {
         self.at.database().name()
     }
 
-    /// The key and value of the record it stands on.
+    /// Returns the key and value of the cursor's record.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
         let Standing::On(index) = self.standing else { return None };
         let (key, stored) = &self.batch.entries[index];
         Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
     }
 
-    /// The first record of all.
+    /// Goes to the first record of all and returns it.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -163,7 +163,7 @@ impl<'a> SnapshotHashCursor<'a> {
         self.go_or_stay(0, SnapshotHashCursor::next)
     }
 
-    /// Looks from a place on; where the look fails or finds nothing, the cursor stands where the cursor stood before.
+    /// Searches from a place on. If the search fails or finds nothing, the cursor keeps its place.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
         let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.batch), self.long.clone());
         self.standing = Standing::Nowhere;
@@ -174,7 +174,7 @@ impl<'a> SnapshotHashCursor<'a> {
         found
     }
 
-    /// The next record; the first, if it stands nowhere yet.
+    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -183,7 +183,7 @@ impl<'a> SnapshotHashCursor<'a> {
         Ok(self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec())))
     }
 
-    /// The first record behind the place of a key, whether that is there or not.
+    /// Goes to the first record behind the place of a key, whether or not the key exists, and returns the record.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -191,7 +191,7 @@ impl<'a> SnapshotHashCursor<'a> {
         self.go_or_stay(place_of(key), |cursor| {
             cursor.at.access.check_hash()?;
             let (batch, next) = cursor.at.hash_batch(place_of(key))?;
-            // The values of the entries that are passed over are not read.
+            // The values of passed entries are not read.
             let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
             cursor.standing = passed.checked_sub(1).map_or(Standing::Nowhere, Standing::On);
             (cursor.batch, cursor.from) = (batch, next);
@@ -199,7 +199,7 @@ impl<'a> SnapshotHashCursor<'a> {
         })
     }
 
-    /// Goes to the next record, to be looked at with [`SnapshotHashCursor::record`]; whether there is one.
+    /// Goes to the next record, for [`SnapshotHashCursor::record`]. Returns whether there is one.
     ///
     /// # Errors
     /// As [`SnapshotAccess::get`].
@@ -210,7 +210,7 @@ impl<'a> SnapshotHashCursor<'a> {
             Standing::Nowhere => 0,
             Standing::On(index) => index + 1,
         };
-        // The cursor stays where it stood if what follows cannot be read.
+        // The cursor keeps its place if the next record cannot be read.
         let (mut later, mut from) = (None::<Batch>, self.from);
         while index >= later.as_ref().unwrap_or(&self.batch).entries.len() {
             let Some(place) = from else {

@@ -1,7 +1,8 @@
-//! One version back: what a log record says of the record it changed, as it was before.
+//! One version back: restores from a log record the record as it was before.
 //!
-//! A change logs the bytes that it took out, where, and how many it put in there; so the version before is the version after
-//! with these put back. What is read is checked: it must be a change of this record, and lead back.
+//! A change logs the bytes that it took out, their place, and the number of bytes that it put in. So the version before
+//! is the version after with these bytes put back. The log record is checked: it must be a change of this record, and
+//! lead to an older LSN.
 
 use libtp_buffer::FileId;
 use libtp_log::{Lsn, RecordRef};
@@ -16,17 +17,17 @@ use crate::page::record_lsn::RecordFlags;
 use crate::recno::log_records as recno;
 use crate::{Error, Result};
 
-/// Which record.
+/// The name of a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Name<'k> {
-    /// The one of this key.
+    /// The record of this key.
     Key(&'k [u8]),
-    /// The one at this place, which is for ever its own.
+    /// The record in this place, which never changes.
     Slot { page: u64, slot: usize },
 }
 
 impl Name<'_> {
-    /// As bytes, with its file's number.
+    /// Returns the name as bytes, with its file's number.
     pub(super) fn bytes(self, file: FileId) -> Vec<u8> {
         let mut name = file.raw().to_le_bytes().to_vec();
         match self {
@@ -39,7 +40,7 @@ impl Name<'_> {
         name
     }
 
-    /// How many bytes that is.
+    /// Returns the number of these bytes.
     pub(super) fn bytes_count(self) -> usize {
         let place = match self {
             Name::Key(key) => key.len(),
@@ -48,13 +49,13 @@ impl Name<'_> {
         size_of::<u32>() + place
     }
 
-    /// A hash of it: names are compared where it counts.
+    /// Returns a hash of the name. Where two names must not be confused, the names themselves are compared.
     pub(super) fn hash(self, file: FileId) -> u64 {
         let hash = match self {
             Name::Key(key) => key_hash(key),
             Name::Slot { page, slot } => key_hash(&(page << 16 ^ slot as u64).to_le_bytes()),
         };
-        // Not zero, which is nobody's.
+        // Never zero, which stands for no name.
         (hash ^ u64::from(file.raw())) | 1
     }
 }
@@ -64,7 +65,7 @@ impl Name<'_> {
 pub(super) struct Version {
     pub(super) lsn: Lsn,
     pub(super) flags: RecordFlags,
-    /// What is stored, references and all; nothing for the ghost of a recno file.
+    /// The stored value, including references; empty for a ghost of a recno file.
     pub(super) stored: Vec<u8>,
 }
 
@@ -73,18 +74,18 @@ impl Version {
         Version { lsn: record.lsn, flags: record.flags, stored: record.stored.to_vec() }
     }
 
-    /// None if it is no record, but a key.
+    /// Returns `None` for a version that is a key without a record.
     pub(super) fn into_record(self) -> Option<Version> {
         (!self.flags.has(RecordFlags::GHOST) && !self.lsn.is_none()).then_some(self)
     }
 
-    /// As it would stand on a page.
+    /// Returns the version as a record of a page.
     pub(super) fn as_record(&self) -> Record<'_> {
         Record { lsn: self.lsn, flags: self.flags, stored: &self.stored, room: 0, cell_at: 0, stored_at: 0 }
     }
 }
 
-/// A change of a record, whatever the method.
+/// A change of a record, in any access method.
 struct Changed<'b> {
     offset: usize,
     cut_out: &'b [u8],
@@ -93,13 +94,13 @@ struct Changed<'b> {
     lsn_before: u64,
 }
 
-/// The version that `record` replaced by `after`; none if there was none.
+/// Returns the version before `after`, which `record` made; `None` if there was none.
 pub(super) fn before(name: Name<'_>, record: &RecordRef<'_>, after: Version) -> Result<Option<Version>> {
     let damaged = |damage: Damage| {
         Error::from(libtp_txn::Error::Damaged { lsn: record.lsn, name: "version of a record", what: damage.0 })
     };
     let changed = match (name, record.header.kind()) {
-        // Before a load there was nothing.
+        // Before a load there was no record.
         (Name::Key(_), btree::LOAD) => read::<btree::Load>(record.body).map(|_| None),
         (Name::Key(key), btree::INSERT | hash::INSERT) => check_inserted(key, record.body).map(|()| None),
         (Name::Key(key), btree::UPDATE | btree::DELETE | hash::UPDATE | hash::DELETE) => {

@@ -1,6 +1,6 @@
 //! A recno file as a snapshot shows it: one record by its number, and a cursor.
 //!
-//! Slots are never given up, so what is not there never was, and no page has to be asked what was removed from it.
+//! Slots are never removed, so an absent record never existed, and the deleter LSN of pages does not matter.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use crate::page::record_lsn::RecordFlags;
 use crate::recno::page::Slot;
 use crate::Result;
 
-/// A version of a slot, as it stands on its page.
+/// Returns a slot's version, as it stands on the page.
 fn version_of(slot: &Slot<'_>) -> Version {
     let stored = if slot.flags.has(RecordFlags::GHOST) { Vec::new() } else { slot.bytes.to_vec() };
     Version { lsn: slot.lsn, flags: slot.flags, stored }
 }
 
 impl SnapshotAccess<'_> {
-    /// The record `number`, passed to `read`; none if there was no such record.
+    /// Passes the record `number` to `read`; `None` if there was no such record.
     ///
-    /// A page may be latched while `read` runs: it copies, or looks, and calls nothing (PROTOCOLS D12).
+    /// A page may be latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
     ///
     /// # Errors
-    /// `SnapshotTooOld`, and what pages and the log can fail with.
+    /// `SnapshotTooOld`, and errors of pages and the log.
     pub fn recno_get<R>(&self, number: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let access = &self.access;
         access.check_recno()?;
@@ -47,17 +47,17 @@ impl SnapshotAccess<'_> {
     }
 }
 
-/// Where a cursor stands.
+/// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
-    /// On the entry of that index.
+    /// On the entry with that index.
     On(usize),
     BelowAll,
     AboveAll,
 }
 
-/// What is seen of one page, in order.
+/// The shown records of one page, in order.
 #[derive(Debug, Default)]
 struct Batch {
     page: u32,
@@ -74,12 +74,12 @@ pub struct SnapshotNumberCursor<'a> {
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'a> SnapshotNumberCursor<'a> {
-    /// A cursor that stands nowhere yet.
+    /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotNumberCursor<'a> {
         SnapshotNumberCursor { at, standing: Standing::Nowhere, batch: Batch::default() }
     }
 
-    /// The number and record it stands on.
+    /// Returns the number and record of the cursor's place.
     pub fn record(&self) -> Option<(u64, &[u8])> {
         let Standing::On(index) = self.standing else { return None };
         let (number, range) = &self.batch.entries[index];
@@ -90,7 +90,7 @@ impl<'a> SnapshotNumberCursor<'a> {
         self.record().filter(|_| found).map(|(number, record)| (number, record.to_vec()))
     }
 
-    /// The first record and its number.
+    /// Goes to the first record, and returns it with its number.
     ///
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
@@ -98,7 +98,7 @@ impl<'a> SnapshotNumberCursor<'a> {
         self.seek(1)
     }
 
-    /// The last record.
+    /// Goes to the last record and returns it.
     ///
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
@@ -109,7 +109,7 @@ impl<'a> SnapshotNumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The first record whose number is `number` or greater.
+    /// Goes to the first record whose number is `number` or greater, and returns it.
     ///
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
@@ -122,7 +122,7 @@ impl<'a> SnapshotNumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The next record; the first, if it stands nowhere yet.
+    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
@@ -142,7 +142,7 @@ impl<'a> SnapshotNumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// The record before; the last, if it stands nowhere yet.
+    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
     ///
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
@@ -162,7 +162,7 @@ impl<'a> SnapshotNumberCursor<'a> {
         Ok(self.found(found))
     }
 
-    /// Goes to the first record with `number` or a greater one, from `page` on; stays where there is none.
+    /// Goes to the first record with `number` or a greater one, from `page` on. Stays if there is none.
     fn go_up_from(&mut self, page: u32, number: u64) -> Result<bool> {
         let mut page = page;
         while page <= self.at.access.recno_tail()? {
@@ -177,7 +177,7 @@ impl<'a> SnapshotNumberCursor<'a> {
         Ok(false)
     }
 
-    /// Goes to the last record on `page` or before; stays where there is none.
+    /// Goes to the last record on `page` or before. Stays if there is none.
     fn go_down_from(&mut self, page: u32) -> Result<bool> {
         let mut page = page;
         while page >= crate::free_pages::FIRST_PAGE {
@@ -194,7 +194,7 @@ impl<'a> SnapshotNumberCursor<'a> {
 }
 
 impl SnapshotAccess<'_> {
-    /// What is seen of a page.
+    /// Returns the shown records of a page.
     fn batch_of(&self, page_number: u32) -> Result<Batch> {
         let access = &self.access;
         let copied: Vec<(usize, Version)> = {

@@ -1,5 +1,5 @@
 //! A whole environment on real managers, in a directory that goes away with the test.
-#![allow(dead_code, clippy::unwrap_used)] // each test uses some of it, and so does an example
+#![allow(dead_code, clippy::unwrap_used)] // each test, and an example, use a part
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,10 +44,10 @@ impl Drop for Place {
     }
 }
 
-/// The memory of an environment, in bytes, of which only what is used is taken.
+/// Bytes of an environment's region, which takes memory only as it is used.
 const REGION_BYTES: u64 = 1 << 36;
 
-/// One process's handles.
+/// The handles of one process.
 pub struct World {
     pub managers: Arc<Managers>,
     pub directory: Arc<dyn Directory>,
@@ -60,17 +60,17 @@ fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
 }
 
 impl World {
-    /// A new environment.
+    /// Makes a new environment.
     pub fn new(place: &Place, budget_bytes: u64) -> World {
         World::with_settings(place, budget_bytes, Default::default())
     }
 
-    /// A new environment whose transaction manager has these settings.
+    /// Makes a new environment with these settings of the transaction manager.
     pub fn with_settings(place: &Place, budget_bytes: u64, settings: libtp_txn::Settings) -> World {
         World::within(place, budget_bytes, REGION_BYTES, settings)
     }
 
-    /// A new environment whose memory has so many bytes at most.
+    /// Makes a new environment with a limit of its region's bytes.
     pub fn within(place: &Place, budget_bytes: u64, region_bytes: u64, settings: libtp_txn::Settings) -> World {
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
         let control = Control::new([0; 16], &libtp_log::Settings::default());
@@ -78,12 +78,12 @@ impl World {
         World::start(directory, &control, Lsn::FIRST, (budget_bytes, region_bytes), settings)
     }
 
-    /// What is found after everyone died and the region is lost: the log is replayed.
+    /// Restarts after all processes died and the region was lost: replays the log.
     pub fn restart(place: &Place, budget_bytes: u64) -> (World, libtp_txn::Recovered) {
         World::restart_on(place, budget_bytes, None)
     }
 
-    /// As `restart`, on so many threads.
+    /// As `restart`, on `threads` threads.
     pub fn restart_on(place: &Place, budget_bytes: u64, threads: Option<u32>) -> (World, libtp_txn::Recovered) {
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(&place.0).unwrap());
         let file = control_file(&directory);
@@ -142,7 +142,7 @@ impl World {
         World { managers, directory, budget_bytes }
     }
 
-    /// Another process: the same region at another address.
+    /// Attaches another process: the same region at another address.
     pub fn again(&self) -> World {
         let control = control_file(&self.directory).read().unwrap();
         let region = self.managers.region.map_again().unwrap();
@@ -182,7 +182,7 @@ impl World {
     }
 }
 
-/// A small generator of numbers from a seed.
+/// A small generator of pseudo-random numbers.
 pub struct Random(pub u64);
 
 impl Random {

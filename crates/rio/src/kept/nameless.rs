@@ -1,7 +1,7 @@
-//! A region in a file without a name: memory that one process has, and that is gone when the process is.
+//! A region in a file without a name: memory of one process, gone when the process ends.
 //!
-//! If we die here: the kernel takes the file with its last descriptor and mapping. Where a filesystem makes none without a name, one
-//! with a name and nothing in it may be left.
+//! If we die here: the kernel removes the file with its last descriptor and mapping. On a filesystem without nameless
+//! files, an empty file with a name may be left.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -19,14 +19,14 @@ use crate::{ForkMark, Identity, Keeping, Kept, Region, Result};
 #[derive(Clone, Debug)]
 pub struct Nameless {
     file: Arc<File>,
-    /// What errors call it.
+    /// The path for error texts.
     path: PathBuf,
     /// Whether a region was copied into it.
     is_copy: bool,
 }
 
 impl Nameless {
-    /// Makes an empty one in the filesystem of the directory of `path`, which is what errors call it.
+    /// Makes an empty file in the filesystem of the directory of `path`. Error texts name `path`.
     ///
     /// # Errors
     /// `System` if the kernel refuses.
@@ -35,15 +35,15 @@ impl Nameless {
         Ok(Nameless { file: Arc::new(file), path: path.to_path_buf(), is_copy: false })
     }
 
-    /// Stores a part of the region that is copied into it.
+    /// Stores a part of the region that is being copied into the file.
     ///
     /// # Errors
-    /// `System`, also if there is no room.
+    /// `System`, also if the filesystem has no room.
     pub fn store(&self, place: u64, bytes: &[u8]) -> Result<()> {
         self.file.write_all_at(bytes, place).map_err(|source| system(&self.path, "filling the memory", source))
     }
 
-    /// All of a region was copied into it: it can be opened, as one that was left in good order, without a seal.
+    /// Completes the copy of a region: it can now be opened, like a region left in good order, without a seal.
     ///
     /// # Errors
     /// As [`Nameless::store`].
@@ -55,7 +55,7 @@ impl Nameless {
 }
 
 impl Keeping {
-    /// As [`Keeping::open`]: the region that was copied into the file, or a new one. Nobody else can have it.
+    /// As [`Keeping::open`], for the region that was copied into the file, or a new one. No other handle can have it.
     ///
     /// # Errors
     /// As [`Keeping::open`].
@@ -82,7 +82,7 @@ impl Keeping {
     fn have(&self, region: Region, file: File) -> Kept {
         let survives = self.prepare(&region);
         let (seal, mark) = (0, ForkMark::of_this_process());
-        // There is nobody who could take it.
+        // The file has no name, so no other process could take the lock.
         Kept {
             region,
             lock: Lock::Open(file),
@@ -102,7 +102,7 @@ fn make(path: &Path) -> std::io::Result<File> {
     if let Ok(made) = made {
         return crate::above_standard(made.into());
     }
-    // A filesystem, or a kernel, without such files.
+    // The filesystem or the kernel has no nameless files.
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     std::fs::remove_file(path)?;
     crate::above_standard(file)

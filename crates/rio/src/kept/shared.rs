@@ -1,10 +1,10 @@
-//! A kept region that several handles have at once: whoever opens it first, or leaves it last, is alone meanwhile.
+//! A kept region that several handles share: the first opener and the last leaver have it alone for that time.
 //!
-//! What a region says of itself when it was left in good order is looked at by one who is alone, and before anybody stores
-//! anything; so it is opened under the exclusive lock, which becomes a shared one when it says that it is in use. One that is
-//! in use is joined by the shared lock.
+//! A handle that is alone reads the state of the last close, before any handle stores. So a region is opened under
+//! the exclusive lock, which becomes a shared one once the header states that the region is in use. A handle joins a
+//! region in use by the shared lock.
 //!
-//! If we die here: the kernel takes the lock; the region says that it is in use, or as before that it is not.
+//! If we die here: the kernel drops the lock; the header states that the region is in use, or still that it is not.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -17,11 +17,11 @@ use rustix::fs::{flock, FlockOperation};
 use crate::region::system;
 use crate::{Access, Error, Region, RegionHeader, Result, Shared, WriteBack};
 
-/// So long it is waited for who opens or leaves it, which takes two syncs.
+/// How long to wait for a handle that opens or leaves the region, which takes two syncs.
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// Locks the file alone, if nobody else has it, or with those who use it; none if there is no such file.
+/// Takes the exclusive lock if no other handle has the file, else the shared lock. `None` if there is no such file.
 pub(super) fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
     let begun = Instant::now();
     loop {
@@ -31,7 +31,8 @@ pub(super) fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
         }
         match super::lock(path, access, FlockOperation::NonBlockingLockShared) {
             Ok(Some(file)) if !is_left(&file) => return Ok(Some(file)),
-            // The last has left it meanwhile, so we may be alone; or somebody is alone with it now.
+            // Either the last handle has left, so this one may be alone, or another handle is alone with the file
+            // now.
             Ok(Some(_)) => {}
             Err(Error::InUse { .. }) if begun.elapsed() < PATIENCE => {}
             refused => return refused,
@@ -40,17 +41,18 @@ pub(super) fn lock(path: &Path, access: &Access) -> Result<Option<File>> {
     }
 }
 
-/// Whether it says that it was left in good order.
+/// Returns whether the header states that the region was left in good order.
 fn is_left(file: &File) -> bool {
     let mut word = [0; 8];
     let read = file.read_exact_at(&mut word, offset_of!(RegionHeader, clean) as u64);
     read.is_ok() && word != [0; 8]
 }
 
-/// It says that it is in use: from now on others may join.
+/// Lets other handles join: the header states that the region is in use.
 pub(super) fn let_others_in(lock: &File, path: &Path) -> Result<()> {
     let begun = Instant::now();
-    // One lock is given back before the other is taken, so somebody may come in between, who soon does the same.
+    // The exchange gives one lock back before it takes the other. Another handle may come in between, and soon does
+    // the same.
     while let Err(errno) = flock(lock, FlockOperation::NonBlockingLockShared) {
         if begun.elapsed() >= PATIENCE {
             return Err(system(path, "locking", errno.into()));
@@ -60,13 +62,13 @@ pub(super) fn let_others_in(lock: &File, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether nobody else has it any more: from now on nobody else can, until our lock goes.
+/// Returns whether no other handle has the region. If so, no other handle can join until our lock goes.
 pub(super) fn is_last(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
 impl Region {
-    /// Has a few words that were stored written back, where the memory outlives the cache: they are before what is stored next.
+    /// Writes a few stored words back if the memory outlives the cache: they are in memory before any later store.
     pub fn write_back_words<T: Shared>(&self, words: &T) {
         let how = self.write_back();
         if how == WriteBack::None {

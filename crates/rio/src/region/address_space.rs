@@ -1,7 +1,8 @@
-//! How much address space a region takes: as much as it may ever need, and where a limit is set (`RLIMIT_AS`), a part of what is left.
+//! The address space of a region: as much as it may ever need, or under a limit (`RLIMIT_AS`) a part of the rest.
 //!
-//! Not in the papers. A mapping that takes nearly all of what is left is granted, and then the process has none for its threads and its
-//! own memory. So a region takes the half at most. Who comes to a region that others have made takes what they have.
+//! Not in the papers. The kernel grants a mapping of nearly all the remaining address space, and then the process has
+//! none for its threads and its own memory. So a region takes half of the rest at most. A process that attaches takes
+//! as much as the region's maker.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -11,8 +12,8 @@ use rustix::process::{getrlimit, Resource};
 
 use crate::{planted, Mapping, RegionHeader};
 
-/// Maps as much address space as asked, or the half, or the quarter of it where a limit is set, but all of the file, which has `size`
-/// bytes.
+/// Maps `wanted` bytes of address space. Under a limit it maps a half of that, a quarter, and so on, but always all
+/// of the file, which has `size` bytes.
 pub(super) fn reserve(file: &File, wanted: usize, size: u64) -> std::io::Result<Mapping> {
     let most = left().map_or(u64::MAX, |left| left / 2);
     let least = size.max(noted(file));
@@ -32,14 +33,14 @@ pub(super) fn reserve(file: &File, wanted: usize, size: u64) -> std::io::Result<
     }
 }
 
-/// How much those map who have made the region: a power of two, or nothing that is to be believed.
+/// Returns the bytes that the region's maker mapped, or 0 if the file has no power of two there.
 fn noted(file: &File) -> u64 {
     let mut word = [0; 8];
     let read = file.read_exact_at(&mut word, offset_of!(RegionHeader, reserve) as u64);
     Some(u64::from_ne_bytes(word)).filter(|bytes| read.is_ok() && bytes.is_power_of_two()).unwrap_or(0)
 }
 
-/// Bytes of address space that the process may still have, if there is a limit.
+/// Returns the bytes of address space that the process may still take, if there is a limit.
 fn left() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
     let used = std::fs::read_to_string("/proc/self/statm").ok()?;

@@ -1,10 +1,12 @@
-//! Who has a region open holds a shared lock on its file, and who removes one that nobody seems to need an exclusive one.
+//! The locks on a region's file: a process that has the region open holds a shared one, and a process that removes an
+//! unused region holds the exclusive one.
 //!
-//! The locks are `flock`'s: they go with the open file, so a child of a fork has its parent's. That child can only keep a
-//! region's file from being removed, as long as it lives; nobody is taken for alive because of it (PROTOCOLS D9).
+//! The locks are `flock`'s and belong to the open file, so a child of a fork has its parent's. All that such a child
+//! can do is keep the file from being removed for as long as the child lives; liveness does not depend on these locks
+//! (PROTOCOLS D9).
 //!
-//! Nobody waits for a lock without bound, because everybody who may read the file can take it. Who does not get one goes
-//! on without: as long as a stranger holds it, nobody else can, and so nobody removes the file.
+//! No wait for a lock is unbounded, because every user who may read the file can take the lock. A process that does
+//! not get the lock goes on without: while a stranger holds it, no other process can take it and remove the file.
 
 use std::fs::File;
 use std::io;
@@ -14,43 +16,43 @@ use std::time::{Duration, Instant};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 
-/// Who removes a region's file holds the lock for a few system calls.
+/// A process that removes a region's file holds the lock for a few system calls.
 const PATIENCE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_micros(200);
 
-/// Says, until the file is closed, that its region is used. False if the file has lost its name.
+/// Marks the region as used until the file is closed. Returns false if the file has lost its name.
 pub(super) fn attend(file: &File) -> io::Result<bool> {
     let begun = Instant::now();
     loop {
         match flock(file, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < PATIENCE => std::thread::sleep(MOMENT),
-            // Refused for good: somebody holds it who does not remove it, or the filesystem has no such locks.
+            // Refused for good: the holder does not remove the file, or the filesystem has no such locks.
             _ => break,
         }
     }
     has_name(file)
 }
 
-/// Takes the lock of who removes. False if somebody uses the region.
+/// Takes the exclusive lock. Returns false if a process uses the region.
 pub(super) fn take(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// Gives the lock back: not left to the closing, which a child of a fork would put off.
+/// Gives the lock back. A close alone is not enough: a child of a fork would delay it.
 pub(super) fn give_back(file: &File) {
-    // Closing it does the same, nearly always.
+    // If this fails, closing the file nearly always does the same.
     let _ = flock(file, FlockOperation::Unlock);
 }
 
-/// Whether nobody else uses the region, asked by who attends it.
+/// Returns whether no other process uses the region. The caller attends it.
 pub(super) fn is_alone(file: &File) -> bool {
     let alone = take(file);
-    // Exchanging one lock for the other gives back the first: it is taken again in either case.
+    // The exchange of one lock for the other gives back the first, so take it again in either case.
     let _ = attend(file);
     alone
 }
 
-/// Whether there is still a name that leads to the file.
+/// Returns whether the file still has a name.
 pub(super) fn has_name(file: &File) -> io::Result<bool> {
     Ok(file.metadata()?.nlink() > 0)
 }

@@ -1,4 +1,4 @@
-//! What is done with a region's file: room that has no blocks yet, kept for something to grow into; and reading it.
+//! Holes in a region's file, which are room to grow into without blocks yet, and reads of the file.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -9,10 +9,10 @@ use super::system;
 use crate::{Region, Result};
 
 impl Region {
-    /// Leaves a hole of `bytes` behind what is handed out. Only while nobody else knows the region: in a new one.
+    /// Leaves a hole of `bytes` behind the memory handed out. Only in a new region that no other process knows.
     ///
     /// # Errors
-    /// `Reserve` if the address range is used up; `System` if the file cannot be so long.
+    /// `Reserve` if the address range is used up; `System` if the file cannot be made that long.
     pub fn leave_hole(&self, bytes: u64) -> Result<()> {
         let end = self.used().checked_add(bytes).filter(|end| *end <= self.reserved());
         let end = end.ok_or_else(|| self.reserve_error())?;
@@ -25,36 +25,36 @@ impl Region {
         Ok(())
     }
 
-    /// Reads from the file, which shows what is stored into the mapping.
+    /// Reads from the file, which shows the stores into the mapping.
     ///
     /// # Errors
-    /// `System` if it cannot be read, or ends before.
+    /// `System` if the file cannot be read, or is too short.
     pub fn read_file(&self, from: u64, buffer: &mut [u8]) -> Result<()> {
         let read = self.file().read_exact_at(buffer, from);
         read.map_err(|source| system(self.path(), "reading", source))
     }
 
-    /// Gives a part of what was left as a hole blocks: zeros, as it was.
+    /// Gives a part of a hole its blocks. Its bytes stay zeros.
     ///
     /// # Errors
-    /// `Full` when the filesystem is full.
+    /// `Full` if the filesystem is full.
     pub fn fill_hole(&self, from: u64, bytes: u64) -> Result<()> {
         let _alone = self.0.safe.alone();
         self.make_blocks(from, from + bytes)
     }
 
-    /// The parts of the region's file that are no holes, in order: what lies between them is zeros.
+    /// Returns the parts of the region's file that are no holes, in order. The bytes between them are zeros.
     ///
     /// # Errors
-    /// `System` if the file cannot be asked.
+    /// `System` if the search for holes fails.
     pub(crate) fn parts(&self) -> Result<Vec<Range<u64>>> {
         let (mut parts, mut at, end) = (Vec::new(), 0, self.size());
         while at < end {
             let from = match seek(self.file(), SeekFrom::Data(at)) {
                 Ok(from) => from.min(end),
-                // Nothing but a hole is left.
+                // The rest is a hole.
                 Err(rustix::io::Errno::NXIO) => break,
-                // A filesystem that does not know: all of it may be data.
+                // The filesystem does not know: all of the file may be data.
                 Err(rustix::io::Errno::INVAL) => at,
                 Err(errno) => return Err(system(self.path(), "looking for holes", errno.into())),
             };

@@ -1,4 +1,4 @@
-//! What a region says of itself: who made it, for whom, and where its managers' headers lie.
+//! A region's header: its maker, its owner, and the places of the managers' headers.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,9 +25,9 @@ crate::shared! {
         pub ready: Word<u64>,
         /// The machine's boot id when it was made.
         pub boot: [Word<u64>; 2],
-        /// The environment it belongs to.
+        /// The environment that the region belongs to.
         pub environment: [Word<u64>; 2],
-        /// The log's incarnation it was made for (PROTOCOLS L1).
+        /// The log's incarnation that the region was made for (PROTOCOLS L1).
         pub incarnation: Word<u64>,
         /// Inode of the environment's control file (PROTOCOLS F1).
         pub control_inode: Word<u64>,
@@ -49,26 +49,26 @@ crate::shared! {
         pub control_device: Word<u64>,
         /// Bytes of the path below; zero: not known, or being changed.
         pub directory_bytes: Word<u64>,
-        /// Where the environment's directory was when somebody last attached.
+        /// The path of the environment's directory at the last attach.
         pub directory: [Word<u64>; 448],
-        /// Checksum of what a library keeps in a kept region, of when it was left in good order; 0: there is none.
+        /// Checksum of a kept region's tables from when it was last left in good order; 0: there is none.
         pub seal: Word<u64>,
-        /// Bytes of address space that everybody has mapped, and so as much as it may ever become.
+        /// Bytes of address space that every process has mapped: the greatest size of the region.
         pub reserve: Word<u64>,
-        /// Hash of what another build has to know alike to take the log out of this region, and no more than that.
+        /// Hash of the layouts that another build must share to take the log out of this region, and of no others.
         pub log_layout: Word<u64>,
-        /// The first: non-zero if a sync of a kept region has failed, and none was done since of all that it has. Zero, kept for
-        /// later.
+        /// The first word is non-zero if a sync of a kept region has failed and no sync of all of it has succeeded
+        /// since. The rest is zero, kept for later.
         pub spare: [Word<u64>; 27],
     } size 4096
 }
 
-/// Whose region this is; checked when one is opened (PROTOCOLS F1, L6).
+/// The owner of a region; checked when the region is opened (PROTOCOLS F1, L6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Identity {
     /// Hash of every shared type of this build.
     pub layout: u64,
-    /// Hash of what is looked at in a region of which the log alone is taken.
+    /// Hash of the layouts that are read to take only the log out of a region.
     pub log_layout: u64,
     /// The environment's id.
     pub environment: [u64; 2],
@@ -78,7 +78,8 @@ pub struct Identity {
     pub control_inode: u64,
     /// Birth time of the control file, nanoseconds.
     pub control_birth: u64,
-    /// Device number of its filesystem. Not checked: the same file can have several, seen through several mounts.
+    /// Device number of the control file's filesystem. Not checked: the same file can have several, seen through
+    /// several mounts.
     pub control_device: u64,
 }
 
@@ -100,17 +101,17 @@ pub enum RootSlot {
     Files = 5,
     /// The environment itself.
     Environment = 6,
-    /// Who decides what becomes of what is unfinished, where that is somebody else's.
+    /// The party that decides the fate of unfinished transactions, if that is not the region's own library.
     Owner = 7,
     /// Tests, and applications with structures of their own.
     Spare = 15,
 }
 
-/// Where a region says how long it is and how much is handed out, and how many bytes that takes.
+/// Place and length of the header's `size` and `used`.
 pub const SIZES: (u64, u64) = (std::mem::offset_of!(RegionHeader, size) as u64, 16);
 
 impl RegionHeader {
-    /// Of a new region in a file with that inode, whose creation is not finished.
+    /// Fills the header of a new region in a file with that inode. The region's creation is not finished yet.
     pub(super) fn fill(&self, identity: &Identity, own_inode: u64, size: u64, reserve: u64) {
         self.magic.init(MAGIC);
         self.version.init(VERSION);
@@ -128,7 +129,7 @@ impl RegionHeader {
         self.used.init(HEADER_BYTES);
     }
 
-    /// Half a sentence, if it is no region, or one in which something else lies.
+    /// Checks that this is a region of that layout. The error is half a sentence.
     pub(crate) fn check_kind(&self, layout: u64) -> Result<(), String> {
         same(&[
             ("magic", self.magic.get(), MAGIC),
@@ -137,31 +138,32 @@ impl RegionHeader {
         ])
     }
 
-    /// Whether it was made, or last begun to be used, since the machine was started.
+    /// Returns whether the region was made, or last taken into use, since the machine was started.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         let now = boot_id();
         [self.boot[0].get(), self.boot[1].get()] == now && now != [0; 2]
     }
 
-    /// Says that it is used since the machine was started.
+    /// Records that the region is in use since this start of the machine.
     pub(crate) fn set_boot(&self) {
         init_pair(&self.boot, boot_id());
     }
 
-    /// Whether a sync of it has failed, and nobody has had all of it written since.
+    /// Returns whether a sync of the region has failed and no sync of all of it has succeeded since.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.spare[0].get() != 0
     }
 
-    /// Says whether a sync of it has failed.
+    /// Records whether a sync of the region has failed.
     pub(crate) fn set_doubtful(&self, is_doubtful: bool) {
-        // Most have nothing to say, and then nothing is stored.
+        // Store only a change: for most regions there is none.
         if is_doubtful != self.is_doubtful() {
             self.spare[0].publish(u64::from(is_doubtful));
         }
     }
 
-    /// Half a sentence, if it was not made by this build, in the file with that inode, since the machine was started.
+    /// Checks that this build made the region, in the file with that inode, since the machine was started. The error
+    /// is half a sentence.
     pub(super) fn check_maker(&self, layout: u64, own_inode: u64) -> Result<(), String> {
         self.check_file(own_inode)?;
         same(&[("layout hash (another build of the library made it)", self.layout.get(), layout)])?;
@@ -175,7 +177,8 @@ impl RegionHeader {
         Ok(())
     }
 
-    /// Half a sentence, if it was not made in the file with that inode, by whatever build and whenever that was.
+    /// Checks that the region was made in the file with that inode, by any build and at any time. The error is half a
+    /// sentence.
     pub(super) fn check_file(&self, own_inode: u64) -> Result<(), String> {
         same(&[
             ("magic", self.magic.get(), MAGIC),
@@ -184,7 +187,8 @@ impl RegionHeader {
         ])
     }
 
-    /// Half a sentence, if it was made for another environment, or another life of it.
+    /// Checks that the region was made for this environment and this incarnation of its log. The error is half a
+    /// sentence.
     pub(super) fn check_owner(&self, identity: &Identity) -> Result<(), String> {
         same(&[
             ("environment id", self.environment[0].get(), identity.environment[0]),
@@ -195,16 +199,16 @@ impl RegionHeader {
         ])
     }
 
-    /// Where the environment's directory was when somebody last attached, if that is known.
+    /// Returns the path of the environment's directory at the last attach, if it is known.
     pub fn directory(&self) -> Option<PathBuf> {
         let length = usize::try_from(self.directory_bytes.load()).ok().filter(|length| *length > 0)?;
         let bytes: Vec<u8> = self.directory.iter().flat_map(|word| word.get().to_le_bytes()).collect();
         Some(PathBuf::from(OsStr::from_bytes(bytes.get(..length)?)))
     }
 
-    /// Notes where the environment's directory is; a path that is too long is not noted. One process at a time does this.
+    /// Notes where the environment's directory is; ignores a path that is too long. One process at a time does this.
     ///
-    /// If we die here: it is not known, until the next attaches.
+    /// If we die here: the path is not known until the next process attaches.
     pub fn set_directory(&self, path: &Path) {
         if self.directory().as_deref() == Some(path) {
             return;
@@ -235,9 +239,9 @@ fn init_pair(words: &[Word<u64>; 2], values: [u64; 2]) {
     words[1].init(values[1]);
 }
 
-/// The number the kernel drew when the machine was started, or zeros where it gives none.
+/// Returns the number that the kernel drew when the machine was started, or zeros if the kernel gives none.
 pub fn boot_id() -> [u64; 2] {
-    // Once read it stays: a process that can open no file any more knows it all the same.
+    // The number is kept: a process that has run out of descriptors still knows it.
     static KNOWN: OnceLock<[u64; 2]> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
         return *known;

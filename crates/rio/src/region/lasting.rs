@@ -1,10 +1,11 @@
-//! A region that many processes share and that outlives a crash of the system: what its memory survives, and what is done so
-//! that all of it is there afterwards.
+//! A region that many processes share and that outlives a crash of the system: what its memory survives, and the
+//! steps after which all of it is there.
 //!
-//! Paper: Rio Vista, section 3. A kept region ([`Kept`](crate::Kept)) is one process's, which writes back what it stores as it
-//! goes. Here who needs a part of the memory to be safe says which, and when; everything else may be lost.
+//! Paper: Rio Vista, section 3. A kept region ([`Kept`](crate::Kept)) belongs to one process, which writes back its
+//! stores as it goes. Here the code that needs a part of the memory to be safe writes that part back when it needs
+//! to; everything else may be lost.
 //!
-//! If we die here: a part that was to be made safe may not be, and whoever was to be told of it was not.
+//! If we die here: the part may not be safe, and the caller did not get the answer that it is.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -15,15 +16,15 @@ use super::system;
 use crate::flush::WriteBack;
 use crate::{Access, Bytes, Error, Identity, Keeping, Offset, Region, Result, Survives};
 
-/// No page is smaller: one store to each gives all of the file its blocks.
+/// No page is smaller: one store to each such part gives all of the file its blocks.
 const PAGE_BYTES: usize = 4096;
 
-/// What a region's memory survives, and what has to be done for it.
+/// What a region's memory survives, and the write-back that this needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lasting {
-    /// What it survives.
+    /// What the memory survives.
     pub survives: Survives,
-    /// How cache lines are written back, where what is in the cache does not survive as much.
+    /// How cache lines are written back, if the cache does not survive as much as the memory.
     pub write_back: WriteBack,
 }
 
@@ -33,13 +34,13 @@ impl Default for Lasting {
     }
 }
 
-/// Lines are written back, however this processor does that.
+/// Lines are written back, by the processor's own instruction.
 const WRITTEN_BACK: u64 = 1 << 8;
 #[cfg(feature = "planted")]
 const SIMULATED: u64 = 1 << 9;
 
 impl Lasting {
-    /// The number that says so in shared memory: zero for what survives processes alone.
+    /// Returns the number for shared memory: zero if the memory survives only processes.
     pub fn to_word(self) -> u64 {
         let how = match self.write_back {
             WriteBack::None => 0,
@@ -54,7 +55,7 @@ impl Lasting {
         }
     }
 
-    /// What a number in shared memory says.
+    /// Decodes a number from shared memory.
     pub fn from_word(word: u64) -> Lasting {
         let survives = match word & 0xff {
             1 => Survives::System,
@@ -65,17 +66,18 @@ impl Lasting {
         if word & SIMULATED != 0 {
             return Lasting { survives, write_back: WriteBack::Simulated };
         }
-        // The machine that made it is this one, and its processor has an instruction for it.
+        // This machine made the number, and its processor has an instruction for it.
         let how = if word & WRITTEN_BACK != 0 { WriteBack::best() } else { None };
         Lasting { survives, write_back: how.unwrap_or_default() }
     }
 
-    /// As [`Lasting::from_word`]; none if nobody has stored that number.
+    /// As [`Lasting::from_word`], or `None` if `to_word` never returns that number.
     pub fn try_from_word(word: u64) -> Option<Lasting> {
         Some(Lasting::from_word(word)).filter(|says| says.to_word() == word)
     }
 
-    /// What the memory of a file survives, as far as can be found out, or as the operator declares, where that is more.
+    /// Returns what the memory of a file survives: as much as is detected, or as the operator declares if that is
+    /// more.
     pub fn of(file: &File, declared: Option<Survives>) -> Lasting {
         let keeping = Keeping { layout: 0, reserve: 0, declared, write_back: None, is_shared: true };
         let (found, is_needed) = (Survives::of(file), Survives::needs_write_back(file));
@@ -83,28 +85,28 @@ impl Lasting {
         Lasting { survives, write_back }
     }
 
-    /// Whether it outlives more than processes.
+    /// Returns whether the memory outlives more than processes.
     pub fn is_lasting(self) -> bool {
         self.survives > Survives::Process
     }
 }
 
 impl Region {
-    /// What its memory survives: see [`Lasting::of`].
+    /// Returns what its memory survives: see [`Lasting::of`].
     pub fn find_lasting(&self, declared: Option<Survives>) -> Lasting {
         Lasting::of(self.file(), declared)
     }
 
-    /// From now on the file's new blocks are safe on its disk before they are used, by this process. Once; where the memory
-    /// outlives no more than processes it changes nothing.
+    /// Makes this process put the file's new blocks safely on the disk before it uses them. Called once; without
+    /// effect if the memory outlives only processes.
     pub fn set_lasting(&self, lasting: Lasting) {
         if lasting.is_lasting() {
             let _ = self.0.safe.is_lasting.set(());
         }
     }
 
-    /// Has everything that was stored so far where it survives: the cache's lines in memory, the file's length, blocks and name
-    /// on its disk. Nobody else has the region.
+    /// Makes all stores so far survive: writes the cache's lines to memory, and the file's length, blocks and name to
+    /// its disk. No other process has the region.
     ///
     /// # Errors
     /// `System` if the disk refuses.
@@ -121,8 +123,9 @@ impl Region {
         }
     }
 
-    /// As [`Region::attach_broken`], for one of an earlier start of the machine or of another build, in which nothing is to be
-    /// looked at but what both know alike; `NotFound` of `System` if there is none.
+    /// As [`Region::attach_broken`], for a region of an earlier start of the machine or of another build. The caller
+    /// may look only at the parts whose layout both builds share. The error is `System` with `NotFound` if there is
+    /// no region.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
@@ -133,7 +136,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::attach_left`], whatever environment it was made for.
+    /// As [`Region::attach_left`], for the region of any environment.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
@@ -143,7 +146,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::attach_left`], of this region's file.
+    /// As [`Region::attach_left`], for this region's file.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
@@ -154,19 +157,19 @@ impl Region {
         Ok(region)
     }
 
-    /// Whether the machine was started again since it was made.
+    /// Returns whether the machine was started again since the region was made.
     pub fn is_of_earlier_start(&self) -> bool {
         !self.header().is_of_this_boot()
     }
 
-    /// Makes it look as one of an earlier start of the machine does: for tests of a warm start.
+    /// Makes the region look like one of an earlier start of the machine: for tests of a warm start.
     #[doc(hidden)]
     pub fn pretend_earlier_start(&self) {
         let word = &self.header().boot[0];
         word.publish(!word.get());
     }
 
-    /// The same checks as for any region, but not who made it, nor that the machine was not started since.
+    /// Checks the region as `check_maker` does, except the layout and the start of the machine.
     fn check_left(&self) -> Result<()> {
         let own = self.file().metadata().map_err(|source| system(self.path(), "stat", source))?;
         let header = self.header();
@@ -185,11 +188,11 @@ impl Region {
         Ok(())
     }
 
-    /// Has lines of the region on their way from the cache to memory, if need be; they are there after the next
+    /// Starts to write lines of the region back to memory, if need be. They are in memory after the next
     /// [`Region::fence`].
     ///
     /// # Panics
-    /// If it is not a part of the region.
+    /// If the bytes do not lie in the region.
     #[inline]
     pub fn write_back_lines(&self, how: WriteBack, at: Offset<Bytes>, bytes: usize) {
         if how != WriteBack::None {
@@ -197,7 +200,7 @@ impl Region {
         }
     }
 
-    /// As [`Region::write_back_lines`], of a thing in the region.
+    /// As [`Region::write_back_lines`], for one value in the region.
     #[inline]
     pub fn write_back_thing<T: crate::Shared>(&self, how: WriteBack, thing: &T) {
         if how != WriteBack::None {
@@ -205,7 +208,7 @@ impl Region {
         }
     }
 
-    /// What was written back before this is in memory before anything that is stored after it.
+    /// Orders write-backs: lines written back before this are in memory before any later store.
     #[inline]
     pub fn fence(&self, how: WriteBack) {
         how.fence_if_any();
@@ -222,11 +225,11 @@ impl Region {
         }
     }
 
-    /// Stores to each page that has anything what is there, so that the next sync writes it, also if the system holds it for
-    /// written. What is a hole in the file stays one.
+    /// Stores the present content to each page that has blocks, so that the next sync writes the page even if the
+    /// system takes it for written. Holes in the file stay holes.
     ///
     /// # Errors
-    /// `System` if the file cannot be asked where its holes are.
+    /// `System` if the search for holes fails.
     pub(crate) fn touch_all(&self) -> Result<()> {
         for part in self.parts()? {
             self.touch(part.start, part.end.min(self.size()));
@@ -234,15 +237,15 @@ impl Region {
         Ok(())
     }
 
-    /// Gives each page from one place to another its block, if it was only set aside: what is there stays, whoever stores to it
-    /// meanwhile.
+    /// Gives each page from one place to another its block, if the block was only allocated. The contents stay, even
+    /// if another thread stores to the page meanwhile.
     pub(super) fn touch(&self, from: u64, to: u64) {
-        // The file is that long already; what it says of itself may not be.
+        // The file is that long already; the size in the header may be smaller.
         self.0.mapping.see(usize::try_from(to).expect("a region is mapped"));
         for at in (from.next_multiple_of(8)..to).step_by(PAGE_BYTES) {
             let word = &self.undo_words(at.max(8), 8)[0];
-            // Hidden from the compiler, which otherwise makes nothing of an `or` with zero: it is to store. Relaxed: nothing is
-            // told by it.
+            // Hidden from the compiler, which would drop an `or` with zero: the store is wanted. Relaxed: the store
+            // publishes nothing.
             word.fetch_or(std::hint::black_box(0), Ordering::Relaxed);
         }
     }

@@ -1,11 +1,12 @@
-//! What is done so that a crash of the system which the stores survive leaves the rest, too: the lines that are still in the
-//! processor's cache, and the file's length and blocks, which lie in ordinary memory until the filesystem has written them.
+//! The work that keeps a region whole through a crash of the system that its stores survive: it secures the lines
+//! that are still in the processor's cache, and the file's length and blocks, which the filesystem keeps in ordinary
+//! memory until it has written them.
 //!
 //! Paper: a departure from Rio, which kept all of the file cache and wrote it to the disk before the next start.
 //!
-//! Nothing is done for a region whose memory survives processes alone: then none of it is believed after such a crash.
+//! A region whose memory survives only processes needs no such work: after such a crash it is not used.
 //!
-//! If we die here: the file is longer than the region says, and what is there is zeros.
+//! If we die here: the file is longer than the region's header states, and its end is zeros.
 
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,7 +15,7 @@ use super::{extend, system};
 use crate::flush::WriteBack;
 use crate::{planted, Region, Result};
 
-/// What is written at once.
+/// The bytes of one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// How a region is kept safe.
@@ -24,39 +25,42 @@ pub(super) struct Safe {
     write_back: OnceLock<WriteBack>,
     /// New blocks are filled and synced before they are used. Held by the thread that does so.
     filling: OnceLock<Mutex<()>>,
-    /// Set if several processes share it and it outlives a crash of the system: new blocks are on the disk before they are used.
+    /// Set if several processes share the region and it outlives a crash of the system: new blocks are on the disk
+    /// before they are used.
     pub(super) is_lasting: OnceLock<()>,
 }
 
 impl Safe {
-    /// Where new blocks are filled one thread does it at a time: another's stores would be filled with zeros.
+    /// Takes the lock for filling, if new blocks are filled: two threads at once would overwrite each other's stores
+    /// with zeros.
     pub(super) fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         self.filling.get().map(|filling| filling.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Region {
-    /// Says how cache lines are written back where the memory outlives them. Once, before anything is stored.
+    /// Sets how cache lines are written back in memory that outlives them. Called once, before any store.
     pub(crate) fn set_write_back(&self, how: WriteBack) {
         self.0.safe.write_back.get_or_init(|| how);
     }
 
-    /// How cache lines are written back where the memory outlives them.
+    /// Returns how cache lines are written back in memory that outlives them.
     pub fn write_back(&self) -> WriteBack {
         self.0.safe.write_back.get().copied().unwrap_or_default()
     }
 
-    /// From now on the file's new blocks are filled, and on its disk, before they are used. One process has the region.
+    /// Makes sure that the file's new blocks are filled, and on its disk, before they are used. Only one process has
+    /// the region.
     pub(crate) fn set_filled(&self) {
         self.0.safe.filling.get_or_init(Mutex::default);
     }
 
-    /// Whether the file's new blocks are filled.
+    /// Returns whether the file's new blocks are filled.
     pub(crate) fn is_filled(&self) -> bool {
         self.0.safe.filling.get().is_some()
     }
 
-    /// Fills what the file has and nobody was given yet, of a region that was just made, if its blocks are to be filled.
+    /// Fills the part of a new region that is not handed out yet, if its blocks are to be filled.
     ///
     /// # Errors
     /// `System` if the file cannot be written.
@@ -67,22 +71,22 @@ impl Region {
         }
     }
 
-    /// Gives the file blocks from one place to another, where there was nothing.
+    /// Gives the file new blocks from one place to another.
     ///
     /// # Errors
-    /// `Full` when the filesystem is full.
+    /// `Full` if the filesystem is full.
     pub(super) fn make_blocks(&self, from: u64, to: u64) -> Result<()> {
         extend(self.file(), self.path(), from, to)?;
         let is_filled = self.is_filled();
         if !is_filled && self.0.safe.is_lasting.get().is_none() || planted("rio: new blocks are not made safe") {
             return Ok(());
         }
-        // What was only set aside would be zeros again after a crash, whatever was stored there: that it is in use is noted at
-        // the first store, in ordinary memory.
+        // Blocks that are only allocated would be zeros again after a crash, whatever was stored there: the
+        // filesystem notes in ordinary memory, at the first store, that they are in use.
         if is_filled {
             self.fill(from, to)?;
         } else {
-            // Others may be at the same, and one of them may be done and have stored something.
+            // Another process may do the same, and may already have stored there.
             self.touch(from, to);
         }
         self.file().sync_all().map_err(|source| system(self.path(), "syncing", source))
@@ -97,16 +101,16 @@ impl Region {
         Ok(())
     }
 
-    /// Has a part of the region on its way from the cache to memory, if need be.
+    /// Starts to write a part of the region back from the cache to memory, if its memory needs that.
     ///
     /// # Panics
-    /// If it is not a part of the region.
+    /// If the part does not lie in the region.
     pub(crate) fn write_back_part(&self, at: u64, bytes: usize) {
         let place = self.known_place(at, bytes, 1);
         self.write_back().write_back(place, bytes);
     }
 
-    /// Has a part of the region, its place and its bytes, in memory before anything that is stored after this, if need be.
+    /// Writes a part of the region back, if its memory needs that: the part is in memory before any later store.
     #[inline]
     pub fn keep(&self, (at, bytes): (u64, u64)) {
         if self.write_back() != WriteBack::None {
@@ -115,17 +119,17 @@ impl Region {
         }
     }
 
-    /// Has everything before `end` in memory, if need be: after what is not undone was changed.
+    /// As [`Region::keep`], for everything before `end`: called after changes that are not undone.
     pub fn keep_front(&self, end: u64) {
         self.keep((0, end));
     }
 
-    /// Writes what was stored to the disk behind the file, if there is one; and the file's length and blocks.
+    /// Writes all stores to the disk behind the file, if there is one, with the file's length and blocks.
     ///
     /// # Errors
     /// `System` if the disk refuses.
     pub fn sync(&self) -> Result<()> {
-        // What is mapped synchronously the kernel does not write back: it takes it for the program's to do.
+        // The kernel does not write back a synchronous mapping: that is the program's task.
         if self.write_back() != WriteBack::None {
             for part in self.parts()? {
                 self.write_back_part(part.start, usize::try_from(part.end - part.start).unwrap_or(usize::MAX));
@@ -137,7 +141,7 @@ impl Region {
         written.map_err(|source| system(&self.0.path, "syncing", source))
     }
 
-    /// Has the header in memory, and on the disk behind the file, if there is one.
+    /// Writes the header to memory and to the disk behind the file, if there is one.
     ///
     /// # Errors
     /// `System` if the disk refuses.

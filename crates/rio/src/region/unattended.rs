@@ -1,9 +1,10 @@
-//! Regions that nobody uses, and how they are removed.
+//! Regions that no process uses, and their removal.
 //!
 //! Invariants
-//! 1. A region's name is taken away only by who holds a lock on its file, shared or exclusive. So who holds the exclusive
-//!    one knows that the name still leads to this file.
-//! 2. Who opens a region looks after taking its lock whether the file still has a name, and starts again if it has none.
+//! 1. Only a process that holds a lock on the region's file, shared or exclusive, removes its name. So the holder of
+//!    the exclusive lock knows that the name still leads to this file.
+//! 2. A process that opens a region checks, after taking its lock, that the file still has a name, and starts again
+//!    if it has none.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -15,11 +16,11 @@ use rustix::fs::OFlags;
 use super::{attended, Region};
 use crate::Result;
 
-/// A region that nobody uses and that is ours, held so that nobody comes to it.
+/// An unused region of our user, locked so that no process attaches to it.
 pub struct Unattended(Region);
 
 impl Unattended {
-    /// Takes the region at `path`: none if it is used, if it belongs to another user, or if it is no region.
+    /// Takes the region at `path`. `None` if it is used, if it belongs to another user, or if it is no region.
     ///
     /// # Errors
     /// `System` if the file cannot be opened or mapped, `Unusable` if it is too short to be a region.
@@ -42,27 +43,27 @@ impl Unattended {
         let unattended = Region::map(file, path, 0).map(Unattended)?;
         match attended::has_name(&unattended.0 .0.file) {
             Ok(true) => Ok(Some(unattended)),
-            // Somebody else has just removed it.
+            // Another process has just removed it.
             Ok(false) => Ok(None),
             Err(source) => Err(super::system(path, "stat", source)),
         }
     }
 
-    /// The region. Nothing of it is checked.
+    /// Returns the region. Nothing in it is checked.
     pub fn region(&self) -> &Region {
         &self.0
     }
 
-    /// Half a sentence, if this build did not make it, or not in this file, or not since the machine was started.
+    /// Checks that this build made the region, in this file and since the machine was started.
     ///
     /// # Errors
-    /// That half sentence.
+    /// The fault, as half a sentence.
     pub fn check_maker(&self, layout: u64) -> std::result::Result<(), String> {
         let own = self.0 .0.file.metadata().map_err(|error| error.to_string())?;
         self.0.header().check_maker(layout, own.ino())
     }
 
-    /// Removes its file.
+    /// Removes the region's file.
     ///
     /// # Errors
     /// The error of `unlink`.
@@ -77,13 +78,13 @@ impl Drop for Unattended {
     }
 }
 
-/// Removes whatever lies at the place of a region, so that nobody who is about to remove it as left over (and has seen that
-/// it is) removes what is put there next.
+/// Removes any file at the place of a region. The lock keeps a process that has just found the old region unused from
+/// removing the next file there.
 ///
 /// # Errors
 /// The error of `unlink`.
 pub fn remove_region(path: &Path) -> io::Result<()> {
-    // What cannot be opened for reading is not ours, and nobody but its owner removes it as left over.
+    // A file that cannot be opened for reading is not ours, and only its owner removes it as unused.
     let file = open(path, false);
     if let Ok(file) = &file {
         attended::attend(file)?;
@@ -91,7 +92,7 @@ pub fn remove_region(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path)
 }
 
-/// Opens without following links and without waiting, whatever it is.
+/// Opens a file of any kind without following links and without waiting.
 fn open(path: &Path, write: bool) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
@@ -146,7 +147,7 @@ mod tests {
             let left = Unattended::take(&path).expect("a region").expect("nobody uses it");
             let came = std::thread::scope(|scope| {
                 let comes = scope.spawn(|| attach(&path));
-                // However far the other comes meanwhile, the outcome is the same.
+                // The outcome is the same however far the other thread gets meanwhile.
                 std::thread::sleep(Duration::from_millis(50));
                 if is_removed {
                     left.remove().expect("ours");

@@ -1,19 +1,19 @@
-//! Whether what lies in an undo log can have been written by a session: looked at before anything of it is put back.
+//! The audit of an undo log before its roll-back: can a session have written its content?
 //!
-//! A wild store may have hit the log. What it says would then be stored over what is good.
+//! A wild store may have hit the log. A roll-back would then store garbage over good data.
 
 use super::{bytes_of, words_of, Undo, UndoLog, CHECKED, PLACE_MASK};
 use crate::{Offset, Region, Word};
 
-/// What the records of a log may be.
+/// The form of a log's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Form {
     /// Images of whole words, and of words of four bytes.
     Words = 0,
-    /// Images of whatever length and place.
+    /// Images of any length and place.
     Bytes = 1,
-    /// As `Bytes`, each with a checksum.
+    /// As `Bytes`, each record with a checksum.
     Checked = 2,
 }
 
@@ -23,11 +23,11 @@ impl Undo {
         forms.get(usize::try_from(self.region.at(self.log).form.load()).ok()?).copied()
     }
 
-    /// Whether there are only whole images of places inside the region, in the form that the log says it has, and a zero
-    /// behind them.
+    /// Checks that the log has only whole images of places inside the region, in the log's form, and a zero behind
+    /// them.
     ///
     /// # Errors
-    /// What is wrong, a sentence without its full stop.
+    /// The fault, as a sentence without its full stop.
     pub fn audit(&self) -> Result<(), String> {
         let form = self.form().ok_or("an undo log has a form that no session gave it")?;
         let mut end = 0;
@@ -51,7 +51,7 @@ impl Undo {
         }
     }
 
-    /// As [`Undo::open`], or none if the log lies outside of the region, or the area that it says it has.
+    /// As [`Undo::open`], or `None` if the log or its area lies outside of the region.
     pub fn try_open(region: &Region, log: Offset<UndoLog>) -> Option<Undo> {
         let header = region.try_at(log)?;
         let bytes = usize::try_from(header.words.get().checked_mul(8).filter(|bytes| *bytes != 0)?).ok()?;
@@ -59,9 +59,9 @@ impl Undo {
         Some(Undo::open(region, log))
     }
 
-    /// Of what there are before-images: place and bytes, the oldest first.
+    /// Returns the place and the length of every before-image, the oldest first.
     pub fn saved(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        // A list is made where only all of them together tell which of them count.
+        // With checksums only the whole log tells which records count, so a list is made.
         let checked = (self.form() == Some(Form::Checked)).then(|| self.records(0).into_iter());
         let (mut listed, mut at) = (checked, 0);
         std::iter::from_fn(move || {
@@ -72,12 +72,13 @@ impl Undo {
         })
     }
 
-    /// Whether there is a before-image: as [`Undo::has_images`], but not deceived by what an earlier sequence has left.
+    /// Returns whether there is a before-image: as [`Undo::has_images`], but ignores the leftovers of an earlier
+    /// sequence.
     pub fn has_saved(&self) -> bool {
         self.has_images() && (self.form() != Some(Form::Checked) || !self.records(0).is_empty())
     }
 
-    /// Where the log says what it is, and how many bytes that takes.
+    /// Returns the place and the length of the log's header.
     pub fn header_place(&self) -> (u64, u64) {
         (self.log.raw(), size_of::<super::UndoLog>() as u64)
     }

@@ -1,10 +1,10 @@
-//! More logs behind one: a segment that several threads change has a log for each of them.
+//! A chain of logs: a segment that several threads change has one log for each thread.
 //!
-//! Paper: a departure; Vista is for one thread. Each log leads to the next, by a word that was kept for it. What the
-//! transactions of two logs change at the same time never overlaps, so it is all the same which is rolled back first. Nor do the
-//! logs themselves: a chain in which two have the same bytes was damaged, and nothing of it is put back.
+//! Paper: a departure; Vista is for one thread. The header word `further` of each log leads to the next. The changes
+//! of two open transactions never overlap, so the order of the roll-backs does not matter. The logs do not overlap
+//! either: a chain in which two logs share bytes was damaged, and no image of it is put back.
 //!
-//! If we die here: a log is linked when it is whole, and empty; one that is not linked is memory that nobody uses.
+//! If we die here: a log is linked once it is whole and empty; a log that is not linked is unused memory.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use super::{Undo, UndoLog};
 use crate::{planted, Offset, Word};
 
 impl Undo {
-    /// Where it leads to.
+    /// The word that leads to the next log.
     fn next(&self) -> &Word<u64> {
         &self.region.at(self.log).further
     }
 
-    /// Makes one more log of `bytes`, linked behind this one, and empty.
+    /// Makes an empty log of `bytes` and links it behind this one.
     ///
     /// # Errors
     /// The region cannot grow.
@@ -35,16 +35,16 @@ impl Undo {
         Ok(further)
     }
 
-    /// Another handle to this log, which nobody uses now.
+    /// Returns another handle to this log, which no thread uses now.
     #[must_use]
     pub fn again(&self) -> Undo {
         Undo::open(&self.region, self.log)
     }
 
-    /// The logs behind this one.
+    /// Returns the logs behind this one.
     ///
     /// # Errors
-    /// What is wrong with how they are linked, a sentence without its full stop.
+    /// The fault of the chain, as a sentence without its full stop.
     pub fn further(&self) -> Result<Vec<Undo>, String> {
         let mut logs: Vec<Undo> = Vec::new();
         let (mut next, mut taken) = (self.next().load(), self.parts().to_vec());
@@ -68,13 +68,13 @@ impl Undo {
         Ok(logs)
     }
 
-    /// What it says of itself, and its records.
+    /// The ranges of its header and of its records.
     fn parts(&self) -> [Range<u64>; 2] {
         [self.header_place(), self.area_range()].map(|(at, bytes)| at..at + bytes)
     }
 
-    /// As [`Undo::audit`], of this log and of those behind it; and that no image is of a log's own bytes, nor two logs' images
-    /// of the same.
+    /// As [`Undo::audit`], for this log and the logs behind it. Also checks that no image covers a log's own bytes,
+    /// and that no two logs have images of the same bytes.
     ///
     /// # Errors
     /// As [`Undo::audit`].
@@ -92,7 +92,7 @@ impl Undo {
             return Err(format!("an undo log has an image of what is an undo log's own, at {place}"));
         }
         images.sort_unstable();
-        // Where the images so far end: the furthest, of one log, and the furthest of all the others.
+        // The furthest end of the images so far, its log, and the furthest end of all other logs.
         let (mut furthest, mut whose, mut of_others) = (0, 0, 0);
         for (place, end, log) in images {
             if place < if log == whose { of_others } else { furthest } {
@@ -109,8 +109,8 @@ impl Undo {
         Ok(())
     }
 
-    /// Rolls back what is in this log and in those behind it, and settles what their records will be; how many images there
-    /// were. They were audited.
+    /// Rolls back this log and the logs behind it, and settles the form of their records. Returns the number of
+    /// images. The caller has audited the logs.
     pub fn recover_all(&self) -> usize {
         let further = self.further().unwrap_or_default();
         let logs = std::iter::once(self).chain(&further);
@@ -123,7 +123,7 @@ impl Undo {
         rolled_back.sum()
     }
 
-    /// Where this log and those behind it lie: places and bytes.
+    /// Returns where this log and the logs behind it lie: places and bytes.
     pub fn areas(&self) -> Vec<(u64, u64)> {
         let further = self.further().unwrap_or_default();
         let behind = further.iter().flat_map(|log| [log.header_place(), log.area_range()]);

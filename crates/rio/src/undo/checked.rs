@@ -1,19 +1,20 @@
-//! Records with checksums: the undo log where the memory outlives the processor's cache.
+//! Records with checksums: the undo log in memory that outlives the processor's cache.
 //!
-//! Paper: a departure; Rio's memory and cache went through a crash together. A record is written back before the stores it
-//! covers, with one fence. Lines get to memory in any order, so a record that is there in part, or of an earlier sequence, is
-//! none.
+//! Paper: a departure; Rio's memory and cache went through a crash together. A record is written back before the
+//! stores that it covers, with one fence. Lines get to memory in any order, so a partial record and a record of an
+//! earlier sequence do not count.
 //!
-//! The commit is the log's next number. It waits for a fence behind the stores, and then for its own; or, where a transaction has
-//! stored little, it goes on its way with them, and beside it a sum of what was stored: who finds both believes the number if
-//! the sum agrees. A fence takes longer than to sum.
+//! The commit is the log's next sequence number. Either the number waits for a fence behind the stores, and then for
+//! its own fence. Or, after a transaction that stored little, the number is written back together with the stores and
+//! a sum of the stored bytes: recovery then believes the number only if the sum agrees. A fence takes longer than a
+//! sum.
 //!
-//! Ranges may be announced before they are declared: then their records are written back together. Each that goes alone takes
-//! as long as all.
+//! Ranges may be announced before they are declared: their records are then written back together. To write back one
+//! record takes as long as to write back all of them.
 //!
-//! If we die here: between the number and the next transaction's first record the sum is what is asked, so what it is of may
-//! not change meanwhile; where several threads have a log each it may, and there they wait. What is stored outside of
-//! transactions is stored after [`Undo::confirm`].
+//! If we die here: until the next transaction's first record, recovery checks the sum, so the summed bytes may not
+//! change meanwhile. If several threads have a log each, another thread may change them, so there the commit uses
+//! fences. Stores outside of transactions come after [`Undo::confirm`].
 
 use std::cell::{Cell, Ref, RefCell};
 
@@ -23,37 +24,38 @@ use crate::bytes::{copy_image, sum_bytes};
 use crate::checksum::mix;
 use crate::{planted, Word, WriteBack};
 
-/// `UndoLog::ended` has the next number above these bits, and in them how many records the transaction had.
+/// `UndoLog::ended[0]` has the next sequence number above these bits, and the transaction's number of records in
+/// them.
 const COUNT_BITS: u32 = 20;
 const COUNT_MAX: usize = (1 << COUNT_BITS) - 1;
-/// Of a transaction of more bytes it takes longer to sum them than to wait for a fence.
+/// Above this number of bytes a sum takes longer than a fence.
 const SUMMED_BYTES_MAX: usize = 2048;
 
-/// What a handle knows of a log whose records have checksums.
+/// A handle's state for a log whose records have checksums.
 #[derive(Default)]
 pub(crate) struct Checked {
-    /// Between two transactions nobody changes what they have changed.
+    /// No other log's transaction changes the same bytes between two transactions of this log.
     pub(super) is_alone: Cell<bool>,
-    /// The first words of the records that were saved. What was written back is not in the cache's first level.
+    /// The first words of the saved records. A copy: a line that was written back is not in the first-level cache.
     pub(super) headers: RefCell<Vec<u64>>,
-    /// Of those, the ones that were announced and are not declared yet: from, to.
+    /// The range in `headers` of the records that were announced and are not declared yet.
     pub(super) announced: Cell<(usize, usize)>,
     pub(super) is_announcing: Cell<bool>,
 }
 
 impl Undo {
-    /// Says that the records to come are of whatever length and place, and have checksums where that is needed. The log is
-    /// empty.
+    /// Sets the form of the records to come: any length and place, with checksums if the memory outlives the cache.
+    /// The log is empty.
     ///
-    /// If we die here: it is empty whatever is said of it.
+    /// If we die here: the log is empty in either form.
     pub fn settle(&self) {
         let wanted = if self.write_back == WriteBack::None { Form::Bytes } else { Form::Checked };
         let form = &self.region.at(self.log).form;
-        // Images that nobody has decided about yet are read in the form that they were saved in.
+        // Images whose fate is not decided yet keep the form that they were saved in.
         if form.get() != wanted as u64 && !self.has_images() {
             self.cut(0);
             self.write_back_word(&self.words[0]);
-            // What was left behind the zero, when it had checksums before, is of an earlier sequence now.
+            // Records with checksums left behind the zero are of an earlier sequence now.
             self.raise_sequence();
             form.publish(wanted as u64);
             self.write_back_word(form);
@@ -61,47 +63,47 @@ impl Undo {
         self.checked.is_alone.set(true);
     }
 
-    /// There are other logs, whose transactions change the same places in between.
+    /// States that there are other logs, whose transactions may change the same places in between.
     pub(super) fn be_one_of_several(&self) {
         self.checked.is_alone.set(false);
     }
 
-    /// Whether records are written back from the cache, so that it is worth announcing ranges.
+    /// Returns whether records are written back from the cache, so that it is worth announcing ranges.
     #[inline(always)]
     pub fn is_written_back(&self) -> bool {
         self.write_back != WriteBack::None
     }
 
-    /// Saves the images that `save` saves together: they are in memory when this returns, and are not saved again when they are
-    /// declared in the same order.
+    /// Writes the images that `save` saves back together. They are in memory when this returns, and are not saved
+    /// again when they are declared in the same order.
     pub fn announce<R>(&self, save: impl FnOnce() -> R) -> R {
         let (from, first) = (self.top.get(), self.checked.headers.borrow().len());
         self.checked.is_announcing.set(true);
         let saved = save();
         self.checked.is_announcing.set(false);
         if self.top.get() != from {
-            // The zero behind the last one, too.
+            // With the zero behind the last record.
             self.write_back_records(&self.words[from..=self.top.get()]);
             self.checked.announced.set((first, self.checked.headers.borrow().len()));
         }
         saved
     }
 
-    /// Whether an image of `bytes` at `place` is the next that was announced: then it need not be saved.
+    /// Returns whether an image of `bytes` at `place` is the next announced one, which need not be saved.
     #[inline]
     fn is_announced(&self, place: u64, bytes: usize) -> bool {
         let (next, to) = self.checked.announced.get();
-        // A longer one is several records, and none of these.
+        // A longer image takes several records and was not announced as one.
         bytes <= RECORD_BYTES_MAX && next < to && self.checked.headers.borrow()[next] == header(place, bytes) | CHECKED
     }
 
-    /// Whether nobody has to be asked before `bytes` at `place` are lent, if the log ends at `top`. Not in a child of the process
-    /// that opened the log.
+    /// Returns whether `bytes` at `place` can be lent with no other step, if the log ends at `top`. False in a child
+    /// of the process that opened the log.
     pub fn is_ready(&self, top: usize, place: u64, bytes: usize) -> bool {
         self.has_quick_room(top, bytes) || (self.is_announced(place, bytes) && self.start.mark.is_current())
     }
 
-    /// Takes the record from those that were announced, if it is the next.
+    /// Takes the record off the announced ones, if it is the next. Returns whether it did.
     fn was_announced(&self, place: u64, bytes: usize) -> bool {
         let is_next = self.is_announced(place, bytes) && !self.checked.is_announcing.get();
         if is_next {
@@ -111,7 +113,7 @@ impl Undo {
         is_next
     }
 
-    /// Saves one record, where the memory outlives the cache and the log ends at `at`; where it ends then.
+    /// Saves one record with a checksum in the log that ends at `at`. Returns the new end.
     #[inline(never)]
     pub(super) fn save_checked(&self, at: usize, place: u64, old: &[u8]) -> usize {
         if self.was_announced(place, old.len()) {
@@ -120,7 +122,7 @@ impl Undo {
         let header = header(place, old.len()) | CHECKED;
         let count = old.len().div_ceil(8);
         let words = self.words.get(at..).and_then(|rest| rest.get(..count + 3)).unwrap_or_else(|| no_room());
-        // The last word may be filled in part only.
+        // The image may fill only a part of the last word.
         words[count].init(0);
         copy_image(&words[1..=count], old);
         words[count + 1].init(checksum(self.sequence_now(), header, &words[1..=count]));
@@ -133,7 +135,7 @@ impl Undo {
         at + count + 2
     }
 
-    /// Has records in memory before anything that is stored after this.
+    /// Writes records back: they are in memory before any later store.
     pub(super) fn write_back_records(&self, words: &[Word<u64>]) {
         self.write_back.write_back(words.as_ptr().cast(), size_of_val(words));
         if !planted("undo: no fence behind a record") {
@@ -141,26 +143,26 @@ impl Undo {
         }
     }
 
-    /// The number of the transaction whose records are in the log.
+    /// Returns the sequence number of the log's current transaction.
     fn sequence_now(&self) -> u64 {
         let log = self.region.at(self.log);
         log.sequence.get().max(log.ended[0].get() >> COUNT_BITS)
     }
 
-    /// Empties the log where the memory outlives the cache: what was stored is written back, and then, or with it, the
-    /// log's number.
+    /// Empties the log in memory that outlives the cache: writes the stores back, and then, or together with them,
+    /// the next sequence number.
     #[inline(never)]
     pub(super) fn commit_checked(&self) {
         let top = self.top.get();
         if top == 0 {
-            // Somebody else's, who is gone.
+            // The records are those of a dead process.
             let records = self.records(0);
             return self.keep_rolled_back(0, &records);
         }
         let (sequence, headers) = (self.sequence_now(), self.headers_to(top));
         let (bytes, count) = (headers.iter().map(|header| bytes_of(*header)).sum::<usize>(), headers.len());
         let is_summed = self.checked.is_alone.get() && bytes <= SUMMED_BYTES_MAX && count <= COUNT_MAX;
-        // Before anything is on its way: to load a line that is has to wait.
+        // Before any write-back: a load of a line that is being written back has to wait.
         let sum = if is_summed { self.sum_stored(sequence, &headers) } else { 0 };
         if !(is_summed && planted("undo: committed before the stores are in memory")) {
             headers.iter().for_each(|header| self.write_back_stored(*header));
@@ -175,8 +177,8 @@ impl Undo {
             if !planted("undo: an end is answered before it is in memory") {
                 self.write_back.fence();
             }
-            // Nobody waits for this, the fence of the next record does: once it is in memory the sum is not asked any more, and what is
-            // stored where no transaction says so costs no more than itself.
+            // The next record's fence covers this write-back; the commit does not wait for it. Once the number is in
+            // memory, recovery ignores the sum, and stores outside of transactions need no extra step.
             log.sequence.publish(sequence + 1);
             self.write_back.write_back(std::ptr::from_ref(&log.sequence).cast(), 8);
         } else {
@@ -188,7 +190,7 @@ impl Undo {
         self.forget_saved();
     }
 
-    /// Has everything that was stored where the log covers it in memory, before somebody else decides that it stands.
+    /// Writes back every store that the log covers, before another party decides that the stores stand.
     pub fn save_stored(&self) {
         let top = self.top.get();
         if self.write_back != WriteBack::None && top != 0 {
@@ -197,11 +199,11 @@ impl Undo {
         }
     }
 
-    /// The first words of the records before `top`.
+    /// Returns the first words of the records before `top`.
     fn headers_to(&self, top: usize) -> Ref<'_, Vec<u64>> {
         let words = |headers: &[u64]| headers.iter().map(|header| 1 + words_of(*header)).sum::<usize>();
         if words(&self.checked.headers.borrow()) != top {
-            // A section in between was put back.
+            // A section in between was rolled back.
             let (mut headers, mut at) = (self.checked.headers.borrow_mut(), 0);
             headers.clear();
             while at < top {
@@ -212,20 +214,20 @@ impl Undo {
         self.checked.headers.borrow()
     }
 
-    /// Nothing of the log counts any more.
+    /// Discards all records.
     fn forget_saved(&self) {
         self.checked.headers.borrow_mut().clear();
         self.checked.announced.set((0, 0));
         self.cut(0);
     }
 
-    /// What was put back, or stands because somebody else has ended it, is in memory; then nothing of the log counts.
-    /// Of a part of the log that is as it is: it goes with the whole.
+    /// Writes back the places of the records, which were rolled back or were ended by another process, and then
+    /// discards the log. Does nothing for a part of the log: that part is handled with the whole.
     pub(super) fn keep_rolled_back(&self, start: usize, records: &[usize]) {
         if start != 0 || self.write_back == WriteBack::None {
             return;
         }
-        // It may have ended by a sum and be on its way.
+        // The last transaction may have ended by a sum with its stores not yet in memory.
         let last =
             if records.is_empty() { self.whole_records(0, self.sequence_now().wrapping_sub(1)) } else { Vec::new() };
         for &record in records.iter().chain(&last) {
@@ -236,8 +238,8 @@ impl Undo {
         self.forget_saved();
     }
 
-    /// What has ended by a sum need not be proved any more. Called before anything is stored outside of a transaction that one
-    /// may have changed.
+    /// Makes the end of a transaction that ended by a sum independent of the sum. Called before a store outside of a
+    /// transaction to bytes that such a transaction may have changed.
     pub fn confirm(&self) {
         if self.write_back != WriteBack::None {
             let sequence = &self.region.at(self.log).sequence;
@@ -246,11 +248,11 @@ impl Undo {
         }
     }
 
-    /// The records that are to be put back, if somebody has died.
+    /// Returns the records to put back after a death.
     ///
-    /// A transaction that has ended by a sum may be in memory in part. It is whole there if what it has changed has the sum; or
-    /// if not all of its records are there, because then a later one, which waited for it, was saved over them. While all are
-    /// there, no later one has stored anything.
+    /// A transaction that ended by a sum may be in memory only in part. It is whole if its changed bytes have the
+    /// sum, or if some of its records are missing: then the next transaction, which waited for it, has overwritten
+    /// them. While all its records are there, no later transaction has stored anything.
     pub(super) fn checked_records(&self, start: usize) -> Vec<usize> {
         let log = self.region.at(self.log);
         let (sequence, ended) = (log.sequence.load(), log.ended[0].load());
@@ -285,7 +287,7 @@ impl Undo {
         records
     }
 
-    /// What is where these records say.
+    /// Returns the sum of the bytes that these records cover.
     fn sum_stored(&self, sequence: u64, headers: &[u64]) -> u64 {
         headers.iter().fold(mix(2, sequence), |sum, &header| {
             let bytes = bytes_of(header);
@@ -318,7 +320,7 @@ fn checksum(sequence: u64, header: u64, image: &[Word<u64>]) -> u64 {
     image.iter().fold(mix(mix(1, sequence), header), |sum, word| mix(sum, word.get()))
 }
 
-/// Whether a record's words are all there, and of this sequence.
+/// Returns whether a record is complete and of this sequence.
 fn is_whole(sequence: u64, header: u64, rest: &[Word<u64>]) -> bool {
     let sum = rest.split_last().filter(|_| header & CHECKED != 0);
     sum.is_some_and(|(sum, image)| sum.load() == checksum(sequence, header, image))
@@ -328,7 +330,7 @@ fn is_whole(sequence: u64, header: u64, rest: &[Word<u64>]) -> bool {
 mod tests {
     use crate::{Region, Undo, Word, WriteBack};
 
-    /// A region, an undo log, and where other bytes are.
+    /// A region, an undo log, and a place for data.
     struct Made {
         region: Region,
         log: crate::Offset<crate::UndoLog>,
@@ -342,7 +344,7 @@ mod tests {
             Made { region, log, place }
         }
 
-        /// As who opens it next uses it.
+        /// Opens the log again, as the next user does.
         fn used_by(&self, how: WriteBack) -> Undo {
             let region = self.region.map_again().unwrap();
             region.set_write_back(how);
@@ -374,7 +376,7 @@ mod tests {
         undo.words.iter().zip(copy).for_each(|(word, was)| word.init(*was));
     }
 
-    /// Ends it; the word that says so without a sum is not in memory yet.
+    /// Ends the transaction, with a sequence word that is not in memory yet.
     fn end_by_sum(undo: &Undo) {
         let sequence = &undo.region.at(undo.log).sequence;
         let before = sequence.get();
@@ -392,7 +394,7 @@ mod tests {
         let one = first.top.get();
         save(&first, 100);
         let stale: Vec<u64> = first.words[one..first.top.get()].iter().map(Word::get).collect();
-        // It dies, and the next does without checksums, and the one after that does not.
+        // The first user dies. The next user has no checksums, the one after that has.
         drop(made.used_by(WriteBack::None));
         let last = made.used_by(WriteBack::Clflush);
         save(&last, 0);
@@ -420,7 +422,7 @@ mod tests {
             put(&undo, &log);
             let next = made.used_by(WriteBack::Clflush);
             assert_eq!((made.words(), next.has_saved()), (ended, false), "all was there");
-            // Nor is one of the lines.
+            // One of the changed lines is not in memory either.
             made.store(&next, 0, 3);
             made.store(&next, 64, 3);
             let log = copy(&next);
@@ -439,7 +441,7 @@ mod tests {
         made.store(&undo, 0, 1);
         made.store(&undo, 64, 1);
         undo.discard();
-        // The next has a record, and has stored.
+        // The next transaction has a record, and has stored.
         made.store(&undo, 0, 2);
         drop(made.used_by(WriteBack::Clflush));
         assert_eq!(made.words(), [1, 1, 0], "it alone is taken back");
@@ -448,7 +450,7 @@ mod tests {
         let first = copy(&undo)[..undo.top.get()].to_vec();
         made.store(&undo, 64, 5);
         undo.discard();
-        // Of the next one's records the second is in memory, the first is not: it has stored nothing.
+        // The next transaction has only its second record in memory, and has stored nothing.
         undo.announce(|| [0, 64].map(|at| undo.save_bytes(made.place + at, &5_u64.to_ne_bytes())));
         put(&undo, &first);
         drop(made.used_by(WriteBack::Clflush));
@@ -468,7 +470,7 @@ mod tests {
                 log.confirm();
             }
             put(log, &saved);
-            // Somebody else has stored there since.
+            // Another thread has stored there since.
             made.word(0).init(90 + nth);
             drop(made.used_by(WriteBack::Clflush));
             assert_eq!(made.words()[0], 90 + nth, "it is not taken for the one that ended");
@@ -487,7 +489,7 @@ mod tests {
                 undo.confirm();
             }
             put(&undo, &saved);
-            // A store that nothing declared.
+            // A store outside of a transaction.
             made.word(0).init(90);
             drop(made.used_by(WriteBack::Clflush));
             assert_eq!(made.words()[0], if is_confirmed { 90 } else { 0 });
@@ -501,7 +503,7 @@ mod tests {
         undo.announce(|| undo.save_bytes(made.place, &[0; 8]));
         let at = undo.words.len();
         assert!(undo.is_ready(at, made.place, 8), "it was announced");
-        // Its length has the same lowest bits.
+        // The longer lengths have the same lowest bits.
         for longer in [8 << 20, 16 << 20] {
             assert!(!undo.is_ready(at, made.place, longer + 8), "{longer} and 8 bytes");
         }
@@ -517,13 +519,13 @@ mod tests {
             made.store(&undo, at, 7);
         }
         assert_eq!((undo.top.get(), undo.saved().count()), (all, 2));
-        // What was not announced, or is declared again, is saved.
+        // A range that was not announced, or is declared again, is saved.
         made.store(&undo, 128, 7);
         made.store(&undo, 0, 8);
         assert_eq!(undo.saved().count(), 4);
         undo.roll_back();
         assert_eq!(made.words(), [0, 0, 0]);
-        // Nothing of it is left.
+        // No announced record is left.
         made.store(&undo, 0, 1);
         assert_eq!(undo.saved().count(), 1);
     }

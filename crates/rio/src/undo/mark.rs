@@ -1,40 +1,43 @@
-//! Marks: what was changed since one is put back, and the log goes on from there.
+//! Marks: a roll-back to a mark puts back the changes made since, and the log goes on from there.
 //!
-//! Paper: a departure; an abort of Vista's takes everything back. Records lie one behind the other, so a mark is where the next one
-//! would begin, and stays that when the log moves to a longer area.
+//! Paper: a departure; an abort of Vista takes everything back. Records are contiguous, so a mark is the place of the
+//! next record, and stays valid when the log moves to a longer area.
 //!
-//! Where records have checksums, those that are cut off have the number of the transaction that goes on. What is saved next lies over
-//! them, and were one of them still there right behind it, and the zero in between not yet in memory, it would be put back once
-//! more, over what it has nothing to do with. So none of them is a record any more before anything else is saved.
+//! With checksums, a record that was cut off still has the sequence number of the running transaction. The next
+//! record overwrites the first of them. If another one then stood right behind it, and the zero in between were not
+//! yet in memory, recovery would put that one back over unrelated data. So every record that is cut off is made
+//! invalid before anything else is saved.
 //!
-//! If we die here: the log is cut when all is put back, and not before. Whoever rolls it back puts some of it back once more, which
-//! is the same, and goes on with what was changed before the mark.
+//! If we die here: the log is cut only after all is put back. The repairing session puts some images back a second
+//! time, which changes nothing, and goes on with the images before the mark.
 
 use super::{planted, words_of, Undo, WriteBack};
 use crate::failpoint;
 
-/// How far an undo log was. The default is its beginning.
+/// A place in an undo log. The default is its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UndoMark(usize);
 
-/// A record that is cut off: where it begins, and its first word.
+/// A record that is cut off: the word where it begins, and its first word.
 type Gone = (usize, u64);
 
 impl Undo {
-    /// How far the log is, while its sections know where it ends. What was announced before and is declared later is saved again.
+    /// Returns the log's end as a mark, for a log whose end its sections keep. A range announced before the mark and
+    /// declared after it is saved again.
     pub fn mark(&self) -> UndoMark {
         let top = self.take_top();
         self.set_top(top);
-        // Its image may be older than the mark.
+        // The image of an announced range may be older than the mark.
         self.checked.announced.set((0, 0));
         UndoMark(top)
     }
 
-    /// Puts back what was saved since the mark, last to first, and forgets it; how many images there were. What was saved before
-    /// stays.
+    /// Puts back the images saved since the mark, last to first, and discards them. Returns their number. Images from
+    /// before the mark stay.
     ///
     /// # Panics
-    /// If the log is not so long, is not whole, or has an image of what lies outside of its region: nothing was put back then.
+    /// If the log ends before the mark, is not whole, or has an image of a place outside its region. Nothing was put
+    /// back then.
     pub fn roll_back_to(&self, mark: UndoMark) -> usize {
         let (UndoMark(start), UndoMark(top)) = (mark, self.mark());
         assert!(start <= top, "a mark is of the transaction that goes on");
@@ -67,7 +70,7 @@ impl Undo {
 
     fn cut_off(&self, start: usize, gone: &[Gone]) {
         self.cut(start);
-        // The list of their first words forgets them too: a transaction of many parts would keep them to its end.
+        // Remove them from the list of first words too: a transaction of many parts would keep them to its end.
         let mut headers = self.checked.headers.borrow_mut();
         let left = headers.len().saturating_sub(gone.len());
         headers.truncate(left);

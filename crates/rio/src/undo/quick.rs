@@ -1,9 +1,9 @@
-//! What a transaction of Vista's keeps in the processor's registers, from its beginning to its end.
+//! The values that a Vista transaction keeps in the processor's registers, from its beginning to its end.
 //!
-//! Paper: a departure in what is done where, not in what is done. A store to a place that is not in the cache takes as long as
-//! the processor needs to bring it there, and it goes on with the next transactions meanwhile, as many as it has room for.
-//! What it looks up in memory for each of them is what the room is used up by: a transaction of eight bytes that looked
-//! up fourteen words took half as long again as one that looked up six (docs/performance.md).
+//! Paper: a departure only in where values are kept. A store to a place outside the cache takes as long as the
+//! processor needs to fetch the line, and meanwhile the processor runs as many of the next transactions as it has
+//! room for. Every memory access of a transaction takes some of that room: a transaction of eight bytes that loaded
+//! fourteen words took half as long again as one that loaded six (docs/performance.md).
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -11,20 +11,20 @@ use std::ptr::NonNull;
 use super::{no_room, Undo, RECORD_BYTES_MAX};
 use crate::{planted, ExclusiveHold, ForkMark, Offset, View, Word};
 
-/// Who has a view, and the undo log of what is changed through it.
+/// An owner of a view and of the undo log for changes through that view.
 ///
 /// # Safety
-/// As long as nobody borrows it mutably, its view and its undo log are the same ones and as they are; and who borrows it
-/// mutably has all that the view shows to himself.
+/// While the value is not borrowed mutably, its view and its undo log stay the same and unchanged. A mutable borrow
+/// of the value gives exclusive access to all bytes that the view shows.
 pub unsafe trait Parts {
-    /// Proof of having what the view shows.
+    /// Proof of exclusive access to the bytes that the view shows.
     type Hold: ExclusiveHold;
 
-    /// The view, the log, and the proof.
+    /// Returns the view, the log, and the proof.
     fn parts(&mut self) -> (&View, &Undo, &mut Self::Hold);
 }
 
-/// Somebody's mutable borrow, and copies of what is needed of it most.
+/// A mutable borrow of an owner, with copies of its most used values.
 pub struct Quick<'s, T: Parts> {
     whole: &'s mut T,
     copies: Copies,
@@ -40,38 +40,39 @@ struct Copies {
     mark: ForkMark,
 }
 
-/// Words of a log that are used without looking up how long it is: those that Vista makes have so many.
+/// The number of words of a log that are used without looking up its length: Vista makes its logs at least that long.
 const WORDS: usize = 6 << 10;
 
-/// The start of a log, if images may be saved in it without asking, by the process that opened it.
+/// The start of a log whose quick path is on, for the process that opened it.
 pub(super) struct Start {
     log: Option<NonNull<[Word<u64>; WORDS]>>,
-    /// A child of the process has the log mapped, too, and a copy of everything here.
+    /// Tells that process from its children: a child has the log mapped too, and a copy of this value.
     pub(super) mark: ForkMark,
-    /// Room for a longer log, and its words, that could not be made ready: for the next that asks.
+    /// Place and words of a longer log that could not be made ready: the next attempt uses them.
     pub(super) spare: Option<(Offset<Word<u64>>, u64)>,
 }
 
-// SAFETY: an address in a log, as much one thread's as the `Undo` that it is kept in.
+// SAFETY: an address in a log, which belongs to one thread just as the `Undo` that holds it.
 unsafe impl Send for Start {}
 // SAFETY: as above.
 unsafe impl Sync for Start {}
 
 impl Start {
-    /// None, yet, of this process.
+    /// Makes an empty start for this process.
     pub(super) fn none() -> Start {
         Start { log: None, mark: ForkMark::of_this_process(), spare: None }
     }
 
-    /// The start of a log of the same process.
+    /// Sets the start of the log, which the same process opened.
     pub(super) fn lead_to(&mut self, log: &[Word<u64>]) {
         self.log = log.first_chunk().map(NonNull::from);
     }
 }
 
-// SAFETY: the addresses lie in mappings that `whole`, which goes with them, keeps; they are as much one thread's as it is.
+// SAFETY: the addresses lie in mappings that `whole` keeps, and `whole` moves with them; they belong to the thread
+// that has `whole`.
 unsafe impl<T: Parts + Send> Send for Quick<'_, T> {}
-// SAFETY: as above; through a shared borrow nobody uses them.
+// SAFETY: as above; a shared borrow gives no access through them.
 unsafe impl<T: Parts + Sync> Sync for Quick<'_, T> {}
 
 impl Copies {
@@ -92,7 +93,8 @@ impl<'s, T: Parts> Quick<'s, T> {
 
     #[inline(always)]
     fn log(&self) -> Option<&[Word<u64>; WORDS]> {
-        // SAFETY: the log is `whole`'s, which has not been borrowed mutably since the copy was taken, and lives as long.
+        // SAFETY: the log is `whole`'s. `whole` was not borrowed mutably since the copy was taken, and lives as long
+        // as `self`.
         self.copies.log.map(|start| unsafe { start.as_ref() })
     }
 
@@ -101,14 +103,14 @@ impl<'s, T: Parts> Quick<'s, T> {
         self.log().and_then(|log| Undo::room_in(log, top, bytes))
     }
 
-    /// Whether images may be saved without asking, and there are none.
+    /// Returns whether the quick path is on and the log has no images.
     #[inline(always)]
     pub fn is_at_rest(&self) -> bool {
         self.log().is_some_and(|log| log[0].get() == 0)
     }
 
-    /// Whether nobody has to be asked before `bytes` at the position `at` are lent, if the log ends at `top`: not in a child of the
-    /// process that has it.
+    /// Returns whether [`Quick::range`] can lend `bytes` at the position `at`, if the log ends at `top`. False in a
+    /// child of the process that has the log.
     #[inline(always)]
     pub fn is_quick(&self, at: u64, bytes: usize, top: usize) -> bool {
         self.has(at, bytes, top) && self.copies.mark.is_certain()
@@ -117,26 +119,27 @@ impl<'s, T: Parts> Quick<'s, T> {
     #[inline(always)]
     fn has(&self, at: u64, bytes: usize, top: usize) -> bool {
         let is_flat = at.checked_add(bytes as u64).is_some_and(|end| end <= self.copies.bytes);
-        // Also nothing at all is a record.
+        // Zero bytes wrap around and are refused: an empty image would still be a record.
         is_flat && bytes.wrapping_sub(1) < RECORD_BYTES_MAX && self.room(top, bytes).is_some()
     }
 
-    /// Permission to store to `bytes` at the position `at`, whose before-image is saved first, in a log that ends at `top`;
-    /// and where it ends then.
+    /// Saves the before-image of `bytes` at the position `at` in the log that ends at `top`. Returns the bytes, to be
+    /// stored to, and the log's new end.
     ///
     /// # Panics
-    /// If it is not quick.
+    /// If [`Quick::is_quick`] is false for the range and the log.
     #[inline(always)]
     pub fn range(&mut self, at: u64, bytes: usize, top: usize) -> (&mut [u8], usize) {
-        // The process is asked once: each look at its mark is a load.
+        // The caller has checked the fork mark with `is_quick`: each look at the mark is a load.
         if !self.has(at, bytes, top) {
             no_room();
         }
         let words = self.room(top, bytes).unwrap_or_else(|| no_room());
-        // What is mapped has positions far below 2^64.
+        // Mapped positions lie far below 2^64.
         let place = self.copies.base.as_ptr().wrapping_add(usize::try_from(at).unwrap_or(usize::MAX));
-        // SAFETY: the flat part is mapped, readable and writable (`View::set_shown`), as long as the view, which is `whole`'s
-        // and the same; `whole` is borrowed mutably, so nobody else has these bytes, and we are while they are lent.
+        // SAFETY: the flat part is mapped, readable and writable (`View::set_shown`), as long as the view, which is
+        // still `whole`'s view; `whole` is borrowed mutably, so no other code has these bytes, and `self` stays
+        // borrowed while they are lent.
         let area = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
         if planted("rio: areas change without before-images") {
             return (area, top);
@@ -145,18 +148,18 @@ impl<'s, T: Parts> Quick<'s, T> {
         (area, top + saved)
     }
 
-    /// As [`Quick::range`], of anything that the view shows. None if it does not show it.
+    /// As [`Quick::range`], for any bytes that the view shows. `None` if the view does not show them.
     ///
     /// # Panics
     /// If the undo log has no room for it.
     #[inline(always)]
     pub fn range_slowly(&mut self, at: u64, bytes: usize, top: usize) -> Option<(&mut [u8], usize)> {
-        // Not of `self`, which would have to be in memory for it.
+        // A method of `self` would force `self` out of the registers into memory.
         range_slowly(self.whole, at, bytes, top)
     }
 
-    /// Empties the log: what was changed stands. Whether it was done: not if somebody has to be asked first, nor in a child of the
-    /// process that has it.
+    /// Empties the log, so that the changes stand. Returns whether it did: not if the quick path is off, nor in a
+    /// child of the process that has the log.
     #[inline(always)]
     pub fn discard(&self) -> bool {
         let Some(log) = self.log().filter(|_| self.copies.mark.is_certain()) else { return false };
@@ -164,17 +167,17 @@ impl<'s, T: Parts> Quick<'s, T> {
         true
     }
 
-    /// Does something that may change what was copied.
+    /// Runs `work`, which may change the copied values.
     #[inline(always)]
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
-        // If it panics there is nothing that could be used.
+        // If `work` panics, no stale copy can be used.
         (self.copies.bytes, self.copies.log) = (0, None);
         let done = work(self.whole);
         self.copies = Copies::of(self.whole);
         done
     }
 
-    /// The borrow.
+    /// Returns the borrow.
     #[inline(always)]
     pub fn whole(self) -> &'s mut T {
         self.whole

@@ -1,7 +1,8 @@
-//! How much an undo log takes, who has to be asked first, and how it grows.
+//! The room in an undo log, its growth, and the *quick path*: an image is saved, or the log emptied, with no other
+//! step (no checksum, no guard to open, no block to free).
 //!
-//! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger one takes its place, also
-//! while sections are open.
+//! Paper: a departure; Vista's records come from the heap. Here the log is one area, and a larger area can take its
+//! place, also while sections are open.
 
 use std::sync::atomic::Ordering;
 
@@ -24,8 +25,9 @@ impl Undo {
         self.lengthen(words.next_power_of_two(), |_, _| Ok(()))
     }
 
-    /// As [`Undo::ensure`], for who owns the log's region alone: the place of a longer log, and its bytes, whole units of so many, go
-    /// to `ready` before it is used. If that fails the room is for the next that asks.
+    /// As [`Undo::ensure`], for the only owner of the log's region. `ready` gets the place and the length of the
+    /// longer log before it is used; the length is rounded up to a multiple of `unit`. If `ready` fails, the next
+    /// call uses the same room.
     ///
     /// # Errors
     /// As [`Undo::ensure`]; `Forked` in a child of the process that opened the log; those of `ready`.
@@ -48,12 +50,12 @@ impl Undo {
         self.start.spare = Some((area, words));
         ready(area.raw(), words * 8)?;
         self.start.spare = None;
-        // What an open section has saved goes with it, the zero behind the last record too.
+        // The images of open sections move too, with the zero behind the last record.
         let new = self.region.slice(area, self.top.get() + 1);
         for (to, from) in new.iter().zip(self.words.iter()) {
             to.init(from.get());
         }
-        // They are there before what leads to them is.
+        // The images get to memory before the link to them.
         if !planted("undo: a longer log is led to before its images are in memory") {
             self.region.keep((area.raw(), size_of_val(new) as u64));
         }
@@ -64,7 +66,7 @@ impl Undo {
         header.area.publish(Some(area));
         failpoint("rio: undo log moved, its length not yet");
         header.words.publish(words);
-        // And what leads to them is before what is saved in them.
+        // The link gets to memory before any record saved in the new area.
         self.region.keep(self.header_place());
         self.words = Undo::area(&self.region, self.log);
         if self.is_quick() {
@@ -73,10 +75,11 @@ impl Undo {
         Ok(())
     }
 
-    /// Where an image is saved, if it is one record without a checksum, there is room, and nobody wants to be asked first.
+    /// Returns the words for an image if it takes the quick path: one record without a checksum, and the log has room
+    /// for it.
     #[inline(always)]
     pub(super) fn quick_room(&self, top: usize, bytes: usize) -> Option<&[Word<u64>]> {
-        // Also nothing at all, which is a record, too.
+        // Zero bytes wrap around and are refused: an empty image would still be a record.
         if bytes.wrapping_sub(1) >= RECORD_BYTES_MAX {
             return None;
         }
@@ -88,14 +91,14 @@ impl Undo {
         words.get(top..top.checked_add(bytes.div_ceil(8) + 2)?)
     }
 
-    /// Whether nobody has to be asked before an image of `bytes` is saved in a log that ends at `top`, and there is room for
-    /// it. Not in a child of the process that opened the log.
+    /// Returns whether an image of `bytes` can take the quick path in a log that ends at `top`. False in a child of
+    /// the process that opened the log.
     #[inline(always)]
     pub fn has_quick_room(&self, top: usize, bytes: usize) -> bool {
         self.quick_room(top, bytes).is_some() && self.start.mark.is_certain()
     }
 
-    /// Says whether images may be saved without asking ([`Undo::has_quick_room`]).
+    /// Turns the quick path on or off ([`Undo::has_quick_room`]).
     pub fn set_quick(&mut self, is_quick: bool) {
         let is_quick = is_quick && self.write_back == WriteBack::None;
         if is_quick != self.is_quick() {
@@ -108,20 +111,20 @@ impl Undo {
         self.start.lead_to(&self.quick);
     }
 
-    /// Whether images may be saved without asking.
+    /// Returns whether the quick path is on.
     #[inline(always)]
     pub fn is_quick(&self) -> bool {
         !self.quick.is_empty()
     }
 
-    /// Whether images may be saved without asking, and there are none.
+    /// Returns whether the quick path is on and the log has no images.
     #[inline(always)]
     pub fn is_at_rest(&self) -> bool {
         self.quick.first().is_some_and(|first| first.get() == 0)
     }
 
-    /// As [`Undo::discard`], if images are saved without asking, by who alone knows where the log ends: whether they are, and
-    /// it was done. Not in a child of the process that opened the log.
+    /// As [`Undo::discard`] if the quick path is on, for a caller that keeps the log's end itself. Returns whether it
+    /// did: not in a child of the process that opened the log.
     #[inline(always)]
     pub fn discard_quickly(&self) -> bool {
         let Some(first) = self.quick.first().filter(|_| self.start.mark.is_certain()) else { return false };
@@ -129,17 +132,17 @@ impl Undo {
         true
     }
 
-    /// Where the log ends, while its sections know.
+    /// Returns the log's end, for a log whose end its sections keep.
     pub fn top(&self) -> usize {
         self.top.get()
     }
 
-    /// Says where the log ends, for what is saved by sections from now on.
+    /// Sets the log's end, for sections that save from now on.
     pub fn set_top(&self, top: usize) {
         self.top.set(top);
     }
 
-    /// Where the log ends, for who saves by himself from now on. If somebody forgot to say it is looked for.
+    /// Takes the log's end, for a caller that keeps it from now on. If the end was not set, finds it in the records.
     pub fn take_top(&self) -> usize {
         let top = self.top.replace(0);
         if self.words.get(top).is_some_and(|word| word.get() == 0) {
@@ -148,18 +151,18 @@ impl Undo {
         self.records(0).last().map_or(0, |&record| record + 1 + words_of(self.words[record].get()))
     }
 
-    /// Saves the line around the address.
+    /// Saves the cache line around the address.
     pub(crate) fn save_line(&self, address: usize) {
         let place = self.region.offset_of_address(address) / LINE as u64 * LINE as u64;
         let mut old = [0; LINE];
         for (bytes, word) in old.chunks_exact_mut(8).zip(self.region.undo_words(place, LINE)) {
-            // Relaxed: who changes the words has them to itself.
+            // Relaxed: the thread that changes the words has exclusive access to them.
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
         self.save_bytes(place, &old);
     }
 
-    /// Saves what is more than one record, or is to have checksums; where the log ends then.
+    /// Saves an image that takes several records or needs a checksum. Returns the log's new end.
     #[inline(never)]
     pub(super) fn save_parts(&self, mut top: usize, place: u64, old: &[u8]) -> usize {
         for (part, place) in old.chunks(RECORD_BYTES_MAX).zip((place..).step_by(RECORD_BYTES_MAX)) {
@@ -173,15 +176,16 @@ impl Undo {
         top
     }
 
-    /// Whether the log has room for one image of `bytes`. Not in a child of the process that opened it.
+    /// Returns whether the log has room for one image of `bytes`. False in a child of the process that opened it.
     pub fn has_room(&self, bytes: usize) -> bool {
-        // The headers of its parts and their checksums, and the zero.
+        // With the headers and checksums of its parts, and the zero.
         let words = bytes.div_ceil(8) + bytes / RECORD_BYTES_MAX * 2 + 3;
         let offered = self.top.get()..self.words.len() - self.kept_back;
         self.words.get(offered).is_some_and(|rest| rest.len() >= words) && self.start.mark.is_current()
     }
 
-    /// Keeps the last `bytes` of the log back: [`Undo::has_room`] offers the room before them, and a section may still save there.
+    /// Keeps the last `bytes` of the log back: [`Undo::has_room`] offers only the room before them, and a section may
+    /// still save there.
     pub fn keep_back(&mut self, bytes: u64) {
         let words = usize::try_from(bytes / 8).unwrap_or(usize::MAX).min(self.words.len());
         if words != self.kept_back {
@@ -192,15 +196,15 @@ impl Undo {
         }
     }
 
-    /// Where the log's area lies, and how long it is in bytes.
+    /// Returns where the log's area lies, and its length in bytes.
     pub fn area_range(&self) -> (u64, u64) {
         let header = self.region.at(self.log);
         let area = header.area.load().expect("an undo log was created before it is opened");
-        // As the log says: another process may have made it larger than this handle knows.
+        // From the log's header: another process may have made the log larger than this handle knows.
         (area.raw(), header.words.load().saturating_mul(8))
     }
 
-    /// Bytes of before-images the log can take, headers included.
+    /// Returns the bytes of before-images that the log can take, headers included.
     pub fn capacity(&self) -> u64 {
         self.words.len() as u64 * 8
     }

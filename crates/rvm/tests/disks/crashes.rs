@@ -1,5 +1,5 @@
-//! The machine crashes between any two calls to the disk, and the memory is, when it is opened again, as after a transaction:
-//! one that had been acknowledged, or the one that was being written.
+//! The machine crashes between any two calls to the disk. The memory, opened again, is as after a transaction: an
+//! acknowledged one, or the transaction that was being written.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn crash_everywhere(group: u32, transactions: u64, seed: u64) {
         transact(&mut memory, &mut draw, number).unwrap();
         states.push(state(memory.segment()));
         ends.push(disk.io_index());
-        // Of a group that is not full yet nothing was promised.
+        // The transactions of a group that is not full yet are not promised.
         safe.push((disk.io_index(), (number + 1).saturating_sub(u64::from(group))));
     }
     let (mut images, mut tried) = (disk.crash_images(), 0);
@@ -30,7 +30,7 @@ fn crash_everywhere(group: u32, transactions: u64, seed: u64) {
             let mut memory = options(group).open_in(Arc::new(left.clone())).unwrap();
             let found = word(memory.segment(), 0);
             let least = safe.iter().rev().find(|(end, _)| *end <= position).map_or(0, |(_, number)| *number);
-            // The one that is being written may be there, and those of its group.
+            // The transaction being written may be there, and those of its group.
             let most = ends.iter().filter(|end| **end <= position).count() as u64 + u64::from(group);
             assert!((least..=most).contains(&found), "{mode:?} at {position}: {found} is there, {least} were safe");
             assert_eq!(state(memory.segment()), states[usize::try_from(found).unwrap()], "{mode:?} at {position}");

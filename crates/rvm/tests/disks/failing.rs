@@ -1,6 +1,6 @@
-//! Any call to the disk fails, once or from then on: the transaction is refused in words and is gone from memory, after a failed
-//! write or sync of the log nothing more is taken, and what was acknowledged is there when the memory is opened again on the
-//! mended disk, or after a power cut.
+//! Any call to the disk fails, once or from then on. The transaction is refused with an error and is gone from
+//! memory. After a failed write or sync the log takes no more records. Acknowledged transactions are there when the
+//! memory is opened again on the mended disk, or after a power cut.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const KINDS: [(Fault, Repeat); 6] = [
 ];
 const TRANSACTIONS: u64 = 40;
 
-/// What the memory is after each transaction, and how many calls they take.
+/// Returns the memory's state after each transaction, and the number of calls that they take.
 fn without_failure(group: u32, seed: u64) -> (Vec<Vec<u8>>, u64) {
     let disk = SimDisk::new(seed);
     let mut states = vec![vec![0; usize::try_from(BYTES).unwrap()]];
@@ -33,7 +33,7 @@ fn without_failure(group: u32, seed: u64) -> (Vec<Vec<u8>>, u64) {
     (states, disk.calls(&Calls::Any))
 }
 
-/// What came of one run.
+/// The outcome of one run.
 #[derive(Default)]
 struct Came {
     /// Transactions that ended.
@@ -42,7 +42,7 @@ struct Came {
     is_poisoned: bool,
 }
 
-/// Goes on until something is refused, and a little further.
+/// Runs transactions until one is refused, and a few more.
 fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
     let mut came = Came::default();
     let mut memory = match options(group).open_in(Arc::new(disk.clone())) {
@@ -76,7 +76,7 @@ fn run(disk: &SimDisk, group: u32, seed: u64, states: &[Vec<u8>]) -> Came {
     came
 }
 
-/// What is there is what was after some transaction, at least that one.
+/// Checks that the memory is as after some transaction, at least number `least`.
 fn look(disk: SimDisk, group: u32, states: &[Vec<u8>], least: u64, how: &str) {
     let memory = options(group).open_in(Arc::new(disk));
     let memory = memory.unwrap_or_else(|error| panic!("{how}: it cannot be opened: {error}"));
@@ -85,7 +85,7 @@ fn look(disk: SimDisk, group: u32, states: &[Vec<u8>], least: u64, how: &str) {
     assert!(state(memory.segment()) == states[usize::try_from(found).unwrap()], "{how}: {found} is torn");
 }
 
-/// Of so many calls one is tried: all of them where `LIBTP_TEST_EVERY` says 1.
+/// Every call whose number is a multiple of this is tried: all of them where `LIBTP_TEST_EVERY` is 1.
 fn every() -> usize {
     std::env::var("LIBTP_TEST_EVERY").map_or(3, |text| text.parse().unwrap())
 }

@@ -1,4 +1,4 @@
-//! What grows outside of transactions: it gets to the database whole, or not at all.
+//! Growth outside of transactions gets to the database whole, or not at all.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use libtp_sim::{LossMode, SimDisk};
 
 use crate::workload::{options, transact, word, Draw};
 
-/// Bytes of a block that is freed, and of the block by which the heap then grows. What says how much of the file is the heap's lies beside
-/// other words or not, by the sizes.
+/// Bytes of a block that is freed, and of the block by which the heap then grows. The sizes decide whether the words
+/// that record the heap's units lie in one line with other changed words.
 const SIZES: [(u64, u64); 6] = [
     (200_000, 1_000_000),
     (200_000, 3_000_000),
@@ -17,7 +17,8 @@ const SIZES: [(u64, u64); 6] = [
     (10_000, 9_000_000),
 ];
 
-/// A truncation, and a transaction that frees what is the heap's beside what says how much of the file is the heap's.
+/// Truncates, then frees a block, which changes words of the heap's header beside those that record its units, and
+/// then lets the heap grow in a transaction that aborts.
 fn until_it_grows(memory: &mut rvm::Rvm, (freed, grown): (u64, u64)) {
     transact(memory, &mut Draw(1), 1).unwrap();
     let mut txn = memory.begin().unwrap();
@@ -27,7 +28,7 @@ fn until_it_grows(memory: &mut rvm::Rvm, (freed, grown): (u64, u64)) {
     let mut txn = memory.begin().unwrap();
     txn.free(block).unwrap();
     txn.end().unwrap();
-    // It is the heap's from now on, and no log has heard of it.
+    // The heap keeps its growth, and no log has recorded it.
     let mut txn = memory.begin().unwrap();
     let _ = txn.malloc(grown).unwrap();
     txn.abort();
@@ -55,7 +56,7 @@ fn what_an_aborted_transaction_has_made_grow_is_truncated_whole() {
         if is_closed {
             memory.close().unwrap();
         } else {
-            // It dies behind a truncation, before the next commit.
+            // The process dies after a truncation, before the next commit.
             memory.truncate().unwrap();
             drop(memory);
         }

@@ -1,5 +1,5 @@
-//! Who comes late: between looking for the memory and having the log's lock somebody else has made it. And what is in the
-//! memory's directory meanwhile.
+//! Late openers: another process makes the memory after this one looked for it and before it has the log's lock.
+//! Also, the memory has no name in its directory while it is filled.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::workload::{options, transact, word, Draw};
 
 type What = Box<dyn FnMut(&str) + Send>;
 
-/// A directory; something is done behind each look at what is there, and before each opening.
+/// A directory that calls `what` after each check for a name, and before each opening.
 struct Watched {
     inner: Arc<dyn Directory>,
     what: Mutex<What>,

@@ -1,14 +1,14 @@
 //! Recoverable memory on disks that crash, and on disks that refuse.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `workload` | what is done to the memory |
+//! | `workload` | the transactions on the memory |
 //! | `crashes` | the machine crashes between any two calls |
 //! | `failing` | any call fails, once or from then on |
 //! | `file_cache` | nothing is synced where the file cache is safe |
-//! | `growth` | what an aborted transaction has made grow |
-//! | `late` | who comes late finds what another has made |
-//! | `planted` | bugs that the others notice |
+//! | `growth` | growth in an aborted transaction |
+//! | `late` | a late opener finds the memory that another process has made |
+//! | `planted` | bugs that the other tests notice |
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod crashes;

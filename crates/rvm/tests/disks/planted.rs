@@ -1,8 +1,8 @@
-//! Bugs that a build can switch on in the order of writes and syncs: each is noticed by one of the other tests.
+//! Bugs that a build can switch on in the order of writes and syncs: one of the other tests notices each.
 
 use std::process::Command;
 
-/// A bug, and the test that is to fail.
+/// A bug, and the test that must fail.
 const PLANTED: [(&str, &str); 5] = [
     ("rvm: the log is not synced", "crashes::the_machine_crashes_between_any_two_calls"),
     ("rvm: the log begins anew before the database is synced", "crashes::the_machine_crashes_between_any_two_calls"),

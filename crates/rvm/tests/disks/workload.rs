@@ -1,18 +1,18 @@
-//! What is done to recoverable memory on a disk: transactions with a number each, on ranges and on blocks of the heap.
+//! The workload on recoverable memory on a disk: numbered transactions on ranges and on blocks of the heap.
 
 use rvm::{Options, Rvm};
 use vista::Segment;
 
 /// Bytes of the flat part.
 pub const BYTES: u64 = 4096;
-/// Blocks of the heap: the place and the length of each, from byte 64 on.
+/// Blocks of the heap; the place and the length of each are stored from byte 64 on.
 const BLOCKS: u64 = 12;
 
-/// Numbers from a seed.
+/// A source of numbers from a seed.
 pub struct Draw(pub u64);
 
 impl Draw {
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
@@ -23,12 +23,12 @@ pub fn options(group: u32) -> Options {
     Options::of(vista::Options::new(BYTES).anywhere()).log_bytes(64 << 10).group(group)
 }
 
-/// The word at a place.
+/// Returns the word at a place.
 pub fn word(segment: &Segment, at: u64) -> u64 {
     u64::from_ne_bytes(segment.get(at, 8).unwrap().try_into().unwrap())
 }
 
-/// The transaction of that number.
+/// Runs transaction `number`.
 pub fn transact(memory: &mut Rvm, draw: &mut Draw, number: u64) -> rvm::Result<()> {
     let mut txn = memory.begin()?;
     txn.set_range(0, 8).unwrap().copy_from_slice(&number.to_ne_bytes());
@@ -48,14 +48,14 @@ pub fn transact(memory: &mut Rvm, draw: &mut Draw, number: u64) -> rvm::Result<(
     entry[..8].copy_from_slice(&block.to_ne_bytes());
     entry[8..].copy_from_slice(&bytes.to_ne_bytes());
     if draw.below(6) == 0 {
-        // Not one of those that are counted: the same number comes again.
+        // An aborted transaction does not count: the same number comes again.
         txn.abort();
         return transact(memory, draw, number);
     }
     txn.end()
 }
 
-/// The flat part, whose blocks are what was put there.
+/// Returns the flat part, after a check of the blocks' contents.
 pub fn state(segment: &Segment) -> Vec<u8> {
     segment.verify().unwrap();
     for slot in (0..BLOCKS).map(|nth| 64 + nth * 16) {

@@ -1,4 +1,4 @@
-//! Processes, directories and files of a simulated disk, as those who use it hold them.
+//! Handles of a simulated disk: processes, directories and files.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,11 +20,11 @@ const EISDIR: i32 = 21;
 /// How long a waiter sleeps before it looks again.
 const LOCK_SLEEP: Duration = Duration::from_millis(5);
 
-/// A simulated process.  Dropping it is its death, like [`SimProcess::kill`]: its locks are free, and
-/// whatever handles of it are still about fail at every call.
+/// A simulated process. Dropping it kills it, as [`SimProcess::kill`] does: its locks become free, and every call on
+/// its remaining handles fails.
 ///
-/// It is a [`Directory`] too, the disk's root, for callers that keep it as long as they live;
-/// [`SimProcess::directory`] gives one that does not keep the process alive.
+/// It is also a [`Directory`], the disk's root, for callers that keep it as long as they live;
+/// [`SimProcess::directory`] returns one that does not keep the process alive.
 pub struct SimProcess {
     shared: Arc<Shared>,
     number: u32,
@@ -41,7 +41,7 @@ impl SimProcess {
         SimProcess { shared, number }
     }
 
-    /// Returns the process's number, as the trace has it.
+    /// Returns the process's number, as in the trace.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -51,7 +51,7 @@ impl SimProcess {
         Arc::new(self.root())
     }
 
-    /// Kills the process, as `kill -9` does; what it has written stays.
+    /// Kills the process, as `kill -9` does; its writes stay.
     pub fn kill(&self) {
         let mut state = self.shared.state();
         if state.dead.insert(self.number) && !state.is_halted {
@@ -106,7 +106,7 @@ impl Directory for SimProcess {
     }
 }
 
-/// Makes the change that creates a node: in which directory, by what name, which.
+/// Makes the change that creates a node, from its directory, its name and its number.
 type Creation = fn(NodeId, Arc<str>, NodeId) -> Change;
 
 /// An open directory of a simulated disk.
@@ -157,7 +157,7 @@ impl SimDirectory {
         Ok(())
     }
 
-    /// The file a name belongs to; a directory is not one.
+    /// Returns the file with that name; a directory is an error.
     pub(super) fn file(&self, state: &State, call: &Call<'_>, name: &str) -> Result<NodeId> {
         match state.tree.names(self.node).get(name) {
             None => Err(call.error(ENOENT)),
@@ -218,7 +218,7 @@ impl Directory for SimDirectory {
         self.require_writable(&state, &call)?;
         let node = self.file(&state, &call, from)?;
         match self.file(&state, &call, to) {
-            // Two names of one file, or one name: nothing to do, as the system has it.
+            // Both names belong to one file, or are one name: nothing changes, as in POSIX.
             Ok(there) if there == node => return Ok(()),
             Ok(_) | Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error),
@@ -324,7 +324,7 @@ impl File for SimFile {
         let call = self.call(Operation::Read, Some(offset));
         let mut state = self.shared.state();
         if let Err(error) = state.admit_whole(&call) {
-            // What lies in the buffer after an error is unknown: nobody should find it useful.
+            // The contents of the buffer after an error are unknown: make them useless.
             buf.fill(0xee);
             return Err(error);
         }
@@ -385,12 +385,12 @@ impl File for SimFile {
             if !wait {
                 return Ok(false);
             }
-            // Bounded, because a crash inside another's call tells nobody.
+            // Bounded, because a crash inside the call of another thread wakes no waiter.
             let waited = self.shared.changed.wait_timeout(state, LOCK_SLEEP);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
-        // A change from exclusive to shared may let others in.
+        // A change from exclusive to shared may let other handles in.
         self.shared.changed.notify_all();
         Ok(true)
     }
@@ -413,7 +413,7 @@ impl File for SimFile {
     fn identity(&self) -> Result<Identity> {
         let state = self.shared.state();
         state.check_alive(&self.call(Operation::Inspect, None))?;
-        // Nodes are never renumbered or used again, so the number may stand for the birth as well.
+        // Nodes are never renumbered or used again, so the number also serves as time of birth.
         let inode = u64::from(self.node.0);
         Ok(Identity { device: state.fixture.device, inode, birth_ns: inode + 1 })
     }

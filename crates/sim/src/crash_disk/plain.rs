@@ -1,6 +1,7 @@
 //! Plain files of a simulated disk: any file of its tree, by path.
 //!
-//! There are no symbolic links, owners or rights, and no clock: when a file was changed last is told by its contents.
+//! There are no symbolic links, owners or rights, and no clock: a hash of the contents serves as time of the last
+//! change.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const ENOTDIR: i32 = 20;
 
-/// The door to the files of a simulated disk.
+/// The interface to plain files of a simulated disk.
 pub(super) struct SimPlain(SimDirectory);
 
 impl fmt::Debug for SimPlain {
@@ -38,7 +39,7 @@ impl SimPlain {
         SimPlain(start)
     }
 
-    /// A directory, as a handle of the same process.
+    /// Opens a directory for the same process.
     fn directory(&self, operation: Operation, path: &str) -> Result<SimDirectory> {
         let root = SimDirectory::root(self.0.shared.clone(), self.0.process);
         let mut at = match path.starts_with('/') {

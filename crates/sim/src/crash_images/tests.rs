@@ -1,8 +1,8 @@
 //! Each loss mode loses what it may and keeps what it must.
 //!
-//! The doubt: a simulated disk that is too kind lets a library pass that would lose data, and one that
-//! loses synced bytes accuses a library that is right.  So each mode is shown to do its worst, and
-//! random workloads are judged by a second, slow model of what may be on the disk.
+//! The doubt: a simulated disk that is too kind passes a library that would lose data, and one that loses synced
+//! bytes fails a library that is correct. So the tests make each mode do its worst, and judge random workloads by a
+//! second, slow model of the possible contents of the disk.
 
 use super::*;
 use libtp_io::{Directory, File, OpenMode};
@@ -24,7 +24,7 @@ fn images(disk: &SimDisk, mode: LossMode, count: u64) -> Vec<Vec<u8>> {
     (0..count).map(|seed| walk.image(mode, seed).file_bytes("file").unwrap()).collect()
 }
 
-/// The value of each sector; it must be one value throughout.
+/// Returns the value of each sector, which must be one value throughout.
 fn sectors(bytes: &[u8]) -> Vec<u8> {
     bytes
         .chunks(SECTOR_BYTES)
@@ -269,7 +269,7 @@ fn after_a_failed_sync_the_next_one_succeeds_and_writes_nothing() {
         let mut seen = [0; 4 * 4096];
         file.read_at(&mut seen, 0).unwrap();
         assert_eq!(seen, [1; 4 * 4096], "the cache goes on showing what the disk does not have");
-        // What is lost is lost in every mode: nothing of it is unsynced any more.
+        // Lost changes are lost in every mode: none of them is unsynced any more.
         let image = disk.crash_image(LossMode::DropAll, 1);
         for mode in LossMode::ALL {
             assert_eq!(disk.crash_image(mode, 2).file_bytes("file"), image.file_bytes("file"));
@@ -358,7 +358,7 @@ fn random_workload(seed: u64, steps: usize) -> SimDisk {
     disk
 }
 
-/// Everything on a disk.
+/// Returns all files of a disk.
 fn contents(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     let paths = disk.paths();
     paths.into_iter().map(|path| (path.clone(), disk.file_bytes(&path).unwrap())).collect()
@@ -401,7 +401,7 @@ fn no_image_has_a_byte_that_was_never_there_or_misses_a_synced_one() {
         let mut random = Random::new(seed);
         let file = disk.open("file", OpenMode::Create).unwrap();
         Directory::sync(&disk).unwrap();
-        // What each byte may be; beyond the end it is nothing, told as zero when the file is longer.
+        // The possible values of each byte; beyond the end, zero, which it is when the file grows.
         let mut possible: Vec<BTreeSet<u8>> = vec![BTreeSet::from([0]); 30_000];
         let mut lengths = BTreeSet::from([0]);
         for step in 1..60_u8 {

@@ -1,7 +1,7 @@
-//! Analysis: which transactions did not end, and where redo starts.
+//! Analysis: it finds the transactions that did not end, and where redo starts.
 //!
-//! It begins with what the checkpoint says and is told every record from there on, while the log is read for redo:
-//! nothing it finds is needed before the end of the log.
+//! It begins with the contents of the checkpoint and takes in every record from there on, while the log is read for
+//! redo: none of its results is needed before the end of the log.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use crate::log_records::{
 };
 use crate::{Error, Managers, OpenOutcome, Result};
 
-/// What analysis found.
+/// The result of analysis.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Redo starts here.
     pub(super) redo_from: Lsn,
-    /// What was logged below is told in the checkpoint's list.
+    /// The checkpoint's list covers the records below this.
     listed_below: Lsn,
     /// Identifiers below are used up.
     pub(super) next_id: u64,
@@ -31,15 +31,15 @@ pub(super) struct Found {
     pub(super) losers: BTreeMap<u64, CheckpointEntry>,
     /// The last commit that has changed each segment of memory, which may not know of it yet.
     pub(super) open: BTreeMap<u32, OpenOutcome>,
-    /// What is left of earlier losers, by their identifiers.
+    /// The changes left of earlier losers, by the losers' identifiers.
     pub(super) left: BTreeMap<u64, Left>,
-    /// What becomes of databases, if the transactions of these numbers commit.
+    /// The fates of databases, if the transactions of these numbers commit.
     said: BTreeMap<u64, Vec<Fate>>,
-    /// What was decided of databases, in the order of the log.
+    /// The decided fates of databases, in the order of the log.
     pub(super) decided: Vec<Fate>,
 }
 
-/// What the last checkpoint says, or nothing if there never was one.
+/// Begins with the contents of the last checkpoint, or with nothing if there never was one.
 pub(super) fn begin(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -> Result<Found> {
     let mut found = Found { redo_from: oldest, listed_below: oldest, next_id: 1, ..Found::default() };
     let Some(lsn) = checkpoint else { return Ok(found) };
@@ -49,7 +49,7 @@ pub(super) fn begin(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -
     found.next_id = checkpoint.next_id;
     found.open = checkpoint.open.into_iter().map(|open| (open.segment, open)).collect();
     for entry in checkpoint.running {
-        // The entry's last record may be its end, whose slot the checkpoint saw a moment too early.
+        // The entry's last record may be its end: the checkpoint saw the slot a moment too early.
         let last = managers.log.read(entry.last_lsn)?;
         if is_end(last.header.kind()) {
             found.note_end(&last.borrow());
@@ -64,14 +64,14 @@ pub(super) fn begin(managers: &Managers, checkpoint: Option<Lsn>, oldest: Lsn) -
     Ok(found)
 }
 
-/// Numbers of transactions that are never come to: at a billion a second in a hundred years.
+/// A transaction number that is never reached: at a billion a second, not in a hundred years.
 const NUMBERS_END: u64 = 1 << 62;
 
 impl Found {
-    /// Looks at the next record of the log.
+    /// Takes in the next record of the log.
     pub(super) fn note(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let id = record.header.txn();
-        // Also below what the checkpoint lists: what is carried out already is not done again.
+        // Also below the checkpoint's list: a fate that was carried out is not carried out again.
         self.note_databases(record)?;
         if self.note_left(record)? {
             return Ok(());
@@ -79,7 +79,7 @@ impl Found {
         if id == TxnId::NONE || record.lsn < self.listed_below {
             return Ok(());
         }
-        // No number as high was ever given: a wild store has hit the record.
+        // No number that high was ever given out: a wild store has hit the record.
         if id.raw() < NUMBERS_END {
             self.next_id = self.next_id.max(id.raw() + 1);
         }
@@ -116,7 +116,8 @@ impl Found {
         Ok(was_left && !is_in_chain)
     }
 
-    /// What is said of databases counts when the transaction commits; what is no transaction's counts at once.
+    /// Notes the fates in a record. They count when the record's transaction commits, or at once if it has no
+    /// transaction.
     fn note_databases(&mut self, record: &RecordRef<'_>) -> Result<()> {
         let id = record.header.txn();
         match record.header.kind() {
@@ -133,7 +134,8 @@ impl Found {
         Ok(())
     }
 
-    /// Who joins a segment has found that it knows of all commits before: so the last one counts.
+    /// Notes the segments of a commit record. A session that joins a segment has found that it knows of all earlier
+    /// commits: so the last one counts.
     fn note_end(&mut self, record: &RecordRef<'_>) {
         if record.header.kind() != COMMIT || planted("txn: restart forgets the memory of who committed") {
             return;

@@ -1,10 +1,10 @@
 //! A batch: the page changes of a stretch of history, put in the order of pages before they are repeated.
 //!
-//! What one page went through in that stretch is repeated at one go: the page is found, latched and brought into the
-//! processor's cache once, and pages come from the disk in the order in which they lie there, neighbours in one read.
+//! The changes of one page in that stretch are repeated together: the page is found, latched and brought into the
+//! processor's cache once. Pages come from the disk in the order in which they lie there, neighbours in one read.
 //!
-//! Invariant: the changes of one page keep the order of the log. That is all redo asks for: it looks at one page at a
-//! time, and what a record does to one of its pages does not depend on the others.
+//! Invariant: the changes of one page keep the order of the log. Redo needs no more: it looks at one page at a time,
+//! and the effect of a record on one of its pages does not depend on the others.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,9 +18,9 @@ use crate::{Managers, Result};
 
 /// Bytes of bodies a batch has room for, for each change it may hold.
 const BODY_BYTES: usize = 64;
-/// Pages looked ahead for neighbours that can be read with this one.
+/// Pages that are looked ahead for neighbours to read with a page.
 const AHEAD: usize = 32;
-/// So many neighbours, at least, are read in one call; fewer are read straight into their frames.
+/// The fewest neighbours that are read in one call; fewer are read straight into their frames.
 const RUN_MIN: u32 = 4;
 /// Changes waiting to be repeated.
 #[derive(Default)]
@@ -29,11 +29,11 @@ pub(super) struct Batch {
     logged: Changes,
     /// In the order of pages, while they are repeated.
     placed: Changes,
-    /// What each page has of them.
+    /// The share of each page.
     shares: Vec<Share>,
-    /// Which share is a page's.
+    /// The number of each page's share.
     share_of: HashMap<PageId, u32, BuildHasherDefault<PageHasher>>,
-    /// How many changes it should hold.
+    /// The changes that it should hold.
     limit: usize,
 }
 
@@ -62,24 +62,24 @@ struct Share {
     page: PageId,
     changes: u32,
     body_bytes: u32,
-    /// Where its next change goes when they are placed, and its next body: behind them, once all are.
+    /// Where the page's next change goes while changes are placed, and its next body. Behind the last ones afterwards.
     change_at: u32,
     body_at: u32,
 }
 
 impl Batch {
-    /// An empty batch for so many changes.
+    /// Makes an empty batch for `limit` changes.
     pub(super) fn new(limit: usize) -> Batch {
         Batch { limit, ..Batch::default() }
     }
 
-    /// Whether it should be repeated before more is added.
+    /// Returns whether the batch should be repeated before more is added.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.logged.changes.len() >= self.limit || self.logged.bodies.len() >= self.limit * BODY_BYTES
     }
 
-    /// Adds what the next record does to a page.
+    /// Adds a record's change of one page.
     #[inline]
     pub(super) fn push(&mut self, page: PageId, change: &PageChange<'_>) {
         self.logged.changes.push(Waiting {
@@ -94,7 +94,7 @@ impl Batch {
         self.logged.bodies.extend_from_slice(change.body);
     }
 
-    /// Repeats everything in it and empties it; returns how many changes were not on their page already.
+    /// Repeats all changes and empties the batch. Returns how many changes were not on their page already.
     pub(super) fn repeat(&mut self, managers: &Managers, session: &Session) -> Result<u64> {
         self.count();
         self.place();
@@ -112,7 +112,7 @@ impl Batch {
         Ok(redone)
     }
 
-    /// Finds out what each page has, and puts the pages in their order.
+    /// Counts the changes of each page, and puts the pages in their order.
     fn count(&mut self) {
         self.share_of.clear();
         for change in &mut self.logged.changes {
@@ -137,8 +137,8 @@ impl Batch {
         }
     }
 
-    /// Copies each change to the others of its page. Reading through them in this order afterwards is fast, jumping about
-    /// in the order of the log would not be.
+    /// Copies each change to the other changes of its page. Reading them in this order afterwards is fast; jumping
+    /// about in the order of the log would not be.
     fn place(&mut self) {
         self.placed.changes.resize(self.logged.changes.len(), Waiting::default());
         self.placed.bodies.resize(self.logged.bodies.len(), 0);
@@ -159,7 +159,7 @@ impl Changes {
         &self.bodies[change.body_at as usize..][..change.body_bytes as usize]
     }
 
-    /// The changes of a page, all of which were placed.
+    /// Returns the changes of a page, all of which were placed.
     fn of<'b>(&'b self, share: &Share, managers: &'b Managers) -> impl Iterator<Item = PageChange<'b>> {
         let end = share.change_at as usize;
         self.changes[end - share.changes as usize..end].iter().map(|change| {
@@ -184,13 +184,14 @@ fn fetch_neighbours(managers: &Managers, session: &Session, shares: &[Share]) ->
     let run = u32::try_from(count).expect("so far is not looked ahead");
     if run >= RUN_MIN {
         let fetched = managers.buffers.prefetch(session, first.file(), PageNo::new(first.page().raw()), run);
-        // Whoever asks for the pages one by one meets the same error, and knows which page it is.
+        // A caller that asks for the pages one by one meets the same error, and knows the page.
         drop(fetched);
     }
     count
 }
 
-/// Spreads pages over the table of a batch. Not meant to withstand anyone: who chooses pages has the log.
+/// Spreads pages over the table of a batch. It need not withstand chosen pages: a party that can choose them has the
+/// log.
 #[derive(Default)]
 struct PageHasher(u64);
 

@@ -1,7 +1,8 @@
-//! Repeating history: the log is read once, forwards, and what its records do to pages is dealt out.
+//! Repeating history: the log is read once, forwards, and the page changes of its records are dealt out.
 //!
-//! A short log is repeated by the caller's own thread. For a long one, threads share the pages ([`lanes`](super::lanes)):
-//! redo of one page needs nothing of another, so all that must be kept is the order of each page's own changes.
+//! A short log is repeated by the caller's own thread. For a long one, threads share the pages
+//! ([`lanes`](super::lanes)): redo of one page needs nothing of another, so only the order of each page's own changes
+//! must be kept.
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -18,15 +19,15 @@ use crate::{Managers, Result, TxnSession};
 
 /// Records between two calls of the watcher.
 const WATCH_EVERY: u64 = 10_000;
-/// So much log for each thread, or it is not worth starting one.
+/// Log bytes for each thread: for less it is not worth starting one.
 const LOG_BYTES_A_THREAD: u64 = 8 << 20;
-/// More threads than this only wait for the one that reads the log.
+/// More threads than this only wait for the thread that reads the log.
 const THREADS_MAX: usize = 8;
-/// Changes that are put in the order of pages at a time, by all threads together, at most: the more, the more of them are
-/// of one page.
+/// The most changes that are put in the order of pages at a time, by all threads together. The more there are, the more
+/// of them belong to one page.
 const CHANGES_MAX: usize = 256 << 10;
 const CHANGES_MIN: usize = 64;
-/// For each of them the page cache's budget has so many bytes: what waits to be repeated takes a quarter of that.
+/// Bytes of the page cache's budget for each such change: the waiting changes take a quarter of the budget.
 const BUDGET_BYTES_A_CHANGE: u64 = 2048;
 
 /// Repeats history from where redo starts to the end of the log, and completes the analysis meanwhile.
@@ -54,7 +55,7 @@ fn threads_for(managers: &Managers, log_bytes: u64) -> usize {
     worth.min(processors).min(THREADS_MAX)
 }
 
-/// How many changes to put in order at a time.
+/// Returns how many changes to put in order at a time.
 fn changes_at_once(managers: &Managers) -> usize {
     let budget: u64 = managers.buffers.stats().iter().map(|pool| pool.settings.budget_bytes).max().unwrap_or(0);
     usize::try_from(budget / BUDGET_BYTES_A_CHANGE).unwrap_or(CHANGES_MAX).clamp(CHANGES_MIN, CHANGES_MAX)
@@ -82,7 +83,7 @@ fn repeat_on(
 ) -> Result<(u64, u64)> {
     let limit = changes_at_once(managers) / threads;
     thread::scope(|scope| {
-        // A system that has no more threads to give gets by with fewer.
+        // A system that has no more threads to give makes do with fewer.
         let start = |_| Lane::start(scope, managers, limit).ok();
         let mut lanes: Vec<Lane<'_>> = (0..threads).map_while(start).collect();
         let count = lanes.len();
@@ -93,14 +94,14 @@ fn repeat_on(
             let stopped = lanes[lane_of(page, count)].push(page, change).is_err();
             Ok(if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
-        // Every thread ends before anything is said; what a thread has met lies before what the reader has.
+        // Every thread ends before an error is returned: an error of a thread lies before the reader's in the log.
         let ended: Vec<Result<u64>> = lanes.into_iter().map(Lane::finish).collect();
         let redone = ended.into_iter().sum::<Result<u64>>()?;
         Ok((read?, redone))
     })
 }
 
-/// Reads the log to its end, or until `deal` breaks off, and gives `deal` every change of a page; returns the number of
+/// Reads the log to its end, or until `deal` breaks off, and gives `deal` every change of a page. Returns the number of
 /// records.
 fn read(
     managers: &Managers,

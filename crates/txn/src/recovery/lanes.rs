@@ -1,8 +1,8 @@
-//! Lanes: threads that repeat history side by side, each its own pages.
+//! Lanes: threads that repeat history side by side, each on its own pages.
 //!
-//! Every page belongs to one lane, so its changes keep their order without anyone waiting for anyone; stretches of
-//! neighbouring pages belong to the same lane, so that each still reads neighbours in one call. Batches go to the thread
-//! and come back empty, so a lane has at most three of them, however long the log is.
+//! Every page belongs to one lane, so its changes keep their order, and no thread waits for another. Stretches of
+//! neighbouring pages belong to the same lane, so that each lane still reads neighbours in one call. Batches go to the
+//! thread and come back empty, so a lane has at most three of them, however long the log is.
 //!
 //! If a thread fails, its lane stops: the reader notices at the next full batch and stops too.
 
@@ -15,10 +15,10 @@ use super::batch::Batch;
 use super::redo::PageChange;
 use crate::{Managers, Result};
 
-/// So many neighbouring pages belong to one lane.
+/// Neighbouring pages that belong to one lane.
 const STRETCH: u32 = 32;
 
-/// The lane, of `count`, that a page belongs to.
+/// Returns the lane, of `count`, that a page belongs to.
 #[inline]
 pub(super) fn lane_of(page: PageId, count: usize) -> usize {
     let stretch = (page.page().raw() / STRETCH).wrapping_add(page.file().raw());
@@ -62,13 +62,13 @@ impl<'scope> Lane<'scope> {
     }
 
     fn hand_over(&mut self) -> std::result::Result<(), Stopped> {
-        // The thread has given back what it has finished; what is new is made at the beginning only.
+        // The thread has given back the batches that it has finished. New batches are made at the beginning only.
         let next = self.empty.try_recv().unwrap_or_else(|_| Batch::new(self.limit));
         let full = std::mem::replace(&mut self.filling, next);
         self.full.send(full).map_err(|_| Stopped)
     }
 
-    /// Lets the thread repeat what is left; returns how many changes it repeated in all.
+    /// Lets the thread repeat the rest. Returns how many changes it repeated in all.
     pub(super) fn finish(mut self) -> Result<u64> {
         // A thread that has stopped says why when it is joined.
         let _ = self.hand_over();
@@ -82,7 +82,7 @@ fn repeat_all(managers: &Managers, waiting: &Receiver<Batch>, used: &Sender<Batc
     let mut redone = 0;
     while let Ok(mut batch) = waiting.recv() {
         redone += batch.repeat(managers, &session)?;
-        // Nobody takes it back any more after the last record.
+        // After the last record the reader takes no batch back.
         let _ = used.send(batch);
     }
     Ok(redone)

@@ -1,14 +1,17 @@
-//! What restart cannot take back of a loser, because a file is away: it is written down, and taken back when the file is there.
+//! Changes of a loser that a restart cannot take back, because a file is away: they are written down, and taken back
+//! when the file is there.
 //!
-//! A file that is away stops its own database and no other, so a loser that has changed it is taken back in all other files, and
-//! ends. What is left of it stands in records of its own, which come before every compensation that passes over something left. The
-//! log is kept from the loser's first record on, as long as the file is away, and each restart reads all of that.
+//! A file that is away stops its own database and no other. So a loser that has changed it is taken back in all other
+//! files, and ends. The changes that are left of it stand in records of their own, which come before every compensation
+//! that passes over a left change. As long as the file is away, the log is kept from the loser's first record on, and
+//! each restart reads all of that.
 //!
-//! A change that was left is taken back in the loser's name. Its compensation says where undo would go on, which is the record before
-//! the change: by that a restart knows what is not left any more.
+//! A change that was left is taken back in the loser's name. Its compensation says where undo would go on, which is the
+//! record before the change: by that a restart knows which changes are not left any more.
 //!
-//! If we die here: what is written down and not compensated is left. The loser has no end then, and its file may be there at
-//! the next restart. A change that the loser's own undo comes to is taken back by that undo alone.
+//! If the process dies here: the changes that are written down and not compensated are left. The loser has no end then,
+//! and its file may be there at the next restart. A change that the loser's own undo comes to is taken back by that
+//! undo alone.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,22 +27,23 @@ use crate::{Change, Error, Managers, Result, TxnSession};
 /// Changes in one record.
 const CHANGES_A_RECORD: usize = 1000;
 
-/// What is left of one loser.
+/// The changes left of one loser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     /// The loser's first record.
     pub(crate) first: Lsn,
-    /// The record of each change, by the LSN of the transaction's record before it. No two changes have the same record before them.
+    /// The record of each change, by the LSN of the transaction's record before it. No two changes have the same record
+    /// before them.
     pub(crate) changes: BTreeMap<Lsn, Lsn>,
 }
 
-/// The body of a record of what is left: the transaction, its first record, and two words for each change.
+/// Returns the body of a record of left changes: the transaction, its first record, and two words for each change.
 fn encode(txn: TxnId, first: Lsn, changes: &[(Lsn, Lsn)]) -> Vec<u8> {
     let words = changes.iter().flat_map(|(record, before)| [record.raw(), before.raw()]);
     [txn.raw(), first.raw()].into_iter().chain(words).flat_map(u64::to_le_bytes).collect()
 }
 
-/// Reads such a body; none if it is none.
+/// Reads such a body; `None` if it is not one.
 pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, Left)> {
     let eights = body.chunks_exact(8);
     let is_whole = eights.remainder().is_empty();
@@ -52,7 +56,7 @@ pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, Left)> {
     Some((TxnId::new(*txn), Left { first: Lsn::new(*first), changes }))
 }
 
-/// One line for people.
+/// Returns one line for people.
 pub(crate) fn describe(body: &[u8]) -> String {
     match decode(body) {
         Some((txn, left)) => format!("{} changes of transaction {} wait for their file", left.changes.len(), txn.raw()),
@@ -60,7 +64,7 @@ pub(crate) fn describe(body: &[u8]) -> String {
     }
 }
 
-/// Where a file is.
+/// The place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Here,
@@ -69,7 +73,7 @@ enum Place {
     Gone,
 }
 
-/// Takes the losers back, and what was left of earlier ones.
+/// Takes back the losers, and the changes left of earlier losers.
 pub(super) struct Undo<'m> {
     managers: &'m Managers,
     who: &'m TxnSession,
@@ -81,7 +85,8 @@ impl<'m> Undo<'m> {
         Undo { managers, who, places: HashMap::new() }
     }
 
-    /// Takes back the changes that were left, in files that are there now. Leaves the changes that [`Undo::take_back`] comes to.
+    /// Takes back the changes that were left, in files that are there now. Leaves the changes that [`Undo::take_back`]
+    /// comes to.
     pub(super) fn take_back_left(&mut self, found: &Found) -> Result<()> {
         for (id, left) in &found.left {
             let coming = match found.losers.get(id) {
@@ -109,7 +114,7 @@ impl<'m> Undo<'m> {
         Ok(())
     }
 
-    /// The records that the undo of a loser comes to.
+    /// Returns the records that the undo of a loser comes to.
     fn undone_by_walk(&self, loser: &CheckpointEntry) -> Result<HashSet<Lsn>> {
         let mut records = HashSet::new();
         let mut at = loser.last_lsn;
@@ -141,7 +146,7 @@ impl<'m> Undo<'m> {
         self.who.abort_to_its_end(self.managers)
     }
 
-    /// Writes down all that a loser has changed, from `at` back, in files that are away.
+    /// Writes down all changes of a loser, from `at` back, in files that are away.
     fn note_left(&mut self, loser: &CheckpointEntry, mut at: Lsn, found: &Found) -> Result<()> {
         let known = found.left.get(&loser.id.raw());
         let mut changes = Vec::new();
@@ -171,7 +176,7 @@ impl<'m> Undo<'m> {
         Ok(())
     }
 
-    /// Where the file is that the undo of a record would change; none if it changes none.
+    /// Returns the file that the undo of a record would change, and its place; `None` if the undo changes no file.
     fn place_of(&mut self, record: &RecordRef<'_>) -> Result<Option<(FileId, Place)>> {
         let Some(record_type) = self.managers.types.get(record.header.kind()) else { return Ok(None) };
         if record_type.undo.is_none() || record.header.flags() & CLR_FLAG != 0 {
@@ -194,7 +199,7 @@ impl<'m> Undo<'m> {
     }
 }
 
-/// Where undo goes on behind a record.
+/// Returns where undo goes on behind a record.
 fn before(record: &RecordRef<'_>) -> Result<Lsn> {
     match record.header.flags() & CLR_FLAG {
         0 => Ok(record.header.prev()),

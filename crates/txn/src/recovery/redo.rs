@@ -15,12 +15,12 @@ use crate::{Error, Managers, Result, TxnSession};
 /// Codes below are the log's own records, which change no page.
 const FIRST_KIND_ABOVE_LOG: u16 = 16;
 
-/// What a record says of one of its pages.
+/// The part of a record for one of its pages.
 #[derive(Clone, Copy)]
 pub(super) struct PageChange<'b> {
     /// The record's type.
     pub(super) record_type: &'b RecordType,
-    /// Which of the record's pages it is.
+    /// The role of the page in the record.
     pub(super) role: usize,
     /// The record's LSN.
     pub(super) lsn: Lsn,
@@ -28,7 +28,7 @@ pub(super) struct PageChange<'b> {
     pub(super) body: &'b [u8],
 }
 
-/// The type of a record and what its redo reads; none if the record changes no page.
+/// Returns the type of a record and the bytes for its redo; `None` if the record changes no page.
 #[inline]
 pub(super) fn redo_part<'b>(
     types: &'b RecordTable,
@@ -47,7 +47,7 @@ pub(super) fn redo_part<'b>(
     }
 }
 
-/// Redoes one record on every page it names that is older; returns on how many.
+/// Redoes one record on every page it names that is older. Returns on how many.
 pub(crate) fn redo_record(managers: &Managers, who: &TxnSession, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
@@ -58,25 +58,25 @@ pub(crate) fn redo_record(managers: &Managers, who: &TxnSession, record: &Record
     Ok(redone)
 }
 
-/// Redoes one record on those of its pages that are older and that `dead` has latched, in its name and under its latches
-/// (PROTOCOLS D4). The latches stay. `name` is whose undo log is used: the dead one's.
+/// Redoes one record on those of its pages that are older and that `dead` has latched, under those latches (PROTOCOLS
+/// D4). The latches stay. The redo uses the undo log of `name`: the dead session's own.
 pub(crate) fn redo_held(managers: &Managers, dead: &Session, name: &Session, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
-        // One that it does not hold was finished before: latches are given back after the note is cleared.
+        // A page that it does not hold was finished before: latches are given back after the note is cleared.
         let Some(mut page) = managers.buffers.held_by(dead, page) else { continue };
         name.ensure_undo(2 * page.len() as u64 + 4096)?;
         let change = PageChange { record_type, role, lsn: record.lsn, body };
         let done = redo_change(name, &mut page, &change);
-        // Given back with all others, last.
+        // The latch is given back last, with all others.
         std::mem::forget(page);
         redone += u64::from(done?);
     }
     Ok(redone)
 }
 
-/// Redoes changes of one page, in the order of their records, as far as it is older; returns how many.
+/// Redoes changes of one page, in the order of their records, as far as the page is older. Returns how many.
 pub(super) fn redo_on_page<'b>(
     managers: &Managers,
     session: &Session,
@@ -92,7 +92,7 @@ pub(super) fn redo_on_page<'b>(
         {
             return Ok(0);
         }
-        // It stops its own database and no other: the log is kept until a restart finds the file.
+        // The missing file stops its own database and no other: the log is kept until a restart finds the file.
         Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. }) => {
             if let Some(first) = changes.into_iter().next() {
                 managers.buffers.owe(session, id.file(), first.lsn);
@@ -101,7 +101,7 @@ pub(super) fn redo_on_page<'b>(
         }
         Err(error) => return Err(error.into()),
     };
-    // A redo may rebuild its page; nobody else is here, so the undo log may grow under the latch.
+    // A redo may rebuild its page. No other session is here, so the undo log may grow under the latch.
     session.ensure_undo(2 * page.len() as u64 + 4096)?;
     let mut redone = 0;
     for change in changes {

@@ -1,7 +1,8 @@
 //! Undo: the losers are aborted, by the same code that aborts a running transaction.
 //!
-//! One after the other, in any order: their locks kept them apart while they ran, and what they share (splits) is not
-//! undone. Each goes on where its last compensation says, so a crash in here undoes nothing twice.
+//! The losers are undone one after the other, in any order: their locks kept them apart while they ran, and the changes
+//! that they share (splits) are not undone. Each undo goes on where its last compensation says, so a crash in here
+//! undoes nothing twice.
 
 use rio::planted;
 

@@ -1,41 +1,43 @@
-//! Marks in a transaction: what was done since one is taken back, and the transaction goes on.
+//! Marks in a transaction: going back to a mark takes back all changes since, and the transaction goes on.
 //!
-//! Paper: a departure; there an abort takes everything back. The undo log is put back to where it was. What was allocated since has
-//! changed words that are saved there, like anything else; what was freed since is still there, and is only not to go at the end.
+//! Paper: a departure; there an abort takes everything back. The undo log is rolled back to the mark. Allocations
+//! since the mark have changed words that are saved there, like any others. Blocks freed since are still there, and
+//! no longer go back at the end.
 //!
-//! What was declared since has to be declared again before it is stored to, for its old bytes are saved no more.
+//! A range declared since has to be declared again before it is stored to, because its old bytes are not saved any
+//! more.
 //!
-//! If we die here: the log has what whoever settles it needs (`rio/undo/mark.rs`). All else that is gone back to is this
-//! process's.
+//! If we die here: the log has all that is needed to settle it (`rio/undo/mark.rs`). All other state that goes
+//! back is this process's.
 
 use crate::segment::UNIT;
 use crate::{Member, Result, Segment};
 use rio::{planted, Right, UndoMark};
 
-/// How far a transaction was. The default is the beginning of any.
+/// A point in a transaction. The default is the beginning of any transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     undo: UndoMark,
-    /// So much it had freed.
+    /// The number of blocks freed before it.
     freed: usize,
-    /// So many ranges of pages were opened for it, where it is guarded by those.
+    /// The number of page ranges opened before it, where pages are guarded.
     opened: usize,
 }
 
 impl Member {
-    /// How far the transaction is here.
+    /// Returns a mark at the transaction's current point.
     pub fn mark(&self) -> Mark {
         self.segment.mark()
     }
 
-    /// Takes back what the transaction did here since the mark, newest first; it goes on. Marks made after that one mean nothing any
-    /// more. What was declared since has to be declared again.
+    /// Takes back what the transaction did here since the mark, newest first; the transaction goes on. Later marks
+    /// become invalid. Ranges declared since have to be declared again.
     ///
     /// # Errors
     /// `Memory` in a child of the process that has the segment: nothing was taken back.
     ///
     /// # Panics
-    /// If the undo log was hit by a store that was not for it: nothing was taken back.
+    /// If a stray store has hit the undo log: nothing was taken back.
     pub fn go_back(&mut self, mark: &Mark) -> Result<()> {
         self.segment.check_process()?;
         self.segment.go_back(mark);
@@ -44,12 +46,12 @@ impl Member {
 }
 
 impl Segment {
-    /// How far the transaction is that is suspended.
+    /// Returns a mark in the suspended transaction.
     fn mark(&self) -> Mark {
         Mark { undo: self.undo.mark(), freed: self.freed.len(), opened: self.opened_count() }
     }
 
-    /// Takes back what the transaction that is suspended did since the mark.
+    /// Takes back what the suspended transaction did since the mark.
     fn go_back(&mut self, mark: &Mark) {
         if !planted("vista: what goes back leaves memory as it is") {
             self.undo.roll_back_to(mark.undo);
@@ -59,18 +61,19 @@ impl Segment {
         }
         self.close_ranges_since(mark.opened, *mark == Mark::default());
         self.undo.set_quick(self.guarded.is_none() && self.freed.is_empty());
-        // Nothing lies any more where the part had allocated what was new.
+        // Fresh memory allocated since the mark is not allocated any more.
         let flat_end = (self.from + self.bytes).next_multiple_of(UNIT);
         self.view.set_end(self.heap.end().max(flat_end));
     }
 
-    /// How many ranges of pages are open.
+    /// Returns the number of page ranges that are open.
     fn opened_count(&self) -> usize {
         self.guarded.as_ref().map_or(0, |guarded| guarded.open.len())
     }
 
-    /// Closes what was opened since so many ranges of pages were, but for what lies in those; what the system does not close now
-    /// stays open to the transaction's end. Where a key guards, all is closed if nothing had been declared.
+    /// Closes the page ranges after the first `count`, except where they overlap those. A range that the system does
+    /// not close now stays open until the transaction's end. Where a key guards, everything is closed if nothing had
+    /// been declared (`is_all`).
     fn close_ranges_since(&mut self, count: usize, is_all: bool) {
         let Some(guarded) = &mut self.guarded else { return };
         if let Some(key) = self.view.key() {
@@ -89,7 +92,7 @@ impl Segment {
     }
 }
 
-/// What of a range lies in none of the others.
+/// Returns the parts of a range that lie in none of the others.
 fn outside(range: (u64, u64), others: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = vec![range];
     for other in others.iter().filter(|other| other.0 < range.1 && range.0 < other.1) {

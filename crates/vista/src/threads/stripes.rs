@@ -1,10 +1,10 @@
 //! Stripes: locks on parts of a segment, for its threads.
 //!
-//! A lock is one word with its owner's number, so that an owner sees by one load that it has it. It is taken with acquire
-//! and given back with release, which orders what two owners do with the bytes.
+//! A lock is one word with its owner's number, so one load tells an owner that it has the lock. A lock is taken with
+//! acquire and given back with release, which orders the accesses of two owners to the bytes.
 //!
-//! The flat part's stripes lie one behind the other; the heap's bytes share a fixed number of them. The last lock is that of
-//! the heap's own structures.
+//! The flat part's stripes lie one behind the other; the heap's bytes share a fixed number of stripes. The last lock
+//! is that of the heap's own structures.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,35 +12,35 @@ use std::time::{Duration, Instant};
 
 use rio::planted;
 
-/// Stripes of the flat part, if nothing is said, at most.
+/// The most stripes of the flat part by default.
 const STRIPES_MAX: u64 = 1 << 16;
 const STRIPE_BYTES: u64 = 4096;
-/// What the heap's bytes share.
+/// The number of stripes that the heap's bytes share.
 const OF_HEAP: u64 = 1024;
-/// Tries before the processor is left to others.
+/// Tries before a waiter yields the processor.
 const SPINS: u32 = 200;
-/// How long it is left to them only while they want it. Who waits longer sleeps, so short at first and at most so long.
+/// How long a waiter only yields. After that it sleeps, for the first of these pauses and at most for the second.
 const YIELDING: Duration = Duration::from_micros(100);
 const PAUSE: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
-/// How long one waits who may be a part of a circle, and one who cannot.
+/// How long a transaction waits that may be a part of a circle, and one that cannot be.
 const PATIENCE: [Duration; 2] = [Duration::from_micros(200), Duration::from_secs(10)];
-/// The owner keeps it: nobody waits for it.
+/// Set if the owner keeps the lock: no transaction waits for it.
 const KEPT: u32 = 1 << 31;
 
 pub(super) struct Stripes {
     shift: u32,
-    /// Of the flat part.
+    /// The number of the flat part's stripes.
     flat: u64,
     locks: Box<[AtomicU32]>,
 }
 
-/// Which lock.
+/// The number of a lock.
 pub(super) type Nth = usize;
 
-/// Why a lock cannot be had.
+/// The reason why a lock cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// Its owner's transaction goes on.
+    /// Its owner's transaction is still open.
     Late,
     /// Its owner keeps it.
     Kept,
@@ -59,12 +59,12 @@ impl Stripes {
         1 << self.shift
     }
 
-    /// The lock of the heap's structures.
+    /// Returns the lock of the heap's structures.
     pub(super) fn of_heap(&self) -> Nth {
         self.locks.len() - 1
     }
 
-    /// Whether the owner has the only stripe of a range of the flat part.
+    /// Returns whether a range of the flat part lies in one stripe, and the owner has it.
     #[inline(always)]
     pub(super) fn is_owned(&self, at: u64, bytes: usize, owner: u32) -> bool {
         let (first, last) = (at >> self.shift, (at + bytes as u64 - 1) >> self.shift);
@@ -72,25 +72,25 @@ impl Stripes {
         first == last && lock.is_some_and(|lock| Stripes::owner_of(lock) == owner)
     }
 
-    /// Whether the owner has it.
+    /// Returns whether the owner has the lock.
     pub(super) fn has(&self, nth: Nth, owner: u32) -> bool {
         Stripes::owner_of(&self.locks[nth]) == owner
     }
 
     #[inline(always)]
     fn owner_of(lock: &AtomicU32) -> u32 {
-        // Relaxed: it is compared with the asker's own number, which the asker alone stores.
+        // Relaxed: the value is compared with the caller's own number, which the caller alone stores.
         lock.load(Ordering::Relaxed) & !KEPT
     }
 
-    /// The locks of a range, in order. Not of an empty one.
+    /// Returns the locks of a range, in order. The range is not empty.
     pub(super) fn of_range(&self, at: u64, bytes: u64) -> impl Iterator<Item = Nth> {
         let (first, last) = (at >> self.shift, (at + bytes - 1) >> self.shift);
         let flat = self.of_flat(first, last);
         let mut of_heap: Vec<Nth> = Vec::new();
         if last >= self.flat {
             let from = first.max(self.flat);
-            // More than there are would be the same ones again.
+            // More stripes than locks would repeat the same locks.
             of_heap.extend((from..=last.min(from + OF_HEAP - 1)).map(|stripe| self.of_heap_bytes(stripe)));
             of_heap.sort_unstable();
         }
@@ -99,7 +99,7 @@ impl Stripes {
 
     fn of_flat(&self, first: u64, last: u64) -> RangeInclusive<Nth> {
         let nth = |stripe: u64| usize::try_from(stripe).unwrap_or(usize::MAX);
-        // Empty if it begins behind the flat part.
+        // The result is empty if the range begins behind the flat part.
         nth(first)..=nth(last.min(self.flat - 1))
     }
 
@@ -107,10 +107,10 @@ impl Stripes {
         usize::try_from(self.flat + stripe % OF_HEAP).expect("there are as many locks")
     }
 
-    /// Takes a lock that the owner has not, if it can be had in time.
+    /// Takes a lock that the owner does not have, if it becomes free in time.
     pub(super) fn take(&self, nth: Nth, owner: u32, is_in_order: bool) -> Result<(), Refused> {
         let (lock, mut tries, mut start, mut pause) = (&self.locks[nth], 0, None, PAUSE[0]);
-        // Acquire: what its owner before has stored is seen. Relaxed where it fails: nothing is learned.
+        // Acquire: the stores of the owner before are seen. Relaxed on failure: nothing is learned.
         while let Err(found) = lock.compare_exchange(0, owner, Ordering::Acquire, Ordering::Relaxed) {
             if planted("threads: two have one lock") {
                 return Ok(());
@@ -132,16 +132,16 @@ impl Stripes {
             } else {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE[1]);
-                // One look each time.
+                // One try after each pause.
                 tries = SPINS - 1;
             }
         }
         Ok(())
     }
 
-    /// Has the owner keep a lock that nobody has.
+    /// Makes the owner keep a lock that no worker has.
     pub(super) fn keep(&self, nth: Nth, owner: u32) -> Result<(), Refused> {
-        // As in `take`.
+        // Orderings as in `take`.
         let kept = self.locks[nth].compare_exchange(0, owner | KEPT, Ordering::Acquire, Ordering::Relaxed);
         kept.map(drop).map_err(|found| if found & KEPT == 0 { Refused::Late } else { Refused::Kept })
     }

@@ -1,4 +1,4 @@
-//! A transaction of one of several threads: as [`Txn`](crate::Txn), and it locks what it touches.
+//! A transaction of one of several threads: as [`Txn`](crate::Txn), and it locks the bytes that it touches.
 
 use super::{Threads, Worker};
 use crate::{Error, Result, Segment};
@@ -41,15 +41,16 @@ impl ThreadTxn<'_, '_> {
         self.worker.threads
     }
 
-    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread has them until
-    /// it ends.
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them. No other thread has
+    /// them until the transaction ends.
     ///
     /// # Errors
-    /// `Contended`: abort it, and do it again; `Kept`; `OutOfRange`; `Memory` if the undo log had to grow and could not.
+    /// `Contended`: abort the transaction and do it again; `Kept`; `OutOfRange`; `Memory` if the undo log had to grow
+    /// and could not.
     #[inline(always)]
     pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
         let (worker, top) = (&mut *self.worker, self.top);
-        // All is asked here, so that the compiler knows the answers below, where nothing comes in between.
+        // Checked here, so that the compiler knows the results below: nothing changes in between.
         let threads = worker.threads;
         let is_quick = threads.flat.has(at, bytes)
             && worker.undo.has_quick_room(top, bytes)
@@ -63,7 +64,7 @@ impl ThreadTxn<'_, '_> {
         Ok(range)
     }
 
-    /// Does something with the segment that saves in this worker's log what it changes.
+    /// Does `work` with the segment, where the work saves the old bytes in this worker's log.
     fn in_log<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
         self.worker.undo.set_top(self.top);
         let done = self.worker.with_segment(work);
@@ -71,10 +72,10 @@ impl ThreadTxn<'_, '_> {
         done
     }
 
-    /// `bytes` bytes from `at` on, as they are now. No other thread has them until the transaction ends.
+    /// Returns `bytes` bytes from `at` on, as they are now. No other thread has them until the transaction ends.
     ///
     /// # Errors
-    /// `Contended`: abort it, and do it again; `Kept`; `OutOfRange`.
+    /// `Contended`: abort the transaction and do it again; `Kept`; `OutOfRange`.
     pub fn get(&mut self, at: u64, bytes: usize) -> Result<&[u8]> {
         let worker = &mut *self.worker;
         worker.lock_range(at, bytes)?;
@@ -84,7 +85,7 @@ impl ThreadTxn<'_, '_> {
     /// As [`Txn::malloc`](crate::Txn::malloc). No other thread allocates or frees until the transaction ends.
     ///
     /// # Errors
-    /// `Contended`: abort it, and do it again; `Memory` if the segment had to grow and could not.
+    /// `Contended`: abort the transaction and do it again; `Memory` if the segment had to grow and could not.
     pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
         self.worker.threads.check_process()?;
         self.worker.lock_heap()?;
@@ -97,7 +98,7 @@ impl ThreadTxn<'_, '_> {
     /// As [`Txn::free`](crate::Txn::free).
     ///
     /// # Errors
-    /// `Contended`: abort it, and do it again; `NotAllocated`; `Memory`.
+    /// `Contended`: abort the transaction and do it again; `NotAllocated`; `Memory`.
     pub fn free(&mut self, at: u64) -> Result<()> {
         self.worker.threads.check_process()?;
         self.worker.lock_heap()?;
@@ -108,10 +109,10 @@ impl ThreadTxn<'_, '_> {
             return Err(Error::NotAllocated { path: self.worker.threads.path.clone(), at });
         }
         if self.top == 0 {
-            // By what it has saved one that somebody forgot is known.
+            // A forgotten transaction is recognized by its saved bytes.
             self.set_range(at, 8)?;
         } else {
-            // Nobody else uses it now.
+            // So that no other thread uses the block now.
             self.worker.lock_range(at, 8)?;
         }
         self.worker.freed.insert(at, self.worker.freed.len());
@@ -119,10 +120,11 @@ impl ThreadTxn<'_, '_> {
         Ok(())
     }
 
-    /// Ends the transaction: what it stored stands, and others may have what it had. One store.
+    /// Ends the transaction: its stores stand, and other threads may have its bytes. One store.
     ///
     /// # Errors
-    /// `Memory` if something was freed and the undo log had to grow for it and could not: then it is aborted.
+    /// `Memory` if blocks were freed and the undo log had to grow for that and could not: the transaction is aborted
+    /// then.
     #[inline(always)]
     pub fn end(self) -> Result<()> {
         if !self.worker.undo.discard_quickly() {
@@ -135,12 +137,12 @@ impl ThreadTxn<'_, '_> {
         Ok(())
     }
 
-    /// Takes everything back.
+    /// Takes all stores back.
     pub fn abort(self) {}
 }
 
 impl Worker<'_> {
-    /// Ends a transaction that has freed something, or whose stores have to be written back.
+    /// Ends a transaction that has freed blocks, or whose stores have to be written back.
     #[inline(never)]
     fn end_slowly(&mut self) -> Result<()> {
         self.threads.check_process()?;

@@ -1,6 +1,6 @@
-//! A worker: what a thread has to change a shared segment with.
+//! A worker: a thread's means to change a shared segment.
 //!
-//! The `unsafe` is a promise to rio: what has the stripes of a range has its bytes to itself.
+//! `unsafe` makes a promise to rio: the worker with the stripes of a range has the range's bytes to itself.
 #![allow(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use super::{ThreadTxn, Threads};
 use crate::{Error, Result, Segment};
 use rio::{ExclusiveHold, SharedHold, Undo};
 
-/// So often a transaction is done again at once.
+/// The number of times a transaction is done again at once.
 const TIMES_QUICK: u32 = 20;
-/// And then after so long.
+/// The pause before each later time.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Proof of having the stripes of a range: only the one that owns a worker has it, and only for ranges whose locks were looked
-/// at.
+/// Proof of having the stripes of a range: only the owner of a worker has it, and only for ranges whose locks were
+/// checked.
 pub(super) struct Hold(());
-// SAFETY: it is shown for ranges whose stripes its worker has, and no other worker has those meanwhile.
+// SAFETY: it is shown only for ranges whose stripes its worker has, and no other worker has those meanwhile.
 unsafe impl SharedHold for Hold {}
-// SAFETY: as above; who borrows it mutably has borrowed the worker so.
+// SAFETY: as above; a mutable borrow of it is a mutable borrow of the worker.
 unsafe impl ExclusiveHold for Hold {}
 
-/// What one thread changes a segment with: its own undo log, and the parts of the segment that it has.
+/// One thread's access to a shared segment: its own undo log, and the locks on parts of the segment that it has.
 pub struct Worker<'t> {
     pub(super) threads: &'t Threads,
     pub(super) undo: Undo,
@@ -48,17 +48,17 @@ impl<'t> Worker<'t> {
     #[inline(always)]
     pub fn begin(&mut self) -> ThreadTxn<'_, 't> {
         if (!self.undo.is_at_rest() && self.undo.has_images()) || !self.taken.is_empty() {
-            // Somebody forgot one.
+            // A caller has forgotten a transaction.
             self.take_back();
         }
         ThreadTxn { worker: self, top: 0 }
     }
 
-    /// Does `work` in a transaction and ends it, again as long as others are in its way. What another worker keeps is not waited
-    /// for: nobody knows when that is dropped.
+    /// Does `work` in a transaction and ends it, and repeats that as long as other transactions are in its way. It
+    /// does not wait for stripes that another worker keeps: the end of that is not known.
     ///
     /// # Errors
-    /// What `work` returns, other than `Contended`: everything is taken back. Those of [`ThreadTxn::end`].
+    /// Those of `work`, except `Contended`: everything is taken back. Those of [`ThreadTxn::end`].
     pub fn run<R>(&mut self, mut work: impl FnMut(&mut ThreadTxn<'_, 't>) -> Result<R>) -> Result<R> {
         let mut times = 0;
         loop {
@@ -71,22 +71,22 @@ impl<'t> Worker<'t> {
             times += 1;
             match times {
                 ..TIMES_QUICK => std::thread::yield_now(),
-                // By now it is nothing that is over in a moment.
+                // The conflict is not a momentary one.
                 _ => std::thread::sleep(PAUSE),
             }
         }
     }
 
-    /// Keeps a part of the flat part to this worker until it is dropped: whole stripes, which its transactions need not
-    /// lock any more, and others cannot.
+    /// Keeps a part of the flat part to this worker until it is dropped: whole stripes, which its transactions need
+    /// not lock any more, and other workers cannot lock.
     ///
     /// # Errors
-    /// `OutOfRange`; `Kept` or `Contended` if another keeps or has any of it: nothing is kept then.
+    /// `OutOfRange`; `Kept` or `Contended` if another worker keeps or has any of it: nothing is kept then.
     pub fn keep(&mut self, at: u64, bytes: u64) -> Result<()> {
         if bytes == 0 || at.checked_add(bytes).is_none_or(|end| end > self.threads.bytes) {
             return Err(self.threads.out_of_range(at, bytes));
         }
-        // What a forgotten transaction has is not to be in the way.
+        // The locks of a forgotten transaction must not be in the way.
         self.begin().abort();
         let before = self.kept.len();
         for nth in self.threads.stripes.of_range(at, bytes) {
@@ -102,7 +102,7 @@ impl<'t> Worker<'t> {
         Ok(())
     }
 
-    /// Takes the locks of a range, if there is one.
+    /// Takes the locks of a range, if it is not empty.
     pub(super) fn lock_range(&mut self, at: u64, bytes: usize) -> Result<()> {
         let threads = self.threads;
         threads.look(at, bytes)?;
@@ -122,7 +122,7 @@ impl<'t> Worker<'t> {
         if stripes.has(nth, self.number) {
             return Ok(());
         }
-        // Who waits only for what comes behind all that he has is never a part of a circle.
+        // A transaction that waits only for a lock behind all that it has is never a part of a circle.
         let is_in_order = self.taken.is_empty() || nth > self.highest;
         stripes.take(nth, self.number, is_in_order).map_err(|refused| self.refused(refused, at))?;
         self.highest = if self.taken.is_empty() { nth } else { self.highest.max(nth) };
@@ -139,7 +139,7 @@ impl<'t> Worker<'t> {
         }
     }
 
-    /// Does something with the segment by this worker's undo log.
+    /// Does `work` with the segment, on this worker's undo log.
     pub(super) fn with_segment<R>(&mut self, work: impl FnOnce(&mut Segment) -> R) -> R {
         let threads = self.threads;
         let mut inner = threads.inner();
@@ -148,7 +148,7 @@ impl<'t> Worker<'t> {
         work(&mut *lent.segment)
     }
 
-    /// The transaction is over: others may have what it had.
+    /// Gives back the locks of a transaction that is over.
     #[inline(always)]
     pub(super) fn unlock(&mut self) {
         if !self.taken.is_empty() {
@@ -173,7 +173,7 @@ impl<'t> Worker<'t> {
     }
 }
 
-/// The segment with a worker's log in the place of its own, until it is dropped.
+/// The segment with a worker's log in the place of its own, until this is dropped.
 struct Lent<'l, 't> {
     worker: &'l mut Worker<'t>,
     segment: &'l mut Segment,
@@ -199,7 +199,7 @@ impl Drop for Worker<'_> {
         }
         self.take_back();
         self.kept.drain(..).for_each(|nth| self.threads.stripes.give(nth));
-        // The log is for the next worker.
+        // The next worker gets the log.
         let mut inner = self.threads.inner();
         let log = self.undo.again();
         inner.logs.push((log, self.number));

@@ -1,15 +1,15 @@
-//! Following links that may be damaged: a chain has no more links than there are pairs, else it is a circle.
+//! Follows links that may be damaged: a chain with more links than there are pairs is a circle.
 
 use crate::{Error, Memory, Result};
 
-/// How many links may be followed yet.
+/// The number of links that may still be followed.
 pub(super) struct Links(u64);
 
 impl Links {
-    /// Of a collection that says that it has so many nodes, of at least `bytes` bytes each.
+    /// Makes the limit for a collection that claims to have `count` nodes of at least `bytes` bytes each.
     ///
     /// # Errors
-    /// `Damaged` if the segment has no room for so many.
+    /// `Damaged` if the segment has no room for them.
     pub(super) fn of(memory: &impl Memory, count: u64, bytes: u64) -> Result<Links> {
         let links = Links(count);
         if count.checked_mul(bytes).is_none_or(|all| all > memory.segment().file_used()) {
@@ -18,10 +18,10 @@ impl Links {
         Ok(links)
     }
 
-    /// One more link is followed.
+    /// Counts one more link as followed.
     ///
     /// # Errors
-    /// `Damaged` if there can be none.
+    /// `Damaged` if no link is left.
     pub(super) fn follow(&mut self, memory: &impl Memory) -> Result<()> {
         self.0 = self.0.checked_sub(1).ok_or_else(|| {
             self.damaged(memory, "has more links than pairs: they lead in a circle, or some are another's")

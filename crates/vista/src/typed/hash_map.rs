@@ -1,8 +1,9 @@
-//! A hash map in a segment: linear hashing, a bucket at a time, so that no insertion ever moves everything.
+//! A hash map in a segment: linear hashing splits one bucket at a time, so no insertion ever moves all pairs.
 //!
-//! A bucket is a list of nodes; the rows of buckets double in length: row 0 has 8, row `n` has `8 << (n - 1)`, and none is ever
-//! moved. When there are more pairs than buckets the next bucket is split: those of its nodes that belong to the new last bucket
-//! go there. A node is the link to the next, and behind it the key and the value, each at a multiple of 16.
+//! A bucket is a list of nodes. The rows of buckets double in length: row 0 has 8, row `n` has `8 << (n - 1)`, and no
+//! row is ever moved. When there are more pairs than buckets, the next bucket is split: those of its nodes that
+//! belong to the new last bucket go there. A node is the link to the next, and behind it the key and the value, each
+//! at a multiple of 16.
 
 use std::marker::PhantomData;
 
@@ -15,15 +16,15 @@ use crate::{Memory, Persist, Ptr, Result, Stores};
 const ROWS: usize = 40;
 const FIRST_ROW: u64 = 8;
 
-/// A node's link to the next of its bucket.
+/// A node's link to the next node of its bucket.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Node {
     next: Ptr<Node>,
 }
 
-/// A hash map. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the same
-/// pairs. Keys are the same if their bytes are.
+/// A hash map. Zeros are an empty map. It is used through a [`Ptr`] to it; a copy of the map itself would be a second
+/// owner of the same pairs. Keys are the same if their bytes are.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct HashMap<K, V> {
@@ -45,7 +46,7 @@ impl<K, V> Default for HashMap<K, V> {
     }
 }
 
-/// Where a link lies.
+/// A pointer to a link.
 type Slot = Ptr<Ptr<Node>>;
 
 const NODE_BYTES: u64 = 16;
@@ -58,7 +59,7 @@ fn value_of<K: Persist, V: Persist>(node: Ptr<Node>) -> Ptr<V> {
     node.behind(NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16))
 }
 
-/// The same in every run: it says where a pair lies.
+/// Returns the hash of a key. It is the same in every run, because it decides where a pair lies.
 fn hash(key: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let words = key.chunks(8).map(|chunk| {
@@ -71,7 +72,7 @@ fn hash(key: &[u8]) -> u64 {
     sum ^ sum >> 29
 }
 
-/// The bucket of a hash, where there are so many.
+/// Returns the bucket of a hash, of `buckets` buckets.
 fn bucket_of(hash: u64, buckets: u64) -> u64 {
     let all = buckets.next_power_of_two();
     let bucket = hash & (all - 1);
@@ -82,7 +83,7 @@ fn bucket_of(hash: u64, buckets: u64) -> u64 {
     }
 }
 
-/// Which row a bucket lies in, and where in it.
+/// Returns a bucket's row, and its index in the row.
 fn row_of(bucket: u64) -> (usize, u64) {
     if bucket < FIRST_ROW {
         return (0, bucket);
@@ -92,7 +93,7 @@ fn row_of(bucket: u64) -> (usize, u64) {
 }
 
 impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
-    /// How many pairs there are.
+    /// Returns the number of pairs.
     ///
     /// # Errors
     /// As [`Ptr::look`], here and below.
@@ -100,7 +101,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(self.header().look(memory)?.count)
     }
 
-    /// Whether there is none.
+    /// Returns whether the map has no pairs.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -112,20 +113,20 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         self.behind(0)
     }
 
-    /// How many links lead to its nodes.
+    /// Returns the limit of links to its nodes.
     fn links(self, memory: &impl Memory) -> Result<Links> {
         Links::of(memory, self.len(memory)?, NODE_BYTES)
     }
 
-    /// Where the link to a bucket's first node lies; there is such a bucket.
+    /// Returns where the link to a bucket's first node lies; the bucket must exist.
     fn bucket(self, memory: &impl Memory, bucket: u64) -> Result<Slot> {
         let (row, nth) = row_of(bucket);
-        // A damaged header may say anything; a pointer to none is refused by who looks at it.
+        // A damaged header may have any value here; to look at a pointer to nothing is an error.
         let first = self.header().look(memory)?.rows.get(row).copied().unwrap_or(Ptr::NONE);
         Ok(if first.is_none() { first } else { first.nth(nth) })
     }
 
-    /// Where the link to the key's node lies, and the node.
+    /// Returns where the link to the key's node lies, and the node.
     fn find(self, memory: &impl Memory, key: &K) -> Result<Option<(Slot, Ptr<Node>)>> {
         let buckets = self.header().look(memory)?.buckets;
         if buckets == 0 {
@@ -146,7 +147,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         }
     }
 
-    /// Where the value of a key lies.
+    /// Returns where the value of a key lies.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -154,7 +155,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(self.find(memory, key)?.map(|(_, node)| value_of::<K, V>(node)))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -162,10 +163,10 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         self.place(memory, key)?.map(|place| place.look(memory)).transpose()
     }
 
-    /// Calls `each` with the pairs, in no order that means anything.
+    /// Calls `each` with the pairs, in an arbitrary order.
     ///
     /// # Errors
-    /// As [`Ptr::look`]; `Damaged` if there are more than it says.
+    /// As [`Ptr::look`]; `Damaged` if there are more pairs than the map's count.
     pub fn for_each(self, memory: &impl Memory, mut each: impl FnMut(&K, &V)) -> Result<()> {
         let mut links = self.links(memory)?;
         for bucket in 0..self.header().look(memory)?.buckets {
@@ -179,10 +180,10 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(())
     }
 
-    /// Stores a value for a key. Whether the key is new.
+    /// Stores a value for a key. Returns whether the key is new.
     ///
     /// # Errors
-    /// As [`Stores::malloc`]; the map has the pairs that it had then.
+    /// As [`Stores::malloc`]; the map then has the pairs that it had.
     pub fn insert(self, txn: &mut impl Stores, key: K, value: V) -> Result<bool> {
         if let Some(place) = self.place(txn, &key)? {
             *txn.write(place)? = value;
@@ -195,7 +196,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         let buckets = self.header().look(txn)?.buckets;
         let link = self.bucket(txn, bucket_of(hash(key.as_bytes()), buckets))?;
         let (link_at, header_at) = (link.range(txn.segment()), self.header().range(txn.segment()));
-        // Linked and not counted would be worse than refused.
+        // First, because a pair that is linked and not counted would be worse than a refusal.
         let of_node = [size_of::<Node>(), size_of::<K>(), size_of::<V>()].map(|bytes| (NEW, bytes));
         txn.ensure_ranges(&[&[link_at, header_at], &of_node[..]].concat())?;
         let bytes = NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
@@ -208,8 +209,8 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(true)
     }
 
-    /// A row that has no buckets yet, with whatever is there. It is the header's before anything else may fail: what could not go on
-    /// then finds it here the next time.
+    /// Returns a row for buckets to come, not cleared. The header has the row before any further step may fail: after
+    /// a failure the next call finds the row there.
     fn row(self, txn: &mut impl Stores, row: usize, length: u64) -> Result<Slot> {
         let known = self.header().look(txn)?.rows.get(row).copied().unwrap_or(Ptr::NONE);
         if !known.is_none() {
@@ -222,7 +223,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(made)
     }
 
-    /// Adds a bucket, or the first eight.
+    /// Adds a bucket, or the first eight buckets.
     fn split(self, txn: &mut impl Stores) -> Result<()> {
         let buckets = self.header().look(txn)?.buckets;
         let (row, nth) = row_of(buckets);
@@ -235,7 +236,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
             txn.write(self.header())?.buckets = FIRST_ROW;
             return Ok(());
         }
-        // The one whose nodes may belong to the new one. All of it is looked at before anything is stored.
+        // The bucket whose nodes may belong to the new one. All of it is read before anything is stored.
         let mut link = self.bucket(txn, bucket_of(buckets, buckets))?;
         let (mut moved, all, mut stores) = (Ptr::NONE, buckets + 1, Vec::new());
         let (mut links, mut node) = (self.links(txn)?, *link.look(txn)?);
@@ -261,10 +262,10 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         Ok(())
     }
 
-    /// Removes a key. Whether it was there.
+    /// Removes a key. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`Stores::free`]; the map is as it was then.
+    /// As [`Stores::free`]; the map is then unchanged.
     pub fn remove(self, txn: &mut impl Stores, key: &K) -> Result<bool> {
         let Some((link, node)) = self.find(txn, key)? else { return Ok(false) };
         let ranges = [link.range(txn.segment()), self.header().range(txn.segment())];
@@ -300,7 +301,7 @@ mod tests {
             (1000..).filter(|key: &u64| bucket_of(hash(key.as_bytes()), 50) == bucket_of(hash(7_u64.as_bytes()), 50));
         is_damaged(map.get(&segment, &others.into_iter().next().unwrap()).map(|_| ()));
         let mut txn = segment.begin();
-        // Until the bucket of the circle is split.
+        // Fails when the bucket with the circle is split.
         is_damaged((100..200).try_for_each(|key| map.insert(&mut txn, key, key).map(|_| ())));
         txn.write(map.header()).unwrap().count = u64::MAX;
         is_damaged(map.for_each(&txn, |_, _| {}));

@@ -1,7 +1,7 @@
 //! An ordered map in a segment: a skip list.
 //!
-//! A node has a tower of links, whose height comes from the key's bytes, so that the same keys make the same list in every
-//! run. Behind the tower lie the key and the value, each at a multiple of 16.
+//! A node has a tower of links, whose height comes from the key's bytes, so that the same keys make the same list in
+//! every run. Behind the tower lie the key and the value, each at a multiple of 16.
 
 use std::marker::PhantomData;
 
@@ -20,8 +20,8 @@ struct Tower {
     next: [Ptr<Tower>; LEVELS],
 }
 
-/// An ordered map. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the
-/// same pairs.
+/// An ordered map. Zeros are an empty map. It is used through a [`Ptr`] to it; a copy of the map itself would be a
+/// second owner of the same pairs.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Map<K, V> {
@@ -52,7 +52,7 @@ fn value_of<K: Persist, V: Persist>(node: Ptr<Tower>) -> Ptr<V> {
     node.behind(TOWER_BYTES + (size_of::<K>() as u64).next_multiple_of(16))
 }
 
-/// A quarter as many nodes on each level as on the one below it.
+/// Returns the height of a key's tower: each level has a quarter as many nodes as the one below it.
 fn height(key: &[u8]) -> usize {
     let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3).rotate_left(23)
@@ -62,7 +62,7 @@ fn height(key: &[u8]) -> usize {
 }
 
 impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
-    /// How many pairs there are.
+    /// Returns the number of pairs.
     ///
     /// # Errors
     /// As [`Ptr::look`], here and below.
@@ -70,7 +70,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok(self.header().look(memory)?.count)
     }
 
-    /// Whether there is none.
+    /// Returns whether the map has no pairs.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -82,17 +82,17 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         self.behind(0)
     }
 
-    /// How many links lead to its nodes on one level.
+    /// Returns the limit of links to its nodes on one level.
     fn links(self, memory: &impl Memory) -> Result<Links> {
         Links::of(memory, self.len(memory)?, TOWER_BYTES)
     }
 
-    /// The map's own tower.
+    /// Returns the map's own tower.
     fn head(self) -> Ptr<Tower> {
         self.behind(std::mem::offset_of!(Header, first) as u64)
     }
 
-    /// On each level the last node before the key.
+    /// Returns the last node before the key on each level.
     fn before(self, memory: &impl Memory, key: &K) -> Result<[Ptr<Tower>; LEVELS]> {
         let (mut before, mut node, mut links) = ([self.head(); LEVELS], self.head(), self.links(memory)?);
         for level in (0..LEVELS).rev() {
@@ -101,7 +101,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
                 if next.is_none() || key_of::<K>(next).look(memory)? >= key {
                     break;
                 }
-                // The keys of a search only become larger, so that it comes to no node twice.
+                // The keys of a search only become larger, so it visits no node twice, and the limit suffices.
                 links.follow(memory)?;
                 node = next;
             }
@@ -115,7 +115,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok((!node.is_none() && key_of::<K>(node).look(memory)? == key).then_some(node))
     }
 
-    /// Where the value of a key lies.
+    /// Returns where the value of a key lies.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -123,7 +123,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok(self.find(memory, key)?.map(value_of::<K, V>))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -131,7 +131,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         self.place(memory, key)?.map(|place| place.look(memory)).transpose()
     }
 
-    /// The first pair whose key is not below `from`, if that is said.
+    /// Returns the first pair whose key is not below `from`; without `from`, the first pair.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -147,7 +147,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     /// Calls `each` with the pairs in order.
     ///
     /// # Errors
-    /// As [`Ptr::look`]; `Damaged` if there are more than it says.
+    /// As [`Ptr::look`]; `Damaged` if there are more pairs than the map's count.
     pub fn for_each(self, memory: &impl Memory, mut each: impl FnMut(&K, &V)) -> Result<()> {
         let (mut node, mut links) = (self.head().look(memory)?.next[0], self.links(memory)?);
         while !node.is_none() {
@@ -158,10 +158,10 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok(())
     }
 
-    /// Stores a value for a key. Whether the key is new.
+    /// Stores a value for a key. Returns whether the key is new.
     ///
     /// # Errors
-    /// As [`Stores::malloc`]; the map is as it was then.
+    /// As [`Stores::malloc`]; the map is then unchanged.
     pub fn insert(self, txn: &mut impl Stores, key: K, value: V) -> Result<bool> {
         if let Some(place) = self.place(txn, &key)? {
             *txn.write(place)? = value;
@@ -169,7 +169,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         }
         let before = self.before(txn, &key)?;
         let height = height(key.as_bytes());
-        // Linked on some levels and not on others, or not counted, would be worse than refused.
+        // First, because a pair linked on some levels and not on others, or not counted, would be worse than a refusal.
         let segment = txn.segment();
         let mut ranges: Vec<_> = before.iter().take(height).map(|before| before.range(segment)).collect();
         ranges.extend([
@@ -195,10 +195,10 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         Ok(true)
     }
 
-    /// Removes a key. Whether it was there.
+    /// Removes a key. Returns whether it was there.
     ///
     /// # Errors
-    /// As [`Stores::free`]; the map is as it was then.
+    /// As [`Stores::free`]; the map is then unchanged.
     pub fn remove(self, txn: &mut impl Stores, key: &K) -> Result<bool> {
         let Some(node) = self.find(txn, key)? else { return Ok(false) };
         let (tower, before) = (*node.look(txn)?, self.before(txn, key)?);
@@ -206,7 +206,8 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         let mut ranges: Vec<_> = before.iter().map(|before| before.range(segment)).collect();
         ranges.push(self.header().range(segment));
         txn.ensure_ranges(&ranges)?;
-        // It is there until the transaction ends; and what is no block is refused before anything is stored.
+        // The node stays readable until the transaction ends. A node that is no block is refused before anything is
+        // stored.
         txn.delete(node)?;
         for (level, before) in before.into_iter().enumerate() {
             if before.look(txn)?.next[level] == node {

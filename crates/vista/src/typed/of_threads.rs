@@ -1,8 +1,8 @@
-//! Typed values for several threads: a value is locked with the stripes that it lies in, and nobody else has it until the
-//! transaction ends.
+//! Typed values for several threads: a value is locked with the stripes that it lies in, and no other thread has it
+//! until the transaction ends.
 //!
-//! A reference lives as long as the transaction is not asked for anything else. So the collections, which hold several at once, are
-//! for a segment that one thread has: with a [`ThreadTxn`] they do not compile.
+//! A reference lives until the next call on the transaction. So the collections, which need several references at
+//! once, are for a segment of one thread: with a [`ThreadTxn`] they do not compile.
 
 use super::{Persist, Ptr};
 use crate::{Error, Result, ThreadTxn, Threads};
@@ -47,7 +47,7 @@ impl ThreadTxn<'_, '_> {
         self.threads().root()
     }
 
-    /// What it points to. No other thread has it until the transaction ends.
+    /// Returns the value at `place`. No other thread has it until the transaction ends.
     ///
     /// # Errors
     /// As [`ThreadTxn::get`] and [`Ptr::look`].
@@ -57,7 +57,8 @@ impl ThreadTxn<'_, '_> {
             .unwrap_or_else(|_| unreachable!("it is as long, and aligned")))
     }
 
-    /// Declares that the transaction may change the value, and returns it. No other thread has it until the transaction ends.
+    /// Declares that the transaction may change the value, and returns it. No other thread has it until the
+    /// transaction ends.
     ///
     /// # Errors
     /// As [`ThreadTxn::set_range`] and [`Ptr::look`].
@@ -67,13 +68,13 @@ impl ThreadTxn<'_, '_> {
         Ok(T::mut_from_bytes(range).unwrap_or_else(|_| unreachable!("it is as long, and aligned")))
     }
 
-    /// As [`Ptr::part`]. The whole is locked.
+    /// As [`Ptr::part`]. The whole value is locked.
     ///
     /// # Errors
     /// As [`ThreadTxn::look`].
     ///
     /// # Panics
-    /// If what `of` returns is no part of it.
+    /// If `of` returns something that is not a part of the value.
     pub fn part<T: Persist, U: Persist>(&mut self, place: Ptr<T>, of: impl FnOnce(&T) -> &U) -> Result<Ptr<U>> {
         let whole = self.look(place)?;
         Ok(place.part_at(whole, of(whole)))
@@ -100,7 +101,8 @@ impl ThreadTxn<'_, '_> {
         self.free(at)
     }
 
-    /// Where it points to, if a value of its type can lie there: places and addresses have the same remainders.
+    /// Returns the pointer's position, if a value of its type can lie there: places and addresses have the same
+    /// remainders.
     fn position<T: Persist>(&self, place: Ptr<T>) -> Result<u64> {
         let (at, align) = (place.place.wrapping_sub(self.threads().from), align_of::<T>());
         if place.place % align as u64 != 0 {

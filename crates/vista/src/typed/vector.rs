@@ -1,4 +1,4 @@
-//! A vector in a segment: values in a row, which moves when it grows.
+//! A vector in a segment: adjacent values, which move when the vector grows.
 
 use std::marker::PhantomData;
 
@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{create_row, write_row, NEW};
 use crate::{Memory, Persist, Ptr, Result, Stores};
 
-/// A vector. Zeros are an empty one. It is used through a [`Ptr`] to it; a copy of this would be a second owner of the same
-/// values.
+/// A vector. Zeros are an empty vector. It is used through a [`Ptr`] to it; a copy of the vector itself would be a
+/// second owner of the same values.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Vector<T> {
@@ -35,7 +35,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         self.behind(0)
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     ///
     /// # Errors
     /// As [`Ptr::look`], here and below.
@@ -43,7 +43,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok(self.header().look(memory)?.count)
     }
 
-    /// Whether there is none.
+    /// Returns whether the vector has no values.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -51,7 +51,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok(self.len(memory)? == 0)
     }
 
-    /// Where the value with that index, from zero on, lies.
+    /// Returns where the value with that index, from zero on, lies.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -60,7 +60,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok((index < vector.count).then(|| vector.items.behind::<T>(0).nth(index)))
     }
 
-    /// The value with that index.
+    /// Returns the value with that index.
     ///
     /// # Errors
     /// As [`Ptr::look`].
@@ -71,7 +71,7 @@ impl<T: Persist> Ptr<Vector<T>> {
     /// Appends a value.
     ///
     /// # Errors
-    /// As [`Stores::malloc`]; the vector is as it was then.
+    /// As [`Stores::malloc`]; the vector is then unchanged.
     pub fn push(self, txn: &mut impl Stores, value: T) -> Result<()> {
         let vector = self.header().look(txn)?;
         let (count, capacity, mut items) = (vector.count, vector.capacity, vector.items.behind::<T>(0));
@@ -80,7 +80,7 @@ impl<T: Persist> Ptr<Vector<T>> {
             let bytes = usize::try_from(count.saturating_mul(size_of::<T>() as u64)).unwrap_or(usize::MAX);
             let old =
                 if count == 0 { Vec::new() } else { txn.segment().get(items.range(txn.segment()).0, bytes)?.to_vec() };
-            // What is freed is not to be led to by a header that could not be stored.
+            // First, so that no header that could not be stored points to a freed row.
             let header = self.header().range(txn.segment());
             txn.ensure_ranges(&[(NEW, bytes), header, (NEW, size_of::<T>()), header])?;
             let row = create_row::<T>(txn, larger)?;
@@ -99,7 +99,7 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok(())
     }
 
-    /// Takes the last value off.
+    /// Removes the last value and returns it.
     ///
     /// # Errors
     /// As [`Stores::write`].
@@ -111,10 +111,10 @@ impl<T: Persist> Ptr<Vector<T>> {
         Ok(Some(value))
     }
 
-    /// Frees the values; the vector is empty then.
+    /// Frees the values; the vector is then empty.
     ///
     /// # Errors
-    /// As [`Stores::free`]; the vector is as it was then.
+    /// As [`Stores::free`]; the vector is then unchanged.
     pub fn clear(self, txn: &mut impl Stores) -> Result<()> {
         let items = self.header().look(txn)?.items;
         txn.ensure_ranges(&[self.range(txn.segment())])?;

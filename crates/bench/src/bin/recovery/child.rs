@@ -1,7 +1,8 @@
-//! The processes that are killed: this binary again, in a role of its own, telling what it did in lines of JSON.
+//! The processes that are killed: this binary again, in a role of its own, which reports in lines of JSON.
 //!
-//! A child says one line when it has opened the environment. One that works says another every so many transfers; one
-//! that only opened waits until its input is closed, then leaves in good order and says how long that took.
+//! A child prints one line when it has opened the environment. A working child prints a line after every
+//! `TRANSFERS_A_LINE` transfers. A child that only opened waits until its input is closed, then closes the
+//! environment and prints how long that took.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -26,30 +27,30 @@ const NAME: &str = "libtp";
 /// One line of a child.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Said {
-    /// How long it took, milliseconds: opening, or what else the line is about.
+    /// Duration in milliseconds of opening, or of the line's own subject.
     pub open_ms: f64,
     /// How the environment was opened.
     pub how: String,
-    /// Log bytes replayed by opening; of one at work, log bytes since the last checkpoint.
+    /// Log bytes replayed by opening; for a working child, log bytes since the last checkpoint.
     pub log_bytes: u64,
-    /// Page changes repeated.
+    /// Page changes redone.
     pub redone: u64,
-    /// Where the shared memory lies.
+    /// Path of the shared memory.
     pub region: String,
-    /// Bytes of memory behind it.
+    /// Size of that memory, in bytes.
     pub region_bytes: u64,
-    /// Bytes of it that are handed out.
+    /// Allocated bytes of it.
     pub region_used: u64,
     /// Log bytes after which a checkpoint is due.
     pub checkpoint_log: u64,
 }
 
-/// What a child at work tells of.
+/// The reports of a working child.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
-    /// How much log there is.
+    /// The size of the log.
     Log,
-    /// Nothing: nobody listens, and a full pipe would stop it.
+    /// None: no process reads the pipe, and a full pipe would stop the child.
     Nothing,
 }
 
@@ -60,18 +61,18 @@ pub struct Child {
 }
 
 impl Child {
-    /// One that opens the environment and waits.
+    /// Starts a child that opens the environment and waits.
     pub fn open(path: &Path) -> Result<Child> {
         Child::start(ROLE_OPEN, path, &[])
     }
 
-    /// One that opens the bank and sends transfers until it is killed.
+    /// Starts a child that opens the bank and makes transfers until it is killed.
     pub fn work(path: &Path, scale: Scale, client: u32, tells: Tells) -> Result<Child> {
         let tells = u64::from(tells == Tells::Log);
         Child::start(ROLE_WORK, path, &[u64::from(scale.accounts), u64::from(client), tells])
     }
 
-    /// One that loads records, then takes locks, and says a line after each.
+    /// Starts a child that loads records, then takes locks, and prints a line after each step.
     pub fn fill(path: &Path, records: u64, locks: u64) -> Result<Child> {
         Child::start(ROLE_FILL, path, &[records, locks])
     }
@@ -86,7 +87,7 @@ impl Child {
         Ok(Child { process, lines })
     }
 
-    /// Its next line.
+    /// Returns the child's next line.
     pub fn hear(&mut self) -> Result<Said> {
         let mut line = String::new();
         let read = self.lines.read_line(&mut line);
@@ -94,13 +95,13 @@ impl Child {
         heard.ok_or_else(|| Error::Client { client: 0, what: format!("ended, or said {line:?}") })
     }
 
-    /// Kills it.
+    /// Kills the child.
     pub fn kill(mut self) -> Result<()> {
         let killed = self.process.kill().and_then(|()| self.process.wait());
         killed.map(|_| ()).map_err(Error::file("kill", Path::new("a child process")))
     }
 
-    /// Tells it to leave in good order; returns how many milliseconds leaving took.
+    /// Makes the child close the environment. Returns the duration in milliseconds.
     pub fn close(mut self) -> Result<f64> {
         drop(self.process.stdin.take());
         let left = self.hear()?;
@@ -111,13 +112,13 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // After an error elsewhere; of one that has ended, both fail and nothing is lost.
+        // Reached after an error elsewhere. If the child has ended, both calls fail, without harm.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The child's side.
+/// Runs the child's side.
 pub fn main(role: &str, words: &[String]) -> ExitCode {
     let numbers: Option<Vec<u64>> = words.iter().skip(1).map(|word| word.parse().ok()).collect();
     let (Some(path), Some(numbers)) = (words.first(), numbers) else { return ExitCode::from(2) };
@@ -144,7 +145,7 @@ fn open(path: &Path) -> Result<()> {
     leave_when_told(env)
 }
 
-/// Waits until the input is closed, and leaves.
+/// Waits until the input is closed, then closes the environment.
 fn leave_when_told(env: Env) -> Result<()> {
     let mut rest = Vec::new();
     std::io::stdin().read_to_end(&mut rest).map_err(Error::file("read", Path::new("standard input")))?;
@@ -189,7 +190,7 @@ fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
     }
     say(&Said { open_ms: millis(begin), ..look(&env)? })?;
     let few = env.btree("few").map_err(failed())?;
-    // Somebody who reads keeps the many locks from being exchanged for one on the whole database.
+    // Another reader keeps the many locks from being escalated to one lock on the whole database.
     env.run(|txn| few.put(txn, &u64::MAX.to_be_bytes(), &[])).map_err(failed())?;
     let other = env.begin().map_err(failed())?;
     few.get(&other, &u64::MAX.to_be_bytes()).map_err(failed())?;

@@ -1,10 +1,9 @@
-//! What opening costs after a crash, and what an environment that holds little, or much, takes:
-//! `cargo xtask bench recovery`.
+//! The time of opening after a crash, and the size of a small and of a large environment: `cargo xtask bench recovery`.
 //!
-//! Everything that crashes is a process of its own ([`child`]), killed by SIGKILL in the middle of TPC-B; what is lost
-//! besides is the file of its shared memory. Each row stands beside its goal. After the last crash the bank is audited.
-//! `--accounts N`, `--log-mib N`, `--records N` and `--locks N` change the sizes (zero leaves a row out); `--json` prints
-//! one object a row.
+//! Every crashing part is a process of its own ([`child`]), killed by SIGKILL in the middle of TPC-B. Some rows also
+//! lose the file of the shared memory. Each row stands beside its goal. After the last crash the bank is audited.
+//! `--accounts N`, `--log-mib N`, `--records N` and `--locks N` change the sizes (zero leaves a row out); `--json`
+//! prints one object for each row.
 #![forbid(unsafe_code)]
 
 mod child;
@@ -18,13 +17,13 @@ use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::{Durability, Engine, Error, Granularity, Result, Scale, Table, Tally};
 use serde_json::{json, Value};
 
-/// So often a crashed environment is opened; the figure is the median.
+/// Openings of a crashed environment; the figure is their median.
 const ROUNDS: usize = 5;
-/// The percentage of the log between two checkpoints after which the bank at default settings is killed: about the worst.
+/// The percentage of the checkpoint interval at which the bank at default settings is killed: close to the worst case.
 const WORST_PERCENT: u64 = 95;
 const MIB: u64 = 1 << 20;
 
-/// What was asked for on the command line.
+/// The options of the command line.
 struct Arguments {
     accounts: u32,
     log_bytes: u64,
@@ -96,7 +95,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     Ok(good)
 }
 
-/// A new environment: how long opening takes, and what it holds.
+/// Measures a new environment: the time of opening, and its size.
 fn new_environment(arguments: &Arguments, table: &mut Rows) -> Result<()> {
     let mut opened = Vec::new();
     for round in 0..ROUNDS {
@@ -115,7 +114,7 @@ fn new_environment(arguments: &Arguments, table: &mut Rows) -> Result<()> {
     Ok(())
 }
 
-/// A bank whose processes are killed, at default settings and with a long log, and its audit.
+/// Measures a bank whose processes are killed, at default settings and with a long log, and audits it.
 fn crashed_bank(arguments: &Arguments, table: &mut Rows) -> Result<bool> {
     let path = arguments.directory.join("bank");
     let scale = Scale::with_accounts(arguments.accounts);
@@ -151,16 +150,16 @@ fn crashed_bank(arguments: &Arguments, table: &mut Rows) -> Result<bool> {
     Ok(verdict == "ok")
 }
 
-/// When the processes at work are killed.
+/// The moment when the working processes are killed.
 #[derive(Clone, Copy)]
 enum Until {
-    /// Just before a checkpoint is due: about the worst moment.
+    /// Just before a checkpoint is due: close to the worst moment.
     CheckpointIsNear,
-    /// There is so much log since the last checkpoint.
+    /// When the log since the last checkpoint has this number of bytes.
     LogBytes(u64),
 }
 
-/// Two processes work in the bank and are killed in the middle of it.
+/// Runs two processes on the bank and kills them in the middle of their work.
 fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: Until) -> Result<()> {
     let mut first = Child::work(path, scale, first_client, Tells::Log)?;
     let opened = first.hear()?;
@@ -172,20 +171,20 @@ fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: Until) -> R
     };
     eprintln!("two processes at work until there are {} MiB of log since the last checkpoint", log_bytes / MIB);
     while first.hear()?.log_bytes < log_bytes {}
-    // Both at once, as near as can be.
+    // Both as nearly at the same time as possible.
     first.kill()?;
     second.kill()
 }
 
-/// What is lost besides the processes.
+/// The loss besides the processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lost {
     Nothing,
     Memory,
 }
 
-/// Opens the environment again and again, each time after a crash; returns the opening of median length. What is opened
-/// is killed at once, so the next finds the same log.
+/// Opens the environment several times, each time after a crash. Returns the opening of median length. Each process is
+/// killed as soon as it has opened, so the next one finds the same log.
 fn reopen(path: &Path, lost: Lost) -> Result<Said> {
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
@@ -201,7 +200,8 @@ fn reopen(path: &Path, lost: Lost) -> Result<Said> {
     Ok(rounds.swap_remove(ROUNDS / 2))
 }
 
-/// Removes the file of the environment's shared memory. Where it lies is asked of one more process, which is killed.
+/// Removes the file of the environment's shared memory. One more process opens the environment to learn the path, and
+/// is killed.
 fn lose_memory(path: &Path) -> Result<()> {
     let mut child = Child::open(path)?;
     let region = child.hear()?.region;
@@ -209,7 +209,7 @@ fn lose_memory(path: &Path) -> Result<()> {
     std::fs::remove_file(&region).map_err(Error::file("remove", Path::new(&region)))
 }
 
-/// Opens the environment and leaves it in good order; returns how long leaving took.
+/// Opens and closes the environment. Returns how long closing took.
 fn close(path: &Path) -> Result<f64> {
     let mut child = Child::open(path)?;
     child.hear()?;
@@ -220,7 +220,7 @@ fn open_bank(path: &Path) -> Result<Libtp> {
     Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})
 }
 
-/// Whether balances and history agree.
+/// Returns the audit's verdict: whether balances and history agree.
 fn audit(path: &Path, scale: Scale) -> Result<String> {
     let bank = open_bank(path)?;
     let mut tally = Tally::new(scale);
@@ -232,7 +232,7 @@ fn audit(path: &Path, scale: Scale) -> Result<String> {
     Ok(audit.verdict(audit.history_count))
 }
 
-/// Many records, and many locks of one transaction, with no setting.
+/// Measures many records, and many locks of one transaction, at default settings.
 fn large_environment(arguments: &Arguments, table: &mut Rows) -> Result<()> {
     let path = arguments.directory.join("large");
     eprintln!("{} records, and {} locks of one transaction", arguments.records, arguments.locks);
@@ -250,7 +250,7 @@ fn large_environment(arguments: &Arguments, table: &mut Rows) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the blocks that the files of a directory have.
+/// Returns the allocated bytes of a directory's files.
 fn allocated_bytes(path: &Path) -> Result<u64> {
     let files = std::fs::read_dir(path).map_err(Error::file("list", path))?;
     let blocks = files.map(|file| Ok(file?.metadata()?.blocks())).sum::<std::io::Result<u64>>();
@@ -272,7 +272,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
 }
 
-/// Where figures are printed.
+/// The output of figures.
 struct Rows {
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! A process of its own under a limit works on a database that is larger, and what it leaves adds up.
+//! A process with a limit uses a database that is larger than the limit, and the database adds up afterwards.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,20 +8,20 @@ use crate::memory::serve_memory;
 
 const VARIABLE: &str = "LIBTP_BENCH_TEST_JOB";
 
-/// This test's program once more, as the bounded process.
+/// Returns the command that runs this test program again as the limited process.
 fn start(job: &str) -> Command {
     let mut again = Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", "--nocapture", "--quiet", "memory::bounded::tests::the_process"]).env(VARIABLE, job);
     again
 }
 
-/// No test by itself: what the others start.
+/// Not a test by itself: the other tests start it.
 #[test]
 fn the_process() {
     let Ok(job) = std::env::var(VARIABLE) else { return };
     let mut answer = Vec::new();
     serve_memory(&job, &mut std::io::stdin().lock(), &mut answer).unwrap();
-    // The harness's own words come behind.
+    // The test harness prints its own lines after this one.
     println!("\n{}", String::from_utf8(answer).unwrap().trim());
     std::process::exit(0);
 }

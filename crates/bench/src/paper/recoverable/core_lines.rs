@@ -1,7 +1,8 @@
-//! How many lines what the paper calls Vista has here: counted in the source that this program was made of, as the test
-//! `crates/vista/tests/budget.rs` counts them, which holds them to the paper's 720.
+//! The number of lines of the part that the paper calls Vista, counted in this program's own source. The test
+//! `crates/vista/tests/budget.rs` counts them in the same way, and holds them to the paper's 720.
 
-/// What the paper's section 4 counts: transactions, recovery, the heap, and ranges found by the virtual memory system.
+/// The files with the parts that the paper's section 4 counts: transactions, recovery, the heap, and ranges found by
+/// the virtual memory system.
 const FILES: [&str; 7] = [
     include_str!("../../../../vista/src/lib.rs"),
     include_str!("../../../../vista/src/segment.rs"),
@@ -12,7 +13,7 @@ const FILES: [&str; 7] = [
     include_str!("../../../../rio/src/undo.rs"),
 ];
 
-/// Lines with more on them than a comment or brackets, without tests.
+/// Returns the number of lines with more than a comment or brackets, without tests.
 fn code_lines(text: &str) -> usize {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("//"));

@@ -1,4 +1,4 @@
-//! Throughput by the size of the database, also where memory does not hold it (Rio Vista figures 5b and 5c).
+//! Throughput by the size of the database, up to sizes larger than memory (Rio Vista figures 5b and 5c).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::paper::Paper;
 
 use super::{rounds, without_pmemobj, RVM, RVM_RIO, VISTA};
 
-/// What the process may have: the paper's machine had 256 MB, of which about 200 were left for the database.
+/// The process's memory limit. The paper's machine had 256 MB, of which about 200 were left for the database.
 const LIMIT: u64 = 64 << 20;
 
 pub(super) const ENGINES: [(&str, BoundedEngine); 3] =
@@ -21,7 +21,7 @@ const ORDER_ENTRY: [u64; 7] = [2, 3, 4, 5, 8, 12, 24];
 const DEBIT_CREDIT_QUICK: [u64; 2] = [2, 9];
 const ORDER_ENTRY_QUICK: [u64; 2] = [3, 12];
 
-/// How long a database is worked on before, and how long it is measured.
+/// Durations of the warm-up and of the measurement.
 const TIMES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(1000));
 const TIMES_QUICK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(100));
 
@@ -80,7 +80,7 @@ fn figure(paper: &mut Paper<'_>, letter: char, name: &str, times: &str, sizes: &
     Ok(())
 }
 
-/// Up to which size it does half of the best.
+/// Returns a sentence with the size up to which a contender reaches half of its best.
 fn holds(series: &Series) -> Option<String> {
     let medians: Vec<_> = series.points.iter().filter_map(|point| Some((&point.x, Point::median(point)?))).collect();
     let best = medians.iter().map(|(_, median)| *median).max_by(f64::total_cmp)?;

@@ -1,4 +1,4 @@
-//! Where the factor comes from (Rio Vista, section 5.3): what a safe file cache gives to RVM, and what Vista gives beside that.
+//! The sources of the factor (Rio Vista, section 5.3): RVM's gain from a safe file cache, and Vista's gain beyond that.
 
 use crate::paper::figure::{Axis, Figure, Place, Point, Series};
 use crate::paper::Paper;
@@ -8,7 +8,7 @@ use super::{RVM, RVM_RIO, VISTA};
 const CACHE: &str = "the file cache alone: rvm-rio beside rvm";
 const VISTA_ALONE: &str = "vista beside rvm-rio";
 
-/// Makes the figure of those that were measured in this run; none where there is nothing to compare.
+/// Makes the figure from the measurements of this run, if there is anything to compare.
 pub(super) fn figure(paper: &mut Paper<'_>) {
     let (mut cache, mut vista) = (Vec::new(), Vec::new());
     for (id, name, is_cost) in [
@@ -44,7 +44,8 @@ fn point(x: &Place, samples: Vec<f64>) -> Point {
     Point { x: x.clone(), samples, refused: None }
 }
 
-/// How many times as good one is as the other at the first place, by the rounds; none if one of them was not measured.
+/// Returns, by round, how many times better one contender is than the other at the first place, or `None` if one of
+/// them was not measured.
 fn times(figure: &Figure, one: &str, other: &str, is_cost: bool) -> Option<Vec<f64>> {
     let samples = |name: &str| Some(&figure.series(name)?.points.first()?.samples);
     let (one, other) = (samples(one)?, samples(other)?);

@@ -1,4 +1,4 @@
-//! RVM that syncs several transactions at once (Rio Vista figure 6), and how long each of them waits for that.
+//! RVM with several transactions for each sync (Rio Vista figure 6), and the time that each of them waits for it.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ use super::{as_rates, figure as number, pmemobj, pmemobj_left_out, rounds, Conte
 
 const GROUPS: [u32; 3] = [1, 8, 64];
 const GROUPS_QUICK: [u32; 2] = [1, 64];
-/// As the paper's figures are named; its 6a goes through all sizes, of which there are three here.
+/// Named like the paper's figures. The paper's 6a has all sizes; here there are three.
 const WORKLOADS: [(&str, &str, Workload); 5] = [
     ("a", "synthetic, 64 bytes", Workload::Synthetic { bytes: 64, is_hot: false }),
     ("a-4096", "synthetic, 4,096 bytes", Workload::Synthetic { bytes: 4_096, is_hot: false }),
@@ -21,10 +21,10 @@ const WORKLOADS: [(&str, &str, Workload); 5] = [
     ("c", "order-entry", Workload::OrderEntry),
 ];
 
-/// Of one sample: who, the group, microseconds at the middle and at 99 of 100.
+/// A sample's response times: the contender, the group, and the microseconds of the median and of the 99th percentile.
 type Response = (&'static str, u32, [f64; 2]);
 
-/// Throughput by the length of a group, and response times.
+/// Measures throughput by the length of a group, and response times.
 pub(in crate::paper) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     WORKLOADS.into_iter().try_for_each(|(which, name, workload)| figures(paper, which, name, workload))
 }
@@ -36,7 +36,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
     let of_group = |group: u32| (group, Contender { engine: MemoryEngine::Rvm { group }, ..RVM });
     let mut cases = Vec::new();
     for (group, contender) in groups.iter().copied().map(of_group).chain(alone) {
-        // A transaction of libpmemobj is its own group as one of Vista's is, and takes what its rate says.
+        // Each transaction of libpmemobj is its own group, like Vista's, so its rate gives its response time.
         let times_responses = contender.engine != MemoryEngine::Pmemobj;
         let (runner, responses) = (Runner { times_responses, ..Runner::of(paper) }, &responses);
         cases.push(Case::new(contender.name, Place::Number(f64::from(group)), move || {
@@ -87,7 +87,7 @@ fn figures(paper: &mut Paper<'_>, which: &str, name: &str, workload: Workload) -
     Ok(())
 }
 
-/// Who has one figure has it for groups of any length.
+/// Repeats a series' single point for groups of any length.
 fn everywhere(mut series: Series, groups: &[u32]) -> Series {
     if let [only] = series.points.as_slice() {
         let at = |group: &u32| Point { x: Place::Number(f64::from(*group)), ..only.clone() };
@@ -96,7 +96,7 @@ fn everywhere(mut series: Series, groups: &[u32]) -> Series {
     series
 }
 
-/// The middle and the 99th of a hundred, by groups.
+/// Returns the median and the 99th percentile, by groups.
 fn response_series(responses: &[Response]) -> Vec<Series> {
     let mut all = Vec::new();
     for who in [RVM.name, VISTA.name] {

@@ -1,4 +1,4 @@
-//! What a transaction of recoverable memory costs beside none, by its size (Rio Vista figure 5a); and two pointers that change places.
+//! The overhead of a transaction of recoverable memory by its size (Rio Vista figure 5a); and the swap of two pointers.
 
 use crate::error::Result;
 use crate::memory::Workload;
@@ -10,9 +10,9 @@ use super::{contenders, core_lines, figure as number, pmemobj_left_out, rounds, 
 
 const SIZES: [u32; 8] = [8, 64, 256, 1024, 4096, 16_384, 65_536, 1_048_576];
 const SIZES_QUICK: [u32; 3] = [8, 1024, 1_048_576];
-/// Which pointers change places, and whether they are always the same.
+/// The swapped pointers, and whether they are always the same.
 const PLACES: [(&str, bool); 2] = [("always the same two", true), ("two at random of 50 MB", false)];
-/// Less than this, in microseconds, cannot be told from nothing, and would have no place on a logarithmic axis.
+/// A smaller overhead, in microseconds, cannot be told from none, and would have no place on a logarithmic axis.
 const LEAST: f64 = 0.001;
 
 pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
@@ -53,12 +53,12 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The finest transaction there is.
+/// Measures the smallest possible transaction.
 pub(super) fn swap(paper: &mut Paper<'_>) -> Result<()> {
     let runner = Runner::of(paper);
     let mut cases = Vec::new();
     for (name, is_hot) in PLACES {
-        // What waits for a disk tells nothing of pointers.
+        // A contender that waits for a disk tells nothing about pointers.
         let all = contenders(paper).into_iter().filter(|one| !one.is_on_disk && one.name != RVM.name);
         for contender in all {
             let runner = &runner;

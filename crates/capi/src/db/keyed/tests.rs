@@ -1,4 +1,4 @@
-//! The same calls in plain mode and in shared mode have the same answers.
+//! Plain mode and shared mode give the same answers to the same calls.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn opened(path: &Path, modes: u32, told: &ToldOfPairs) -> Keyed {
     }
 }
 
-/// What a call says, in words that are the same for all modes.
+/// Returns the answer of a call as text that is the same for all modes.
 fn words<T: std::fmt::Debug>(answer: Answer<T>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
@@ -62,7 +62,7 @@ fn compare(told: ToldOfPairs, seed: u64) {
         assert_eq!(said, other, "seed {seed}, step {number}: {call}");
         if number % 300 == 299 {
             plain.sync(0).unwrap();
-            // Both lose their cursors.
+            // Both files lose their cursors.
             (plain, shared) = (opened(&one, 0, &told), opened(&two, DB_TXN, &told));
         }
     }
@@ -82,7 +82,7 @@ fn several_values_a_key_are_the_same_in_plain_and_in_shared_mode() {
     }
 }
 
-/// The order is another; what is there is the same.
+/// The order differs; the contents are the same.
 #[test]
 fn a_hash_file_has_the_same_in_plain_and_in_shared_mode() {
     let told = ToldOfPairs::Hash { hash: None, page_bytes: 0 };

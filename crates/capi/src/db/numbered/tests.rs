@@ -1,4 +1,4 @@
-//! Plain mode and shared mode say the same, whatever is asked for: the plain one is simple enough to be the model.
+//! Plain mode and shared mode answer all calls alike. Plain mode is simple enough to be the model.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -32,7 +32,7 @@ fn opened(path: &Path, modes: u32, length: Length) -> Numbered {
     }
 }
 
-/// What a call says, in words that are the same for both modes.
+/// Returns the answer of a call as text that is the same for both modes.
 fn words<T: std::fmt::Debug>(answer: Answer<T>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
@@ -40,7 +40,7 @@ fn words<T: std::fmt::Debug>(answer: Answer<T>) -> String {
     }
 }
 
-/// A random call, and what it said.
+/// Makes a random call and returns it with its answer.
 fn step(records: &mut Numbered, chance: &mut Chance) -> (String, String) {
     let number = chance.below(45);
     let (key, value) = (number.to_ne_bytes(), chance.below(10_000).to_string().into_bytes());
@@ -75,7 +75,7 @@ fn compare(length: Length, seed: u64) {
             plain.sync(0).unwrap();
             shared.sync(0).unwrap();
             assert_eq!(std::fs::read(&one).unwrap(), std::fs::read(&two).unwrap(), "seed {seed}, step {number}");
-            // Both lose their cursors.
+            // Both files lose their cursors.
             (plain, shared) = (opened(&one, 0, length), opened(&two, DB_TXN, length));
         }
     }
@@ -92,7 +92,7 @@ fn records_of_one_length_behave_the_same_in_both_modes() {
     compare(Length::Fixed(4, b'.'), 3);
 }
 
-/// A database of `tp_recno_open` keeps its numbers, which others may have stored.
+/// A database of `tp_recno_open` keeps its numbers, which other programs may have stored.
 #[test]
 fn a_database_that_keeps_its_numbers_is_opened_as_what_it_is() {
     let home = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn a_database_that_keeps_its_numbers_is_opened_as_what_it_is() {
         Some(libc::EOPNOTSUPP)
     );
     assert_eq!(records.get(&key(1), 0).unwrap().as_deref(), Some(&b"once"[..]));
-    // At the end no number changes.
+    // An insertion behind the last record changes no number.
     assert!(matches!(records.put(&key(3), b"x".to_vec(), R_IAFTER).unwrap(), Stored::As(4)));
     assert_eq!(records.seek(&key(0), R_LAST).unwrap(), Some((4, b"x...".to_vec())));
     assert!(records.delete(&key(0), R_CURSOR).unwrap());

@@ -1,4 +1,4 @@
-//! Files of plain mode, torn, damaged, changed for ever, and by two at once.
+//! Files of plain mode: torn, damaged, changed many times, and changed by two programs at once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -25,7 +25,7 @@ fn put(plain: &mut Plain, key: &str, value: &str) {
     plain.put(key.as_bytes(), value.as_bytes(), false).unwrap().unwrap();
 }
 
-/// A crash leaves of what was written since the last sync any part, in any order. None of it may count.
+/// A crash leaves any part of the bytes written since the last sync, in any order. No part may count.
 #[test]
 fn whatever_is_left_of_a_sync_that_did_not_end_the_file_says_what_the_last_one_made_it_say() {
     let home = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ fn whatever_is_left_of_a_sync_that_did_not_end_the_file_says_what_the_last_one_m
     plain.delete(b"key 9").unwrap();
     plain.sync().unwrap();
     let (after, whole) = (all(&plain), fs::read(&path).unwrap());
-    // Without the slot that was written last, any bytes behind the end may be there or not.
+    // While the slot of the last sync is missing, any bytes behind the end may be there or not.
     for kept in image.len()..=whole.len() {
         let mut torn = whole[..kept].to_vec();
         torn[32..96].copy_from_slice(&image[32..96]);
@@ -112,13 +112,13 @@ fn who_has_changed_a_file_meanwhile_is_not_written_over() {
     assert_eq!(all(&open(&path).unwrap()), all(&second));
 }
 
-/// As much as a program may well note between two syncs.
+/// The size of a value that exceeds the bound for noted frames.
 const MUCH: usize = 1_200_000;
 
-/// One who has the file open, as the model has it.
+/// A program that has the file open, as the model sees it.
 struct Party {
     plain: Plain,
-    /// Which of the states of the file it knows.
+    /// The index of the file's state that this program knows.
     knows: usize,
     is_changed: bool,
 }
@@ -133,8 +133,8 @@ impl Party {
         self.is_changed = true;
     }
 
-    /// Whether the sync has made the file say what is here: it has to be so if the file says what was known of it. One that is
-    /// not made yet says nothing afterwards, at least.
+    /// Syncs. Returns whether the file now has this program's contents: it must if the file had the state that this
+    /// program knew. With no change to write, only a new file changes: it is made.
     fn sync(&mut self, states: usize, is_made: bool) -> bool {
         let done = self.plain.sync();
         match (self.knows == states, self.is_changed) {
@@ -156,12 +156,13 @@ impl Party {
     }
 }
 
-/// A program that noted much once wrote it at once, behind the end that it knew: there, what another had synced meanwhile
-/// stood, or what another had noted; and of two that made a file the second wrote over the first.
+/// Regression test. A program with many noted changes wrote them at once behind the end that it knew, over bytes that
+/// another program had synced or noted there meanwhile. And when two programs made a file, the second wrote over the
+/// first.
 #[test]
 fn in_every_order_of_two_that_change_a_file_it_says_what_one_of_them_has_synced_and_the_other_is_told() {
     let home = tempfile::tempdir().unwrap();
-    // With something in it frames come behind those that are there; else all are new.
+    // If the file has pairs, frames are appended behind the existing ones; otherwise all frames are new.
     for is_new in [true, false] {
         for order in 0..4_usize.pow(4) {
             let path = home.path().join(format!("{is_new} {order}"));
@@ -186,7 +187,7 @@ fn in_every_order_of_two_that_change_a_file_it_says_what_one_of_them_has_synced_
                 if what < 2 && step < 3 {
                     continue;
                 }
-                // To one who comes now, or after a crash that kept all that was written.
+                // This is the state that a program opens now, or after a crash that kept all written bytes.
                 let says = open(&path).unwrap_or_else(|refused| panic!("order {order}, step {step}: {}", refused.text));
                 assert!(all(&says) == expected, "order {order}, step {step}, is_new {is_new}");
             }
@@ -224,14 +225,14 @@ fn who_has_emptied_a_file_meanwhile_is_not_written_over() {
     assert_eq!(all(&open(&path).unwrap()), all(&second));
 }
 
-/// Has a sync fail, and what it says.
+/// Makes a sync fail, and checks its error.
 fn sync_that_fails(plain: &mut Plain, syncs_before: u32) {
     faults::SYNCS_LEFT.set(Some(syncs_before));
     let refused = plain.sync().unwrap_err();
     assert!(refused.errno == libc::EIO && refused.text.contains("cannot be synced"), "{}", refused.text);
 }
 
-/// A file whose frames begin behind room for as many.
+/// Returns a file with room in front of its frames for as many bytes.
 fn with_room_in_front(path: &Path) -> Plain {
     let mut plain = open(path).unwrap();
     for round in 0..3 {
@@ -239,14 +240,14 @@ fn with_room_in_front(path: &Path) -> Plain {
         plain.sync().unwrap();
     }
     let bytes = fs::read(path).unwrap();
-    // The third generation's.
+    // The start in the slot of the third generation.
     let start = u64::from_le_bytes(bytes[32 + 32 + 8..][..8].try_into().unwrap());
     assert!(start > 200_000, "the frames begin at {start}");
     plain
 }
 
-/// What was written before a sync that failed may be on the disk or not; what is written later is neither over what the file
-/// says, nor relies on it.
+/// Bytes written before a failed sync may be on the disk or not. Later writes neither overwrite the file's contents nor
+/// rely on those bytes.
 #[test]
 fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_what_it_said() {
     let home = tempfile::tempdir().unwrap();
@@ -254,7 +255,7 @@ fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_wh
     let mut plain = with_room_in_front(&path);
     let before = all(&plain);
     for _ in 0..3 {
-        // Written in front of what the file says, because that is mostly of no use any more.
+        // The frames go in front of the file's contents, which are mostly dead.
         put(&mut plain, "a", "short");
         sync_that_fails(&mut plain, 0);
         assert!(all(&open(&path).unwrap()) == before);
@@ -269,7 +270,7 @@ fn after_a_sync_that_failed_all_is_written_again_and_until_then_the_file_says_wh
     assert!(all(&open(&path).unwrap()) == all(&plain));
 }
 
-/// A slot whose sync failed may be on the disk or not: until another one is, the frames of both must stay.
+/// A slot whose sync failed may be on the disk or not. Until another slot is, the frames of both must stay.
 #[test]
 fn a_slot_whose_sync_failed_is_no_other_program_s_and_whichever_is_on_the_disk_its_frames_are_there() {
     let home = tempfile::tempdir().unwrap();
@@ -307,7 +308,7 @@ fn of_two_who_sync_in_the_same_moment_one_is_told_and_the_file_is_whole() {
             let syncing = parties.map(|(name, mut plain)| {
                 scope.spawn(move || {
                     let key = format!("{name} {round}");
-                    // Of other lengths, so that what is cut off or mixed up is no whole frame.
+                    // Lengths differ, so that bytes that are cut off or mixed up form no whole frame.
                     put(&mut plain, &key, &name.repeat(1 + round % 7));
                     (key, plain.sync().is_ok())
                 })
@@ -334,7 +335,7 @@ fn a_program_that_has_locked_its_file_itself_does_not_wait_for_itself() {
     assert_eq!(all(&open(&path).unwrap()).len(), 1);
 }
 
-/// As `fcntl` locks a whole file for a process.
+/// Locks the whole file for this process, as `fcntl` does.
 fn locked_whole(path: &Path) -> File {
     let file = file(path);
     rustix::fs::fcntl_lock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();

@@ -22,7 +22,7 @@ impl House {
         House { tree, left, right, env, _dir: dir }
     }
 
-    /// One value in a record and, here and there, in memory.
+    /// Puts one value into a record and into segments.
     fn put(&self, txn: &Txn<'_>, segments: &[&Segment], value: u8) {
         self.tree.put(txn, b"key", &[value]).unwrap();
         for segment in segments {
@@ -32,7 +32,7 @@ impl House {
         }
     }
 
-    /// What the record, the left and the right segment have.
+    /// Returns the values of the record, the left and the right segment.
     fn seen(&self, txn: &Txn<'_>) -> [u8; 3] {
         let of_one = |segment: &Segment| {
             let memory = txn.join(segment).unwrap();
@@ -94,12 +94,12 @@ fn what_was_joined_since_goes_back_to_how_it_was_then_and_stays_joined() {
     drop(other);
     let part = txn.savepoint();
     house.put(&txn, &[&house.left, &house.right], 5);
-    // Dropped: gone back to.
+    // Dropping goes back.
     drop(part);
     assert_eq!(house.seen(&txn), [4, 2, 4]);
     txn.abort().unwrap();
     assert_eq!(house.kept(), [1, 1, 1]);
-    // Of one that had joined nothing all of it goes back.
+    // A transaction that had joined nothing goes back entirely.
     let txn = house.env.begin().unwrap();
     let part = txn.savepoint();
     house.put(&txn, &[&house.left, &house.right], 6);
@@ -133,7 +133,7 @@ fn blocks_of_a_part_are_given_back_and_what_it_freed_is_there() {
     assert_eq!(house.env.run(|txn| Ok(blocks(txn))).unwrap(), 0);
 }
 
-/// Refused before anything was taken back; and since the program may not have looked, not committed.
+/// The refusal comes before any undo; and since the program may have ignored it, the commit is refused, too.
 #[test]
 fn who_is_at_work_in_memory_cannot_go_back_nor_commit() {
     let house = House::new();
@@ -157,7 +157,8 @@ fn who_is_at_work_in_memory_cannot_go_back_nor_commit() {
     }
 }
 
-/// A part of the library's own, which stores nothing to memory: a record is put, and then an entry of its index cannot be.
+/// A savepoint of the library's own, without stores to memory: a record is put, but the entry of its index cannot be
+/// put.
 #[test]
 fn who_is_at_work_in_memory_is_no_hindrance_to_a_change_that_fails() {
     let house = House::new();

@@ -1,4 +1,4 @@
-//! Parts of transactions on a segment of an environment, beside a model of what they should leave.
+//! Parts of transactions on a segment of an environment, compared with a model of their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -7,7 +7,7 @@ use super::outside;
 use crate::{Decision, Error, Holder, Judge, Mark, Member, Membership, Options, Survives};
 
 const BYTES: usize = 16 << 10;
-/// The handle that works on it.
+/// The handle at work on the segment.
 const HOLDER: Holder = Holder { handle: 1, process: 1 };
 
 fn open(path: &Path, is_written_back: bool) -> Member {
@@ -43,12 +43,12 @@ fn what_was_declared_before_and_within_goes_back_to_the_mark_and_then_to_the_beg
         fill(&mut member, 50, 100, 2);
         let inner = member.mark();
         fill(&mut member, 0, 200, 3);
-        // What is declared twice has the older image.
+        // Bytes declared twice go back to the older image.
         fill(&mut member, 0, 10, 4);
         member.go_back(&inner).unwrap();
         let shown = |member: &Member| [0, 49, 50, 149, 150].map(|at| member.segment().bytes()[at]);
         assert_eq!(shown(&member), [1, 1, 2, 2, 0]);
-        // Nothing was done since.
+        // Nothing was done since the mark.
         member.go_back(&inner).unwrap();
         let empty = member.mark();
         member.go_back(&empty).unwrap();
@@ -59,7 +59,7 @@ fn what_was_declared_before_and_within_goes_back_to_the_mark_and_then_to_the_beg
         fill(&mut member, 0, 200, 5);
         member.abort();
         assert_eq!(shown(&member), [0; 5]);
-        // The same to the beginning, which leaves nothing to be decided.
+        // Going back to the beginning leaves nothing to be decided.
         member.begin(2, HOLDER).unwrap();
         fill(&mut member, 0, 200, 6);
         member.go_back(&Mark::default()).unwrap();
@@ -71,7 +71,7 @@ fn what_was_declared_before_and_within_goes_back_to_the_mark_and_then_to_the_beg
     }
 }
 
-/// The undo log moves to a longer area within the part.
+/// The undo log moves to a longer area after the mark.
 #[test]
 fn a_mark_stays_where_it_is_when_the_log_grows() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn what_a_part_allocated_is_free_and_what_it_freed_is_not() {
     assert_eq!(member.segment().verify().unwrap().blocks, 1, "the second is there, the first is not");
 }
 
-/// Numbers in a row that look like chance.
+/// A source of pseudorandom numbers.
 struct Draw(u64);
 
 impl Draw {
@@ -122,11 +122,11 @@ impl Draw {
     }
 }
 
-/// What the segment should have.
+/// The expected contents of the segment.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
     flat: Vec<u8>,
-    /// Blocks, their bytes and what they are filled with.
+    /// Blocks, with their lengths and the value that fills them.
     blocks: BTreeMap<u64, (usize, u8)>,
     freed: BTreeSet<u64>,
 }
@@ -179,7 +179,7 @@ impl Model {
     }
 }
 
-/// Transactions of parts in parts, some taken back, that commit, abort, or are left to who comes next.
+/// Transactions with parts in parts, some taken back, that commit, abort, or are left to a judge.
 #[test]
 fn parts_in_parts_leave_what_they_should() {
     let dir = tempfile::tempdir().unwrap();
