@@ -75,7 +75,7 @@ const fn memory(name: &'static str) -> Failpoint {
     Failpoint { name, scene: Scene::Memory { after: None } }
 }
 
-/// A failpoint of a process that finds a committed transaction.
+/// Returns a failpoint of a process that finds a committed transaction.
 const fn memory_left(name: &'static str) -> Failpoint {
     memory_after("joined: logged, memory not told", name)
 }
@@ -575,7 +575,6 @@ pub const FAILPOINTS: &[Failpoint] = &[
     databases("drop: file removed, name not gone for good"),
     databases("rename: in the register, file not"),
     databases("rename: file has its name, not durable"),
-    databases("rename: file has its old name again"),
     databases("rename: old name still in the register"),
     databases("buffer: file renamed, not counted"),
     databases("buffer: renames a file, section open"),

@@ -70,7 +70,6 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
         "dropped_simulated::a_renaming_is_not_carried_out_again_when_another_has_followed",
     ),
     by("record: a name is entered after a failed sync", FAILING),
-    by("buffer: a name goes on after a failed sync", FAILING),
     by("buffer: a name that is there is taken for durable", FAILING),
     by("txn: lives of a log that is kept are forgotten", "rules::log_that_is_kept_over_many_openings_is_added"),
     by("txn: databases are dropped before the commit is on disk", DROPPED),

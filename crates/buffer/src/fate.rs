@@ -66,9 +66,7 @@ impl BufferManager {
     pub fn carry_out(&self, session: &Session, fates: &[Fate]) -> Result<()> {
         self.carry_out_each(session, fates).map_err(|error| match error {
             // A repeated call would take the names that the kernel shows for the names on the disk.
-            Error::Io(error) if error.is_failed_sync() && !planted("buffer: a name goes on after a failed sync") => {
-                self.fail(&error)
-            }
+            Error::Io(error) if error.is_failed_sync() => self.fail(&error),
             other => other,
         })
     }
@@ -138,7 +136,6 @@ impl BufferManager {
         {
             // The sync of the new name may have failed. The kernel writes the name only if it is given once more.
             directory.rename(&new, &old)?;
-            failpoint("rename: file has its old name again");
             is_at_old = true;
         }
         if is_at_old {
