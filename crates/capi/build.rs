@@ -1,5 +1,5 @@
-//! The name by which programs in C find the shared library when they run: it has the number that changes when their binaries do
-//! not fit any more.
+//! Sets the name by which C programs find the shared library at run time. The number in the name changes when their
+//! binaries no longer fit.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,7 +1,7 @@
-//! R7: whatever byte of whatever file is damaged, no read gives wrong data in silence.
+//! R7: whichever byte of whichever file is damaged, no read silently returns wrong data.
 //!
-//! `LIBTP_TEST_FLIPS` says how many damages, `LIBTP_TEST_SEED` where the seeds begin; `LIBTP_TEST_INDEX` and
-//! `LIBTP_TEST_FLIP` repeat one.
+//! `LIBTP_TEST_FLIPS` is the number of damages, `LIBTP_TEST_SEED` the first seed; `LIBTP_TEST_INDEX` and
+//! `LIBTP_TEST_FLIP` repeat one damage.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;

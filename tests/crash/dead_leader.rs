@@ -1,4 +1,4 @@
-//! A leader that dies of a failed sync takes nothing along that is acknowledged later.
+//! A leader that dies of a failed sync does not lose commits that are acknowledged later.
 
 use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
 

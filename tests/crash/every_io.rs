@@ -1,6 +1,7 @@
-//! R1 and R2: a crash at the I/Os of a mixed workload, in all loss modes; every tenth again inside its recovery.
+//! R1 and R2: a crash at the I/Os of a mixed workload, in all loss modes; every tenth state crashes again inside its
+//! recovery.
 //!
-//! `LIBTP_TEST_STATES` says how many states, `LIBTP_TEST_SEED` where the seeds begin. A failure names the variables that
+//! `LIBTP_TEST_STATES` is the number of states, `LIBTP_TEST_SEED` the first seed. A failure names the variables that
 //! repeat it alone.
 
 use std::time::Instant;
@@ -10,7 +11,7 @@ use libtp_tests::sizes;
 use libtp_tests::watchdog::{caught, Watchdog};
 use libtp_tests::workload::{self, Plan, Run, Tally};
 
-/// A seed is worth so many states: then another workload shows more.
+/// States that are tried with one seed; after that, another workload shows more.
 const STATES_OF_SEED: u64 = 5_000;
 
 #[test]
@@ -71,7 +72,7 @@ fn work(watchdog: &Watchdog, seed: u64) -> Run {
     run.unwrap_or_else(|what| panic!("LIBTP_TEST_SEED={seed}: {what}"))
 }
 
-/// One state, when the environment names it.
+/// Returns one state, if the environment variables name it.
 fn chosen_state() -> Option<CrashState> {
     let position = sizes::chosen("LIBTP_TEST_INDEX")?;
     let name: String = sizes::chosen("LIBTP_TEST_MODE").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! R4: every call of a workload fails, with each kind of error, once and for good.
 //!
-//! `LIBTP_TEST_FAULTS` says how many faults of a seed are tried, `LIBTP_TEST_FAULT_SEEDS` of how many seeds; a failure
-//! names the variables that repeat it.
+//! `LIBTP_TEST_FAULTS` is the number of faults tried for a seed, `LIBTP_TEST_FAULT_SEEDS` the number of seeds; a
+//! failure names the variables that repeat it.
 
 use std::time::Instant;
 
@@ -48,7 +48,7 @@ fn no_name_is_taken_for_durable_after_a_failed_sync_of_its_directory() {
     assert!(judged.tried > 0 && judged.wrong.is_empty(), "{}", judged.wrong.join("\n"));
 }
 
-/// One failing call, when the environment names it.
+/// Returns one failing call, if the environment variables name it.
 fn chosen() -> Option<Vec<FailingCall>> {
     let call = sizes::chosen("LIBTP_TEST_CALL")?;
     let name = sizes::chosen("LIBTP_TEST_WHICH").unwrap_or_else(|| "Any".to_owned());

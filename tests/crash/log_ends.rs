@@ -1,6 +1,6 @@
-//! A power cut during a flush may end the log at any sector of it, between the two actions of a split as well.
+//! A power cut during a flush may end the log at any of its sectors, also between the two actions of a split.
 //!
-//! `LIBTP_TEST_LOGS` says how many workloads' logs are cut.
+//! `LIBTP_TEST_LOGS` is the number of workloads whose logs are cut.
 
 use libtp_tests::crash_states::THREADS;
 use libtp_tests::log_ends::{all_log_ends, judge_log_end, plan};

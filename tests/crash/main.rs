@@ -1,4 +1,5 @@
-//! R1, R2 and R4: nothing acknowledged is lost, nothing unfinished is seen, whatever call the machine stops at or fails.
+//! R1, R2 and R4: no acknowledged commit is lost and no unfinished transaction is seen, whichever call the machine
+//! stops at or fails.
 #![forbid(unsafe_code)]
 
 mod dead_leader;

@@ -1,4 +1,4 @@
-//! Very many crashes in a row, none of them after a checkpoint: the environment goes on opening.
+//! Very many crashes in a row without a checkpoint: the environment still opens.
 
 use libtp::Durability;
 use libtp_sim::SimDisk;

@@ -1,4 +1,4 @@
-//! The disk fails once while the dead are repaired. That is no reason to give the memory up, and it is told.
+//! The disk fails once during the repair of dead sessions. The memory is not given up, and the error is reported.
 
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -9,10 +9,10 @@ use libtp::{Db, Durability, Env, Memory, Platform, Settings, SharedMemory};
 use libtp_io::Operation;
 use libtp_sim::{Calls, Fault, Repeat, SimDisk, SimProcess};
 
-/// More than stays in memory of a log that is on the disk.
+/// More log than stays in memory: older records are only on the disk.
 const LOG_BYTES: usize = 4 << 20;
 
-/// An environment on what a process sees of a simulated disk, without threads.
+/// Opens an environment on a process's view of a simulated disk, without background threads.
 fn open(view: &SimProcess) -> (Env, Db) {
     let directory = view.directory();
     let log_directory = directory.subdirectory("log").expect("a directory for the log");
@@ -30,7 +30,7 @@ fn open(view: &SimProcess) -> (Env, Db) {
     (env, stock)
 }
 
-/// Logs so much that what was logged before is on the disk alone.
+/// Logs so much that earlier records are only on the disk.
 fn log_much(env: &Env, stock: &Db) {
     let value = vec![7; 64 << 10];
     for _ in 0..LOG_BYTES / value.len() {
@@ -52,7 +52,7 @@ fn a_noted_record_that_cannot_be_read_once_is_read_again() {
     let noted = env.transactions()[0].last_lsn;
     txn.commit().unwrap();
     log_much(&env, &stock);
-    // One that was stopped for long before it could clear its note, and died.
+    // A session that was stopped for long before it could clear its note, and died.
     let dead = env.managers().processes.join().unwrap();
     dead.note_append(noted.raw(), 0);
     dead.mark_dead();

@@ -1,9 +1,9 @@
-//! A seed must do the same again, or no failure could be repeated.
+//! A seed must repeat the same run, or no failure could be repeated.
 
 use libtp_sim::Change;
 use libtp_tests::workload::{self, Plan};
 
-/// A change without the bytes that hold the random number of the environment.
+/// Describes a change without the bytes that hold the environment's random number.
 fn shape(change: &Change) -> String {
     match change {
         Change::Write { file, offset, bytes } => format!("write {} {offset} {}", file.0, bytes.len()),
@@ -15,7 +15,7 @@ fn shape(change: &Change) -> String {
 
 #[test]
 fn a_seed_makes_the_same_changes_in_the_same_order() {
-    // Not one whose restart repeats history on several threads: pages go to the disk in any order there.
+    // Not a seed whose restart repeats history on several threads: there pages go to the disk in any order.
     let plan = Plan { transactions: 120, ..Plan::full(6) };
     let shapes = || -> Vec<String> {
         let run = workload::run(plan, |_| {}).expect("the workload runs");

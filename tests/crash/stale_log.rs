@@ -1,4 +1,4 @@
-//! A record of an earlier life of the log stays dead, also where the log ends exactly where it begins.
+//! A record of an earlier life of the log does not come back, even where the log ends exactly at its beginning.
 
 use libtp_tests::stale_log::stale_records_stay_dead;
 

@@ -1,4 +1,4 @@
-//! A stopped process does not make a checkpoint believe that its pages are safe.
+//! A checkpoint does not count a stopped process's pages as durable.
 
 use libtp_tests::stopped_writer::a_checkpoint_passes_no_page_in_flight;
 

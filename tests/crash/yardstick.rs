@@ -1,8 +1,9 @@
-//! The yardstick: every planted bug is caught within ten seeds, and a build without one passes.
+//! The yardstick: every planted bug is caught within ten seeds, and a build without a bug passes.
 //!
-//! Each bug runs in a process of its own, because some end it: it panics with a latch held, or never ends. The variable
-//! `LIBTP_TEST_PLANTED` tells such a process its bug; `LIBTP_TEST_BUG` lets the suite try one bug alone, `LIBTP_TEST_UNPLANTED`
-//! says how many seeds a build without a bug is tried with where other tests of this suite try the same.
+//! Each bug runs in its own process, because some bugs end the process: it panics with a latch held, or never ends.
+//! The variable `LIBTP_TEST_PLANTED` names the bug for such a process. `LIBTP_TEST_BUG` restricts the suite to one
+//! bug. `LIBTP_TEST_UNPLANTED` is the number of seeds that a build without a bug is tried with; other tests of this
+//! suite try the same.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -39,17 +40,17 @@ use libtp_tests::workload::{self, Plan};
 
 const SEEDS: u64 = 10;
 const STATES: u64 = 800;
-/// How many calls of each kind fail. A batch that is interrupted shows in few of its power cuts.
+/// How many calls of each kind fail. An interrupted batch shows in few of its power cuts.
 const FAILING_CALLS: [(Which, u64); 4] =
     [(Which::Syncs, 60), (Which::DirectorySyncs, 60), (Which::PageWrites, 100), (Which::Any, 40)];
 const DAMAGES: u64 = 60;
-/// The longest one bug may take, on a machine that has much else to do; a bug that hangs is a bug that is noticed.
+/// The longest time for one bug, on a busy machine; a bug that hangs counts as noticed.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// What became of one bug.
+/// The verdict on one bug.
 struct Verdict {
     name: &'static str,
-    /// What was noticed, at which seed; none if nothing was.
+    /// The failure and its seed; `None` if no failure was noticed.
     noticed: Option<String>,
 }
 
@@ -88,7 +89,7 @@ fn a_build_without_a_planted_bug_passes() {
     println!("figures: {} ways of catching them see none where none is planted", catchers.len());
 }
 
-/// A site that the list forgets would be a bug nobody looks for.
+/// A site that is missing on the list is a bug that no test tries.
 #[test]
 fn every_site_in_the_sources_is_on_the_list() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
@@ -125,7 +126,8 @@ fn every_site_in_the_sources_is_on_the_list() {
     assert_eq!(listed.difference(&sites).collect::<Vec<_>>(), Vec::<&String>::new(), "bugs without a site");
 }
 
-/// The names of the planted bugs in a source text: in the call, or in a constant that says what it is.
+/// Returns the names of the planted bugs in a source text: in the call, or in a constant whose comment marks it as
+/// one.
 fn sites_of(source: &str) -> Vec<String> {
     let until_quote = |text: &str| text.split_once('"').map(|(name, _)| name.to_owned());
     let calls = source.split("planted(\"").skip(1).filter_map(until_quote);
@@ -133,7 +135,7 @@ fn sites_of(source: &str) -> Vec<String> {
     calls.chain(constants).collect()
 }
 
-/// Runs the seeds in a process of its own; what it noticed.
+/// Runs the seeds in a child process; returns the failure that it noticed.
 fn run_in_child(bug: Option<&PlantedBug>, catcher: Catcher) -> Option<String> {
     let program = std::env::current_exe().expect("a running test has a program file");
     let start = Instant::now();
@@ -175,7 +177,7 @@ fn last_line(output: &str, errors: &[u8]) -> String {
     hang.or_else(|| errors.lines().rev().find(|line| !line.trim().is_empty())).unwrap_or_default().to_owned()
 }
 
-/// The child's part.
+/// Runs in the child process.
 #[test]
 fn one_bug_in_a_process_of_its_own() {
     let Some(planted) = sizes::chosen::<String>("LIBTP_TEST_PLANTED") else { return };
@@ -185,12 +187,12 @@ fn one_bug_in_a_process_of_its_own() {
     let catcher: String = sizes::chosen("LIBTP_TEST_CATCHER").unwrap_or_default();
     let watchdog = Watchdog::start(THREADS);
     let first = sizes::first_seed();
-    // A stopped writer takes seconds and has nothing random about it.
+    // The case of the stopped writer takes seconds and has nothing random.
     let seeds = match (catcher.as_str(), planted.as_str()) {
         ("StoppedWriter", _) => 1,
-        // No other test tries this one without a bug.
+        // No other test tries this case without a bug.
         ("CountedRanges", _) => SEEDS,
-        // Other suites try these without a bug.
+        // Other suites try these cases without a bug.
         (_, "none") => sizes::number("LIBTP_TEST_UNPLANTED", 2),
         _ => SEEDS,
     };

@@ -1,5 +1,5 @@
-//! What is looked at when everybody has left but one who looked on: whether the shared memory is at rest, with nothing of the
-//! dead in it; and what the log says, by a copy of the files, which is what a crash at this moment would leave.
+//! Checks after every process but the observer has left: the shared memory is at rest, with nothing of dead sessions
+//! in it; and the log is complete, in a copy of the files, which is the state after a crash at this moment.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::{churn, several};
 /// Every record of every database.
 pub type Contents = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 
-/// Of those who died nothing is left: no latch, no pin, no lock, no frame in a hand, no page that nobody can write. The
-/// caller is the only one attached.
+/// Checks that nothing is left of dead sessions: no latch, no pin, no lock, no frame in hand, no page that cannot be
+/// written. The caller is the only attached process.
 #[track_caller]
 pub fn at_rest(env: &Env, what: &str) {
     let managers = env.managers();
@@ -25,14 +25,14 @@ pub fn at_rest(env: &Env, what: &str) {
     assert_eq!((census.granted, census.waiting), (0, 0), "{what}: locks of nobody: {census:?}");
     let sessions = managers.processes.sessions().len() as u64;
     assert!(census.lockers <= sessions, "{what}: lockers of nobody, beside {sessions} sessions: {census:?}");
-    // First: a task of a dead one is taken over by who has it next.
+    // First the checkpoint: a session takes a dead session's task over when it next has that task.
     assert!(env.checkpoint().unwrap(), "{what}: somebody else takes a checkpoint");
     assert_eq!(managers.buffers.dirty_count(), 0, "{what}: pages that nobody can write");
     managers.buffers.check_at_rest();
 }
 
-/// Opens the environment and finds it whole: the bank's journal holds what is in `acknowledged`, balances agree, every page
-/// fits its neighbours, nothing aborted is there.
+/// Opens the environment and checks that it is whole: the bank's journal holds the transfers in `acknowledged`,
+/// balances agree, every page fits its neighbours, and no aborted change is there.
 #[track_caller]
 pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u64)>, what: &str) -> (How, Contents) {
     let env =
@@ -49,7 +49,7 @@ pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u
     let indices: [(_, Function); 2] =
         [(churn::FIRST_INDEX, churn::by_first_letter), (churn::SECOND_INDEX, churn::by_last_letter)];
     for (name, function) in indices {
-        // Of an index that nobody has dropped it is read, and else made.
+        // If the index was not dropped, it is opened, and otherwise it is made.
         let index = indexed.index(name, function).unwrap_or_else(|error| panic!("{what}: {name}: {error}"));
         let findings = index.verify(&env.snapshot().unwrap()).unwrap();
         assert!(findings.is_empty(), "{what}: {name}: {findings:?}");
@@ -64,7 +64,7 @@ pub fn whole(directory: &Path, acknowledged: &std::collections::BTreeSet<(u64, u
     (env.opened().how, contents)
 }
 
-/// What the survivors saw is what the log says.
+/// Checks that the survivors saw the same state as the log gives.
 #[track_caller]
 pub fn same(seen: &Contents, replayed: &Contents, what: &str) {
     assert!(seen.keys().eq(replayed.keys()), "{what}: other databases: {:?}, {:?}", seen.keys(), replayed.keys());
@@ -83,7 +83,8 @@ fn text(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()
 }
 
-/// Read in pieces: nobody works, and a transaction that locks very many records takes its time.
+/// Records read in one transaction: the environment is idle, and a transaction that locks very many records takes
+/// long.
 const PIECE: usize = 1000;
 
 fn contents(env: &Env) -> Result<Contents> {
@@ -131,7 +132,7 @@ fn keys_after(tree: &Db, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<Vec<(Vec<
     Ok(piece)
 }
 
-/// In the order of their keys, which a hash file does not have.
+/// Returns all records in the order of their keys, which a hash file does not have.
 fn everything(hash: &Db, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut cursor, mut all) = (hash.cursor(txn), Vec::new());
     let mut pair = cursor.first()?;
@@ -154,7 +155,7 @@ fn numbers_after(numbers: &Recno, txn: &Txn<'_>, last: Option<&[u8]>) -> Result<
     Ok(piece)
 }
 
-/// Copies the files of an environment nobody works in. The copy makes memory of its own, beside it.
+/// Copies the files of an idle environment. The copy makes its own memory beside it.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {

@@ -1,6 +1,7 @@
-//! A process that a test starts: the test program itself. It works from the start, and takes orders on its standard input.
+//! A process that a test starts: the test program itself. It works from the start, and obeys orders on its standard
+//! input.
 //!
-//! It tells of each transfer when its commit has returned. What it says begins with `> `, because the test harness of this
+//! It reports each transfer when its commit has returned. Its lines begin with `> `, because the test harness of the
 //! process writes to the same pipe.
 
 use std::io::Write;
@@ -15,31 +16,31 @@ use libtp_sim::Random;
 use crate::bank::Bank;
 use crate::churn::{Churn, FILL};
 
-/// Where a child finds the environment's directory. Without it, it is no child.
+/// The environment's directory. Without this variable, the process is not a child.
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 /// The child's number.
 pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
-/// What it does: see [`Role`].
+/// The child's role: see [`Role`].
 pub const ROLE: &str = "LIBTP_TEST_CHILD_ROLE";
-/// What precedes what it says.
+/// The prefix of the child's lines.
 pub const ANSWER: &str = "> ";
 
-/// What precedes a panic that the library let through to the child.
+/// The prefix of the report of a panic that the library let through to the child.
 pub const PANICKED: &str = "a panic: ";
 
-/// What a child is there for.
+/// The role of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// To go on, without hurry. It repairs the dead at once.
+    /// Works without hurry. It repairs dead sessions at once.
     Survivor,
-    /// The same without threads of its own: it repairs only what it meets.
+    /// The same without background threads: it repairs only the dead sessions that it meets.
     Idler,
-    /// To come to a failpoint soon.
+    /// Works towards a failpoint.
     Victim(String),
 }
 
 impl Role {
-    /// As text, for the environment variable.
+    /// Returns the role as text, for the environment variable.
     pub fn text(&self) -> String {
         match self {
             Role::Survivor => "survivor".into(),
@@ -70,25 +71,25 @@ fn entry() {
     }
 }
 
-/// Has the library say why it gives the memory up, or what it cannot repair: nobody else could.
+/// Prints the library's warnings: why it gives the memory up, or what it cannot repair.
 pub fn tell_warnings() {
     let level = tracing_subscriber::filter::LevelFilter::WARN;
-    // Others of this process may have done it.
+    // Another test of this process may have done it.
     let _ = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).try_init();
 }
 
-/// Past the harness, which would keep what is printed.
+/// Writes a line directly to the pipe: the harness would capture printed text.
 fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     let line = format!("\n{ANSWER}{text}\n");
-    // A test that does not listen any more has ended.
+    // If the test no longer listens, the test has ended.
     if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
         std::process::exit(1);
     }
 }
 
 fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
-    // One lane, so that there are never as many as processes here.
+    // One lane, so that the processes always outnumber the lanes.
     let own = Settings { no_background: *role == Role::Idler, lanes: Some(1), ..Settings::default() };
     let env = Env::builder().settings(own).log_type(crate::churn::adding()).dense(FILL, true).open(directory)?;
     let bank = Bank::open(&env)?;
@@ -98,7 +99,7 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     let transfers = || {
         let mut random = Random::new(number);
         let mut pace = Random::new(number + 1);
-        // Relaxed: the flag alone is told.
+        // Relaxed: only the flag is published.
         for one in 0.. {
             if stop.load(Ordering::Relaxed) {
                 break;
@@ -117,7 +118,7 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         // Relaxed: as above.
         while !stop.load(Ordering::Relaxed) {
             match churn.step() {
-                // The memory was made anew under it.
+                // The memory was made anew during the step.
                 Err(error) if error.is_retryable() => {}
                 done => done?,
             }
@@ -138,7 +139,7 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
     Ok(())
 }
 
-/// Works; an error is told at once, not when somebody asks, and so is a panic that the library lets through.
+/// Works; reports an error at once, and also a panic that the library lets through.
 fn or_says(work: impl FnOnce() -> libtp::Result<()>) -> libtp::Result<()> {
     let ended = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned().unwrap_or_default();
@@ -151,7 +152,7 @@ fn or_says(work: impl FnOnce() -> libtp::Result<()>) -> libtp::Result<()> {
     ended
 }
 
-/// Does what the test says, until it says stop.
+/// Obeys the test's orders until the order to stop.
 fn obey(stop: &AtomicBool) {
     let mut line = String::new();
     while std::io::stdin().read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
@@ -164,6 +165,6 @@ fn obey(stop: &AtomicBool) {
         }
         line.clear();
     }
-    // Relaxed: the flag alone is told.
+    // Relaxed: only the flag is published.
     stop.store(true, Ordering::Relaxed);
 }

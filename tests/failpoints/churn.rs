@@ -1,5 +1,5 @@
-//! What a child does beside transfers: long values, splits, deletions, aborts, upgrades of locks, checkpoints, new
-//! databases, opening and leaving, so that every place of the library is come to.
+//! The child's work beside transfers: long values, splits, deletions, aborts, upgrades of locks, checkpoints, new
+//! databases, opening and leaving, so that every failpoint of the library is reached.
 
 use std::any::Any;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -18,7 +18,7 @@ use libtp_txn::{Managers, TxnSession};
 use crate::child::Role;
 use crate::several;
 
-/// What can be done.
+/// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Fill,
@@ -49,8 +49,7 @@ enum Deed {
     Nested,
 }
 
-/// What survivors do.
-/// With sessions that come and go: whoever repairs meets newcomers.
+/// The deeds of survivors, with sessions that come and go: a repairer meets newcomers.
 const QUIET: [Deed; 14] = [
     Deed::Fill,
     Deed::Sweep,
@@ -67,7 +66,7 @@ const QUIET: [Deed; 14] = [
     Deed::Several,
     Deed::Nested,
 ];
-/// What a victim does, beside what its failpoint asks for.
+/// The deeds of a victim, beside those that its failpoint asks for.
 const ALL: [Deed; 21] = [
     Deed::Fill,
     Deed::Sweep,
@@ -92,7 +91,7 @@ const ALL: [Deed; 21] = [
     Deed::Nested,
 ];
 
-/// Which deeds come to failpoints whose names begin so.
+/// The deeds that reach the failpoints with a prefix.
 const LEADS_TO: &[(&str, &[Deed])] = &[
     ("create", &[Deed::Create]),
     ("control", &[Deed::Create, Deed::Checkpoint]),
@@ -136,36 +135,36 @@ const LEADS_TO: &[(&str, &[Deed])] = &[
     ("log", &[Deed::Long, Deed::Checkpoint]),
 ];
 
-/// So many keys of one process there are at a time.
+/// Keys of one process that exist at a time.
 const WINDOW: u64 = 400;
-/// So many hash files there are ..
+/// Number of hash files.
 const HASH_FILES: u64 = 16;
-/// .. with so many keys each.
+/// Number of keys of each hash file.
 const HASH_KEYS: u64 = 2000;
 /// Databases that victims load, each once.
 const LOADED: u64 = 1000;
 /// Databases of other names that victims make in one environment.
 const MADE: u64 = 12;
-/// Sessions that one thread has at once: more than the tables of sessions and of transactions begin with.
+/// Sessions that one thread has at once: more than the first tables of sessions and of transactions hold.
 const CROWD: usize = 150;
 
-/// How the keys of two records of one value begin; a number, `/`, and 1 or 2 follow.
+/// Prefix of the keys of two records that have one value; a number, `/`, and 1 or 2 follow.
 pub const WHOLE: &str = "long/whole/";
 /// A tree that is filled and emptied, whose leaves share before they split.
 pub const FILL: &str = "fill";
-/// The database that has indices ..
+/// A database with indices.
 pub const INDEXED: &str = "indexed";
-/// .. and these.
+/// Its first index.
 pub const FIRST_INDEX: &str = "indexed by first letter";
-/// As the other.
+/// Its second index.
 pub const SECOND_INDEX: &str = "indexed by last letter";
 
-/// A file of pages of our own, whose first page has counters ..
+/// A file of the program's own pages, whose first page has counters.
 pub const OWN: &str = "own";
-/// .. to which this adds one.
+/// The log-record type that adds one to a counter.
 const ADD: u16 = 3;
 
-/// What adds one to them.
+/// Returns the log-record type that adds one to a counter.
 pub fn adding() -> LogType {
     let counter = |page: &mut [u8], argument: &[u8], by: u64| {
         let at = 8 * usize::try_from(u64::from_le_bytes(argument.try_into().unwrap())).unwrap();
@@ -178,15 +177,15 @@ pub fn adding() -> LogType {
         .undo(move |page, argument| counter(page, argument, u64::MAX))
 }
 
-/// One that cannot be made.
+/// An index that cannot be made.
 pub const NO_INDEX: &str = "indexed by too much";
 
-/// What an index of it is made of.
+/// Indexes a value by its first letter.
 pub fn by_first_letter(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     value.first().into_iter().for_each(|letter| keys.add([*letter]));
 }
 
-/// As the other.
+/// Indexes a value by its last letter.
 pub fn by_last_letter(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     value.last().into_iter().for_each(|letter| keys.add([*letter]));
 }
@@ -198,17 +197,18 @@ fn may_be_missing(error: Error) -> Result<()> {
     }
 }
 
-/// Whether a panic is that of the failpoint that was chosen.
+/// Returns whether a panic is that of the chosen failpoint.
 fn is_planned(payload: &(dyn Any + Send)) -> bool {
     payload.downcast_ref::<String>().is_some_and(|text| text.starts_with("at the failpoint"))
 }
 
-/// Joins without the door, and answers as it would: memory that was given up has no room any more.
+/// Joins without the library's door, and returns the error that the door would return: memory that was given up has no
+/// room.
 fn join(managers: &Managers) -> Result<TxnSession> {
     managers.join().map_err(|error| if managers.region.is_broken() { Error::Rebuilt } else { error.into() })
 }
 
-/// One thread that does all this.
+/// One thread that does all these deeds.
 pub struct Churn<'e> {
     env: &'e Env,
     directory: PathBuf,
@@ -223,18 +223,18 @@ pub struct Churn<'e> {
     indexed: Db,
     several: [Multi; 2],
     random: Random,
-    /// The keys from here on are there, and up to there.
+    /// The keys from the first number up to the second exist.
     window: (u64, u64),
     /// The next key of the queue.
     queued: u64,
-    /// What it does now may end by a panic.
+    /// Whether the present deed calls the managers directly, so that it may end with a panic.
     is_doorless: bool,
     often: &'static [Deed],
     seldom: &'static [Deed],
 }
 
 impl<'e> Churn<'e> {
-    /// Opens what it needs.
+    /// Opens the databases that the deeds need.
     pub fn new(env: &'e Env, directory: &Path, number: u64, role: &Role) -> Result<Churn<'e>> {
         let leads =
             |point: &str| LEADS_TO.iter().find(|(prefix, _)| point.starts_with(prefix)).map(|(_, deeds)| *deeds);
@@ -252,7 +252,7 @@ impl<'e> Churn<'e> {
             records: env.recno("records", 100)?,
             own: env.pages(OWN)?,
             list: env.list("list")?,
-            // A file that has grown is split no more: there are several.
+            // Several files, because a file that has grown is not split any more.
             hash: env.hash(&format!("hash{}", number % HASH_FILES))?,
             indexed: env.btree(INDEXED)?,
             several: several::open(env)?,
@@ -265,12 +265,11 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// Does one thing. What the memory was made anew under, or what has panicked, is tried no more: there is always something
-    /// else.
+    /// Does one deed. A deed that met a rebuild or a panic is not repeated.
     pub fn step(&mut self) -> Result<()> {
         match catch_unwind(AssertUnwindSafe(|| self.any_deed())) {
             Ok(Err(Error::Rebuilt | Error::Panicked { .. })) => Ok(()),
-            // Some deeds do without the door that catches it.
+            // Some deeds do not go through the door that catches the panic.
             Err(payload) if self.is_doorless && (payload.is::<Broken>() || is_planned(payload.as_ref())) => Ok(()),
             Err(payload) => resume_unwind(payload),
             Ok(done) => done,
@@ -323,7 +322,7 @@ impl<'e> Churn<'e> {
         }
     }
 
-    /// New keys behind the last, and some in random places.
+    /// Puts new keys behind the last, and one in a random place.
     fn fill(&mut self) -> Result<()> {
         let (from, to) = (self.window.1, self.window.1 + 20);
         let value = vec![b'v'; 50 + self.random.index(300)];
@@ -337,7 +336,7 @@ impl<'e> Churn<'e> {
         Ok(())
     }
 
-    /// The oldest keys go, and whoever passes cleans up.
+    /// Deletes the oldest keys; sessions that pass their pages remove the ghosts.
     fn sweep(&mut self) -> Result<()> {
         if self.window.1 - self.window.0 < WINDOW {
             return self.fill();
@@ -362,7 +361,8 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// Long keys that begin alike come at one end and go at the other, so that pages above the leaves lose their children.
+    /// Puts long keys with a common prefix at one end and deletes them at the other, so that pages above the leaves
+    /// lose their children.
     fn queue(&mut self) -> Result<()> {
         let name = |at: u64| {
             [format!("{:04}/", self.number % 8).into_bytes(), vec![b'q'; 1500], at.to_be_bytes().to_vec()].concat()
@@ -375,8 +375,8 @@ impl<'e> Churn<'e> {
         Ok(())
     }
 
-    /// Many records at once, into a database that may have been loaded before. Some loads are broken
-    /// off by a record that is out of order.
+    /// Loads many records at once, into a database that may have been loaded before. A record out of order breaks some
+    /// loads off.
     fn load(&mut self) -> Result<()> {
         let db = self.env.btree(&format!("loaded{}", self.random.below(LOADED)))?;
         let is_sorted = self.random.chance(1, 3);
@@ -391,7 +391,7 @@ impl<'e> Churn<'e> {
         }
     }
 
-    /// Every other key goes, and the leaves are merged.
+    /// Deletes four of five keys, and merges the leaves.
     fn thin(&mut self) -> Result<()> {
         let db = self.env.btree("thin")?;
         let (number, at) = (self.number % 8, self.queued);
@@ -408,7 +408,7 @@ impl<'e> Churn<'e> {
         db.compact(90).map(|_| ())
     }
 
-    /// Values of many pages, replaced.
+    /// Replaces values of many pages.
     fn long(&mut self) -> Result<()> {
         let key = format!("long/{}/{}", self.number % 4, self.random.below(8)).into_bytes();
         let value = vec![b'l'; 5_000 + self.random.index(40_000)];
@@ -416,7 +416,7 @@ impl<'e> Churn<'e> {
         self.in_txn(is_kept, |churn, txn| churn.long.put(txn, &key, &value))
     }
 
-    /// Changes of all kinds that are taken back.
+    /// Makes changes of all kinds, and aborts them.
     fn abort(&mut self) -> Result<()> {
         let at = self.random.below(3000);
         self.in_txn(false, |churn, txn| {
@@ -432,7 +432,8 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// A transaction of which a part is taken back, and the rest kept: two records of one value, of which the part had spoilt both.
+    /// Rolls a part of a transaction back and keeps the rest: two records of one value, both of which the part had
+    /// changed.
     fn nested(&mut self) -> Result<()> {
         let at = self.random.below(8);
         let key = |which: u64| format!("{WHOLE}{at}/{which}").into_bytes();
@@ -448,7 +449,8 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// A transaction is passed on and gone on with, with its locks and what it did; sometimes nobody takes it before this process ends.
+    /// Passes a transaction on and continues it, with its locks and its changes; sometimes no process takes it over
+    /// before this process ends.
     fn pass(&mut self) -> Result<()> {
         let (at, is_kept) = (self.random.below(3000), self.random.coin());
         let key = format!("any/{at:06}").into_bytes();
@@ -458,7 +460,8 @@ impl<'e> Churn<'e> {
         let begun = self.fill.put(&txn, &key, &[b'p'; 100]);
         let txn = match begun {
             Ok(()) => match self.env.attach(&txn.detach()?) {
-                // The memory was made anew before it was taken over: then it was undone, and nobody goes on with it.
+                // The memory was made anew before the transaction was taken over: it was undone, and cannot be
+                // continued.
                 Err(Error::NotPassed { .. }) if self.env.managers().processes.rebuild_count() != rebuilds => {
                     return Ok(())
                 }
@@ -488,13 +491,14 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// Pages of our own: counters that several transactions change at once, and bytes that one does.
+    /// Changes keys with several values.
     fn several(&mut self) -> Result<()> {
         let (which, is_kept) = (self.random.index(2), self.random.chance(3, 4));
         let seed = self.random.next_u64();
         self.in_txn(is_kept, |churn, txn| several::change(&churn.several[which], txn, &mut Random::new(seed)))
     }
 
+    /// Changes the program's own pages: counters that several transactions change at once, and single bytes.
     fn own(&mut self) -> Result<()> {
         let (counter, is_kept, is_shared) = (self.random.below(8), self.random.chance(1, 2), self.random.coin());
         let (page, at) = (1 + u32::try_from(self.random.below(4)).unwrap(), self.random.index(1000));
@@ -509,7 +513,7 @@ impl<'e> Churn<'e> {
                 let mut copy = churn.own.get(txn, page)?;
                 copy.bytes[at..at + 100].fill(byte);
                 match churn.own.put(txn, &copy) {
-                    // There is no page before it yet.
+                    // The page before it does not exist yet.
                     Ok(_) | Err(Error::Database { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -518,7 +522,7 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// Records come and go at one place of a list: its nodes are split there, and go again.
+    /// Inserts or deletes records at one place of a list, so that its nodes are split there, and removed.
     fn list(&mut self) -> Result<()> {
         let (at, many, is_kept) = (self.random.below(1 << 20), 1 + self.random.below(150), self.random.chance(3, 4));
         let record = vec![b'r'; 10 + self.random.index(100)];
@@ -526,7 +530,8 @@ impl<'e> Churn<'e> {
         let is_shrunk = self.random.coin();
         let txn = self.env.begin_with(durability)?;
         let done = (|| {
-            // Who has it for itself at once waits for nobody who waits for it.
+            // The append locks the list exclusively first, so that the transaction does not wait for sessions that
+            // wait for it.
             let number = self.list.append(&txn, b"last")?;
             let first = 1 + at % number;
             if is_shrunk || number > 2000 {
@@ -541,7 +546,8 @@ impl<'e> Churn<'e> {
         }
     }
 
-    /// A list and its file of text, which others write back, too. What one who died has written and not noted the next finds.
+    /// Edits a list and its file of text, which other processes write back, too. The next process finds what a dead
+    /// one has written and not recorded.
     fn text(&mut self) -> Result<()> {
         let list = self.env.list("text")?;
         let text = TextFile::open(self.env, &list, self.directory.join("text"), TextForm::default())?;
@@ -553,19 +559,19 @@ impl<'e> Churn<'e> {
         edited.and_then(|()| text.close())
     }
 
-    /// Records that have indices, of which one is dropped and made anew now and then.
+    /// Changes records that have indices, one of which is dropped and made anew now and then.
     fn index(&mut self) -> Result<()> {
         match self.random.below(12) {
             0 => return self.indexed.drop_index(SECOND_INDEX).map(|_| ()).or_else(may_be_missing),
             1 => return self.indexed.index(SECOND_INDEX, by_last_letter).map(|_| ()),
             _ => {}
         }
-        // Whoever has none of the functions may not write.
+        // A process may not write without all the functions.
         let first = self.indexed.index(FIRST_INDEX, by_first_letter)?;
         let second = self.indexed.index(SECOND_INDEX, by_last_letter)?;
         if self.random.chance(1, 8) {
             self.in_txn(true, |churn, txn| churn.indexed.put(txn, b"always", b"there"))?;
-            // It is on the list before the first record is found to be none for it.
+            // The index is registered before the first record turns out to have too long an index key.
             return match self.indexed.index(NO_INDEX, |_, _, keys| keys.add([0; 9000])) {
                 Err(Error::Length { .. } | Error::Deadlock | Error::LockTimeout(_)) => Ok(()),
                 made => made.map(|_| ()),
@@ -585,14 +591,14 @@ impl<'e> Churn<'e> {
                 assert_eq!(entry.1.first(), Some(&b'7'), "an index leads to another record");
             }
             match second.count(txn, b"7") {
-                // Another has dropped it since it was made.
+                // Another process has dropped the index since it was made.
                 Err(Error::Database { what, .. }) if what.starts_with("it was dropped") => Ok(()),
                 counted => counted.map(|_| ()),
             }
         })
     }
 
-    /// New records and old ones in all places of a hash file, long ones among them, some of them taken back.
+    /// Puts and deletes records in all places of a hash file, long records among them; some transactions are aborted.
     fn hash(&mut self) -> Result<()> {
         let (is_kept, with_long) = (self.random.chance(3, 4), self.random.chance(1, 4));
         let first = self.random.below(HASH_KEYS);
@@ -608,7 +614,7 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// The same under page locks.
+    /// Reads and puts records under page locks.
     fn pages(&mut self) -> Result<()> {
         let at = self.random.below(20_000);
         let value = vec![b'p'; 20 + self.random.index(400)];
@@ -619,7 +625,7 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// Read, then written: two who do it wait for each other.
+    /// Reads records, then writes them: two sessions that do so wait for each other.
     fn upgrade(&mut self) -> Result<()> {
         let (one, two) = (self.random.below(3), self.random.below(3));
         self.in_txn(true, |churn, txn| {
@@ -632,7 +638,7 @@ impl<'e> Churn<'e> {
         })
     }
 
-    /// A record changed where it lies.
+    /// Changes a record in place.
     fn touch(&mut self) -> Result<()> {
         let key = format!("touched/{}", self.random.below(10)).into_bytes();
         self.in_txn(true, |churn, txn| match churn.fill.update_with(txn, &key, |value| value[0] ^= 1)? {
@@ -650,13 +656,13 @@ impl<'e> Churn<'e> {
         }
     }
 
-    /// A session comes, takes locks of all kinds, and goes.
+    /// Joins with a session, takes locks of all kinds, and leaves.
     fn locks(&mut self, most: u64) -> Result<()> {
         let managers = self.env.managers();
         let who = join(&managers)?;
         let (session, locker, locks) = (who.session(), who.locker(), &managers.locks);
         let brief = Wait::For(Duration::from_millis(2));
-        // A refusal is an answer: others want the same.
+        // A refusal is allowed: other sessions request the same locks.
         let wants = |name: LockName, mode: Mode| drop(locks.lock(session, locker, name, mode, brief));
         let hot = |hash: u64| LockName { space: 4_000_000, kind: 3, hash };
         let whole = LockName { space: 4_000_001, kind: LockName::DATABASE, hash: 0 };
@@ -671,7 +677,7 @@ impl<'e> Churn<'e> {
             wants(LockName { space: 4_000_002, kind: 3, hash }, Mode::X);
         }
         for hash in 0..3 {
-            // Refused if it is not held.
+            // Refused if the lock is not held.
             drop(locks.downgrade(session, locker, hot(hash), Mode::S));
         }
         drop(locks.unlock(session, locker, hot(0)));
@@ -680,7 +686,7 @@ impl<'e> Churn<'e> {
         Ok(())
     }
 
-    /// So many sessions at once that the tables of them grow, in a new environment for certain.
+    /// Opens so many sessions at once that their tables grow, always in a new environment.
     fn crowd(&mut self) -> Result<()> {
         let managers = self.env.managers();
         let mut all = Vec::with_capacity(CROWD);
@@ -691,7 +697,7 @@ impl<'e> Churn<'e> {
         Ok(())
     }
 
-    /// A database nobody has made, or the same one again.
+    /// Makes a database, or opens it if it was made before.
     fn create(&mut self) -> Result<()> {
         let name = format!("made{}", self.random.below(MADE));
         if self.random.coin() {
@@ -704,12 +710,13 @@ impl<'e> Churn<'e> {
         self.env.run(|txn| made.put(txn, b"made", b"by a victim"))
     }
 
-    /// What is committed, read twice: it is the same, whoever changes it meanwhile.
+    /// Reads committed records twice through a snapshot: both reads agree, whichever sessions change the records
+    /// meanwhile.
     fn snapshot(&mut self) -> Result<()> {
         let env = self.env.clone();
         let snapshot = env.snapshot()?;
         let first = self.shown(&snapshot)?;
-        // A shortcut is left by one change in eight of what was changed since.
+        // One in eight changes of a record that changed after the snapshot leaves a shortcut.
         let key = format!("touched/{}", self.random.below(10)).into_bytes();
         self.in_txn(true, |churn, txn| {
             (0..24).try_for_each(|_| churn.fill.update_with(txn, &key, |value| value[0] ^= 1).map(drop))
@@ -732,10 +739,10 @@ impl<'e> Churn<'e> {
         Ok(shown)
     }
 
-    /// One more handle, for a moment.
+    /// Opens one more handle, for a moment.
     fn reopen(&mut self) -> Result<()> {
         let again = Env::builder().log_type(adding()).open(&self.directory)?;
-        // Its pages are so large that the new session's undo log must grow.
+        // This database has pages so large that the new session's undo log must grow.
         let wide = again.btree("wide")?;
         let key = self.random.below(500).to_be_bytes();
         again.run_with(Durability::Relaxed, |txn| wide.put(txn, &key, &[b'w'; 700]))

@@ -13,9 +13,9 @@ use crate::bank::TransferId;
 use crate::child::{Role, ANSWER, DIRECTORY, NUMBER, ROLE};
 use crate::watchdog;
 
-/// An answer that has not come after so many times the watchdog's time never will.
+/// An answer counts as missing after this many times the watchdog's time.
 const HANG: u32 = 3;
-/// How often a process is looked at that should end.
+/// The interval at which a process that should end is checked.
 const LOOK: Duration = Duration::from_micros(200);
 
 /// A process that has the environment open.
@@ -25,23 +25,23 @@ pub struct Member {
     orders: Option<ChildStdin>,
     answers: Receiver<String>,
     hits: PathBuf,
-    /// What it has acknowledged.
+    /// The transfers that it has acknowledged.
     pub told: Vec<TransferId>,
     has_left: bool,
 }
 
-/// What is known about a process's end at a failpoint.
+/// The end of a process at a failpoint.
 #[derive(Clone, Debug)]
 pub struct Death {
     /// The failpoint.
     pub point: String,
-    /// When, in nanoseconds of the clock that everyone has.
+    /// The time, in nanoseconds of the clock that all processes share.
     pub at: u128,
 }
 
 impl Member {
-    /// Starts a process that dies at `armed`, if that is not empty. It need not have opened the environment when this
-    /// returns.
+    /// Starts a process that dies at `armed`, if that is not empty. The process need not have opened the environment
+    /// when this returns.
     pub fn launch(directory: &Path, number: u64, role: &Role, armed: &str) -> Member {
         let hits = directory.with_extension(format!("hits{number}"));
         let program = std::env::current_exe().expect("a program knows its path");
@@ -71,7 +71,7 @@ impl Member {
         Member { number, child, orders, answers, hits, told: Vec::new(), has_left: false }
     }
 
-    /// Lets it go on wherever it stops, until the guard is dropped.
+    /// Wakes the process wherever it stops, until the guard is dropped.
     pub fn stays_awake(&self) -> Awake {
         let pid = Pid::from_child(&self.child);
         let process = pidfd_open(pid, PidfdFlags::empty()).expect("it is ours and not waited for");
@@ -88,12 +88,12 @@ impl Member {
         Awake(guard)
     }
 
-    /// Waits until it stands still at a failpoint, or so long; whether it does.
+    /// Waits until the process stops at a failpoint, or until `limit`; returns whether it stopped.
     pub fn stands_within(&mut self, limit: Duration) -> bool {
         self.has_within(limit, "stopped ", 1)
     }
 
-    /// Waits until it has panicked so often at failpoints, or so long; whether it has.
+    /// Waits until the process has panicked `count` times at failpoints, or until `limit`; returns whether it has.
     pub fn panics_within(&mut self, limit: Duration, count: usize) -> bool {
         self.has_within(limit, "panicked ", count)
     }
@@ -110,7 +110,7 @@ impl Member {
         false
     }
 
-    /// Waits until it says that something has failed; what.
+    /// Waits until the process reports an error; returns the error.
     pub fn fails_within(&mut self, limit: Duration) -> Option<String> {
         let start = Instant::now();
         while let Some(left) = limit.checked_sub(start.elapsed()) {
@@ -123,12 +123,12 @@ impl Member {
         None
     }
 
-    /// Its process.
+    /// Returns the process's pid.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Takes in what it has said; none of it may be an error.
+    /// Receives the process's lines so far; none may be an error.
     #[track_caller]
     pub fn listen(&mut self) {
         while let Ok(answer) = self.answers.try_recv() {
@@ -143,7 +143,8 @@ impl Member {
         self.told.extend(acknowledgement(answer));
     }
 
-    /// Waits until it has acknowledged more than `count` transfers. False if it has not after so long.
+    /// Waits until the process has acknowledged more than `count` transfers. Returns false if it has not within
+    /// `limit`.
     #[track_caller]
     pub fn acknowledges_more_than(&mut self, count: usize, limit: Duration) -> bool {
         let start = Instant::now();
@@ -158,14 +159,14 @@ impl Member {
         true
     }
 
-    /// Gives an order and does not wait. One that has died does not hear it.
+    /// Gives an order and does not wait. A dead process ignores it.
     pub fn order(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             let _ = writeln!(orders, "{order}").and_then(|()| orders.flush());
         }
     }
 
-    /// Makes it die at a failpoint from now on; returns when it knows.
+    /// Makes the process die at a failpoint from now on; returns when the process has confirmed it.
     #[track_caller]
     pub fn arm(&mut self, point: &str) {
         self.order(&format!("arm {point}"));
@@ -173,7 +174,7 @@ impl Member {
             match self.answers.recv_timeout(HANG * watchdog()) {
                 Ok(answer) if answer == "armed" => return,
                 Ok(answer) => self.hear(&answer),
-                // It may have come to it at once.
+                // The process may have reached the failpoint at once.
                 Err(error) => {
                     return assert!(
                         self.ends_within(HANG * watchdog()),
@@ -185,26 +186,26 @@ impl Member {
         }
     }
 
-    /// Kills it, as `kill -9` does, and waits for its end.
+    /// Kills the process, as `kill -9` does, and waits for its end.
     pub fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it can be waited for");
         self.hear_the_rest();
     }
 
-    /// Whether it has ended.
+    /// Returns whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("it can be waited for").is_some()
     }
 
-    /// Whether it has come to where it dies.
+    /// Returns whether the process has reached the place where it dies.
     pub fn says_that_it_dies(&self) -> bool {
         std::thread::sleep(Duration::from_millis(2));
         let lines = std::fs::read_to_string(&self.hits).unwrap_or_default();
         lines.lines().any(|line| line.starts_with("died "))
     }
 
-    /// Waits until it has ended, or so long; whether it has.
+    /// Waits until the process has ended, or until `limit`; returns whether it has ended.
     pub fn ends_within(&mut self, limit: Duration) -> bool {
         let start = Instant::now();
         while !self.has_ended() {
@@ -216,10 +217,11 @@ impl Member {
         true
     }
 
-    /// As [`Member::ends_within`] the watchdog's time, for one that was told to leave; if it does not, says where it is.
+    /// Waits for the watchdog's time until a process that was told to leave has ended; if it has not, shows where its
+    /// threads are.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the process does not end.
     #[track_caller]
     pub fn leaves(&mut self, what: &str) {
         if !self.ends_within(watchdog()) {
@@ -228,10 +230,10 @@ impl Member {
         }
     }
 
-    /// The failpoint it died at; none if it left in good order. It has ended.
+    /// Returns the failpoint at which the ended process died; `None` if it left in good order.
     ///
     /// # Panics
-    /// If it ended in any other way.
+    /// If the process ended in any other way.
     #[track_caller]
     pub fn death(&mut self) -> Option<Death> {
         let status = self.child.wait().expect("it can be waited for");
@@ -247,14 +249,14 @@ impl Member {
         }
     }
 
-    /// The pipe still holds what it said; then it is at its end.
+    /// Receives the lines that are still in the pipe, up to its end.
     fn hear_the_rest(&mut self) {
         while let Ok(answer) = self.answers.recv_timeout(HANG * watchdog()) {
             self.hear(&answer);
         }
     }
 
-    /// Lets it close the environment and end, in good order.
+    /// Lets the process close the environment and end, in good order.
     #[track_caller]
     pub fn leave(&mut self) {
         self.order("stop");
@@ -263,12 +265,12 @@ impl Member {
     }
 }
 
-/// A process goes on wherever it stops as long as this lives. The drop of the sender ends the thread that wakes the process.
+/// While this guard lives, the process goes on wherever it stops. The drop of the sender ends the waking thread.
 pub struct Awake(#[allow(dead_code)] Sender<()>);
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // A test that fails must not leave processes behind; one that left has ended already.
+        // A test that fails must leave no processes behind. A process that left has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.hits);
@@ -280,7 +282,7 @@ fn acknowledgement(answer: &str) -> Option<TransferId> {
     Some((who.parse().ok()?, number.parse().ok()?))
 }
 
-/// What each thread of a process is doing, as the system says it.
+/// Describes what each thread of a process is doing, from /proc.
 fn whereabouts(process: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lines = tasks.map(|task| {

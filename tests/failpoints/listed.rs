@@ -1,4 +1,4 @@
-//! The list of failpoints is that of the sources: a place that the list forgets would be one nobody dies at.
+//! The list of failpoints agrees with the sources: no process would die at a place that the list lacks.
 
 use std::collections::BTreeSet;
 use std::path::Path;

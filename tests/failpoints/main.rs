@@ -1,22 +1,22 @@
-//! A process dies at a chosen place of the library, among three that go on.
+//! A process dies at a chosen place of the library, beside three that go on.
 //!
-//! A failpoint is a place where what is shared is between two valid states (`rio/src/failpoint.rs`). For each of them, by
-//! name: a victim comes to it and kills itself; the survivors repair what it left and acknowledge more transfers; in the
-//! end everybody leaves in good order, the bank's balances agree with its journal, every acknowledged transfer is there,
-//! and every database is whole. A failpoint nobody came to fails the suite.
+//! A failpoint is a place where the shared memory is between two valid states (`rio/src/failpoint.rs`). For each of
+//! them, by name: a victim reaches it and kills itself; the survivors repair its sessions and acknowledge more
+//! transfers; in the end every process leaves in good order, the bank's balances agree with its journal, every
+//! acknowledged transfer is there, and every database is whole. A failpoint that no process reaches fails the suite.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `child` | a process that a test starts: this very program, which works until it is stopped or dies |
-//! | `churn` | what it does beside transfers, so that every place is come to |
+//! | `child` | a process that a test starts: the same program, which works until it is stopped or dies |
+//! | `churn` | the child's work beside transfers, so that every failpoint is reached |
 //! | `crew` | the test's end of the pipes |
 //! | `town` | an environment, its survivors, and how a death is judged |
-//! | `audit` | what is looked at when everybody has left |
-//! | `scenes` | how each failpoint is come to: at work, during a repair, alone |
-//! | `rebuild` | deaths of those who make the shared memory anew |
+//! | `audit` | checks after all other processes have left |
+//! | `scenes` | how each failpoint is reached: at work, during a repair, alone |
+//! | `rebuild` | deaths of processes that make the shared memory anew |
 //! | `panics` | a thread panics instead: only its session dies |
-//! | `listed` | the list of failpoints is that of the sources |
-//! | `yardstick` | planted bugs, each to be noticed by one of these scenes |
+//! | `listed` | the list of failpoints agrees with the sources |
+//! | `yardstick` | planted bugs, each noticed by one of these scenes |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -43,11 +43,11 @@ use libtp_tests::sizes;
 
 use scenes::Figures;
 
-/// Every failpoint whose turn is today is died at, and every time the others go on.
+/// A victim dies at each of today's failpoints, and each time the others go on.
 #[test]
 fn whoever_dies_wherever_the_others_go_on() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
-    // Those between records and memory, and those of memory that outlives the system, are other suites'.
+    // Other suites play the scenes between records and memory, and those of memory that outlives the system.
     let is_others = |scene| {
         matches!(
             scene,
@@ -74,8 +74,8 @@ fn whoever_dies_wherever_the_others_go_on() {
     );
 }
 
-/// So long each survivor may take until it acknowledges something after a death: 10 s, or less where survivors are expected
-/// to be stuck.
+/// Returns the time within which each survivor must acknowledge a transfer after a death: 10 s, or less where
+/// survivors are expected to be stuck.
 fn watchdog() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 10))
 }

@@ -1,7 +1,7 @@
-//! A thread panics inside the library (PROTOCOLS D10): that is the death of its session and of nothing else. Its process goes
-//! on with the same handle, so do the others, and the memory stays.
+//! A thread panics inside the library (PROTOCOLS D10): only its session dies. Its process goes on with the same
+//! handle, the others go on, and the memory stays.
 //!
-//! What comes again: `crates/libtp/src/panics.rs`.
+//! Repeated panics: `crates/libtp/src/panics.rs`.
 
 use libtp_sim::Random;
 use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};
@@ -12,12 +12,12 @@ use crate::scenes::{self, ANY_TIME, PATIENCE};
 use crate::town::Town;
 use crate::watchdog;
 
-/// A thread of a victim panics at the failpoint; whether it did. The victim is as well as the others afterwards.
+/// Lets a thread of a victim panic at the failpoint; returns whether it did. The victim goes on like the others.
 pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> bool {
     let what = format!("after a panic at {point:?}");
     let managers = town.observe().managers();
     let mut victim = town.launch(&Role::Victim(point.into()), "");
-    // Opening has an answer of its own.
+    // Armed only after opening: a panic while opening has another result.
     assert!(victim.acknowledges_more_than(0, watchdog()), "process {} does not begin", victim.number);
     victim.arm(&format!("{point}@{}!panic", scenes::any_hit(random)));
     let mut is_hit = victim.panics_within(PATIENCE, 1);
@@ -34,19 +34,19 @@ pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> boo
     town.mourn(&mut victim, point);
     town.all_are_buried(&what);
     town.go_on(&what);
-    // If it came to the place at the moment at which that was asked for once more, it has panicked there twice.
+    // If the victim reached the place just before the second order, it has panicked there twice.
     let is_twice = victim.panics_within(PATIENCE / 10, 2);
     assert!(is_twice || !managers.region.is_broken(), "the memory was given up {what}");
     drop(managers);
     if is_twice {
-        // That is the end of the memory, as the next test shows.
+        // A second panic ends the memory, as the next test shows.
         town.means_a_rebuild();
     }
     town.audit(&what);
     is_hit
 }
 
-/// Panics in one environment: then its journal is long, and another begins.
+/// Panics in one environment: then its journal is long, and a new environment begins.
 const PANICS_OF_ONE: usize = 40;
 
 #[test]
@@ -55,7 +55,8 @@ fn whoever_panics_wherever_only_its_session_dies() {
     let most = usize::try_from(sizes::number("LIBTP_TEST_PANICS", 12)).unwrap();
     let seed = sizes::first_seed();
     let mut random = Random::new(seed);
-    // Nobody who is at work beside others comes to the other places, also if one of them is asked for: they are for other tests.
+    // No process at work beside others reaches the other failpoints, even if one of them is chosen: other tests play
+    // them.
     let is_chosen = |it: &&Failpoint| it.scene == Scene::Work && chosen.as_ref().is_none_or(|name| it.name == name);
     let mut points: Vec<&Failpoint> = FAILPOINTS.iter().filter(is_chosen).collect();
     random.shuffle(&mut points);
@@ -76,13 +77,13 @@ fn whoever_panics_wherever_only_its_session_dies() {
     assert!(4 * hit >= 3 * points.len(), "only {hit} of {} failpoints were come to", points.len());
 }
 
-/// Where the panics of the next test are: in every transaction that changes something.
+/// The failpoint of the next test: every transaction that changes something passes it.
 const OFTEN: &str = "commit: committing, nothing logged";
 
 #[test]
 fn a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_know() {
     let mut town = scenes::settled(sizes::first_seed());
-    // Not one that opens the environment a second time: each handle counts its own.
+    // Not a role that opens the environment a second time: each handle counts its own panics.
     let mut victim = town.launch(&Role::Survivor, "");
     assert!(victim.acknowledges_more_than(0, watchdog()), "the victim does not begin");
     let panics = format!("{OFTEN}@1!panic");
@@ -99,7 +100,7 @@ fn a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_kno
         if is_end {
             town.means_a_rebuild();
         }
-        // This process, too, goes on in the memory there is now.
+        // This process, too, goes on in the new memory.
         town.audit(&what);
     }
     victim.arm(&panics);

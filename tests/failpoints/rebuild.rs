@@ -1,4 +1,4 @@
-//! Deaths of those who make the shared memory anew (PROTOCOLS D13): the next one does it.
+//! Deaths of processes that make the shared memory anew (PROTOCOLS D13): the next process does it.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,13 @@ use crate::crew::Member;
 use crate::scenes::Figures;
 use crate::town::Town;
 
-/// The memory is found broken so often, for one of those who are to die to be the one that makes it anew.
+/// Rebuilds that are tried until a process that is to die does one.
 const TRIES: u32 = 5;
-/// So long they have for it.
+/// How long a process has to die.
 const PATIENCE: Duration = Duration::from_millis(1000);
 
-/// The memory is found broken; two of three survivors die at the failpoint if they come to it, and the others make it anew.
+/// Declares the memory broken; two of three survivors die at the failpoint if they reach it, and the others make the
+/// memory anew.
 pub fn dies_rebuilding(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
     (0..TRIES).any(|_| dies_once(town, point, figures))
 }
@@ -48,7 +49,7 @@ fn dies_once(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool 
         town.crew.push(member);
     }
     town.crew.extend(idler);
-    // Nobody buries them: they are gone with the memory they died in.
+    // No session buries them: the memory in which they died is gone.
     let mut deaths = 0;
     for dead in &mut ended {
         deaths += u64::from(dead.death().is_some());

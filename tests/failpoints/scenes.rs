@@ -1,4 +1,4 @@
-//! How each failpoint is come to, and what is looked at afterwards.
+//! How each failpoint is reached, and the checks afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -11,35 +11,35 @@ use crate::rebuild;
 use crate::town::{region_of, Town};
 use crate::watchdog;
 
-/// So long a victim tries to come to a place for the chosen time; then any time will do.
+/// How long a victim tries to reach a failpoint for the chosen time; after that, any time will do.
 pub const PATIENCE: Duration = Duration::from_millis(250);
-/// So long it tries then.
+/// How long it tries then.
 pub const ANY_TIME: Duration = Duration::from_millis(1500);
-/// So long a repairer has to come to a failpoint of the repair.
+/// How long a repairer has to reach a failpoint of the repair.
 const REPAIR: Duration = Duration::from_millis(400);
-/// So long the others have to make the memory anew while one stands still.
+/// How long the others have to make the memory anew while a victim is stopped.
 const STILL: Duration = Duration::from_millis(500);
-/// Deaths in one environment: then its journal is long, and another begins.
+/// Deaths in one environment: then its journal is long, and a new environment begins.
 const DEATHS_OF_ONE: usize = 60;
-/// How often a failpoint that nobody came to is tried again, in a new environment.
+/// Tries of a failpoint that no process reached, each in a new environment.
 const TRIES: u32 = 10;
-/// Where most repairs have something to do: somebody died there before.
+/// Failpoints after which most repairs have work: a victim dies there first.
 const BEFORE: [&str; 3] =
     ["change: pages changed, section open", "change: logged, no page changed", "change: append cleared, pages latched"];
 
-/// What is told in the end.
+/// The figures of the report.
 #[derive(Default)]
 pub struct Figures {
     /// Processes that died at a failpoint.
     pub deaths: u64,
-    /// From each death until nothing was left of the dead.
+    /// The times from each death until nothing was left of the dead.
     repairs: Vec<Duration>,
-    /// What the library says itself of the time from the news of a death on.
+    /// The library's own times from the news of a death on.
     own: libtp::RepairTimes,
 }
 
 impl Figures {
-    /// How long repairs took.
+    /// Describes how long repairs took.
     pub fn repairs(&self) -> String {
         let mut times = self.repairs.clone();
         times.sort_unstable();
@@ -59,13 +59,13 @@ impl Figures {
         )
     }
 
-    /// Takes in what the library says, before the town is closed.
+    /// Adds the library's own times, before the town is closed.
     pub fn count(&mut self, town: &mut Town) {
         self.own.add(&town.observe().repair_times());
     }
 }
 
-/// Plays each failpoint's scene; returns those nobody came to.
+/// Plays each failpoint's scene; returns the failpoints that no process reached.
 pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<&'static str> {
     tell_warnings();
     let mut random = Random::new(seed);
@@ -78,7 +78,7 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
         let is_hit = match point.scene {
             Scene::Alone => alone(seed, point, figures),
             Scene::Young => dies_young(seed, point, &mut random, figures),
-            // Those between records and memory are another suite's.
+            // Another suite plays the scenes between records and memory.
             Scene::Work
             | Scene::Repair(_)
             | Scene::Rebuild
@@ -131,8 +131,8 @@ fn play(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut F
     }
 }
 
-/// A victim stands still at the failpoint while the memory is found broken and made anew by the others; then it goes on, in
-/// memory that is nobody's any more (PROTOCOLS D13). Whether it came to stand there.
+/// Stops a victim at the failpoint while the memory is found broken and made anew by the others; then the victim goes
+/// on, in memory that was given up (PROTOCOLS D13). Returns whether it stopped there.
 pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
     let stop = |hit: u64| format!("{point}@{hit}!stop");
     let mut victim = town.launch(&Role::Victim(point.into()), &stop(any_hit(random)));
@@ -142,7 +142,7 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
     let is_hit = victim.stands_within(ANY_TIME);
     town.means_a_rebuild();
     town.observe().managers().processes.declare_broken();
-    // They cannot go on while it writes to a file; else they do.
+    // The others cannot go on while the victim writes to a file; otherwise they do.
     let others = town.crew.iter_mut().map(|member| {
         member.listen();
         member.acknowledges_more_than(member.told.len() + 3, STILL)
@@ -161,7 +161,7 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
     is_hit
 }
 
-/// In a new environment everything grows.
+/// Plays the scene again in a new environment, where everything grows.
 fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
         Scene::Alone => alone(seed, point, figures),
@@ -182,13 +182,13 @@ fn try_again(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Fi
     }
 }
 
-/// How often a place is passed before it is died at: sometimes very often.
+/// Draws how often a failpoint is passed before the victim dies there: sometimes very often.
 pub fn any_hit(random: &mut Random) -> u64 {
     let most = 1 << random.below(10);
     1 + random.below(most)
 }
 
-/// A victim works beside three survivors, until it dies.
+/// Lets a victim work beside three survivors until it dies.
 pub fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let victim = launch_victim(town, point.name, any_hit(random));
     let is_hit = comes_to_it(town, victim, point.name, figures);
@@ -202,7 +202,7 @@ fn launch_victim(town: &mut Town, point: &str, hit: u64) -> Member {
     town.launch(&Role::Victim(point.into()), &format!("{point}@{hit}"))
 }
 
-/// Waits until the victim dies, and is buried; whether it did.
+/// Waits until the victim dies and is buried; returns whether it died.
 fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut Figures) -> bool {
     if !victim.ends_within(PATIENCE) {
         victim.arm(&format!("{point}@1"));
@@ -214,21 +214,21 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
     settle_account(town, &mut victim, figures)
 }
 
-/// A process has ended; whether it died at a failpoint.
+/// Books a process that has ended; returns whether it died at a failpoint.
 fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> bool {
     let death = dead.death();
     let burial = death.as_ref().map(|death| town.watch_burial(death));
     town.mourn(dead, death.as_ref().map_or("", |death| &death.point));
     if let (Some(death), Some(burial)) = (&death, burial) {
         figures.deaths += 1;
-        // First the living: none of them waits for a burial.
+        // First the living: they do not wait for a burial.
         town.go_on(&format!("after a death at {:?}", death.point));
         figures.repairs.extend(town.bury(death, burial));
     }
     death.is_some()
 }
 
-/// Somebody dies, and two of three survivors die repairing it; then the third is alone.
+/// Lets a victim die, and two of three survivors die while they repair it; then the third is alone.
 pub fn dies_repairing(
     town: &mut Town,
     point: &Failpoint,
@@ -252,12 +252,12 @@ pub fn dies_repairing(
     while start.elapsed() < REPAIR && !town.crew[..2].iter_mut().any(Member::has_ended) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The other may be about to die of the same.
+    // The other repairer may be about to die at the same failpoint.
     for repairer in &mut town.crew[..2] {
         if !repairer.has_ended() {
             repairer.arm("none");
         }
-        // It may have been on its way all the same.
+        // It may have reached the failpoint before the order.
         if repairer.says_that_it_dies() {
             assert!(repairer.ends_within(watchdog()), "process {} does not end", repairer.number);
         }
@@ -269,7 +269,7 @@ pub fn dies_repairing(
     }
     town.crew = left;
     town.go_on(&format!("after a death at {:?}, of a repair of one at {before:?}", point.name));
-    // Who is left may have no thread that looks after the dead; newcomers have.
+    // The survivor may have no thread that looks for dead sessions; newcomers have one.
     let idler = town.crew.pop();
     while town.crew.len() < 2 {
         let member = town.launch(&Role::Survivor, "");
@@ -286,7 +286,7 @@ pub fn dies_repairing(
     is_hit
 }
 
-/// All but one of three begin a new environment with the failpoint set.
+/// Lets two of three processes begin a new environment with the failpoint set.
 pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let mut town = Town::new(seed);
     let mut armed: Vec<Member> = (0..2).map(|_| launch_victim(&mut town, point.name, 1 + random.below(2))).collect();
@@ -312,8 +312,8 @@ pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &m
     is_hit
 }
 
-/// Nobody else is there: the victim makes the environment or leaves it as the last one; or everybody else has died, with the
-/// shared memory or without.
+/// Plays a scene with the victim as the only process: it makes the environment or leaves it last; or all other
+/// processes have died before, with or without the shared memory.
 fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut town = Town::new(seed);
     let mut is_hit = comes_and_goes(&mut town, point, figures);
@@ -331,7 +331,7 @@ fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
     is_hit
 }
 
-/// The victim opens the environment, works a moment, and leaves; whether it died.
+/// Lets the victim open the environment, work a moment, and leave; returns whether it died.
 fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut victim = launch_victim(town, point.name, 1);
     victim.acknowledges_more_than(3, watchdog());
@@ -343,7 +343,7 @@ fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> 
     death.is_some()
 }
 
-/// Two processes die in the middle of changes.
+/// Lets two processes die in the middle of changes.
 fn everybody_dies(town: &mut Town, is_memory_lost: bool) {
     let mut two: Vec<Member> = (0..2).map(|_| launch_victim(town, "change: logged, no page changed", 40)).collect();
     let region = two.iter_mut().find_map(|member| {

@@ -1,21 +1,22 @@
-//! Keys with several values under kills: what one transaction puts under two keys is under both, or under neither.
+//! Keys with several values under kills: a value that a transaction puts under two keys is under both or under
+//! neither.
 
 use libtp::{Duplicates, Env, Multi, Result, Txn};
 use libtp_sim::Random;
 
-/// The databases: values sorted, and in the order in which they came.
+/// The databases: with sorted values, and with values in the order of insertion.
 pub const NAMES: [&str; 2] = ["several sorted", "several as they came"];
 /// Pairs of keys.
 const PAIRS: u64 = 12;
-/// With so many values under it a key is emptied.
+/// A key with more values than this is emptied.
 const VALUES: u64 = 60;
 
-/// Opens them, or makes them.
+/// Opens the databases, or makes them.
 pub fn open(env: &Env) -> Result<[Multi; 2]> {
     Ok([env.multi(NAMES[0], Duplicates::Sorted)?, env.multi(NAMES[1], Duplicates::AsTheyCame)?])
 }
 
-/// Under both keys of a pair, the same value is put, one is deleted, or all are.
+/// Puts the same value under both keys of a pair, or deletes a value or all values of both.
 pub fn change(database: &Multi, txn: &Txn<'_>, random: &mut Random) -> Result<()> {
     let keys = keys(random.below(PAIRS));
     let first = database.values(txn, &keys[0])?.into_iter().next();
@@ -32,7 +33,7 @@ pub fn change(database: &Multi, txn: &Txn<'_>, random: &mut Random) -> Result<()
     Ok(())
 }
 
-/// Every value of every key, with the key; complains where the two keys of a pair differ.
+/// Returns every value of every key, with its key; panics where the two keys of a pair differ.
 pub fn audit(database: &Multi, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut all = Vec::new();
     for pair in 0..PAIRS {
@@ -40,7 +41,7 @@ pub fn audit(database: &Multi, txn: &Txn<'_>) -> Result<Vec<(Vec<u8>, Vec<u8>)>>
         let (mut one, mut other) = (database.values(txn, &left)?, database.values(txn, &right)?);
         all.extend(one.iter().map(|value| (left.clone(), value.clone())));
         all.extend(other.iter().map(|value| (right.clone(), value.clone())));
-        // Two transactions may put theirs in one order here and in the other there.
+        // Two transactions may insert their values in one order here and in the other order there.
         one.sort();
         other.sort();
         assert_eq!(one, other, "{}: the values of pair {pair} are not under both keys", database.name());

@@ -1,4 +1,4 @@
-//! An environment and its survivors: what is expected of them when somebody dies, and in the end.
+//! An environment and its survivors, with the checks after each death and at the end.
 
 use std::collections::BTreeSet;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -14,7 +14,7 @@ use crate::child::Role;
 use crate::crew::{Death, Member};
 use crate::watchdog;
 
-/// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken all the time.
+/// Everything small, so that pages are split and replaced, segments recycled and checkpoints taken often.
 const SETTINGS: &str = r#"
 memory = "2MiB"
 log_segment_first = "64KiB"
@@ -29,50 +29,50 @@ page_bytes = "4KiB"
 [database.wide]
 page_bytes = "64KiB"
 "#;
-/// Who is not buried after so many times the watchdog's time never will be. It is no matter of life for the others: they go
-/// on meanwhile.
+/// A dead session counts as not buried after this many times the watchdog's time. The survivors do not depend on the
+/// burial: they go on meanwhile.
 const GRAVE: u32 = 6;
-/// How often it is looked whether the dead are buried.
+/// The interval at which dead sessions are checked.
 const LOOK: Duration = Duration::from_micros(100);
 
-/// An environment, and who is in it.
+/// An environment and its processes.
 pub struct Town {
     directory: tempfile::TempDir,
     seed: u64,
     pub crew: Vec<Member>,
-    /// This process looks on, and repairs nothing.
+    /// This process's handle, which only looks on and repairs nothing.
     observer: Option<Env>,
     acknowledged: BTreeSet<TransferId>,
     next: u64,
-    /// Where somebody has died, in this order.
+    /// The places of the deaths, in order.
     pub deaths: Vec<String>,
-    /// How often the shared memory was made anew, as far as that was meant.
+    /// How often the shared memory was made anew on purpose.
     rebuilds: u64,
-    /// Whether it was meant since that was last looked at.
+    /// Whether a rebuild is expected before the next audit.
     is_rebuild_meant: bool,
 }
 
-/// Somebody looks on while the dead are repaired.
+/// A thread that watches the repair of the dead.
 pub struct Burial(JoinHandle<Buried>);
 
-/// What came of it.
+/// The result of a burial.
 enum Buried {
-    /// So long after the death nothing of the dead was left.
+    /// The time from the death until nothing was left of the dead.
     After(Duration),
-    /// The memory they died in was given up before.
+    /// The memory in which they died was given up before.
     GivenUp,
-    /// Somebody is dead still.
+    /// Some session is still dead.
     Not,
 }
 
 impl Town {
-    /// A new environment without anybody.
+    /// Makes a new environment without processes.
     pub fn new(seed: u64) -> Town {
-        // In memory: a process that dies takes no disk with it, and nobody should wait for one.
+        // In memory: a dying process takes no disk with it, and no process should wait for a disk.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         std::fs::create_dir(directory.path().join("env")).unwrap();
-        // The shared memory goes with the directory, whatever becomes of the test.
+        // The shared memory is deleted with the directory, whatever the test's result.
         let settings = format!("region_directory = {:?}\n{SETTINGS}", directory.path());
         std::fs::write(directory.path().join("env/libtp.toml"), settings).unwrap();
         Town {
@@ -88,12 +88,12 @@ impl Town {
         }
     }
 
-    /// The shared memory is made anew, and that is meant.
+    /// Expects that the shared memory is made anew.
     pub fn means_a_rebuild(&mut self) {
         self.is_rebuild_meant = true;
     }
 
-    /// The environment's directory.
+    /// Returns the environment's directory.
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("env")
     }
@@ -104,7 +104,7 @@ impl Town {
         Member::launch(&self.path(), self.next, role, armed)
     }
 
-    /// This process looks on from now.
+    /// Returns this process's handle, and opens it first if necessary.
     pub fn observe(&mut self) -> &Env {
         if self.observer.is_none() {
             let own = Settings { no_background: true, ..Settings::default() };
@@ -120,7 +120,7 @@ impl Town {
         self.observer.as_ref().expect("it was just opened")
     }
 
-    /// Makes the survivors three, one of them without threads of its own, each of them at work.
+    /// Brings the survivors to three, one of them without background threads, and waits until each is at work.
     #[track_caller]
     pub fn settle(&mut self) {
         while self.crew.len() < 3 {
@@ -132,7 +132,7 @@ impl Town {
         self.observe();
     }
 
-    /// Each survivor acknowledges more transfers.
+    /// Waits until each survivor has acknowledged more transfers.
     #[track_caller]
     pub fn go_on(&mut self, what: &str) {
         if let Some(at) = self.who_stands_still() {
@@ -140,8 +140,8 @@ impl Town {
         }
     }
 
-    /// As [`Town::go_on`], where some were to die until a moment ago: one that has come to its failpoint in that moment ends
-    /// instead, and is no survivor.
+    /// As [`Town::go_on`], where some members were armed until a moment ago: a member that has reached its failpoint
+    /// in that moment ends instead, and is not a survivor. Returns these members.
     #[track_caller]
     pub fn go_on_but_for_late_deaths(&mut self, what: &str) -> Vec<Member> {
         let mut late = Vec::new();
@@ -149,7 +149,7 @@ impl Town {
             if !self.crew[at].has_ended() {
                 self.despair_of(at, what);
             }
-            // How it ended is looked at with the others' deaths.
+            // Its end is checked with the other deaths.
             late.push(self.crew.remove(at));
         }
         late
@@ -170,7 +170,7 @@ impl Town {
         self.despair(&format!("process {number} (ended: {ended}) does not go on {what}"));
     }
 
-    /// The balances of all accounts together are what they were: nobody's transaction was cut in two.
+    /// Checks that the sum of all balances is unchanged: no transaction was cut in two.
     #[track_caller]
     pub fn audit(&mut self, what: &str) {
         let env = self.observe();
@@ -186,7 +186,7 @@ impl Town {
         };
         let sum = loop {
             match sum() {
-                // Not of a lock that is never granted.
+                // A timeout is not retried: it means a lock that is never granted.
                 Err(Error::Deadlock | Error::Rebuilt | Error::Panicked { .. }) => {}
                 done => break done.unwrap_or_else(|error| panic!("{what}: the audit cannot read: {error}")),
             }
@@ -199,7 +199,7 @@ impl Town {
         managers.leave(who);
         assert!(pages.is_empty() || !dead, "pinned by nobody {what}: {pages:?}; {:?}", self.deaths);
         let rebuilds = managers.processes.rebuild_count();
-        // Nobody dies so that what is shared cannot be repaired.
+        // No death leaves shared memory that cannot be repaired.
         assert!(
             rebuilds == self.rebuilds || self.is_rebuild_meant,
             "the shared memory was made anew {what}: {:?}",
@@ -208,18 +208,18 @@ impl Town {
         (self.rebuilds, self.is_rebuild_meant) = (rebuilds, false);
     }
 
-    /// Takes a dead process out of the town's books.
+    /// Records a dead process, with the transfers that it acknowledged.
     pub fn mourn(&mut self, dead: &mut Member, place: &str) {
         self.deaths.push(place.into());
         self.acknowledged.extend(dead.told.drain(..));
     }
 
-    /// Looks on, beside all else, until nothing of the dead is left; how long that is after a death.
+    /// Watches in a thread until nothing of the dead is left; measures the time since the death.
     pub fn watch_burial(&mut self, death: &Death) -> Burial {
         let (managers, at) = (self.observe().managers(), death.at);
         let watch = move || {
             let start = Instant::now();
-            // In memory that is given up nobody buries anybody.
+            // In memory that is given up no session is buried.
             while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
                 if start.elapsed() >= GRAVE * watchdog() {
                     return Buried::Not;
@@ -232,7 +232,8 @@ impl Town {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
             Buried::After(Duration::from_nanos(u64::try_from(now.saturating_sub(at)).unwrap_or(u64::MAX)))
         };
-        // The observer's memory may be found broken while it looks: then it unwinds. Any other panic is told.
+        // The observer's memory may be found broken while the thread looks: then it unwinds. Every other panic is
+        // passed on.
         let looks = move || match catch_unwind(AssertUnwindSafe(watch)) {
             Ok(buried) => buried,
             Err(payload) if payload.is::<libtp_process::Broken>() => Buried::GivenUp,
@@ -241,7 +242,7 @@ impl Town {
         Burial(std::thread::spawn(looks))
     }
 
-    /// Waits until nobody is dead any more.
+    /// Waits until no session is dead any more.
     #[track_caller]
     pub fn all_are_buried(&mut self, what: &str) {
         let managers = self.observe().managers();
@@ -255,7 +256,8 @@ impl Town {
         }
     }
 
-    /// Waits for the end of a burial; how long after the death that was. None if the memory was to be made anew, and was.
+    /// Waits for the end of a burial; returns the time from the death to it. `None` if a rebuild was expected, and
+    /// happened.
     #[track_caller]
     pub fn bury(&mut self, death: &Death, burial: Burial) -> Option<Duration> {
         let (seed, point) = (self.seed, &death.point);
@@ -269,8 +271,9 @@ impl Town {
         }
     }
 
-    /// Everybody leaves, and nothing of the dead is left behind; then all is there that was acknowledged, and every database
-    /// is whole, for who opens the environment as for who replays its log.
+    /// Lets every process leave, and checks that nothing of the dead is left. Then checks that all acknowledged
+    /// transfers are there and every database is whole, both for a process that opens the environment and for one that
+    /// replays its log.
     #[track_caller]
     pub fn close(mut self, what: &str) {
         for mut member in std::mem::take(&mut self.crew) {
@@ -278,19 +281,20 @@ impl Town {
             self.acknowledged.extend(member.told.drain(..));
         }
         println!("{what}; deaths: {:?}", self.deaths);
-        // What they did is on the disk as far as the log goes, and nobody has written the pages on purpose.
+        // All changes are on the disk as far as the log goes; the pages have not been written on purpose.
         let copy = self.directory.path().join("copy");
         audit::copy(&self.path(), &copy);
         audit::at_rest(self.observe(), what);
         drop(self.observer.take());
         let (_, seen) = audit::whole(&self.path(), &self.acknowledged, what);
         let (how, replayed) = audit::whole(&copy, &self.acknowledged, &format!("{what}, replayed"));
-        // Also if somebody had closed it and died before the memory was taken away: others have worked in that since.
+        // Restarted in any case: even if a process closed the memory and died before it was removed, others have
+        // worked in it since.
         assert_eq!(how, How::Restarted, "{what}: how the copy was opened");
         audit::same(&seen, &replayed, what);
     }
 
-    /// Says who holds what, and fails.
+    /// Prints the holders of latches and locks, and fails.
     fn despair(&mut self, what: &str) -> ! {
         if std::env::var_os("LIBTP_TEST_KEEP").is_some() {
             println!("{what}; {}", self.path().display());
@@ -301,17 +305,17 @@ impl Town {
         }
         let (said, heard) = std::sync::mpsc::channel();
         let env = self.observe().clone();
-        // It takes latches, which may be what nobody gives back.
+        // The report takes latches, which may be stuck.
         std::thread::spawn(move || said.send(report(&env)));
         let report = heard.recv_timeout(watchdog()).unwrap_or_else(|_| "nothing more can be said".into());
         println!("{what}; {report}");
-        // What this process has open could not be closed either.
+        // This process's handle could not be closed either.
         std::mem::forget(self.observer.take());
         panic!("{what}")
     }
 }
 
-/// Where in the kernel each of a process's threads is, as far as one may know.
+/// Describes where in the kernel each of a process's threads is, as far as permitted.
 fn threads_of(pid: u32) -> String {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let of_one = |thread: std::fs::DirEntry| {
@@ -322,7 +326,7 @@ fn threads_of(pid: u32) -> String {
     threads.map(of_one).collect()
 }
 
-/// Who holds what.
+/// Describes the holders of locks and the sessions.
 fn report(env: &Env) -> String {
     let processes = env.managers().processes.clone();
     let sessions: Vec<String> = processes.sessions().iter().map(|one| format!("\n  {one:?}")).collect();
@@ -333,7 +337,7 @@ fn report(env: &Env) -> String {
     format!("dead: {dead:?}\nsessions:{sessions}\ntransactions:{txns}\nlocks:{locks}")
 }
 
-/// The file of the shared memory that a process has mapped.
+/// Returns the file of the shared memory that a process has mapped.
 pub fn region_of(pid: u32) -> Option<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let place = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libtp-"))?;

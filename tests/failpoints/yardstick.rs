@@ -1,8 +1,8 @@
-//! The yardstick of deaths: every planted bug in what happens after a death is noticed within a few seeds, and the same
+//! The yardstick of deaths: every planted bug in the work after a death is noticed within a few seeds, and the same
 //! scenes without a bug pass.
 //!
-//! Each bug runs in a process of its own, which has it from the variable `LIBTP_PLANTED`, as have the processes it starts:
-//! it may be stuck for ever. `LIBTP_TEST_BUG` tries one bug alone.
+//! Each bug runs in its own process, because it may be stuck for ever. The process and its children get the bug from
+//! the variable `LIBTP_PLANTED`. `LIBTP_TEST_BUG` tries one bug alone.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,9 @@ use crate::panics;
 use crate::scenes::{self, Figures};
 use crate::town::Town;
 
-/// Each bug is noticed within so many seeds.
+/// Seeds within which each bug must be noticed.
 const SEEDS: u64 = 10;
-/// How often a seed plays the scenes of its bug.
+/// Rounds of the bug's scenes for each seed.
 const ROUNDS: u64 = 4;
 /// The test that plays the scenes of one bug.
 const ENTRY: &str = "yardstick::one_bug_in_a_process_of_its_own";
@@ -35,7 +35,7 @@ fn every_planted_bug_is_noticed_when_somebody_dies() {
     trial::all_noticed(&bugs, ENTRY);
 }
 
-/// A bug that `cargo xtask test` leaves out is named where readers look for it.
+/// A bug that `cargo xtask test` leaves out is listed in the document of the tests.
 #[test]
 fn the_document_of_the_tests_names_the_bugs_that_only_deep_tries() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/testing.md");
@@ -46,7 +46,8 @@ fn the_document_of_the_tests_names_the_bugs_that_only_deep_tries() {
     assert_eq!(listed, left_out);
 }
 
-/// Without a bug: every scene that a bug is noticed by, on its day. `LIBTP_TEST_FAILPOINT` plays those of one failpoint.
+/// Plays, without a bug, today's share of the scenes that notice a bug. `LIBTP_TEST_FAILPOINT` plays those of one
+/// failpoint.
 #[test]
 fn the_same_scenes_without_a_bug_pass() {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_FAILPOINT");
@@ -63,7 +64,7 @@ fn the_same_scenes_without_a_bug_pass() {
     }
 }
 
-/// The process of one bug.
+/// Runs in the process of one bug.
 #[test]
 fn one_bug_in_a_process_of_its_own() {
     let Some(planted) = trial::planted() else { return };
@@ -94,7 +95,7 @@ fn play(seed: u64, scenes: &[Scene], random: &mut Random) {
             }
             Scene::Standing(point) => {
                 scenes::stands_still(here, point, random);
-                // What it did to the files must not be forgotten behind a checkpoint.
+                // Its effect on the files must not be hidden by a checkpoint.
                 town.take().expect("it is there").close(&format!("seed {seed}, {point:?}"));
                 true
             }

@@ -1,4 +1,4 @@
-//! With what a process comes: the log's directory, and its standard descriptors.
+//! Processes with another log directory, or without standard descriptors.
 
 use std::process::{Command, Stdio};
 
@@ -22,7 +22,7 @@ fn a_process_with_another_log_directory_is_refused_with_both_and_the_others_go_o
         assert!(refused.contains("theirs") || refused.contains("env"), "{refused}");
     }
     env.run(|txn| stock.put(txn, b"pears", b"4")).unwrap();
-    // The same directory by another path is the same.
+    // The same directory by another path is accepted.
     std::os::unix::fs::symlink(&ours, dir.path().join("by-another-name")).unwrap();
     let other = Env::builder().log_directory(dir.path().join("by-another-name")).open(&home).unwrap();
     let same = other.btree("stock").unwrap();
@@ -67,8 +67,8 @@ fn a_program_that_closed_its_standard_descriptors_prints_into_no_file_of_the_lib
     assert_eq!(found, COMMITS, "{ended}");
 }
 
-/// The child's part. Rust's runtime opens descriptors that are closed when a program begins, so they are closed here. The first two
-/// files that the library opens would have their numbers: the directory, and the control file.
+/// Runs in the child. Rust's runtime opens descriptors that are closed when a program begins, so the child closes them
+/// here. The first two files that the library opens, the directory and the control file, would get their numbers.
 fn work_without_standard_descriptors(directory: &str) {
     for standard in [1, 2] {
         nix::unistd::close(standard).unwrap();
@@ -80,6 +80,6 @@ fn work_without_standard_descriptors(directory: &str) {
         println!("commit {number} was answered");
         eprintln!("commit {number} was answered");
     }
-    // Whatever the harness does without descriptors is no matter here.
+    // Skips the harness, which would run without descriptors.
     std::process::exit(0);
 }

@@ -1,7 +1,7 @@
 //! Transfers between accounts, each with a line in a journal.
 //!
-//! The balances of all accounts together stay what they were, and each balance is what the journal says: so a transaction
-//! of which a part is missing, or that is there twice, shows.
+//! The sum of all balances never changes, and each balance agrees with the journal. A transaction that is partly
+//! missing, or that is there twice, therefore shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use libtp_sim::Random;
 
 /// Accounts: few, so that processes meet.
 const ACCOUNTS: u64 = 40;
-/// What every account has at first.
+/// The first balance of every account.
 const BALANCE: i64 = 1_000;
-/// What all accounts have together, always.
+/// The sum of all balances, at all times.
 pub const MONEY: i64 = 40 * BALANCE;
 
 /// The bank's databases.
@@ -22,7 +22,7 @@ pub struct Bank {
     journal: Db,
 }
 
-/// A transfer: which process made it, and its number there.
+/// A transfer: the process that made it, and the transfer's number in that process.
 pub type TransferId = (u64, u64);
 
 fn account_key(account: u64) -> Vec<u8> {
@@ -42,7 +42,7 @@ impl Bank {
     pub fn open(env: &Env) -> Result<Bank> {
         let bank = Bank { env: env.clone(), accounts: env.btree("accounts")?, journal: env.btree("journal")? };
         bank.env.run(|txn| {
-            // For update: of several who come at once one fills it, and the others see that it has.
+            // For update: if several processes come at once, one fills the bank, and the others see that it is full.
             if bank.accounts.get_for_update(txn, &account_key(0))?.is_none() {
                 for account in 0..ACCOUNTS {
                     bank.accounts.put(txn, &account_key(account), &BALANCE.to_le_bytes())?;
@@ -68,15 +68,15 @@ impl Bank {
         })
     }
 
-    /// The transfers in the journal, when all balances agree with it; else what is wrong.
+    /// Returns the transfers in the journal if all balances agree with it; otherwise describes the difference.
     pub fn audit(&self) -> std::result::Result<BTreeSet<TransferId>, String> {
         let read = |txn: &Txn<'_>| self.all(txn);
         let (accounts, journal) = self.env.run(read).map_err(|error| format!("the audit cannot read: {error}"))?;
         Bank::compare(&accounts, &journal)
     }
 
-    /// The same, as a snapshot shows it.
-    #[allow(dead_code)] // the suite of failpoints has this file, too, and no use for it
+    /// As [`Bank::audit`], in a snapshot.
+    #[allow(dead_code)] // the suite `failpoints` includes this file, too, and does not use it
     pub fn audit_in(&self, snapshot: &Snapshot<'_>) -> std::result::Result<BTreeSet<TransferId>, String> {
         let read = self.all(snapshot);
         let (accounts, journal) = read.map_err(|error| format!("the audit cannot read: {error}"))?;
@@ -110,7 +110,7 @@ impl Bank {
     }
 }
 
-/// The accounts whose balances are not what the journal says.
+/// Describes the accounts whose balances disagree with the journal.
 fn apart(wanted: &BTreeMap<Vec<u8>, i64>, found: &BTreeMap<Vec<u8>, i64>) -> String {
     let differ = wanted.iter().filter(|(key, balance)| found.get(*key) != Some(balance));
     let text = differ.map(|(key, balance)| {

@@ -1,8 +1,9 @@
-//! Who declares memory broken and who publishes a commit record do so at the same time (PROTOCOLS D13): one of them must see
-//! the other. Else the commit is answered, and is not in the log that the next memory begins with.
+//! One session declares memory broken while another publishes a commit record (PROTOCOLS D13): one of them must see
+//! the other. Otherwise the commit is answered, and is not in the log that the next memory begins with.
 //!
-//! Each stores one word and then loads the other's. A processor may let its load go before its store, so the one who
-//! declares lets a barrier pass on all processors; the one who commits has none, for that is what is done all the time.
+//! Each session stores one word and then loads the other's word. A processor may execute the load before the store.
+//! Therefore the declaring session issues a barrier on all processors; the committing session issues none, because
+//! commits are frequent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use libtp_sim::Random;
 use libtp_tests::sizes;
 use rio::{Region, Word};
 
-/// Said by the one who commits: it has not seen that memory is broken, or it has.
+/// The report of the committing session: it has not seen, or has seen, that memory is broken.
 const UNSEEN: u64 = 1;
 const SEEN: u64 = 2;
 

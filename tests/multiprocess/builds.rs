@@ -1,5 +1,5 @@
-//! Another build of the library, whose shared memory looks different: never beside others, and in order when it is first.
-//! It is played by changing, in the region's file, what the build that made it says of itself.
+//! Another build of the library, with another memory layout: it is refused beside other processes, and takes over in
+//! good order when it is first. The tests simulate it by changing the hash of the build in the region's file.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::crew::Member;
 
 /// Where the region's header has the hash of the build (docs/formats/region.md).
 const LAYOUT: u64 = 16;
-/// And that of what the log in it looks like.
+/// The place of the hash of the log's layout.
 const LOG_LAYOUT: u64 = 3872;
 
 /// Makes the region another build's, or ours again.
@@ -26,9 +26,9 @@ fn swap(region: &Path, place: u64) {
     file.write_all_at(&hash.map(|byte| !byte), place).unwrap();
 }
 
-/// A process is killed that has answered a commit which is in shared memory alone. Where that is.
+/// Kills a process that has answered a commit which is only in shared memory. Returns the region's path.
 fn killed_with_a_relaxed_commit(directory: &Path) -> String {
-    // Nobody syncs the log meanwhile.
+    // No session syncs the log meanwhile.
     std::fs::write(directory.join("libtp.toml"), "relaxed_millis = 3600000\nno_background = true\n").unwrap();
     let mut one = Member::start(directory, 1);
     one.ask("put key old");
@@ -94,7 +94,7 @@ fn a_build_that_cannot_read_the_log_in_memory_leaves_it_and_says_what_to_do() {
             assert!(error.contains(word), "{word} is not in: {error}");
         }
     }
-    // The build that made it has all.
+    // The build that made the region finds all commits.
     swap_both();
     assert_eq!(value(directory.path()).as_deref(), Some(&b"value"[..]));
 

@@ -14,17 +14,17 @@ use libtp_tests::process::{next_order, say};
 
 use crate::bank::Bank;
 
-/// Where a child finds the environment's directory. Without it, it is no child.
+/// The environment's directory. Without this variable, the process is not a child.
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
 /// The child's number.
 pub const NUMBER: &str = "LIBTP_TEST_CHILD_NUMBER";
 /// Locks on records or on pages.
 pub const GRANULARITY: &str = "LIBTP_TEST_CHILD_GRANULARITY";
-/// What is right where memory and files disagree: `region`.
+/// The side to keep where memory and files disagree: `region`.
 pub const KEEP: &str = "LIBTP_TEST_CHILD_KEEP";
 /// The test that a child runs.
 pub const ENTRY: &str = "child::entry";
-/// The most processes that wait for each other in a circle here.
+/// The most processes that wait for each other in a circle in these tests.
 pub const CIRCLE_MAX: usize = 8;
 
 /// The entry of a child. In the run of all tests it does nothing.
@@ -37,11 +37,11 @@ fn entry() {
     }
 }
 
-/// The settings the test has chosen.
+/// Returns a builder with the settings that the test has chosen.
 fn builder() -> libtp::Builder {
     let pages = std::env::var(GRANULARITY).is_ok_and(|chosen| chosen == "page");
     let granularity = if pages { Granularity::Page } else { Granularity::Record };
-    // One database for each process of a circle: on pages, records of one database meet.
+    // One database for each process of a circle: with locks on pages, records of one database conflict.
     let names = std::iter::once("table".to_owned()).chain((0..CIRCLE_MAX).map(|number| format!("table{number}")));
     let builder = match std::env::var(KEEP).as_deref() {
         Ok("region") => Env::builder().keep(Keep::Region),
@@ -74,7 +74,7 @@ fn serve(directory: &std::path::Path, number: u64) -> libtp::Result<()> {
     Ok(())
 }
 
-/// Does one order; none ends the child.
+/// Obeys one order; `None` ends the child.
 fn obey<'e>(
     env: &'e Env,
     table: &Db,
@@ -173,7 +173,8 @@ fn obey<'e>(
         (["leave"], _) => return Ok(None),
         (["abort"], _) => std::process::abort(),
         (["break-and-abort"], _) => {
-            // As a kill of somebody who has just found it broken, before anybody has begun to make it anew.
+            // As a kill of a session that has just found the memory broken, before any session has begun to make it
+            // anew.
             env.managers().region.mark_broken();
             std::process::abort()
         }
@@ -181,7 +182,7 @@ fn obey<'e>(
     }))
 }
 
-/// Goes on with a transaction that was passed on.
+/// Takes over a transaction that was passed on.
 fn take_over<'e>(env: &'e Env, running: &mut Option<Txn<'e>>, word: &str) -> libtp::Result<&'static str> {
     match word.parse().and_then(|detached| env.attach(&detached)) {
         Ok(txn) => {
@@ -193,7 +194,7 @@ fn take_over<'e>(env: &'e Env, running: &mut Option<Txn<'e>>, word: &str) -> lib
     }
 }
 
-/// A thread changes a record and ends, and of its transaction and its handle nobody says that they do.
+/// Changes a record in a thread that ends without ending its transaction or closing its handle.
 fn forget_in_a_thread(env: &Env, table: &Db, key: &str, text: &str) -> libtp::Result<()> {
     let forget = || {
         let txn = env.begin()?;
@@ -204,8 +205,8 @@ fn forget_in_a_thread(env: &Env, table: &Db, key: &str, text: &str) -> libtp::Re
     std::thread::scope(|scope| scope.spawn(forget).join()).expect("it does not panic")
 }
 
-/// Holds the latches of a database's first pages until the next order: what others see of a process that was stopped in the
-/// middle of a change.
+/// Holds the latches of a database's first pages until the next order: to other processes it looks as if this process
+/// was stopped in the middle of a change.
 fn hold_pages(env: &Env, name: &str) -> libtp::Result<()> {
     let managers = env.managers();
     let session = managers.processes.join()?;
@@ -221,7 +222,7 @@ fn hold_pages(env: &Env, name: &str) -> libtp::Result<()> {
     Ok(())
 }
 
-/// Holds a snapshot until it is told to end it, and answers what that shows.
+/// Holds a snapshot until the order to end it, and answers reads from the snapshot.
 fn hold_snapshot(env: &Env, table: &Db) -> libtp::Result<()> {
     let snapshot = env.snapshot()?;
     say("holding");
@@ -235,8 +236,8 @@ fn hold_snapshot(env: &Env, table: &Db) -> libtp::Result<()> {
     Ok(())
 }
 
-/// Opens every file of the environment, reads a little, and closes it: what backup programs and curious people do. (The
-/// locks of POSIX are dropped by any such close.)
+/// Opens every file of the environment, reads a little, and closes it, as backup programs and curious users do. (POSIX
+/// locks are dropped by any such close.)
 fn read_own_files(directory: &std::path::Path) {
     let names = std::fs::read_dir(directory).expect("the environment's directory is there");
     for name in names.map_while(Result::ok) {
@@ -247,7 +248,7 @@ fn read_own_files(directory: &std::path::Path) {
     }
 }
 
-/// Makes transfers on two threads, and tells of each when its commit has returned, until told to stop or to abort.
+/// Makes transfers on two threads, and reports each when its commit has returned, until the order to stop or to abort.
 fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
     let bank = Bank::open(env)?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -257,7 +258,7 @@ fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
     let listener = std::thread::spawn(move || match next_order() {
         Some(order) if order == "abort" => std::process::abort(),
         Some(order) if order.starts_with("wild ") => crate::wild::store(&own, &order),
-        // Relaxed: the flag alone is told.
+        // Relaxed: only the flag is published.
         _ => theirs.store(true, Ordering::Relaxed),
     });
     let client = |thread: u64| -> libtp::Result<()> {

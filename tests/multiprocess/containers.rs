@@ -1,4 +1,4 @@
-//! Processes that see other memory, too little of it, or other pids: containers that share the directory alone.
+//! Processes that see other memory, too little memory, or other pids: containers that share only the directory.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use libtp_tests::small_disk::{alone, SmallDisk};
 use crate::bank::Bank;
 use crate::crew::Member;
 
-/// Starts a program with shared memory of its own.
+/// Starts a program with its own shared memory.
 const OTHER_MEMORY: &[&str] =
     &["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && exec \"$0\" \"$@\""];
-/// Starts a program as the first of a pid namespace. It dies with its starter.
+/// Starts a program as the first process of a pid namespace. The program dies with its starter.
 const OTHER_PIDS: &[&str] = &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
-/// Starts a program in a pid namespace that has another process besides it, and so outlives it.
+/// Starts a program in a pid namespace that has another process besides, and therefore outlives the program.
 const OTHER_PIDS_NOT_FIRST: &[&str] =
     &["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", "\"$0\" \"$@\"; sleep 100"];
-/// More than this must be free where shared memory is to lie.
+/// Bytes that must be free where shared memory is placed.
 const ROOM: u64 = 96 << 20;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_container_with_other_memory_is_told_what_to_set_and_joins_when_it_is_set() 
         assert!(refused.starts_with("failed") && refused.contains("region_directory"), "{refused}");
         assert_eq!(inside.ask("get key"), "value");
         inside.leave();
-        // In the environment's own directory all see it.
+        // In the environment's own directory all containers see the region.
         let settings = format!("region_directory = \"{}\"\n", directory.path().display());
         std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
         let mut inside = Member::start(directory.path(), 3);
@@ -55,7 +55,7 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
         here.ask("put key here");
         let mut there = Member::launch_under(OTHER_PIDS, directory.path(), 2, "record").opened();
         assert_eq!(there.how, "Joined");
-        // Long enough for anyone to look for the dead.
+        // Long enough for any waiter to look for dead processes.
         there.order("put key there");
         assert_eq!(there.answer_within(Duration::from_millis(500)), None, "the lock is held by a living process");
         assert_eq!(here.ask("commit"), "committed");
@@ -72,12 +72,12 @@ fn processes_of_two_pid_namespaces_do_not_take_each_other_for_dead() {
     });
 }
 
-/// Of which pid namespace `/proc` is: that of who started us, not ours.
+/// Arguments for a new pid namespace in which `/proc` still shows the starter's namespace.
 const FOREIGN_TABLE: &[&str] = &["--pid", "--fork", "--kill-child"];
-/// Says that we are in there.
+/// Marks the process inside that namespace.
 const AMONG_FOREIGN: &str = "LIBTP_TEST_FOREIGN_TABLE";
 
-/// As with `nsenter --pid`, or a container without a /proc of its own: there our pids are those of other processes.
+/// As with `nsenter --pid`, or a container without its own /proc: our pids are those of other processes there.
 #[test]
 fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead() {
     let name = "containers::processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_for_dead";
@@ -90,7 +90,7 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
             let said = String::from_utf8_lossy(&output.stdout);
             return assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
         }
-        // The first of the namespace: /proc has another of that pid, which began long ago.
+        // The first process of the namespace: /proc shows another process with that pid, which began long ago.
         assert_eq!(std::process::id(), 1);
         let directory = tempfile::tempdir().unwrap();
         let env = Env::open(directory.path()).unwrap();
@@ -113,8 +113,8 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
     });
 }
 
-/// From outside, no pid tells that the parent is dead: its lock has to fall. (Of a raw clone it does not, until that calls us or
-/// ends: docs/design/0004.)
+/// Seen from outside, no pid shows that the parent is dead: its lock must be released. (A raw clone keeps the lock
+/// until it calls the library or ends: docs/design/0004.)
 #[test]
 fn a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive() {
     alone("containers::a_forked_child_in_another_pid_namespace_does_not_keep_its_dead_parent_alive", || {
@@ -156,7 +156,7 @@ fn processes_whose_shared_memory_is_full_are_told_and_lose_nothing() {
                 refused => assert!(refused.contains("full") && refused.contains("nothing was changed"), "{refused}"),
             }
         }
-        // One dies; what it left is repaired when there is room, if not before.
+        // One process dies; its sessions are repaired when there is room, if not before.
         crew.remove(0).kill();
         memory.free("ballast");
         assert_eq!(crew[0].ask("get key"), "none");

@@ -1,4 +1,4 @@
-//! Copies of an environment at work, and backups restored in its place while its shared memory is still there.
+//! Copies of an environment at work, and backups restored in its place while its shared memory still exists.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::crew::Member;
 
-/// As `cp -a` does: into files that are there, so that these keep their inodes.
+/// Copies as `cp -a` does: into existing files, so that they keep their inodes.
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
     assert!(status.success(), "cp: {status}");
@@ -45,21 +45,21 @@ fn a_copy_of_a_live_environment_is_another_one() {
     assert_eq!((get(&copy, "key").as_deref(), get(&original, "key").as_deref()), (Some("copy"), Some("on")));
 }
 
-/// What a backup is a copy of.
+/// The state that a backup is a copy of.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     /// The files of the processes that died later.
     SameLife,
-    /// Those of processes before them, which closed the environment in good order.
+    /// The files of earlier processes, which closed the environment in good order.
     EarlierLife,
 }
 
-/// How a backup comes into the place of the files.
+/// How a backup replaces the files.
 #[derive(Clone, Copy, Debug)]
 enum Restored {
-    /// Over them, so that they keep their inodes.
+    /// Over the existing files, which keep their inodes.
     Over,
-    /// When they are gone.
+    /// After the files were removed.
     Instead,
 }
 
@@ -70,30 +70,30 @@ const ALL: [(Of, Restored); 4] = [
     (Of::EarlierLife, Restored::Instead),
 ];
 
-/// A directory for an environment whose memory lies apart from that of all others: while the directory is away, whoever
-/// looks for what is left may remove the memory.
+/// Makes a directory for an environment with its own directory for memory: while the environment's directory is away,
+/// another process that looks for left memory might remove the memory.
 fn apart() -> (TempDir, TempDir) {
     let (directory, memory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    // Segments so small that a few hundred commits are in several.
+    // Segments so small that a few hundred commits span several.
     let settings = format!("region_directory = \"{}\"\nlog_segment_first = \"16KiB\"\n", memory.path().display());
     std::fs::write(directory.path().join("libtp.toml"), settings).unwrap();
     (directory, memory)
 }
 
-/// Puts the backup in the place of a directory that is removed.
+/// Removes the directory and puts the backup in its place.
 fn put_instead(backup: &TempDir, directory: &TempDir) {
     std::fs::remove_dir_all(directory.path()).unwrap();
     std::fs::create_dir(directory.path()).unwrap();
     copy(backup.path(), directory.path());
 }
 
-/// An environment whose processes died and left their memory, with files of an earlier time in its place; and where its
-/// memory lies.
+/// Makes an environment whose processes died and left their memory, with files of an earlier time in its place;
+/// returns its directory and its memory's directory.
 fn restored(of: Of, how: Restored) -> (TempDir, TempDir) {
     restored_after(50, of, how)
 }
 
-/// The same, after so many commits that the backup has not.
+/// As [`restored`], after `commits` commits that the backup lacks.
 fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
     let ((directory, memory), backup) = (apart(), tempfile::tempdir().unwrap());
     let mut one = Member::start(directory.path(), 1);
@@ -157,7 +157,8 @@ fn who_decides_for_the_memory_has_what_was_done_since() {
     }
 }
 
-/// Where whoever puts the memory's log behind that of the files dies, and then restarts from both.
+/// Failpoints at which a process dies that appends the memory's log to the log of the files, and then restarts from
+/// both.
 #[cfg(feature = "failpoints")]
 const DEATHS: [&str; 7] = [
     "rescue: a piece written, not synced",
@@ -246,7 +247,7 @@ fn a_backup_restored_while_processes_have_the_former_files_open_is_refused() {
     assert!(error.contains(&region) && error.contains("--keep-files"), "{error}");
     let error = Env::builder().keep(Keep::Region).open(directory.path()).unwrap_err().to_string();
     assert!(error.contains("end them first"), "{error}");
-    // They may go on with their files, whatever becomes of these.
+    // The processes may go on with their files, whatever happens to these.
     let env = Env::builder().keep(Keep::Files).open(directory.path()).unwrap();
     assert_eq!((one.ask("get key").as_str(), get(&env, "key").as_deref()), ("later", Some("backup")));
     assert!(Path::new(&region).exists(), "it is theirs");
@@ -264,7 +265,7 @@ fn a_copied_region_file_is_not_trusted() {
     one.kill();
     one.wait();
     std::fs::copy(&region, &aside).unwrap();
-    // A file of that name that is there, so that the copy cannot get the inode by chance.
+    // A file of that name stays, so that the copy cannot get the inode by chance.
     let other = region.with_file_name(format!("{}-aside", region.file_name().unwrap().to_string_lossy()));
     std::fs::rename(&region, &other).unwrap();
     std::fs::copy(&aside, &region).unwrap();
@@ -281,7 +282,8 @@ fn a_backup_is_not_restored_under_processes_at_work_unnoticed() {
     copy(directory.path(), backup.path());
     one.ask("put key after");
     copy(backup.path(), directory.path());
-    // Whoever joins now either sees what those at work see, or is told; it never splits the environment in two.
+    // A process that joins now either sees the state of the running processes, or gets an error; it never splits the
+    // environment in two.
     match Env::open(directory.path()) {
         Ok(env) => {
             assert_eq!(env.opened().how, How::Joined);

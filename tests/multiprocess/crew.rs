@@ -11,14 +11,14 @@ use libtp_tests::sizes;
 use crate::bank::TransferId;
 use crate::child::{DIRECTORY, ENTRY, GRANULARITY, NUMBER};
 
-/// An answer that has not come after this time never will; the time is shorter where processes are expected to be stuck.
+/// Returns the time after which an answer is given up; shorter where processes are expected to be stuck.
 fn hang() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 3)
 }
-/// Does what may wait for others, but not for ever.
+/// Does work that may wait for others, but must end.
 ///
 /// # Panics
-/// When it does.
+/// If the work does not end in time.
 #[cfg(feature = "failpoints")]
 pub fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = channel();
@@ -26,7 +26,7 @@ pub fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 
     told.recv_timeout(hang()).unwrap_or_else(|error| panic!("it waits for ever {what}: {error}"))
 }
 
-/// An order that has not been obeyed after this time waits.
+/// An order without an answer after this time counts as waiting.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// A process that has the environment open.
@@ -34,7 +34,7 @@ pub struct Member {
     number: u64,
     process: Process,
     answers: Receiver<String>,
-    /// How it opened the environment.
+    /// How the process opened the environment.
     pub how: String,
 }
 
@@ -44,24 +44,24 @@ impl Member {
         Member::launch(directory, number).opened()
     }
 
-    /// The same, with locks on records or on pages (`record`, `page`).
+    /// As [`Member::start`], with locks on records or on pages (`record`, `page`).
     pub fn start_with(directory: &Path, number: u64, granularity: &str) -> Member {
         Member::launch_under(&[], directory, number, granularity).opened()
     }
 
-    /// Starts a process and does not wait; [`Member::answer`] tells how it opened the environment.
+    /// Starts a process and does not wait; [`Member::answer`] returns how it opened the environment.
     pub fn launch(directory: &Path, number: u64) -> Member {
         Member::launch_under(&[], directory, number, "record")
     }
 
-    /// The same; it dies at the failpoint.
+    /// As [`Member::launch`]; the process dies at the failpoint.
     #[cfg(feature = "failpoints")]
     pub fn launch_armed(directory: &Path, number: u64, point: &str) -> Member {
         let armed = format!("LIBTP_FAILPOINT={point}");
         Member::launch_under(&["env", &armed], directory, number, "record")
     }
 
-    /// The same, started by another program: `under` is that program and its arguments.
+    /// As [`Member::launch`], but started by another program: `under` is that program and its arguments.
     pub fn launch_under(under: &[&str], directory: &Path, number: u64, granularity: &str) -> Member {
         let (answer, answers) = channel();
         let variables = [
@@ -69,12 +69,12 @@ impl Member {
             (NUMBER, number.to_string()),
             (GRANULARITY, granularity.to_owned()),
         ];
-        // A test that does not listen any more has ended.
+        // If the test no longer listens, the test has ended.
         let listen = move |line: &str| drop(answer.send(line.to_owned()));
         Member { number, process: Process::start_under(under, ENTRY, &variables, listen), answers, how: String::new() }
     }
 
-    /// Waits until it has opened the environment.
+    /// Waits until the process has opened the environment.
     pub fn opened(mut self) -> Member {
         self.how = self.answer();
         self
@@ -85,7 +85,7 @@ impl Member {
         self.process.order(order);
     }
 
-    /// The next answer.
+    /// Waits for the next answer.
     #[track_caller]
     pub fn answer(&self) -> String {
         match self.answers.recv_timeout(hang()) {
@@ -113,13 +113,13 @@ impl Member {
         }
     }
 
-    /// The process.
+    /// Returns the process's pid.
     pub fn pid(&self) -> rustix::process::Pid {
         let pid = i32::try_from(self.process.pid()).expect("a pid is small");
         rustix::process::Pid::from_raw(pid).expect("a pid is not 0")
     }
 
-    /// Lets it close the environment and end.
+    /// Lets the process close the environment and end.
     #[track_caller]
     pub fn leave(mut self) {
         assert_eq!(self.ask("leave"), "left");
@@ -127,32 +127,33 @@ impl Member {
         assert!(status.success(), "process {}: {status}", self.number);
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills the process, as `kill -9` does.
     pub fn kill(&mut self) {
         self.process.kill();
     }
 
-    /// Waits until it has ended.
+    /// Waits until the process has ended.
     pub fn wait(&mut self) {
         self.process.wait();
     }
 
-    /// Stops it where it is, until [`Member::resume`].
+    /// Stops the process where it is, until [`Member::resume`].
     pub fn stop(&self) {
         self.process.stop();
     }
 
-    /// Lets it go on.
+    /// Lets the process go on.
     pub fn resume(&self) {
         self.process.resume();
     }
 
-    /// An answer, if there is one within a moment.
+    /// Returns an answer if it arrives within `time`.
     pub fn answer_within(&self, time: Duration) -> Option<String> {
         self.answers.recv_timeout(time).ok()
     }
 
-    /// What is wrong with it, and what it said on its standard error.
+    /// Describes what is wrong with the process, with its standard error. With `LIBTP_TEST_KEEP` it waits an hour
+    /// first, so that a debugger can attach.
     pub fn despair(&self, what: &str) -> String {
         if std::env::var_os("LIBTP_TEST_KEEP").is_some() {
             println!("{what}: process {}", self.process.pid());
@@ -161,7 +162,8 @@ impl Member {
         format!("process {} {what}: {}", self.number, self.process.errors())
     }
 
-    /// Its next answer; none after that time; an error when it has ended and said all that it will.
+    /// Returns the next answer; `None` after `time`; an error when the process has ended and all its answers were
+    /// returned.
     pub fn hear(&self, time: Duration) -> std::result::Result<Option<String>, ()> {
         match self.answers.recv_timeout(time) {
             Ok(answer) => Ok(Some(answer)),
@@ -170,19 +172,19 @@ impl Member {
         }
     }
 
-    /// Waits until it has ended, and returns the transfers it told of before.
+    /// Waits until the process has ended, and returns the transfers that it reported before.
     pub fn acknowledged(mut self) -> BTreeSet<TransferId> {
         self.process.wait();
-        // What it said was all listened to.
+        // The listener has received all its output.
         self.answers.iter().filter_map(|answer| acknowledgement(&answer)).collect()
     }
 
-    /// The transfers it has told of and nobody has listened to yet.
+    /// Returns the reported transfers that no call has returned yet.
     pub fn acknowledged_so_far(&mut self) -> Vec<TransferId> {
         self.answers.try_iter().filter_map(|answer| acknowledgement(&answer)).collect()
     }
 
-    /// Lets it work for a while, and returns the transfers it told of meanwhile.
+    /// Stops the process's work, and returns the transfers that it reported until then.
     pub fn acknowledged_until_it_stops(&mut self) -> BTreeSet<TransferId> {
         self.order("stop");
         let mut told = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Processes that wait for each other in a circle: one is told, the others go on.
+//! Processes that wait for each other in a circle: one transaction is the victim, the others go on.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use crate::crew::Member;
 
 /// Circles of each size.
 const ROUNDS: u32 = 10;
-/// A circle that is not found after this time never will be.
+/// A circle that is not found after this time counts as missed.
 const HANG: Duration = Duration::from_secs(30);
 
-/// So many processes, and a database for each.
+/// Starts `processes` processes, with a database for each.
 fn circle_of(directory: &std::path::Path, processes: usize, granularity: &str) -> Vec<Member> {
     let mut crew: Vec<Member> =
         (0..processes).map(|number| Member::start_with(directory, number as u64, granularity)).collect();
@@ -22,7 +22,8 @@ fn circle_of(directory: &std::path::Path, processes: usize, granularity: &str) -
     crew
 }
 
-/// Each takes its own record, then each wants the next one's. The last to ask closes the circle.
+/// Closes a circle: each process locks its own record, then requests the next process's. The last request closes the
+/// circle. Returns when.
 fn close(crew: &mut [Member]) -> Instant {
     let count = crew.len();
     for (number, member) in crew.iter_mut().enumerate() {
@@ -38,8 +39,8 @@ fn close(crew: &mut [Member]) -> Instant {
     closed
 }
 
-/// Lets all end: whoever was granted its record commits, until all have one answer. Returns when the victim was told, and
-/// how many victims there were.
+/// Ends all transactions: each process that is granted its record commits, until every process has its answer. Returns
+/// the time until the victim was told, and the number of victims.
 fn resolve(crew: &mut [Member], closed: Instant) -> (Duration, usize) {
     let (mut found, mut victims) = (HANG, 0);
     let mut waiting: Vec<usize> = (0..crew.len()).collect();
@@ -94,8 +95,8 @@ fn processes_that_wait_in_a_circle_for_pages_lose_one() {
     circles("page");
 }
 
-/// A circle of three; process `stopped` waits in it, and stands still when the last closes it. One of the others must be
-/// told.
+/// Makes a circle of three. Process `stopped` waits in it, and is stopped when the last request closes it. Another
+/// process must be the victim.
 fn circle_with_one_stopped(stopped: usize) {
     let directory = tempfile::tempdir().unwrap();
     let mut crew = circle_of(directory.path(), 3, "record");
@@ -130,7 +131,7 @@ fn circle_with_one_stopped(stopped: usize) {
 
 #[test]
 fn a_stopped_process_that_would_not_be_chosen_hinders_nobody() {
-    // The youngest is chosen: the one that began last.
+    // The victim is the youngest transaction, which began last.
     circle_with_one_stopped(0);
     circle_with_one_stopped(1);
 }

@@ -1,5 +1,5 @@
-//! All processes die. Their shared memory survives them and is repaired; without it the log is replayed. Either way
-//! everything acknowledged is there, and nothing else.
+//! All processes die. Their shared memory survives and is repaired; without the memory the log is replayed. Either way
+//! every acknowledged transfer is there, and nothing else.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,13 +14,13 @@ use crate::crew::Member;
 /// How the processes die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Death {
-    /// Each calls `abort()` when it is told.
+    /// Each process calls `abort()` when it is told to.
     Abort,
-    /// They are killed from outside.
+    /// The processes are killed from outside.
     Kill,
 }
 
-/// Two processes at work until they die; returns what they were told is committed.
+/// Lets two processes work until they die; returns the transfers that they reported as committed.
 fn work_and_die(directory: &Path, round: u64, durability: &str, death: Death) -> BTreeSet<TransferId> {
     let mut crew: Vec<Member> = (1..=2).map(|number| Member::start(directory, 100 * (round + 1) + number)).collect();
     for member in &mut crew {
@@ -36,14 +36,14 @@ fn work_and_die(directory: &Path, round: u64, durability: &str, death: Death) ->
     crew.into_iter().flat_map(Member::acknowledged).collect()
 }
 
-/// Opens the environment and holds its journal against what was acknowledged.
+/// Opens the environment and compares its journal with the acknowledged transfers.
 fn judge(directory: &Path, wanted: How, acknowledged: &mut BTreeSet<TransferId>) -> u64 {
     let env = Env::open(directory).unwrap();
     assert_eq!(env.opened().how, wanted, "{:?}", env.opened());
     let journal = Bank::open(&env).unwrap().audit().unwrap();
     let lost: Vec<_> = acknowledged.difference(&journal).collect();
     assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);
-    // At most the one each thread was at when it died.
+    // At most the transfer that each thread was making when it died.
     let unheard = journal.difference(acknowledged).count();
     assert!(unheard <= 4, "{unheard} transfers of which nobody was told");
     for name in env.databases().unwrap() {
@@ -58,7 +58,7 @@ fn rounds() -> u64 {
     sizes::number("LIBTP_TEST_DEATHS", 6)
 }
 
-/// Rounds with one environment: then its journal is long, and another begins.
+/// Rounds with one environment: then its journal is long, and a new environment begins.
 const ROUNDS_OF_ONE: u64 = 20;
 
 fn repaired(death: Death) {
@@ -127,7 +127,7 @@ fn of_an_unfinished_transaction_nothing_is_left_after_death() {
         one.ask("begin");
         one.ask("put key after");
         one.ask("put new after");
-        // Another's sync commit takes the unfinished one's records to the disk as well.
+        // The other process's sync commit also flushes the unfinished transaction's records.
         let mut two = Member::start(directory.path(), 2);
         two.ask("put mine committed");
         let region = one.ask("region");

@@ -1,10 +1,11 @@
-//! What is read of one who died after its commit record was logged is as durable as its reader asked for (PROTOCOLS L4, D6).
+//! A session dies after it has logged its commit record. A reader of its changes gets the durability that the reader
+//! asked for (PROTOCOLS L4, D6).
 
 use libtp::{Env, How};
 
 use crate::crew::Member;
 
-/// So long nobody writes the log for the sake of relaxed commits.
+/// No session writes the log for relaxed commits for this long.
 const SETTINGS: &str = "relaxed_millis = 600000\n";
 
 #[test]

@@ -1,5 +1,5 @@
-//! A child that was forked without an `exec` has everything its parent had open, locks of open file descriptions among it.
-//! It must not keep its dead parent alive (PROTOCOLS D9).
+//! A child that was forked without an `exec` has all open files of its parent, including the locks of open file
+//! descriptions. It must not keep its dead parent alive (PROTOCOLS D9).
 
 use std::time::{Duration, Instant};
 
@@ -9,24 +9,24 @@ use rustix::process::{kill_process, Pid, Signal};
 
 use crate::crew::Member;
 
-/// A process that is not ours to wait for. Killed when dropped.
+/// A process that is not a child of this one. Killed when dropped.
 pub struct Orphan(Pid);
 
 impl Orphan {
-    /// Lets a process fork one: `libc` or `raw`.
+    /// Lets a process fork a child: `libc` or `raw`.
     pub fn of(member: &mut Member, how: &str) -> Orphan {
         let answer = member.ask(&format!("fork {how}"));
         let pid = answer.strip_prefix("forked ").and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         Orphan(pid.unwrap_or_else(|| panic!("{answer}")))
     }
 
-    /// Whether it lives.
+    /// Returns whether the process lives.
     pub fn lives(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero()));
         stat.is_ok_and(|stat| !stat.contains(") Z "))
     }
 
-    /// Kills it, and waits until it has ended.
+    /// Kills the process, and waits until it has ended.
     pub fn end(self) {
         let _ = kill_process(self.0, Signal::KILL);
         while self.lives() {
@@ -105,7 +105,7 @@ fn who_opens_and_closes_the_files_of_the_environment_stays_attached() {
         assert_eq!(curious.ask(&format!("put key {round}")), "put");
         assert_eq!(other.ask("get key"), round.to_string());
     }
-    // Neither is taken for dead: with the other gone, the curious one is who is attached.
+    // Neither is taken for dead: after the other has left, the curious process is still attached.
     other.leave();
     curious.ask("begin");
     curious.ask("put key unfinished");
@@ -130,7 +130,7 @@ fn who_becomes_another_program_is_dead_though_nobody_needs_what_it_held() {
     victim.ask("put key unfinished");
     assert_eq!(env.transactions().len(), 1);
     assert_eq!(victim.ask("become-another-program"), "becomes");
-    // Nobody waits for its lock: whoever watches must see it, though its pid goes on.
+    // No session waits for its lock: the environment must notice the death by itself, though the pid goes on.
     let (begun, patience) = (Instant::now(), Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20)));
     while !env.transactions().is_empty() {
         assert!(begun.elapsed() < patience, "its transaction is still there: {:?}", env.transactions());

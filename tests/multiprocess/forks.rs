@@ -1,5 +1,5 @@
-//! Children of a fork, and of a clone that the C library does not know of. A handle they inherited says what it is, whatever
-//! they do with it leaves the parent's alone, and they keep nobody alive (PROTOCOLS D9).
+//! Children of a fork, and of a clone that the C library does not know of. An inherited handle reports that it is
+//! inherited, its use does not affect the parent's handle, and the children keep no dead process alive (PROTOCOLS D9).
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,17 +9,17 @@ use libtp::{Builder, Env, Error, How, Settings};
 use libtp_tests::forking::{exit_now, make_child, How as Making, Side};
 use rustix::process::{kill_process, waitpid, Pid, Signal, WaitOptions};
 
-/// What a started process is to do; without it, it is no such process.
+/// The part of a started process. Without this variable, the process is not a part of these tests.
 const PART: &str = "LIBTP_TEST_FORK_PART";
 const DIRECTORY: &str = "LIBTP_TEST_FORK_DIRECTORY";
 
 /// A process that forks: this program, started again.
 struct Forker {
     child: Child,
-    /// Apart, since waiting for a child closes its own: what it has made goes on listening.
+    /// Kept apart, because waiting for a child closes the child's own input, and the grandchild still listens.
     input: ChildStdin,
     output: std::io::Lines<BufReader<ChildStdout>>,
-    /// What it has made, which may outlive it.
+    /// The child of this child, which may outlive it.
     grandchild: Option<Pid>,
 }
 
@@ -38,14 +38,14 @@ impl Forker {
         Forker { child, input, output, grandchild: None }
     }
 
-    /// The next line that is meant for us.
+    /// Waits for the next line that is meant for us.
     #[track_caller]
     fn answer(&mut self) -> String {
         let ours = |line: std::io::Result<String>| line.unwrap().strip_prefix("> ").map(str::to_owned);
         self.output.find_map(ours).expect("it says something before it ends")
     }
 
-    /// Waits until it has made a child that does nothing.
+    /// Waits until the process has made a child that does nothing.
     fn meet_grandchild(&mut self) {
         self.grandchild = Pid::from_raw(self.answer().parse().unwrap());
     }
@@ -54,7 +54,7 @@ impl Forker {
         self.input.write_all(b"\n").unwrap();
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills the process and waits until it is gone.
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -67,7 +67,8 @@ impl Forker {
 
 impl Drop for Forker {
     fn drop(&mut self) {
-        // They may be gone already. The grandchild is nobody's child here: only its pid is known, and it sleeps till then.
+        // Both may be gone already. The grandchild is not our child: only its pid is known, and it sleeps until it is
+        // killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(pid) = self.grandchild {
@@ -90,7 +91,8 @@ fn wait_for(pid: i32) -> i32 {
     status.exit_status().unwrap_or(-1)
 }
 
-/// Without threads of its own: a child of clone has only the one that made it, and finds locked what another held.
+/// Opens without background threads: a child of clone has only the thread that made it, and finds the locks of other
+/// threads held.
 fn open(directory: &Path) -> Env {
     let settings = Settings { no_background: true, ..Settings::default() };
     Builder::default().settings(settings).open(directory).unwrap()
@@ -120,9 +122,9 @@ fn is_forked<T>(result: libtp::Result<T>) -> bool {
     }
 }
 
-/// The child tries all it has inherited, drops it, and ends; then the parent goes on as if nothing had been.
+/// Lets the child try every call on its inherited handles, drop them, and end; then the parent goes on as before.
 fn is_told(directory: &Path, how: Making) {
-    // With its threads, where that is allowed.
+    // With background threads, where that is allowed.
     let env = if how == Making::Fork { Env::open(directory).unwrap() } else { open(directory) };
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"before", b"1")).unwrap();
@@ -167,7 +169,7 @@ fn is_told(directory: &Path, how: Making) {
     }
 }
 
-/// It is killed in a transaction while its child, which never calls us, sleeps.
+/// Waits to be killed in a transaction, while the child, which never calls the library, sleeps.
 fn is_outlived(directory: &Path, how: Making) {
     let env = open(directory);
     let table = env.btree("table").unwrap();
@@ -186,7 +188,7 @@ fn is_outlived(directory: &Path, how: Making) {
     }
 }
 
-/// The child opens the environment for itself, works, and outlives its parent.
+/// Lets the child open the environment for itself, work, and outlive its parent.
 fn opens_again(directory: &Path, how: Making) {
     let env = open(directory);
     let table = env.btree("table").unwrap();
@@ -197,7 +199,7 @@ fn opens_again(directory: &Path, how: Making) {
             assert_eq!(own.opened().how, How::Joined);
             let its = own.btree("table").unwrap();
             own.run(|txn| its.put(txn, b"child", b"1")).unwrap();
-            // What it inherited changes nothing of what it has itself.
+            // The inherited handles do not affect its own.
             drop((table, env));
             own.run(|txn| its.put(txn, b"child again", b"1")).unwrap();
             say(&std::process::id().to_string());
@@ -220,7 +222,7 @@ fn a_handle_in_a_forked_child_says_so_and_the_parents_is_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let mut parent = Forker::start(&format!("told {way}"), dir.path());
         assert_eq!(parent.answer(), "committed", "{way}");
-        // It is still attached, and its work is seen.
+        // The parent is still attached, and its commits are seen.
         let env = Env::open(dir.path()).unwrap();
         assert_eq!(env.opened().how, How::Joined, "{way}");
         let table = env.btree("table").unwrap();
@@ -267,7 +269,8 @@ fn when_all_were_killed_a_child_that_outlives_them_does_not_hinder_the_next() {
         let table = env.btree("table").unwrap();
         assert_eq!(env.run(|txn| table.get(txn, b"unfinished")).unwrap(), None, "{way}");
         drop((table, env));
-        // The lock that a clone still has is told from a living process's by the region, which therefore stays.
+        // The region shows that the lock that the clone still has is not a living process's. Therefore the region
+        // stays.
         let next = if way == "fork" { How::Clean } else { How::Repaired };
         assert_eq!(Env::open(dir.path()).unwrap().opened().how, next, "{way}");
     }

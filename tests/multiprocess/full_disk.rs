@@ -1,11 +1,11 @@
-//! A full disk helps itself: what frees space goes through, and then all else (PROTOCOLS D11).
+//! On a full disk, operations that free space go through, and then all others do (PROTOCOLS D11).
 
 use libtp::{Bytes, Db, Env, Error, Settings};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
 const VALUE: [u8; 1500] = [7; 1500];
 
-/// An environment on a small disk, with shared memory on another.
+/// An environment on a small disk, with its shared memory on another disk.
 struct House {
     disk: SmallDisk,
     _memory: tempfile::TempDir,
@@ -40,7 +40,7 @@ impl House {
         self.env.run(|txn| self.table.delete(txn, &number.to_be_bytes()))
     }
 
-    /// Bytes on the disk of each file.
+    /// Lists the files with their bytes on the disk.
     fn files(&self) -> String {
         use std::os::unix::fs::MetadataExt;
         let of =
@@ -49,7 +49,7 @@ impl House {
         files.collect::<Vec<_>>().join(", ")
     }
 
-    /// Puts until there is no room; returns how many there are then.
+    /// Puts records until there is no room; returns their number.
     fn fill(&self) -> u64 {
         for number in 0.. {
             match self.put(number) {
@@ -78,7 +78,7 @@ fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
                 let deleted = deleted.unwrap_or_else(|error| panic!("{bytes}: delete {number} of {count}: {error}"));
                 assert!(deleted, "{number}");
             }
-            // The pages are free, and the log goes round in what it has.
+            // The pages are free, and the log reuses its space.
             for number in 0..count / 2 {
                 let put = house.put(number);
                 put.unwrap_or_else(|error| {
@@ -96,7 +96,8 @@ fn puts_use_the_disk_up_and_deletes_go_through_on_the_full_disk() {
     });
 }
 
-/// A checkpoint that finds room in the log gives no blocks back. What no new checkpoint is worth must not be refused for it.
+/// A checkpoint that finds room in the log gives no blocks back. A put must not be refused because a further
+/// checkpoint is not worthwhile.
 #[test]
 fn puts_go_through_right_after_a_checkpoint_that_gave_nothing_back() {
     alone("full_disk::puts_go_through_right_after_a_checkpoint_that_gave_nothing_back", || {

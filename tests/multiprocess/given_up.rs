@@ -1,8 +1,8 @@
-//! A process stands still just before it writes to a file, the others give the memory up and make it anew, and it goes on:
-//! nothing of the old memory may come into the files (PROTOCOLS D13).
+//! A process stops just before it writes to a file; the others give the memory up and make it anew; then the process
+//! goes on. Nothing of the old memory may get into the files (PROTOCOLS D13).
 //!
-//! Who has no task yet in which files are written is not waited for. So it has to look, once it has the task, whether the
-//! memory is still anybody's.
+//! A rebuild does not wait for a session that has no task yet in which files are written. Therefore the session must
+//! check, once it has the task, that the memory is still in use.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,9 @@ use libtp_log::Lsn;
 use crate::crew::Member;
 use crate::stopped::{idle, stopped};
 
-/// So many keys take several times the memory there is.
+/// This many keys take several times the memory.
 const KEYS: u32 = 4000;
-/// One of so many lies on a page of its own, at least.
+/// Keys this far apart lie on different pages.
 const STEP: usize = 6;
 const PAGE_BYTES: usize = 4096;
 const SMALL_POOL: &str = "memory = \"2MiB\"\n";
@@ -40,15 +40,15 @@ fn new_environment(settings: &str) -> tempfile::TempDir {
     directory
 }
 
-/// A put that had no answer when its process stopped.
+/// A put without an answer when its process stopped.
 struct Unanswered {
     number: u32,
     /// No other put has this value.
     value: String,
 }
 
-/// Puts long values, each on another page, until the process stops at the failpoint without any other role, for which a
-/// rebuild would wait. The put without an answer.
+/// Puts long values, each on another page, until the process stops at the failpoint without any other role, for which
+/// a rebuild would wait. Returns the put without an answer.
 fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: Option<&str>) -> Unanswered {
     let numbers = (0..KEYS).step_by(STEP).cycle();
     let mut puts = numbers.zip(0..).map(|(number, count)| Unanswered { number, value: format!("{count:0>500}") });
@@ -74,13 +74,13 @@ fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: O
     }
 }
 
-/// Whether a session of one who is stopped is so.
+/// Returns whether a stopped process has a session for which `is_so` holds.
 fn is_stopped(directory: &Path, is_so: impl Fn(&SessionState) -> bool) -> bool {
     let look = Env::builder().look(directory).unwrap();
     look.is_some_and(|env| env.sessions().iter().any(|one| one.life == Life::Stopped && is_so(one)))
 }
 
-/// The LSN of each page of a file.
+/// Returns the LSN of each page of a file.
 fn page_lsns(file: &Path) -> Vec<Lsn> {
     std::fs::read(file).unwrap().chunks_exact(PAGE_BYTES).map(libtp_buffer::page_lsn).collect()
 }
@@ -92,11 +92,11 @@ fn who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut writer = Member::start(directory.path(), 1);
-    // Durable, each of them: its page may be written without another look at the log.
+    // All puts are durable: their pages may be written without another look at the log.
     let caught = put_until_stopped(&mut writer, directory.path(), "buffer: about to become the writer", None);
     env.managers().processes.declare_broken();
     let get = |number| env.run(|txn| table.get(txn, key(number).as_bytes())).unwrap();
-    // The thread that stopped may be the one that keeps house, and the put may have committed beside it.
+    // The stopped thread may be the background thread, and the put may have committed beside it.
     let has_committed = get(caught.number).as_deref() == Some(caught.value.as_bytes());
     env.run(|txn| (0..KEYS).step_by(STEP).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'n'; 500])))
         .unwrap();
@@ -120,7 +120,7 @@ fn who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 
-/// The log's segments, by name, each with the incarnation that made it.
+/// Returns the log's segments, by name, each with the incarnation that made it.
 fn segments(directory: &Path) -> BTreeMap<String, u64> {
     let files = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
     let names = files.filter_map(|file| file.file_name().into_string().ok());
@@ -141,13 +141,13 @@ fn who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up() {
     env.managers().processes.declare_broken();
     env.run(|txn| table.put(txn, b"key", b"meanwhile")).unwrap();
     assert_eq!(env.repairs().rebuilds, 1, "nobody is waited for who has not begun");
-    // Of the next life, and in the middle of the same segment.
+    // A process of the next life, in the middle of the same segment.
     let mut two = Member::start(directory.path(), 2);
     let before = segments(directory.path());
     put_until_stopped(&mut two, directory.path(), "log: segment full of zeros", Some(PREPARES));
     let at_it = stopped(directory.path(), |session| session.roles.contains(&PREPARES));
     one.resume();
-    // It leaves the old memory for the new one, or does there what it should not.
+    // It leaves the old memory for the new one, or makes a segment for the old one, which it must not.
     let pid_of_one =
         |env: &Env| env.sessions().iter().any(|session| ![std::process::id(), at_it.pid].contains(&session.pid));
     let begun = Instant::now();
@@ -195,7 +195,8 @@ fn who_is_stopped_at_a_write_of_pages_or_a_new_segment_is_waited_for_and_named()
     }
 }
 
-/// In a system call that its process is not seen to sit in, it is disbelieved at last.
+/// The session reports that it is in a system call, but its process is not seen in one: after a while a rebuild no
+/// longer waits for it.
 #[test]
 fn who_is_at_a_sync_for_long_writes_no_page_of_memory_given_up_when_it_is_over() {
     let directory = new_environment(SMALL_POOL);
@@ -226,7 +227,8 @@ fn who_is_at_a_sync_for_long_writes_no_page_of_memory_given_up_when_it_is_over()
     let file = directory.path().join("table.tp");
     let before = page_lsns(&file);
     assert!(begun.elapsed() < Duration::from_secs(100), "it sleeps no longer than two minutes: nothing is shown");
-    // It may be the thread that keeps house which sleeps. Then the put did not wait so long, and came before ours or after.
+    // The sleeping thread may be the background thread. Then the put did not wait that long, and came before ours or
+    // after it.
     let early = writer.answer_within(Duration::ZERO);
     std::fs::write(&awake, b"").unwrap();
     let answer = early.clone().unwrap_or_else(|| writer.answer());

@@ -1,5 +1,5 @@
-//! A process stands still at a task that one session has at a time, or with what everybody's task needs. Nobody can take it
-//! from the process; the others do without.
+//! A process stops at a task that only one session has at a time, or with something that every session needs. No
+//! session can take it from the process; the others do without it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use libtp_tests::sizes;
 
 use crate::crew::Member;
 
-/// What has not happened after this time never will.
+/// Returns the time after which an expected event counts as missed.
 fn hang() -> Duration {
     Duration::from_secs(sizes::number("LIBTP_TEST_WATCHDOG", 20) * 2)
 }
@@ -23,7 +23,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// This process looks on: it has no threads of its own.
+/// Opens the environment without background threads: this process only looks on.
 fn observer(directory: &std::path::Path) -> Env {
     let own = Settings { no_background: true, ..Settings::default() };
     Env::builder().settings(own).open(directory).unwrap()
@@ -33,7 +33,7 @@ fn stands_still(env: &Env) -> bool {
     env.sessions().iter().any(|one| one.life == Life::Stopped)
 }
 
-/// Each takes a record of its own, and then wants the other's.
+/// Lets two processes each lock their own record, and then request the other's.
 fn wait_for_each_other(crew: &mut [Member], one: usize, two: usize) {
     for at in [one, two] {
         crew[at].ask("begin");
@@ -69,7 +69,7 @@ fn who_is_stopped_as_it_searches_for_deadlocks_keeps_none_from_being_found() {
     one_gives_way(&mut crew, [0, 1]);
 }
 
-/// So many keys take several times the memory there is at first.
+/// This many keys take several times the first memory.
 const KEYS: u32 = 4000;
 const SETTINGS: &str = "memory = \"2MiB\"\n";
 
@@ -187,7 +187,7 @@ fn who_is_stopped_as_a_snapshot_begins_makes_no_log_the_oldest_that_is_gone() {
     reader.ask("arm snapshot: pinned, not taken!stop");
     reader.order("hold-snapshot");
     until("it stands still", || stands_still(&env));
-    // Its pin says what its last snapshot needed.
+    // Its pin still records the position that its last snapshot needed.
     assert_eq!(env.snapshots()[0].needs_from, needed);
     assert!(checkpoint() >= oldest, "the control file would call log the oldest that is gone");
     reader.resume();
@@ -216,7 +216,7 @@ fn who_dies_as_it_adds_places_for_transactions_leaves_them_to_the_next() {
     assert_eq!(slots(), FIRST_SLOTS, "each has one, and nobody else");
     for number in 1..=4 {
         let mut victim = Member::launch_armed(directory.path(), number, "txn: slots added, none used");
-        // It dies only if there are none.
+        // The victim dies only if there is no free slot.
         let is_there = victim.answer_within(Duration::from_secs(5)).is_some();
         assert_eq!(is_there, number > 1, "{} places", slots());
         victim.kill();

@@ -1,5 +1,5 @@
-//! A wild store hits a chosen word of the shared memory, which checks itself: what it says is known for nonsense, and nobody
-//! goes by it. (`wild` hits words at random.)
+//! A wild store hits a chosen word of the shared memory, which checks itself: the nonsense is recognised, and no
+//! session uses it. (`wild` hits words at random.)
 
 use std::os::unix::fs::FileExt;
 
@@ -8,11 +8,11 @@ use libtp::{Db, Durability, Env};
 use crate::crew::Member;
 use crate::stopped::stopped;
 
-/// Nobody has stored this anywhere.
+/// A value that no code stores.
 const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
 const WORD: u64 = 8;
 
-/// The words of a structure: where each lies and what it says.
+/// Returns the words of a structure: the place and the value of each.
 fn words(env: &Env, name: &str) -> Vec<(u64, u64)> {
     let managers = env.managers();
     let file = std::fs::File::open(managers.region.path()).unwrap();
@@ -59,7 +59,7 @@ fn relaxed_commits_are_kept_when_all_words_of_the_log_are_hit() {
     }
 }
 
-/// An environment with a table, and another process that is in it, too.
+/// Makes an environment with a table, and another process that has it open.
 fn beside_a_member() -> (tempfile::TempDir, Env, Db, Member) {
     let directory = tempfile::tempdir().unwrap();
     let env = no_background().open(directory.path()).unwrap();
@@ -74,7 +74,7 @@ fn who_is_said_to_be_another_process_is_not_taken_for_dead() {
     member.ask("begin");
     member.ask("put key 1");
     let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
-    // A pid that nobody can have.
+    // A pid that no process can have.
     let slots = words(&env, "process slots");
     let (place, _) = slots.iter().find(|(_, says)| *says == u64::from(pid)).expect("its slot says so");
     store(&env, *place, 1 << 23);
@@ -82,7 +82,7 @@ fn who_is_said_to_be_another_process_is_not_taken_for_dead() {
     assert!(sessions.iter().all(|one| one.alive), "one of them is taken for dead: {sessions:?}");
     let what = env.managers().processes.check().unwrap_err();
     assert!(what.contains("process"), "{what}");
-    // Whoever waits for its lock looks for the dead.
+    // A session that waits for the member's lock looks for dead processes.
     env.run(|txn| table.put(txn, b"key", b"2")).unwrap();
     assert_eq!(env.repairs().rebuilds, 1);
     member.order("commit");
@@ -99,7 +99,7 @@ fn a_lock_that_says_it_is_another_is_not_granted_to_a_second() {
     member.ask("put key held");
     let requests = words(&env, "lock requests");
     let slots: Vec<&[(u64, u64)]> = requests.chunks_exact((64 / WORD) as usize).collect();
-    // The second word of each that is in use is half of its name.
+    // The second word of each request in use is half of the lock's name.
     slots.iter().filter(|slot| slot[0].1 != 0).for_each(|slot| store(&env, slot[1].0, slot[1].1 ^ 1 << 17));
     env.run(|txn| table.put(txn, b"key", b"new")).unwrap();
     assert_eq!(env.repairs().rebuilds, 1, "two held one lock");
@@ -110,12 +110,12 @@ fn a_lock_that_says_it_is_another_is_not_granted_to_a_second() {
     member.leave();
 }
 
-/// Where the log's header has its words (`LogHeader`), counted in words.
+/// The places of words in the log's header (`LogHeader`), counted in words.
 const LATCH: usize = 0;
 const TAIL: usize = 1;
 const POISON: usize = 10;
 const LEADER: usize = 17;
-/// What the word says of a log that has failed.
+/// The value of that word in a log that has failed.
 const POISONED: u64 = u64::from_le_bytes(*b"poisoned");
 
 #[test]
@@ -131,7 +131,7 @@ fn who_is_at_a_write_is_waited_for_though_the_word_for_another_writer_was_hit() 
     let put = || env.run(|txn| table.put(txn, b"key", b"meanwhile"));
     let refused = put().expect_err("it is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
-    // What it does next is another's story.
+    // Restores the word: the rest of the member's work is not tested here.
     store(&env, leader, says);
     member.resume();
     member.answer();
@@ -146,7 +146,7 @@ fn who_looks_at_the_log_is_told_that_its_words_were_hit() {
     let table = env.btree("table").unwrap();
     env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
     let header = words(&env, "log header");
-    // Who looks for the dead afterwards meets the second.
+    // The search for dead sessions that follows meets the second word.
     [TAIL, POISON].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
     let told = env.log_records(0, |_| true);
     assert!(matches!(told, Err(libtp::Error::Panicked { .. } | libtp::Error::Rebuilt)), "{told:?}");
@@ -160,7 +160,7 @@ fn who_looks_at_the_log_is_told_that_its_words_were_hit() {
     assert!(count > 0);
 }
 
-/// So many words of each structure are hit at most.
+/// The most words of each structure that are hit.
 const MANY: usize = 4096;
 
 #[test]
@@ -181,7 +181,7 @@ fn who_looks_does_not_panic_whatever_was_hit() {
         let extents = env.managers().extents();
         let ranges = extents.into_iter().filter(|extent| extent.name == name).map(|extent| extent.range);
         ranges.flat_map(|range| range.step_by(8)).take(MANY).for_each(|place| store(&env, place, NONSENSE));
-        // Each may say that it is damaged, or nothing.
+        // Each call may report damage, or nothing.
         _ = env.joined_segments();
         _ = env.repair_times();
         _ = env.repairs();
@@ -200,13 +200,13 @@ fn who_opens_it_does_not_panic_whatever_was_hit() {
         let table = env.btree("table").unwrap();
         env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"1")).unwrap();
         words(&env, name).into_iter().for_each(|(place, _)| store(&env, place, NONSENSE));
-        // With threads of its own: it keeps sessions for repairs.
+        // With background threads: this process keeps sessions for repairs.
         let second = Env::open(directory.path());
         let found = second.and_then(|second| {
             let table = second.btree("table")?;
             second.run(|txn| table.get(txn, b"key"))
         });
-        // It may be refused, but it is told so.
+        // The opening may be refused, but it must not return a wrong value.
         if let Ok(found) = found {
             assert_eq!(found.as_deref(), Some(&b"1"[..]), "{name}");
         }
@@ -218,7 +218,7 @@ fn who_opens_it_does_not_panic_whatever_was_hit() {
 #[test]
 fn who_cannot_read_whether_its_commit_is_there_learns_it_from_the_next_life() {
     let directory = tempfile::tempdir().unwrap();
-    // Of both: a thread of theirs would give the memory up before it comes to that.
+    // For both processes: a background thread would give the memory up earlier.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = Env::open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -228,10 +228,10 @@ fn who_cannot_read_whether_its_commit_is_there_learns_it_from_the_next_life() {
     member.ask("arm log: tail published, latch held!stop");
     member.order("commit");
     stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
-    // The latch that it is about to give back, and what it would find its record by.
+    // The latch that the member is about to release, and the word by which it would find its record.
     let header = words(&env, "log header");
     [LATCH, TAIL].into_iter().for_each(|word| store(&env, header[word].0, NONSENSE));
-    // As if a sync had failed: so nobody repairs what it leaves, and notices.
+    // As if a sync had failed: then no session repairs what it leaves, and notices the damage.
     store(&env, header[POISON].0, POISONED);
     member.resume();
     let answer = member.answer();
@@ -243,7 +243,7 @@ fn who_cannot_read_whether_its_commit_is_there_learns_it_from_the_next_life() {
 #[test]
 fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     let directory = tempfile::tempdir().unwrap();
-    // The member stops as a whole. A thread of its own could stop at a write, and those who make the memory anew wait for that.
+    // The whole member stops. A background thread could stop at a write, and a rebuild waits for writes.
     std::fs::write(directory.path().join("libtp.toml"), "no_background = true\n").unwrap();
     let env = Env::open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
@@ -253,7 +253,7 @@ fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     member.ask("arm log: tail published, latch held!stop");
     member.order("commit");
     stopped(directory.path(), |one| one.held.iter().any(|held| held.name == "the log's tail"));
-    // The latch that it is about to give back: what it meets there is the end of its call, not of its transaction.
+    // The latch that the member is about to release: the nonsense there ends its call, but not its transaction.
     let (latch, _) = words(&env, "log header")[LATCH];
     store(&env, latch, NONSENSE);
     env.managers().processes.declare_broken();

@@ -1,8 +1,8 @@
-//! Indices where several handles and processes use one environment: what is planted against their rules is noticed here.
+//! Indices that several handles and processes use: bugs planted against their rules are noticed here.
 
 use libtp::{Database, Db, Env, Error, Index, IndexKeys, Load};
 
-/// "town:profession" is found under the town.
+/// Indexes "town:profession" by the town.
 pub(crate) fn town(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value.split(|&byte| byte == b':').next().unwrap_or_default());
 }
@@ -57,7 +57,7 @@ fn an_index_that_is_not_as_its_function_says_is_found() {
     people.index("by town", town).unwrap();
     let other = Env::open(directory.path()).unwrap();
     let theirs = other.btree("people").unwrap();
-    // The same name, and something else under it.
+    // The same name, with another function.
     let index = theirs.index("by town", |key, _, keys| keys.add(key)).unwrap();
     assert_eq!(findings(&other, &index), 200);
     assert_eq!(env.verify("by town").unwrap().findings.len(), 0);
@@ -149,7 +149,8 @@ fn who_opens_an_index_by_its_name_may_look_and_not_write() {
     assert_eq!(findings(&env, &index), 0);
 }
 
-/// Its maker's commit lets go of its locks when it is in the log; a snapshot shows it from then on, and who reads it there waits for the disk.
+/// The maker's commit releases its locks when it is in the log. From then on a snapshot shows the index, and a reader
+/// of that snapshot waits for the disk.
 #[cfg(feature = "failpoints")]
 #[test]
 fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {
@@ -157,12 +158,12 @@ fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {
     let env = crate::stopped::idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..50_u32).try_for_each(|number| table.put(txn, &number.to_le_bytes(), b"Brno:logician"))).unwrap();
-    // So that its function is known here.
+    // So that this process knows the function.
     table.index("by town", town).unwrap();
     assert!(table.drop_index("by town").unwrap());
     let mut maker = crate::crew::Member::start(directory.path(), 1);
     maker.ask("arm commit: locks released, not over!stop");
-    // It holds the database for a second, and who verifies waits for that.
+    // The maker holds the database for a second, and a verifying session waits for that.
     maker.order("index-by-town-slowly");
     std::thread::sleep(std::time::Duration::from_millis(300));
     let found = env.verify("table").unwrap().findings;
@@ -174,7 +175,7 @@ fn an_index_that_is_not_on_the_disk_yet_is_not_told_to_be_empty() {
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 
-/// A function's panic that the program has caught is over.
+/// A function's panic that the program has caught has no later effect.
 #[test]
 fn after_a_function_has_panicked_broken_memory_is_told_as_ever() {
     let (_directory, env, people) = with_people();
@@ -194,7 +195,7 @@ fn after_a_function_has_panicked_broken_memory_is_told_as_ever() {
             std::thread::sleep(std::time::Duration::from_millis(300));
             env.managers().processes.declare_broken();
         });
-        // While it waits for the lock.
+        // While the put waits for the lock.
         let put = || people.put(&txn, b"0", b"Paris:logician").map_err(|error| error.to_string());
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(put))
     });

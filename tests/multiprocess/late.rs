@@ -1,5 +1,5 @@
-//! A process stands still with a latch or a task in hand, and others leave: they do not wait without end for what the first
-//! one has. What they leave is repaired as if they had died, and what they had committed is there.
+//! A process stops with a latch or a task in hand, and other processes leave: they do not wait for it without end. The
+//! sessions that they leave are repaired as if they had died, and their commits are there.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use libtp::{Durability, Env, How, Life};
 use crate::crew::{in_time, Member};
 use crate::stopped::{idle, stopped};
 
-/// Where the other stands still, and the order that brings it there.
+/// Where the other process stops, and the order that brings it there.
 const PLACES: [(&str, &str); 8] = [
     ("txn: slot off the list, nobody's", "checkpoint"),
     ("log: latched, nothing copied", "commit"),
@@ -19,7 +19,7 @@ const PLACES: [(&str, &str); 8] = [
     ("checkpoint: has the role", "checkpoint"),
     ("buffer: claimed, latched, not copied", "checkpoint"),
 ];
-/// Far longer than it takes, and far shorter than for ever.
+/// Far longer than leaving takes, and far shorter than for ever.
 const SOON: Duration = Duration::from_secs(15);
 
 #[test]
@@ -28,12 +28,12 @@ fn who_leaves_while_another_stands_still_goes_without_what_that_has() {
     for (place, order) in PLACES {
         let directory = tempfile::tempdir().unwrap();
         let [mut holder, mut leaver] = [1, 2].map(|number| Member::start(directory.path(), number));
-        // Without threads of its own.
+        // Without background threads.
         let own = idle().open(directory.path()).unwrap();
         let table = own.btree("table").unwrap();
         leaver.ask("put-relaxed leaver 1");
         own.run_with(Durability::Relaxed, |txn| table.put(txn, b"own", b"1")).unwrap();
-        // Its one session is in use: what comes next takes another.
+        // Its one session is in use: the next order takes another session.
         holder.ask("begin");
         holder.ask("put key 1");
         holder.ask(&format!("arm {place}!stop"));

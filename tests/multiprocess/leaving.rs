@@ -45,7 +45,7 @@ fn who_opens_after_all_have_left_finds_it_closed_in_good_order() {
         let before = if round == 0 { "none".into() } else { format!("round{}", round - 1) };
         assert_eq!(two.ask("get key"), before);
         one.ask(&format!("put-relaxed key round{round}"));
-        // In turn, who is last.
+        // The two processes take turns in leaving last.
         let (first, last) = if round % 2 == 0 { (one, two) } else { (two, one) };
         first.leave();
         last.leave();
@@ -63,7 +63,7 @@ fn one_process_may_open_it_twice() {
         one.run(|txn| table.put(txn, b"key", &round.to_le_bytes())).unwrap();
         assert_eq!(two.run(|txn| same.get(txn, b"key")).unwrap().as_deref(), Some(&round.to_le_bytes()[..]));
     }
-    // The lock of one is a lock for the other.
+    // A lock of one handle holds against the other handle.
     let txn = one.begin().unwrap();
     table.put(&txn, b"key", b"mine").unwrap();
     let impatient = Env::builder().lock_timeout(std::time::Duration::from_millis(20)).open(directory.path()).unwrap();
@@ -144,7 +144,8 @@ fn a_thread_that_ends_in_the_middle_of_a_transaction_gives_its_slot_back() {
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"old"[..]));
 }
 
-/// A transaction belongs to no thread: who has it may be elsewhere. So the library learns of this one with the process's end.
+/// A transaction belongs to no thread, and may be used from another one. Therefore the library learns of this
+/// transaction's end only with the process's end.
 #[test]
 fn what_a_thread_has_forgotten_is_given_back_when_its_process_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -155,11 +156,11 @@ fn what_a_thread_has_forgotten_is_given_back_when_its_process_ends() {
     let table = env.btree("table").unwrap();
     let refused = env.begin().map(|txn| table.get(&txn, b"key")).unwrap();
     assert!(matches!(refused, Err(libtp::Error::LockTimeout(_))), "{refused:?}");
-    // Whoever waits without end does so, and those at work are seen to have it.
+    // A waiter without a timeout waits, and the transactions are listed.
     two.waits("put key newer");
     assert_eq!(env.transactions().len(), 2, "{:?}", env.transactions());
     one.ask("put other value");
-    // An end in good order says nothing of it either.
+    // An orderly end does not report the transaction either.
     one.leave();
     assert_eq!(two.answer(), "put");
     assert_eq!(two.ask("get key"), "newer");

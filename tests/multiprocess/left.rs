@@ -1,5 +1,5 @@
-//! Shared memory that is left behind by environments that were deleted or moved: removed by who comes next, unless it may
-//! have what is nowhere else.
+//! Shared memory of environments that were deleted or moved: the next process that opens an environment removes it,
+//! unless it may hold commits that are nowhere else.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::crew::Member;
 use crate::forked::Orphan;
 
-/// A place for environments that have a place for their memory to themselves: other tests look for what is left, too.
+/// A place for environments whose memory has its own directory: other tests look for left memory, too.
 struct Place {
     homes: TempDir,
     memory: TempDir,
@@ -23,7 +23,7 @@ impl Place {
         Place { homes: tempfile::tempdir().unwrap(), memory: tempfile::tempdir().unwrap() }
     }
 
-    /// The directory of an environment that does not write a commit to the disk before it has to.
+    /// Makes the directory of an environment that writes relaxed commits to the disk as late as possible.
     fn environment(&self, name: &str) -> PathBuf {
         let directory = self.homes.path().join(name);
         fs::create_dir(&directory).unwrap();
@@ -33,12 +33,12 @@ impl Place {
         directory
     }
 
-    /// Opens an environment that was not there, and what its opening has left of the memory of others.
+    /// Opens a new environment, and returns the left memory of other environments that its opening did not remove.
     fn sweep(&self, name: &str) -> Vec<LeftMemory> {
         Env::open(self.environment(name)).unwrap().sweep_memory()
     }
 
-    /// An environment whose only process, after these orders, was killed; and its memory.
+    /// Makes an environment whose only process is killed after these orders; returns its directory and its region.
     fn killed_after(&self, name: &str, orders: &[&str]) -> (PathBuf, PathBuf) {
         let directory = self.environment(name);
         let mut one = Member::start(&directory, 1);
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// What belongs to an environment that is gone by now.
+/// Returns the region of an environment that has been deleted.
 fn of_a_gone_one(place: &Place, name: &str) -> PathBuf {
     let (directory, region) = place.killed_after(name, &["put key value"]);
     fs::remove_dir_all(directory).unwrap();
@@ -70,7 +70,7 @@ fn value(directory: &Path) -> (How, Option<Vec<u8>>) {
 #[test]
 fn the_memory_of_an_environment_that_is_gone_is_removed_by_the_next_open() {
     let place = Place::new();
-    // What was under way when it was killed is nobody's loss.
+    // The transaction that was open at the kill is no loss.
     let (gone, region) = place.killed_after("gone", &["put key value", "begin", "put key unfinished"]);
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let mut living = Member::start(&place.environment("living"), 2);
@@ -90,7 +90,7 @@ fn whoever_opens_another_removes_it_without_being_asked() {
     let (dead, of_dead) = place.killed_after("dead", &["put key value"]);
     let other = place.environment("other");
     let mut at_work = None;
-    // Each is a process of its own, that asks for nothing.
+    // Each is a process of its own that does not ask for a sweep.
     for (how, number) in ["Created", "Clean", "Joined", "Repaired"].into_iter().zip(1..) {
         let region = of_a_gone_one(&place, how);
         let mut opens = Member::start(&other, number);
@@ -243,12 +243,12 @@ fn another_environment_in_the_same_place_is_not_the_one_the_memory_was_made_for(
     assert!(!region.exists());
 }
 
-/// Says that it is over, also when a test fails: else nobody would end.
+/// Sets the flag when dropped, also when a test fails: otherwise the threads would not end.
 struct EndOf<'d>(&'d AtomicBool);
 
 impl Drop for EndOf<'_> {
     fn drop(&mut self) {
-        // Relaxed: the flag alone is told.
+        // Relaxed: only the flag is published.
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -265,7 +265,7 @@ fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
             let done = &done;
             scope.spawn(move || {
                 let env = Env::open(sweeper).unwrap();
-                // Relaxed: the flag alone is told.
+                // Relaxed: only the flag is published.
                 while !done.load(Ordering::Relaxed) {
                     drop(env.sweep_memory());
                 }
@@ -278,7 +278,7 @@ fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
             one.kill();
             one.wait();
             assert_eq!(value(&directory), (How::Repaired, Some(round.to_string().into_bytes())));
-            // Gone for a moment, and back.
+            // Moved away for a moment, and back.
             let away = place.homes.path().join("away");
             let mut one = Member::start(&directory, 1);
             one.ask("put-relaxed key relaxed");
@@ -288,7 +288,7 @@ fn whoever_opens_and_whoever_removes_what_is_left_do_not_hinder_each_other() {
             fs::rename(&away, &directory).unwrap();
             let (how, found) = value(&directory);
             assert_eq!(found, Some(b"relaxed".to_vec()));
-            // What was on the disk by then is in the memory for nothing, and that may have been removed.
+            // If the commit was on the disk already, the memory held nothing unique and may have been removed.
             assert!(matches!(how, How::Repaired | How::Restarted), "{how:?}");
         }
     });

@@ -1,4 +1,4 @@
-//! Limits of memory: a process that may have less than the others, and memory that cannot grow.
+//! Limits of memory: a process that may have less memory than the others, and memory that cannot grow.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use rustix::process::{prlimit, Resource, Rlimit};
 
 use crate::crew::Member;
 
-/// Starts a program that may have so many KiB of address space (`ulimit -v`).
+/// Starts a program with a limit on its address space, in KiB (`ulimit -v`).
 const LITTLE: [&str; 4] = ["sh", "-c", "ulimit -v 1500000; exec \"$@\"", "sh"];
 
 #[test]
@@ -25,7 +25,7 @@ fn who_may_map_less_memory_than_the_others_is_refused_and_they_go_on() {
         member.kill();
         member.wait();
     }
-    // What the dead have left is not for it either, and stays for those who can.
+    // The memory that the dead left is refused to this process as well, and stays for processes that can map it.
     let refused = Member::launch_under(&LITTLE, directory.path(), 3, "record").opened();
     assert!(refused.how.contains("RLIMIT_AS"), "{}", refused.how);
     let env = Env::open(directory.path()).unwrap();
@@ -57,7 +57,7 @@ fn the_first_may_have_a_small_limit_and_then_all_have_a_smaller_memory() {
 
 #[test]
 fn whatever_the_limit_of_address_space_there_is_memory_left_to_work_with() {
-    // A power of two of these is nearly all that there is.
+    // For each of these sizes, a power of two is nearly all of the address space.
     for mib in [150, 300, 530, 1045] {
         let directory = tempfile::tempdir().unwrap();
         let limit = format!("ulimit -v {}; exec \"$@\"", mib << 10);
@@ -99,7 +99,7 @@ fn memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it() {
     let env = Env::open(directory.path()).unwrap();
     for round in 1..=4 {
         env.managers().processes.declare_broken();
-        // The first of them makes it anew.
+        // The first of the two makes the memory anew.
         let (first, second) = if round % 2 == 0 { (&mut small, &mut large) } else { (&mut large, &mut small) };
         assert_eq!(first.ask("put key value"), "put");
         assert_eq!(second.ask("get key"), "value");
@@ -111,7 +111,7 @@ fn memory_that_is_made_anew_is_not_too_large_for_who_was_at_work_in_it() {
     large.leave();
 }
 
-/// A process that meets a limit of its own as it leads a flush says so, and the others commit.
+/// Checks that a process that meets its own limit while it leads a flush reports it, and that other processes commit.
 fn meets_its_limit(resource: Resource, limit: u64) {
     let directory = tempfile::tempdir().unwrap();
     let settings = "log_segment_first = \"64KiB\"\nlog_segment_max = \"64KiB\"\n";
@@ -127,12 +127,12 @@ fn meets_its_limit(resource: Resource, limit: u64) {
         if round >= 150 && (resource == Resource::Nofile || !refusals.is_empty()) {
             break;
         }
-        // What the other process writes in time is not refused. A stopped process writes nothing.
+        // A commit that the other process flushes in time is not refused. A stopped process flushes nothing.
         let alone = round >= 150;
         if alone {
             other.stop();
         }
-        // The same key: the data file stays as long as it is, and the log gets longer.
+        // The same key: the data file keeps its length, and the log grows.
         let letter = if round % 2 == 0 { "x" } else { "y" };
         limited.order(&format!("put before {}", letter.repeat(800)));
         let answer = limited.answer();
@@ -149,7 +149,7 @@ fn meets_its_limit(resource: Resource, limit: u64) {
         assert_eq!(other.ask(&format!("put other{} there", round % 4)), "put");
     }
     println!("figures: {resource:?}: {acknowledged} answered, {} refused: {:?}", refusals.len(), refusals.first());
-    // A spare descriptor may last for all that is to be opened.
+    // A spare descriptor may be enough for all files that are opened.
     assert!(!refusals.is_empty() || resource == Resource::Nofile, "the limit was never met");
     other.ask("transfers 100");
     assert_eq!(other.ask("rebuilds"), "0");
@@ -171,7 +171,7 @@ fn who_may_open_no_more_files_stops_nobody() {
     meets_its_limit(Resource::Nofile, 4);
 }
 
-/// Lets the environment's memory grow no more, and takes all that is left of it.
+/// Keeps the environment's memory from growing, and allocates the rest of it; returns the previous reserve.
 fn fill(env: &Env) -> u64 {
     let region = env.managers().region.clone();
     let before = region.header().reserve.load();
@@ -194,7 +194,7 @@ fn who_dies_when_memory_is_full_is_repaired_by_who_can_get_no_new_session() {
     let reserve = fill(&env);
     let all: Vec<_> = std::iter::from_fn(|| env.managers().processes.join().ok()).collect();
     assert!(env.managers().processes.join().is_err(), "there is room for one more");
-    // Who comes to look, and to make room, is let in.
+    // A process that comes to look, and to make room, is admitted.
     let quiet = Settings { no_background: true, ..Settings::default() };
     let operator = Env::builder().settings(quiet).open(directory.path()).unwrap();
     assert_eq!(operator.transactions().len(), 1);

@@ -1,41 +1,42 @@
-//! Real processes in one environment: what one commits the others see at once; they leave, and they die, all of them.
+//! Real processes in one environment: each sees the commits of the others at once; they leave, and they die, one or
+//! all.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `child` | a process that a test starts: this very program, told what to do over a pipe |
+//! | `child` | a process that a test starts: the same program, with orders over a pipe |
 //! | `crew` | the test's end of the pipes |
-//! | `bank` | transfers whose sums tell whether a transaction was cut in two |
+//! | `bank` | transfers whose sums show a transaction that was cut in two |
 //! | `barrier` | memory is declared broken at the very moment of a commit |
 //! | `admission` | a process with another log directory, or without standard descriptors |
-//! | `together` | at work at the same time |
+//! | `together` | processes that work at the same time |
 //! | `leaving` | leaving in either order, opening twice, opening all at once |
-//! | `forks` | children of a fork: they are told, and keep nobody alive |
+//! | `forks` | children of a fork: their handles report it, and they keep no process alive |
 //! | `builds` | another build of the library |
-//! | `users` | other users, strangers and friends |
-//! | `death` | all processes die; then their shared memory is repaired, or it is gone too |
-//! | `survivors` | one of several dies; the others repair what it left and go on |
+//! | `users` | users with and without access |
+//! | `death` | all processes die; then their shared memory is repaired, or is lost too |
+//! | `survivors` | one of several processes dies; the others repair its sessions and go on |
 //! | `rebuild` | the shared memory is found broken and made anew under all of them |
 //! | `wild` | a process stores nonsense into the shared memory and dies |
 //! | `deadlocks` | processes wait for each other in a circle |
 //! | `forked`, `fork` | children that outlive the process that forked them |
-//! | `stopped` | a process stands still in the middle of its work |
-//! | `halted` | a process stands still at a task that one session has at a time |
-//! | `given_up` | a process stands still before a write, and goes on when the memory was given up |
-//! | `hit` | words that check themselves are hit by a wild store |
+//! | `stopped` | a process is stopped in the middle of its work |
+//! | `halted` | a process is stopped at a task that one session has at a time |
+//! | `given_up` | a process is stopped before a write, and goes on after the memory was given up |
+//! | `hit` | a wild store hits words that check themselves |
 //! | `indices` | indices of a database that several handles use |
-//! | `late` | who leaves while another stands still goes without what that one has |
+//! | `late` | a process leaves while another is stopped with a latch or a task |
 //! | `copies` | copies of an environment at work, and backups restored in its place |
-//! | `missing` | files and directories that vanish under those at work |
+//! | `missing` | files and directories that vanish while processes work |
 //! | `containers` | processes that see other memory or other pids |
 //! | `strangers` | memory that another user planted |
-//! | `left` | what deleted and moved environments leave behind in shared memory |
+//! | `left` | shared memory that deleted and moved environments leave behind |
 //! | `limits` | processes that may have less memory than others |
-//! | `durable` | what was read of one who died is as durable as its reader asked for |
+//! | `durable` | changes read from a dead session are as durable as their reader asked for |
 //! | `primitives` | the program's own pages and log-record types |
-//! | `readers` | who reads a page dies as others wait for it |
+//! | `readers` | a reader of a page dies while others wait for the page |
 //! | `snapshots` | a snapshot among processes that write, are killed, and take checkpoints |
-//! | `twice_alone` | all die, and so does who opens next |
-//! | `yardstick` | planted bugs, each to be noticed by one of these cases |
+//! | `twice_alone` | all processes die, and the next one dies in its repair |
+//! | `yardstick` | planted bugs, each noticed by one of these cases |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Files and directories that vanish under those at work: they go on, and whoever comes is told what is wrong.
+//! Files and directories that vanish while processes work: the processes go on, and a new process gets an error that
+//! names the problem.
 
 use std::fs;
 
@@ -14,7 +15,7 @@ fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on()
     one.ask("put key value");
     let control = directory.path().join("control");
     let kept = tempfile::tempdir().unwrap();
-    // A second name, so that it can be put back as it is.
+    // A second name, so that the file can be put back unchanged.
     let aside = kept.path().join("control");
     fs::hard_link(&control, &aside).or_else(|_| fs::copy(&control, &aside).map(drop)).unwrap();
     fs::remove_file(&control).unwrap();
@@ -24,7 +25,7 @@ fn without_its_control_file_the_environment_is_refused_and_those_at_work_go_on()
     }
     assert_eq!(two.ask("put key other"), "put");
     assert_eq!(one.ask("get key"), "other");
-    // Put back, all is as before.
+    // After the file is put back, everything is as before.
     fs::rename(&aside, &control).unwrap();
     let env = Env::open(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Joined);
@@ -44,7 +45,7 @@ fn those_at_work_go_on_when_the_directory_is_renamed_and_others_join_by_its_new_
     one.ask("put key value");
     assert_eq!(two.ask("get key"), "value");
     two.ask("transfers 2000");
-    // One that looks for it by its old name makes a new one there, which has nothing to do with it.
+    // A process that opens the old name makes a new environment there, which is independent.
     let mut stranger = Member::start(&old, 3);
     assert_eq!(stranger.how, "Created");
     assert_eq!(stranger.ask("get key"), "none");
@@ -67,7 +68,7 @@ fn those_at_work_go_on_when_their_memory_loses_its_name_and_others_join_them() {
     one.ask("transfers 100");
     fs::remove_file(one.ask("region")).unwrap();
     two.ask("transfers 100");
-    // They have made it anew, or are about to.
+    // The processes have made the memory anew, or are about to.
     let env = Env::open(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Joined);
     drop(env);
@@ -91,7 +92,7 @@ fn when_those_whose_memory_lost_its_name_are_killed_all_sync_commits_are_there()
         member.wait();
     }
     let env = Env::open(directory.path()).unwrap();
-    // They may have made it anew by then.
+    // The processes may have made the memory anew by then.
     assert!(matches!(env.opened().how, How::Restarted | How::Repaired), "{:?}", env.opened());
     assert!(!env.opened().lost);
     let table = env.btree("table").unwrap();

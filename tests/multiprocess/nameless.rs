@@ -1,4 +1,5 @@
-//! Shared memory whose file is removed under those who work in it: by a person, by systemd's `RemoveIPC`, by a container's end.
+//! The file of shared memory is removed while processes work in it: by a person, by systemd's `RemoveIPC`, by a
+//! container's end.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use libtp::{Env, Settings};
 
 use crate::crew::Member;
 
-/// Nobody waits so long for memory that is made anew.
+/// The longest wait for memory that is made anew.
 const LONG: Duration = Duration::from_secs(60);
 
 fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
@@ -18,7 +19,7 @@ fn get(env: &Env, key: &str) -> Option<Vec<u8>> {
 #[test]
 fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
     let directory = tempfile::tempdir().unwrap();
-    // Nothing but the removal has the log written.
+    // Only the removal causes a write of the log.
     std::fs::write(directory.path().join("libtp.toml"), "relaxed_millis = 600000").unwrap();
     let mut one = Member::start(directory.path(), 1);
     let mut two = Member::start(directory.path(), 2);
@@ -31,7 +32,7 @@ fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
         assert!(begun.elapsed() < LONG, "nobody has noticed");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // They go on together, and others find them.
+    // The processes go on together, and others join them.
     assert_eq!(two.ask("get key"), "one");
     assert_eq!(one.ask("get other"), "two");
     let mut three = Member::start(directory.path(), 3);
@@ -45,7 +46,8 @@ fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
     assert_eq!((get(&env, "key"), get(&env, "other")), (Some(b"one".to_vec()), Some(b"two".to_vec())));
 }
 
-/// A process puts something, and is killed after its memory was removed, before anybody can notice.
+/// Runs an order in a process, which is killed after its memory was removed, before any session can notice; then opens
+/// the environment.
 fn removed_and_killed(directory: &Path, order: &str) -> Env {
     std::fs::write(directory.join("libtp.toml"), "relaxed_millis = 600000").unwrap();
     let mut one = Member::start(directory, 1);
@@ -63,7 +65,7 @@ fn who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss()
     let env = removed_and_killed(directory.path(), "put-relaxed key one");
     assert!(env.opened().lost, "a commit may be lost, and the opening says that none is");
     drop(env);
-    // Once.
+    // Reported only once.
     assert!(!Env::open(directory.path()).unwrap().opened().lost);
 
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A transaction that one process passes on and another goes on with: who dies with it is who has it.
+//! A transaction that one process passes on and another continues: it dies with the process that has it.
 
 use std::path::Path;
 #[cfg(feature = "failpoints")]
@@ -8,7 +8,8 @@ use libtp::Env;
 
 use crate::crew::Member;
 
-/// A process that has changed `key` to "new" and passed that on, and the word for it.
+/// Starts a process that changes `key` to "new" and passes the transaction on; returns the process and the
+/// transaction's word.
 fn passes_on(directory: &Path, number: u64) -> (Member, String) {
     passes_on_that(directory, number, "key")
 }
@@ -34,7 +35,7 @@ fn another_process_goes_on_with_what_one_began_and_the_first_may_die() {
     first.wait();
     assert_eq!(second.ask("get key"), "new");
     assert_eq!(second.ask("put other new"), "put");
-    // The dead one is buried, with locks and all that was its own.
+    // The dead process is buried, with its remaining locks.
     env.run(|txn| table.put(txn, b"third", b"by the way")).unwrap();
     let mut third = Member::start(directory.path(), 3);
     assert_eq!(third.ask(&format!("take-over {word}")), "not passed on");
@@ -62,7 +63,7 @@ fn who_dies_with_a_transaction_that_it_has_passed_on_or_taken_over_takes_it_alon
             first.kill();
             first.wait();
         }
-        // Waits for its locks until it was undone.
+        // The read waits for the transaction's locks until it is undone.
         let seen = env.run(|txn| Ok((table.get(txn, b"key")?, table.get(txn, b"other")?))).unwrap();
         assert_eq!(seen, (Some(b"old".to_vec()), None), "taken over: {is_taken}");
         let mut left = if is_taken { first } else { second };
@@ -102,7 +103,8 @@ fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
     }
 }
 
-/// Between taking the transaction and taking its locks: who had both may be gone by then, and others wait for the locks.
+/// A process stops between taking the transaction and taking its locks: the process that had both may be gone by then,
+/// and other sessions wait for the locks.
 #[cfg(feature = "failpoints")]
 #[test]
 fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
@@ -123,7 +125,7 @@ fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
         }
         let mut third = Member::start(directory.path(), 3);
         third.order("get key");
-        // Many times as long as one waits who sees nobody to wait for.
+        // Many times as long as a waiter waits without a visible holder.
         assert_eq!(third.answer_within(Duration::from_secs(4)), None, "the lock is held");
         assert_eq!(env.repairs().rebuilds, 0, "the first is killed: {is_killed}");
         second.resume();
@@ -135,7 +137,8 @@ fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
     }
 }
 
-/// Who says `tp abort` while somebody takes the transaction over, or while it is undone for one who has died, is too late.
+/// `tp abort` comes too late while another process takes the transaction over, or while it is undone for a dead
+/// process.
 #[cfg(feature = "failpoints")]
 #[test]
 fn what_is_taken_over_is_not_there_for_who_ends_it() {

@@ -1,5 +1,5 @@
-//! The program's own pages and log-record types: who knows a type takes back what one who died did by it, and who does not leaves
-//! it to others (docs/design/0019).
+//! The program's own pages and log-record types: a process that knows a type undoes a dead process's changes of that
+//! type; a process that does not know it leaves them to others (docs/design/0019).
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -32,11 +32,11 @@ fn by(at: u8, count: i64) -> Vec<u8> {
     [&[at][..], &count.to_le_bytes()].concat()
 }
 
-/// A machine whose processes are of this one.
+/// A machine whose simulated processes run in this process.
 struct Machine {
     disk: SimDisk,
     memory: SharedMemory,
-    /// Its processes live as long as it.
+    /// The simulated processes live as long as the machine.
     views: RefCell<Vec<SimProcess>>,
 }
 
@@ -60,7 +60,7 @@ impl Machine {
         builder.settings(settings).open_on(platform, &mut |_, _, _| {})
     }
 
-    /// What a power cut leaves of it, which keeps all that was written.
+    /// Returns the machine after a power cut that keeps all written bytes.
     fn after_a_power_cut(&self) -> Machine {
         Machine { disk: self.disk.crash_image(LossMode::KeepAll, 1), ..Machine::new() }
     }
@@ -201,7 +201,7 @@ fn a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back() 
     let later = machine.after_a_power_cut();
     assert!(said(later.start(Env::builder()).map(|_| ())).contains("\"counter add\" (code 7)"));
     drop(later.start(knowing()).unwrap());
-    // Closed in good order, nothing is to be repeated.
+    // After an orderly close, there is nothing to redo.
     drop(later.start(Env::builder()).unwrap());
 }
 
@@ -217,7 +217,7 @@ fn who_lacks_a_type_leaves_what_the_dead_did_by_it_to_one_who_has_it() {
     pages.apply(&open, 0, ADD, &by(0, 10)).unwrap();
     open.die();
     for _ in 0..3 {
-        // It cannot; nothing of it is lost.
+        // It cannot undo the change, and the change is not lost.
         let _ = other.managers().reap();
         assert!(matches!(counter(&other, &theirs, 0), Err(Error::LockTimeout(_))));
         other.run(|txn| table.put(txn, b"key", b"value")).unwrap();
@@ -287,7 +287,7 @@ fn a_function_of_the_program_that_panics_has_refused() {
     txn.commit().unwrap();
 }
 
-/// The longest pages have no place behind the last byte that their log records could name.
+/// The longest pages have no offset behind the last byte that their log records could name.
 #[test]
 fn a_change_of_nothing_is_logged_and_undone_on_the_longest_pages() {
     let machine = Machine::new();
@@ -348,7 +348,7 @@ fn a_lock_for_reading_is_given_back_also_where_the_database_is_locked_as_a_whole
     for number in 0..120_000 {
         pages.lock(&txn, number, PageLock::Read).unwrap();
     }
-    // By now one lock stands for them all.
+    // By now one lock stands for all of them.
     let another = env.begin().unwrap();
     assert!(matches!(pages.lock(&another, 7_000_000, PageLock::Write), Err(Error::LockTimeout(_))));
     pages.unlock(&txn, 119_999).unwrap();

@@ -1,4 +1,5 @@
-//! Who reads a page into memory dies as it gives the page to others, who have come for it and wait (PROTOCOLS D2, D7).
+//! A session that reads a page into memory dies while it hands the page over to sessions that wait for it (PROTOCOLS
+//! D2, D7).
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +10,9 @@ use libtp_tests::sizes;
 
 use crate::crew::Member;
 
-/// As many keys as take several pages.
+/// This many keys take several pages.
 const KEYS: u32 = 400;
-/// The reader stands still, and then dies, at each of these: from the page's last byte to the latch.
+/// The reader stops, and then dies, at each of these places: from the page's last byte to the latch.
 const PLACES: [&str; 3] =
     ["buffer: page read, not resident", "buffer: resident, still in hand", "buffer: resident, latched"];
 
@@ -36,7 +37,7 @@ fn who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get() {
         });
         let waits = || env.sessions().iter().any(|one| matches!(one.waits_for, Some(WaitsFor::Latch(_))));
         let begun = Instant::now();
-        // Who sees that the page is being read does not say that it waits for a latch.
+        // A session that sees that the page is being read does not report a wait for a latch.
         while !waits() && begun.elapsed() < Duration::from_millis(200) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -53,7 +54,7 @@ fn who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get() {
     }
 }
 
-/// The page that the one who stands still has latched.
+/// Returns the page that the stopped session has latched.
 fn page_being_read(env: &Env) -> PageId {
     let sessions = env.sessions();
     let held = sessions.iter().filter(|one| one.life == Life::Stopped).find_map(|one| one.held.first());
@@ -69,28 +70,28 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     let directory = tempfile::tempdir().unwrap();
     fill(directory.path());
     let own = Settings { no_background: true, ..Settings::default() };
-    // This process looks on, and repairs nothing.
+    // This process only looks on, and repairs nothing.
     let env = Env::builder().settings(own).open(directory.path()).unwrap();
     let [mut reader, mut late] = [1, 2].map(|number| Member::start(directory.path(), number));
     late.ask("arm repair: all physical repairs done!stop");
-    // Without a pin: who repairs pins would meet the dead repairer by its latch.
+    // Without a pin: a repair of pins would notice the dead repairer by its latch.
     reader.ask("arm buffer: off the free list, in hand");
     reader.order(&format!("get {}", key(0)));
     reader.wait();
-    // It has looked who is dead, and stands still.
+    // It has looked for dead sessions, and is stopped.
     until("it stands still", || env.sessions().iter().any(|one| one.life == Life::Stopped));
     let mut repairer = Member::launch_armed(directory.path(), 3, "repair: put back, section open");
     repairer.wait();
     late.resume();
     until("nobody is dead", || env.managers().processes.dead_sessions().is_empty());
     env.checkpoint().unwrap();
-    // Before it leaves: a frame in a living hand that knows nothing of it would be found then.
+    // Before it leaves: the check finds a frame noted in a living session's slot that the session does not know of.
     env.managers().buffers.check_at_rest();
     late.leave();
     assert_eq!(env.repairs().rebuilds, 0);
 }
 
-/// Many keys on several pages, and nobody who has them in memory.
+/// Writes many keys on several pages; afterwards no process has the pages in memory.
 fn fill(directory: &std::path::Path) {
     let env = Env::open(directory).unwrap();
     let table = env.btree("table").unwrap();

@@ -1,5 +1,5 @@
-//! The shared memory is found broken while processes work in it: it is made anew under them, and they go on with the same
-//! handles. What was acknowledged is kept, also what was not yet on disk.
+//! The shared memory is found broken while processes work in it: it is made anew under them, and they go on with the
+//! same handles. Acknowledged commits are kept, even if they were not yet on disk.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles() {
         std::thread::sleep(Duration::from_millis(50 + random.below(150)));
         env.managers().processes.declare_broken();
         if round % 3 == 2 {
-            // Killed while it leaves the old memory, or makes the new.
+            // Killed while it leaves the old memory, or makes the new one.
             let victim = random.index(3);
             std::thread::sleep(Duration::from_micros(random.below(5000)));
             crew[victim].kill();

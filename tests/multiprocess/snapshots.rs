@@ -1,5 +1,5 @@
-//! Snapshots among processes: who holds one sees one state while others write, are killed, and take checkpoints; who dies
-//! with one keeps nothing from anybody (PROTOCOLS S1 to S4).
+//! Snapshots among processes: the holder of a snapshot sees one state while others write, are killed, and take
+//! checkpoints; a dead holder's snapshot holds nothing back (PROTOCOLS S1 to S4).
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use libtp_tests::sizes;
 use crate::bank::Bank;
 use crate::crew::Member;
 
-/// As many keys as take several pages.
+/// This many keys take several pages.
 const KEYS: u32 = 600;
 const VALUE: [u8; 90] = [b'v'; 90];
 
@@ -41,7 +41,7 @@ fn one_state_is_shown_while_others_write_and_are_killed() {
         let snapshot = env.snapshot().unwrap();
         let seen = bank.audit_in(&snapshot).unwrap_or_else(|wrong| panic!("round {round}: {wrong}"));
         let mut victim = members.remove(0);
-        // It has done something by then, mostly in the middle of something.
+        // By now it has done some work, and is mostly in the middle of a transaction.
         std::thread::sleep(Duration::from_millis(20 + round * 3));
         victim.kill();
         assert_eq!(bank.audit_in(&snapshot).as_ref(), Ok(&seen), "round {round}: while it dies");
@@ -74,7 +74,7 @@ fn the_pin_of_who_dies_is_given_back() {
     victim.wait();
     until("the dead one's pin is given back", || env.snapshots().len() == 1);
     assert_eq!(other.ask("key"), "old");
-    // All die; who opens next gives back what they had.
+    // All die; the next process that opens the environment gives their pins back.
     other.kill();
     other.wait();
     drop((table, env));
@@ -91,7 +91,7 @@ fn who_holds_one_outlives_others_checkpoints_or_is_told_that_it_is_too_old() {
         std::fs::write(directory.path().join("libtp.toml"), format!("snapshot_log = \"{bound}\"\n")).unwrap();
         let env = Env::open(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
-        // More than have long shortcuts.
+        // More keys than have long shortcuts.
         let fill = |text: &str| {
             env.run_with(Durability::Relaxed, |txn| {
                 let value = text.repeat(300);
@@ -105,14 +105,14 @@ fn who_holds_one_outlives_others_checkpoints_or_is_told_that_it_is_too_old() {
         for round in 0..KEYS {
             fill(&format!("{round:03}")).unwrap();
             other.ask("checkpoint");
-            // Another each time: what was found once stays.
+            // Another key each time: a version that was found once stays.
             let answer = reader.ask(&key(round));
             if answer == "too old" {
                 assert!(!is_kept);
                 break;
             }
             assert_eq!(answer, "old".repeat(300));
-            // It reads on for as long as what it needs is still in memory.
+            // The reader goes on for as long as the log that it needs is still in memory.
             match is_kept {
                 true if round > 30 => break,
                 true => {}
@@ -127,7 +127,7 @@ fn who_holds_one_outlives_others_checkpoints_or_is_told_that_it_is_too_old() {
     }
 }
 
-/// Deletes most keys, and makes others so that room is wanted on their pages.
+/// Deletes most keys, and puts others that need room on the same pages.
 fn sweep(env: &Env, table: &Db) {
     let deleted = env.run(|txn| {
         (100..500).try_for_each(|number| table.delete(txn, key(number).as_bytes()).map(|was_there| assert!(was_there)))
@@ -161,7 +161,7 @@ fn nothing_is_given_up_while_a_snapshot_is_taken() {
     reader.leave();
 }
 
-/// When nobody waits any more the ghosts go.
+/// Checks that the ghosts are removed when no snapshot needs them any more.
 fn sweep_is_possible(env: &Env, table: &Db) {
     for number in 0..KEYS {
         let between = format!("{}++", key(number));

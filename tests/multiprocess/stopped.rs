@@ -1,5 +1,5 @@
-//! A process stands still in the middle of its work, latches and locks in hand. The others may have to wait; nobody takes
-//! it for dead, and when it goes on so does everything.
+//! A process is stopped in the middle of its work, with latches and locks in hand. The others may have to wait; no
+//! process takes it for dead, and when it goes on, everything goes on.
 
 use std::collections::BTreeSet;
 #[cfg(feature = "failpoints")]
@@ -16,7 +16,7 @@ use crate::bank::Bank;
 use crate::crew::in_time;
 use crate::crew::Member;
 
-/// It stands still for so long.
+/// How long the process is stopped.
 const STILL: Duration = Duration::from_secs(2);
 
 #[test]
@@ -35,7 +35,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         crew[victim].stop();
         told.extend(crew.iter_mut().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
-        // Whether somebody needs what it holds is left to chance: this asks.
+        // Whether a session waits for its locks is left to chance; this check looks in any case.
         let env = Env::open(directory.path()).unwrap();
         assert_eq!(env.managers().processes.dead_sessions(), [], "who is stopped is taken for dead");
         drop(env);
@@ -47,7 +47,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
     for member in &mut crew {
         told.extend(member.acknowledged_until_it_stops());
     }
-    // Whoever had been taken for dead would have been told by an error, or have lost its transactions.
+    // A process that was taken for dead would have got an error, or would have lost its transactions.
     crew.into_iter().for_each(Member::leave);
     let env = Env::open(directory.path()).unwrap();
     assert_eq!(
@@ -110,7 +110,7 @@ fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_eve
     let begun = Instant::now();
     let at_it = loop {
         let sessions = env.sessions();
-        // What is told is not of one moment: it may have stopped between its roles and its life.
+        // The session's state is not read at one moment: the session may have stopped between its roles and its life.
         let at_it = |one: &SessionState| one.roles == ["takes a checkpoint", "changes the control file"];
         let stopped = sessions.into_iter().find(|one| one.life == Life::Stopped && at_it(one));
         if let Some(one) = stopped {
@@ -119,7 +119,7 @@ fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_eve
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not come to the failpoint: {:?}", env.sessions());
         std::thread::sleep(Duration::from_millis(1));
     };
-    // A new database needs a number out of that file.
+    // A new database needs a number from that file.
     let refused = env.btree("another").err().map(|error| error.to_string()).unwrap();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     assert!(refused.contains("kill"), "{refused}");
@@ -143,20 +143,21 @@ fn who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired() {
     while !stat().contains(") T ") {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Its seat is free. Whoever is still in it is dead to all others, who then give the place to the next.
+    // Its seat is free. A session that still has it counts as dead for all other processes, which then reuse its
+    // place.
     let sessions: Vec<_> = env.sessions().into_iter().filter(|one| one.pid == pid).collect();
     leaver.resume();
     assert_eq!(leaver.answer(), "left");
     assert!(sessions.is_empty(), "{sessions:?}");
 }
 
-/// Opens the environment and does nothing in it.
+/// Returns a builder for an environment without background threads.
 #[cfg(feature = "failpoints")]
 pub fn idle() -> libtp::Builder {
     Env::builder().settings(libtp::Settings { no_background: true, ..libtp::Settings::default() })
 }
 
-/// Looks until a stopped session is so.
+/// Waits until `is_so` holds for a stopped session, and returns that session.
 #[cfg(feature = "failpoints")]
 pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -> libtp::SessionState {
     let begun = Instant::now();
@@ -175,10 +176,10 @@ pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -
 fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
-    // Threads of its own would wait before it comes to the door.
+    // Background threads would wait before the process comes to the door.
     let leaver = idle().open(directory.path()).unwrap();
     leaver.run(|txn| leaver.btree("table").and_then(|table| table.put(txn, b"other", b"1"))).unwrap();
-    // Its session is in use: what comes next takes another.
+    // Its session is in use: the next order takes another session.
     holder.ask("begin");
     holder.ask("put key 1");
     holder.ask("arm txn: slot off the list, nobody's!stop");
@@ -189,7 +190,7 @@ fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
     let wanted = Some(WaitsFor::Latch("the table of transactions".into()));
     let waits = || look.sessions().iter().any(|one| one.pid == std::process::id() && one.waits_for == wanted);
     while !leaves.is_finished() {
-        // It comes to the door when it has given up waiting.
+        // It comes to the door after it has given up waiting.
         if waits() {
             let at_the_door = look.at_the_door();
             assert!(!waits() || at_the_door.is_none(), "it waits at the door: {at_the_door:?}");
@@ -279,7 +280,7 @@ fn memory_is_not_made_anew_before_who_is_stopped_at_the_control_file_goes_on() {
     let refused = in_time("to be told", put).expect_err("it is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     maker.resume();
-    // It has its number; its transaction goes with the memory.
+    // The database has its number; the transaction is lost with the memory.
     let told = maker.answer();
     assert!(told == "put" || told.contains("again"), "{told}");
     env.run(|txn| table.put(txn, b"other", b"afterwards")).unwrap();
@@ -306,7 +307,7 @@ fn who_is_stopped_while_it_makes_a_database_is_named_and_keeps_nobody_waiting_fo
         "{refused}"
     );
     let table = env.btree("table").unwrap();
-    // Not waiting for the disk: the other thread of the one that is stopped may have been at a flush, which is waited for.
+    // Relaxed: the other thread of the stopped process may have been at a flush, which a sync commit would wait for.
     env.run_with(Durability::Relaxed, |txn| table.put(txn, b"key", b"meanwhile")).unwrap();
     maker.resume();
     assert_eq!(maker.answer(), "put");
@@ -351,7 +352,7 @@ fn who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up() {
         // Each put has another value: a put of the same value is not logged.
         writer.order(&format!("put key {round}"));
         stopped(directory.path(), |_| true);
-        // Another of its threads may have a task at that moment, which would be waited for.
+        // Another of its threads may have a task at that moment, and a rebuild would wait for it.
         let has_task = |one: &SessionState| one.life == Life::Stopped && !one.roles.is_empty();
         if !env.sessions().iter().any(has_task) {
             break;
@@ -378,7 +379,7 @@ fn who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_pro
     let env = idle().open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let mut writer = Member::start(directory.path(), 1);
-    // With these two they are as many as have room at first, and there is no memory for more.
+    // With these two handles, all first places are taken, and there is no memory for more.
     let crowd: Vec<Env> = (0..14).map(|_| idle().open(directory.path()).unwrap()).collect();
     writer.ask("arm log: leads a flush!stop");
     writer.order("put key kept");

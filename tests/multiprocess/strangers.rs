@@ -1,4 +1,4 @@
-//! Shared memory of strangers: planted by another user under our name.
+//! Shared memory that another user planted under our name.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use libtp::{Env, How};
 
 use crate::crew::Member;
 
-/// Nobody in particular.
+/// An ordinary user and group.
 const NOBODY: &str = "65534:65534";
 
-/// Gives a file to another user; false, loudly, where we may not.
+/// Gives a file to another user; returns false and prints a message if we may not.
 fn give_away(file: &Path, test: &str) -> bool {
     let given = Command::new("chown").arg(NOBODY).arg(file).status().is_ok_and(|status| status.success());
     if !given {
@@ -19,7 +19,7 @@ fn give_away(file: &Path, test: &str) -> bool {
     given
 }
 
-/// The region of a process that was killed, and that had one sync commit.
+/// Returns the region of a process that was killed after one sync commit.
 fn region_of_the_dead(directory: &Path) -> PathBuf {
     let mut one = Member::start(directory, 1);
     one.ask("put key value");
@@ -38,7 +38,7 @@ fn value(env: &Env) -> Option<Vec<u8>> {
 fn memory_that_belongs_to_another_user_is_not_trusted() {
     let directory = tempfile::tempdir().unwrap();
     let region = region_of_the_dead(directory.path());
-    // It is the real one in every other way: whoever planted it has taken all pains.
+    // The file is the real one in every other way.
     if !give_away(&region, "memory_that_belongs_to_another_user_is_not_trusted") {
         return;
     }
@@ -72,7 +72,7 @@ fn a_file_planted_under_the_name_of_our_memory_is_not_used() {
             }
             Err(error) => assert!(error.to_string().contains(&region.display().to_string()), "{error}"),
         }
-        // The next turn finds it as a killed process leaves it.
+        // The next round finds the memory as a killed process leaves it.
         drop(std::fs::remove_file(&region));
         assert_eq!(region_of_the_dead(directory.path()), region);
     }

@@ -1,4 +1,5 @@
-//! One process of several is killed, again and again. The others go on, nobody opens anything anew, nothing is lost.
+//! One of several processes is killed, repeatedly. The others go on, no process opens the environment again, and
+//! nothing is lost.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,7 @@ use libtp_tests::sizes;
 use crate::bank::{Bank, TransferId};
 use crate::crew::Member;
 
-/// Everything acknowledged is there, the sums agree, and every page fits its neighbours.
+/// Checks that every acknowledged transfer is there, the sums agree, and every page fits its neighbours.
 pub fn judge(directory: &Path, acknowledged: &BTreeSet<TransferId>) {
     let env = Env::open(directory).unwrap();
     let journal = Bank::open(&env).unwrap().audit().unwrap();

@@ -67,7 +67,7 @@ fn two_processes_write_at_the_same_time_and_their_sums_agree() {
         assert_eq!(member.answer(), "transferred");
     }
     let took = start.elapsed();
-    // A third one audits while both are there.
+    // A third process audits while both are attached.
     let env = Env::open(directory.path()).unwrap();
     let bank = Bank::open(&env).unwrap();
     let wanted: BTreeSet<(u64, u64)> = (1..=2).flat_map(|who| (0..3000).map(move |one| (who, one))).collect();

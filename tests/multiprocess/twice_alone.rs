@@ -1,4 +1,5 @@
-//! All processes die, and then the one that opens the environment next, in the middle of its repair (PROTOCOLS D3, D6, L6).
+//! All processes die; then the process that opens the environment next dies in the middle of its repair (PROTOCOLS D3,
+//! D6, L6).
 
 use libtp::{Env, How};
 
@@ -7,7 +8,7 @@ use crate::crew::Member;
 #[test]
 fn who_dies_as_it_appends_is_undone_though_the_next_repair_dies_too() {
     let directory = tempfile::tempdir().unwrap();
-    // The first has a slot before the second's, and so its transaction ends first in any repair.
+    // The first process has a slot before the second's, so every repair ends its transaction first.
     let mut first = Member::start(directory.path(), 1);
     let mut second = Member::start(directory.path(), 2);
     for key in ["one", "two"] {
@@ -18,13 +19,14 @@ fn who_dies_as_it_appends_is_undone_though_the_next_repair_dies_too() {
     second.ask("begin");
     second.ask("put two after");
     second.ask("arm log: append noted, tail not published");
-    // Nobody repairs the second: the first stands still until it is killed.
+    // No session repairs the second: the first is stopped until it is killed.
     first.stop();
     second.order("put three after");
     second.wait();
     first.kill();
     first.wait();
-    // Where the second was about to append now lies the first record of the repair of the first, and its repairer dies.
+    // The place where the second was about to append now has the first record of the first's repair; then the repairer
+    // dies.
     let mut repairer = Member::launch_armed(directory.path(), 3, "alone: ended, slot not idle");
     repairer.wait();
     let env = Env::open(directory.path()).unwrap();

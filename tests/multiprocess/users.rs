@@ -1,5 +1,6 @@
-//! Other users: exactly those who may use the directory may use the environment, whoever of them makes its files, and a
-//! stranger can neither attach nor get in the way. Needs root, which becomes other users; else it says so and does nothing.
+//! Other users: exactly the users with access to the directory may use the environment, whichever of them made its
+//! files. A stranger can neither attach nor block others. Needs root to become other users; otherwise the tests are
+//! skipped with a message.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{chown, lchown, symlink, MetadataExt, PermissionsExt};
@@ -9,15 +10,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use libtp::{Env, How};
 
-/// The environment's directory; without it, it is no such process.
+/// The environment's directory. Without this variable, the process is not a visitor.
 const DIRECTORY: &str = "LIBTP_TEST_USER_DIRECTORY";
-/// Users and groups that nobody has.
+/// Ids of users and groups that do not exist.
 const ALICE: u32 = 61_001;
 const BOB: u32 = 61_002;
 const MALLORY: u32 = 61_003;
 const FRIENDS: u32 = 61_100;
 
-/// A process of another user that opens the environment and stays until it is let go.
+/// A process of another user that opens the environment and stays until it is told to leave.
 struct Visitor {
     child: Child,
     input: ChildStdin,
@@ -33,7 +34,7 @@ impl Visitor {
         command.uid(user).gid(group).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = loop {
             match command.spawn() {
-                // Another test's new child still has our copy of the program open for writing, until it becomes another.
+                // Another test's new child still has our copy of the program open for writing, until its exec.
                 Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
                 child => break child.unwrap(),
             }
@@ -49,7 +50,7 @@ impl Visitor {
         self.output.find_map(ours).expect("it says something before it ends")
     }
 
-    /// Lets it leave.
+    /// Lets the visitor leave.
     fn leave(mut self) {
         self.input.write_all(b"\n").unwrap();
         assert_eq!(self.answer(), "left");
@@ -59,7 +60,7 @@ impl Visitor {
 
 impl Drop for Visitor {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may be gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -92,14 +93,15 @@ fn entry() {
     }
 }
 
-/// A place that all users reach: this program, a directory for shared memory like /dev/shm, and the environment's.
+/// A place that all users reach: this program, a directory for shared memory like /dev/shm, and the environment's
+/// directory.
 struct Place {
     root: tempfile::TempDir,
     program: PathBuf,
 }
 
 impl Place {
-    /// None where we are not allowed to be other users.
+    /// Returns `None` if we may not become other users.
     fn new(owner: u32, group: u32, mode: u32) -> Option<Place> {
         if !rustix::process::geteuid().is_root() {
             let text = "SKIPPED users: not root: nobody else can be played here";
@@ -133,7 +135,7 @@ impl Place {
         self.root.path().join("environment")
     }
 
-    /// Users who were here.
+    /// Returns the users that have opened the environment.
     fn visitors(&self) -> Vec<u32> {
         let env = Env::open(self.environment()).unwrap();
         let visits = env.btree("visits").unwrap();
@@ -167,7 +169,7 @@ fn a_stranger_is_refused_and_told_why() {
     }
 }
 
-/// What a program says that another user starts, and whether it did what it was to.
+/// Runs a program as another user; returns whether it succeeded, and its error text.
 fn as_mallory(program: &str, arguments: &[&str]) -> (bool, String) {
     let mut command = Command::new(program);
     let run = command.args(arguments).uid(MALLORY).gid(MALLORY).current_dir("/").output().unwrap();
@@ -188,7 +190,7 @@ fn a_stranger_who_sees_the_directory_can_neither_stop_nor_lock_anything() {
     for entry in std::fs::read_dir(place.environment()).unwrap() {
         files.push(entry.unwrap().path().display().to_string());
     }
-    // What the directory's owner put there himself is not ours to judge.
+    // The file that the directory's owner made is not the library's.
     for file in files.iter().filter(|file| !file.ends_with("libtp.toml")) {
         let (done, said) = as_mallory("/usr/bin/flock", &["--nonblock", file, "true"]);
         assert!(!done && said.contains("ermission denied"), "{file}: {said}");
@@ -200,7 +202,7 @@ fn a_stranger_who_sees_the_directory_can_neither_stop_nor_lock_anything() {
 #[test]
 fn those_of_the_directorys_group_share_it_and_a_stranger_does_not() {
     let Some(place) = Place::new(ALICE, FRIENDS, 0o770) else { return };
-    // Bob is first, so all files are his.
+    // Bob is first, so he owns all files.
     let mut bob = Visitor::start(&place, BOB, FRIENDS);
     assert!(bob.answer().starts_with("Created"));
     let mut alice = Visitor::start(&place, ALICE, FRIENDS);
@@ -210,7 +212,7 @@ fn those_of_the_directorys_group_share_it_and_a_stranger_does_not() {
     assert!(refused.contains("ermission denied"), "{refused}");
     bob.leave();
     alice.leave();
-    // The region is Bob's, in a directory like /dev/shm, so Alice could not remove it: it is there, and in order.
+    // The region is Bob's, in a directory like /dev/shm, so Alice could not remove it: it is still there, and in order.
     let mut alice = Visitor::start(&place, ALICE, FRIENDS);
     let answer = alice.answer();
     assert!(answer.starts_with("Repaired"), "{answer}");
@@ -242,7 +244,7 @@ fn what_another_user_puts_in_the_shared_memorys_place_is_not_believed_and_not_in
     let mut alice = Visitor::start(&place, ALICE, ALICE);
     let region = PathBuf::from(alice.answer().split_once(' ').unwrap().1);
     assert!(region.starts_with(place.memory()));
-    // What the region itself says of whose it is can be copied by who may read it: all of it.
+    // A user who may read the region can copy all of it, with its record of the owner.
     let perfect = std::fs::read(&region).unwrap();
     alice.leave();
     let secret = place.root.path().join("secret");
@@ -263,7 +265,7 @@ fn what_another_user_puts_in_the_shared_memorys_place_is_not_believed_and_not_in
         assert!(answer.starts_with("Clean"), "{plant}: {answer}");
         let home = place.environment();
         assert!(answer.contains(&home.display().to_string()), "{plant}: {answer} should be in {}", home.display());
-        // Others of hers find the same one.
+        // Alice's other processes find the same region.
         let mut again = Visitor::start(&place, ALICE, ALICE);
         let answer = again.answer();
         assert!(answer.starts_with("Joined"), "{plant}: {answer}");

@@ -1,10 +1,11 @@
 //! Wild stores: a process writes nonsense into the shared memory and dies.
 //!
-//! What repair can see of it (PROTOCOLS F3) makes it build the memory anew; what it cannot see is outside of any promise. But
-//! nobody who lives may crash or wait for ever, whatever was hit: a survivor that meets nonsense answers with an error, or
-//! takes part in the rebuild and goes on. Nothing that was acknowledged is lost: the bytes of records are not hit here.
+//! Damage that repair can see (PROTOCOLS F3) makes it build the memory anew; damage that it cannot see is outside of
+//! any promise. But no living process may crash or wait for ever, whichever word was hit: a survivor that meets
+//! nonsense answers with an error, or takes part in the rebuild and goes on. No acknowledged commit is lost: the bytes
+//! of records are not hit here.
 //!
-//! The stores go through the file of the shared memory, past the library: there is nothing in it for them.
+//! The stores go through the file of the shared memory, not through the library, which has no such calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileExt;
@@ -18,7 +19,7 @@ use libtp_tests::sizes;
 use crate::bank::{Bank, TransferId};
 use crate::crew::Member;
 
-/// What can be hit: the names that the managers give to their structures.
+/// The structures that can be hit, by the names that the managers give them.
 const TARGETS: &[&str] = &[
     "region header",
     "process header",
@@ -49,12 +50,12 @@ const TARGETS: &[&str] = &[
     "transaction slab",
     "transactions",
 ];
-/// Whoever has acknowledged nothing for so long waits for ever.
+/// A process that acknowledges nothing for this long counts as waiting for ever.
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// Words hit at a time.
 const WORDS: usize = 12;
 
-/// In the child: stores nonsense into some words of what is named, and dies.
+/// Runs in the child: stores nonsense into some words of the named structure, and dies.
 pub fn store(env: &Env, order: &str) {
     let mut words = order.splitn(3, ' ').skip(1);
     let seed = words.next().and_then(|seed| seed.parse().ok()).expect("an order has a seed");
@@ -72,7 +73,7 @@ pub fn store(env: &Env, order: &str) {
         file.read_exact_at(&mut word, place).unwrap();
         u64::from_ne_bytes(word)
     };
-    // Words that are in use, as far as they can be found: most of a table is empty.
+    // Words that are in use, as far as they can be found: most words of a table are empty.
     for _ in 0..WORDS {
         let mut at = place(&mut random);
         for _ in 0..100 {
@@ -94,16 +95,16 @@ pub fn store(env: &Env, order: &str) {
     std::process::abort();
 }
 
-/// What became of one round.
+/// The result of one round.
 #[derive(Default)]
 struct Outcome {
     rebuilds: u64,
-    /// What survivors were told.
+    /// The errors that survivors got.
     errors: Vec<String>,
-    /// The environment could not simply be opened again afterwards.
+    /// The error, if the environment could not simply be opened again afterwards.
     refused: Option<String>,
     lost: usize,
-    /// A survivor crashed, or waited for ever.
+    /// The failure, if a survivor crashed or waited for ever.
     failed: Option<String>,
     waits: bool,
     damage: Option<String>,
@@ -149,13 +150,13 @@ fn whatever_is_hit_by_a_wild_store_nobody_crashes_or_waits_for_ever() {
             count(&|one| one.refused.is_some()),
             count(&|one| one.damage.is_some()),
         );
-        // Whoever is told that a page is damaged cannot undo its transaction either, whose locks then stay until the
-        // environment is opened anew: so the others may have to wait, and somebody knows why.
+        // A session that finds a page damaged cannot undo its transaction either, whose locks then stay until the
+        // environment is opened anew. The others may therefore have to wait, and an error explains it.
         let is_unexplained = |one: &&Outcome| !one.waits || one.errors.is_empty();
         let failed: Vec<&String> =
             outcomes.iter().filter(is_unexplained).filter_map(|one| one.failed.as_ref()).collect();
         complain(failed.is_empty(), &format!("{failed:#?}"));
-        // What every repair looks at first.
+        // The structures that every repair checks first.
         let is_seen = name.ends_with("slab") || name.ends_with("slabs") || *name == "undo log headers";
         let is_missed = is_seen && count(&|one| one.damage.is_some()) != 0;
         complain(!is_missed, &format!("the {name} were hit, and that was not seen"));
@@ -165,8 +166,8 @@ fn whatever_is_hit_by_a_wild_store_nobody_crashes_or_waits_for_ever() {
     }
 }
 
-/// What is not as it should be. Not every nonsense can be told (docs/reliability.md), so it fails the long run and is said in the
-/// short one.
+/// Complains about a wrong result. Not every nonsense can be recognised (docs/reliability.md), so a wrong result fails
+/// the long run and is only printed in the short run.
 fn complain(is_right: bool, what: &str) {
     let is_strict = sizes::number("LIBTP_TEST_WILD_STRICT", 0) != 0;
     assert!(is_right || !is_strict, "{what}");
@@ -176,7 +177,7 @@ fn complain(is_right: bool, what: &str) {
 }
 
 fn round(name: &str, seed: u64) -> Outcome {
-    // In memory: nobody should wait for a disk here.
+    // In memory: no process should wait for a disk here.
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let mut outcome = Outcome::default();
@@ -217,10 +218,10 @@ fn round(name: &str, seed: u64) -> Outcome {
     outcome
 }
 
-/// Listens until it has acknowledged something new, or has been told of an error.
+/// Listens until the member has acknowledged a new transfer, or reports an error.
 fn listen_until_it_goes_on(member: &mut Member, name: &str, told: &mut BTreeSet<TransferId>, outcome: &mut Outcome) {
     told.extend(member.acknowledged_so_far());
-    // Two clients work in it, and each may have had one answer on its way.
+    // Two clients work in the process, and each may have had one answer on its way.
     let mut left = 5;
     listen_until(member, name, told, outcome, |answer| {
         left -= 1;
@@ -238,7 +239,7 @@ fn listen_until(
     loop {
         let answer = match member.hear(WATCHDOG) {
             Ok(Some(answer)) => answer,
-            // All of the table is shown before the test fails.
+            // The whole table is printed before the test fails.
             Ok(None) => {
                 outcome.waits = true;
                 outcome.failed = Some(member.despair(&format!("waits for ever when the {name} was hit")));

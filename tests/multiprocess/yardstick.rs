@@ -1,5 +1,5 @@
-//! The yardstick of processes: planted bugs that a case of this suite is to notice. The same cases without a bug pass: they
-//! are this suite.
+//! The yardstick of processes: planted bugs that a case of this suite must notice. The cases also run without a bug,
+//! as this suite.
 
 use libtp_tests::planted_deaths::{Judge, PlantedDeath, PLANTED_DEATHS};
 use libtp_tests::trial;

@@ -1,25 +1,25 @@
 //! A bank after TPC-B, with two trees beside the balances.
 //!
-//! A transfer changes an account, a teller and a branch by the same amount. It puts a line into the *history*, which grows
-//! at one place for each worker, and a *note* at a place that no order explains, and takes its worker's note of some
-//! transfers ago away. So what must be there follows from how many transfers of each worker there are: the sums, the
-//! history without a gap, and the last few notes. A transaction that is there in part shows, and so does one that is lost.
+//! A transfer changes an account, a teller and a branch by the same amount. It adds a line to the *history*, which
+//! grows at one place for each worker, and a *note* under a scattered key, and deletes its worker's note of some
+//! transfers ago. The number of transfers of each worker therefore decides the rest: the sums, the history without a
+//! gap, and the last few notes. A lost transaction shows, and so does a transaction of which only a part is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use libtp::{Bytes, Db, Durability, Env, Result, Settings, Txn};
 use libtp_sim::Random;
 
-/// Few, so that everybody waits for everybody.
+/// Few, so that workers often wait for each other.
 const BRANCHES: u64 = 4;
 const TELLERS: u64 = 40;
-/// Many, so that pages come and go.
+/// Many, so that pages are replaced.
 const ACCOUNTS: u64 = 20_000;
 /// Bytes of a balance's record, as in TPC-B.
 const RECORD_BYTES: usize = 100;
-/// Notes of one worker that are there at a time.
+/// Notes of one worker that exist at a time.
 const NOTES: u64 = 40;
-/// Keys put or read in one transaction by who makes or judges the bank.
+/// Keys written or read in one transaction while the bank is made or audited.
 const BATCH: u64 = 2_000;
 
 /// The bank's databases.
@@ -30,7 +30,7 @@ pub struct Bank {
     notes: Db,
 }
 
-/// What a transfer was about, as its line in the history tells it.
+/// A transfer, as its line in the history records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line {
     account: u64,
@@ -39,7 +39,7 @@ struct Line {
     delta: i64,
 }
 
-/// Little memory and short logs: pages are replaced and checkpoints taken while processes die.
+/// Returns settings with little memory and short logs: pages are replaced and checkpoints taken while processes die.
 pub fn settings() -> Settings {
     Settings {
         memory: Some(Bytes::mib(8)),
@@ -57,7 +57,7 @@ fn history_key(worker: u64, number: u64) -> Vec<u8> {
     format!("{worker:08}/{number:010}").into_bytes()
 }
 
-/// Keys of a worker that follow each other lie far apart.
+/// Returns the key of a note: keys of consecutive notes lie far apart.
 fn note_key(worker: u64, number: u64) -> Vec<u8> {
     let scattered = (worker << 32 | number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     format!("{scattered:016x}/{worker:08}/{number:010}").into_bytes()
@@ -111,7 +111,7 @@ impl Bank {
         })
     }
 
-    /// Gives every balance its zero.
+    /// Writes a zero balance for every account, teller and branch.
     ///
     /// # Errors
     /// The library's.
@@ -136,11 +136,11 @@ impl Bank {
     /// The library's.
     ///
     /// # Panics
-    /// When something is not there that has to be.
+    /// If a record is missing that must be there.
     pub fn transfer(&self, worker: u64, number: u64, random: &mut Random, durability: Durability) -> Result<()> {
         let line = Line::new(random);
         let mut keys = line.balances();
-        // Now and then in another order, so that some wait for each other in a circle.
+        // Now and then in reverse order, so that some workers wait for each other in a circle.
         if random.chance(1, 100) {
             keys.reverse();
         }
@@ -162,10 +162,10 @@ impl Bank {
         })
     }
 
-    /// How many transfers of each worker there are, when everything agrees with it.
+    /// Returns the number of transfers of each worker, if all books agree.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Describes what does not agree.
     pub fn audit(&self) -> std::result::Result<BTreeMap<u64, u64>, String> {
         let mut sums: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
         let mut transfers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -213,7 +213,7 @@ impl Bank {
         }
     }
 
-    /// Reads all pairs, many in one transaction: nobody else is at work.
+    /// Reads all pairs, many in one transaction: no other session is at work.
     fn each(
         &self,
         db: &Db,

@@ -1,8 +1,8 @@
 //! A range that was counted keeps its count until its reader ends (PROTOCOLS K1).
 //!
-//! The doubt: a range that is bounded ends in the middle of a gap, and what locks every key it passed does not lock what lies
-//! between the last of them and its end. The workload meets this seldom, since it must put a key into just that gap while
-//! the reader is still there; here somebody tries so again and again.
+//! The risk: a bounded range ends in the middle of a gap. Locks on every key of the range do not cover the room
+//! between the last key and the range's end. The workload rarely puts a key into just that gap while the reader is
+//! still there; here another process tries so repeatedly.
 
 use libtp::Durability;
 use libtp_sim::{Random, SimDisk};
@@ -10,14 +10,14 @@ use libtp_sim::{Random, SimDisk};
 use crate::library::{Layout, Machine, Process, Trouble};
 use crate::oracle::Table;
 
-/// A database whose records are locked one by one in every layout.
+/// A database with locks on records in every layout.
 const TREE: &str = "journal";
 const KEYS: usize = 1_000;
 const RECORDS: usize = 150;
 const RANGES: usize = 30;
 const ATTEMPTS: usize = 12;
 
-/// Counts ranges twice, while another process tries to put keys into them.
+/// Counts ranges twice while another process tries to put keys into them.
 ///
 /// # Errors
 /// A range changed under its reader, or something failed.
@@ -52,7 +52,7 @@ fn key(number: usize) -> Vec<u8> {
     format!("entry/{number:05}").into_bytes()
 }
 
-/// Puts a key, or removes it if it is there, in a transaction of its own; gives up if somebody is in the way.
+/// Puts a key, or removes the key if it is there, in its own transaction; aborts on a lock conflict.
 fn put(process: &Process, number: usize) -> Result<(), Trouble> {
     let txn = process.begin(Durability::Relaxed)?;
     let done = match process.put_new(&txn, TREE, &key(number), b"entry") {

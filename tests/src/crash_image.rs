@@ -1,7 +1,7 @@
-//! Opening what a crash left, and judging it.
+//! Opens the image that a crash left, and judges it.
 //!
-//! Every image is opened with its memory lost, read whole, and checked page by page; some are read backwards too, go on
-//! working, are closed in good order and opened again.
+//! Every image is opened with its memory lost, read whole, and checked page by page. Some images are also read
+//! backwards; some go on working, are closed in good order and opened again.
 
 use libtp::Durability;
 use libtp_sim::{Random, SimDisk};
@@ -9,37 +9,37 @@ use libtp_sim::{Random, SimDisk};
 use crate::library::{Layout, Machine, Process, Trouble, Way, HASH};
 use crate::oracle::{brief, name, Allowed, Effects, Era, History, Table, Value};
 
-/// What follows when an image was right.
+/// The next step after an image was right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sequel {
     /// Nothing.
     #[default]
     None,
-    /// A transaction writes, and its work is there after an orderly end.
+    /// A transaction writes, and its changes are there after an orderly end.
     OrderlyEnd,
-    /// Some transactions write, and then the machine stops: the caller crashes it again.
+    /// Some transactions write, and then the machine stops: the caller crashes the machine again.
     LivesOn,
 }
 
-/// How much is asked of an image beyond being right.
+/// How thoroughly an image is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thoroughness {
-    /// It is read from high keys to low as well.
+    /// The image is also read from high keys to low.
     pub reads_back: bool,
-    /// Each record is looked up by its key as well.
+    /// Each record is also looked up by its key.
     pub looks_up: bool,
-    /// What follows.
+    /// The next step.
     pub sequel: Sequel,
 }
 
 impl Thoroughness {
-    /// Something of everything, over many images.
+    /// Returns a random choice that covers every kind of test over many images.
     pub fn any(random: &mut Random) -> Thoroughness {
         let sequel = if random.chance(1, 8) { Sequel::OrderlyEnd } else { Sequel::None };
         Thoroughness { reads_back: random.chance(1, 8), looks_up: random.chance(3, 4), sequel }
     }
 
-    /// Right, and then this.
+    /// Returns the plain judgment, followed by `sequel`.
     pub fn and_then(sequel: Sequel) -> Thoroughness {
         Thoroughness { sequel, ..Thoroughness::default() }
     }
@@ -48,16 +48,16 @@ impl Thoroughness {
 /// An image that was right.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The state is that after so many commits; none if some doubtful commits between them are not there.
+    /// The number of commits in the found state; `None` if some doubtful commits among them are missing.
     pub commits: Option<usize>,
-    /// What was done since, if the machine lived on.
+    /// The history since the restart, if the machine lived on.
     pub later: Option<Era>,
 }
 
-/// Opens the image and judges what is there.
+/// Opens the image and judges its state.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes what is wrong with the image.
 pub fn judge(
     disk: &SimDisk,
     layout: Layout,
@@ -68,10 +68,10 @@ pub fn judge(
     judge_machine(&Machine::new(disk.clone(), layout), history, allowed, thoroughness)
 }
 
-/// As [`judge`], on a machine that may have kept its memory.
+/// As [`judge`], for a machine that may have kept its memory.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes what is wrong with the image.
 pub fn judge_machine(
     machine: &Machine,
     history: &History,
@@ -94,7 +94,7 @@ pub fn judge_machine(
     Ok(Judged { commits, later })
 }
 
-/// Without the work of an orderly end: the machine is off.
+/// Leaves without the work of an orderly end: the machine is off.
 fn leave_in_haste(disk: &SimDisk, process: Process) {
     disk.halt();
     drop(process);
@@ -135,7 +135,7 @@ fn judge_open(
     }
 }
 
-/// One more transaction, an orderly end, and everything is there at the next opening.
+/// Commits one more transaction, ends in good order, and checks that everything is there at the next opening.
 fn end_orderly(machine: &Machine, process: Process, history: &History, commits: usize) -> Result<(), String> {
     let failed = |what: &'static str| move |trouble: Trouble| format!("UNUSABLE: {what} failed: {trouble}");
     let mut wanted = history.state_after(commits);
@@ -168,8 +168,8 @@ fn end_orderly(machine: &Machine, process: Process, history: &History, commits: 
     Ok(())
 }
 
-/// Some transactions more, of few sizes: their log records often end where lost ones of the life before ended, and what
-/// lies behind those must stay dead.
+/// Runs a few more transactions of few sizes. Their log records often end where lost records of the life before ended,
+/// and the old records behind them must not come back.
 fn live_on(machine: &Machine, process: Process, history: &History, commits: usize) -> Result<Era, String> {
     let from = machine.disk.io_index();
     let mut random = Random::new((from as u64) << 20 ^ commits as u64);

@@ -1,4 +1,4 @@
-//! Crashing a workload at its I/Os, in every loss mode, and again inside the recovery (RELIABILITY R1, R2).
+//! Crashes a workload at its I/Os, in every loss mode, and again inside the recovery.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,36 +12,36 @@ use crate::sizes;
 use crate::watchdog::{caught, Watchdog};
 use crate::workload::Run;
 
-/// How many threads judge states.
+/// Threads that judge states.
 pub const THREADS: usize = 2;
-/// How deep crashes are nested.
+/// Depth of nested crashes.
 const DEPTH: usize = 3;
-/// One state of so many is crashed again inside its recovery.
+/// One state in this many is crashed again inside its recovery.
 const DEEP_EVERY: u64 = 10;
 
-/// A state to try: the place of the crash, and what it does to unsynced changes.
+/// A state to try: the place of the crash, and its effect on unsynced changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CrashState {
-    /// The crash comes after so many changes.
+    /// The number of changes before the crash.
     pub position: usize,
-    /// What it does.
+    /// Its effect on unsynced changes.
     pub mode: LossMode,
 }
 
-/// What came of it.
+/// The result of trying states.
 #[derive(Debug, Default)]
 pub struct Explored {
     /// States judged.
     pub states: u64,
     /// Of these, states whose crash was inside a recovery.
     pub deep: u64,
-    /// What was wrong, each with the variables that repeat it.
+    /// The failures, each with the variables that repeat it.
     pub failures: Vec<String>,
 }
 
-/// Every state of the workload there is: at each I/O every mode, or one where nothing is unsynced.
+/// Returns every state of the workload: at each I/O every mode, or one mode where nothing is unsynced.
 ///
-/// The modes of a place begin with another one each time, so that a sample at equal steps meets all of them.
+/// The list of modes begins with another mode at each place, so that a sample at equal steps meets all modes.
 pub fn all_states(walk: &mut CrashImages) -> Vec<CrashState> {
     let mut states = Vec::new();
     loop {
@@ -57,7 +57,7 @@ pub fn all_states(walk: &mut CrashImages) -> Vec<CrashState> {
     }
 }
 
-/// So many of the states, at equal steps.
+/// Returns `wanted` of the states, at equal steps.
 pub fn sample(states: &[CrashState], wanted: u64) -> Vec<CrashState> {
     let all = states.len() as u64;
     let wanted = wanted.min(all);
@@ -65,17 +65,17 @@ pub fn sample(states: &[CrashState], wanted: u64) -> Vec<CrashState> {
     states.iter().zip(0..).filter(|(_, at)| is_taken(*at)).map(|(state, _)| *state).collect()
 }
 
-/// The variables that repeat one state.
+/// Returns the variables that repeat one state.
 pub fn replay(seed: u64, state: CrashState) -> String {
     format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_INDEX={} LIBTP_TEST_MODE={:?}", state.position, state.mode)
 }
 
-/// The mode of that name.
+/// Returns the mode of that name.
 pub fn mode_named(name: &str) -> Option<LossMode> {
     LossMode::ALL.into_iter().find(|mode| format!("{mode:?}").eq_ignore_ascii_case(name))
 }
 
-/// Judges the states of a workload, on two threads.
+/// Judges the states of a workload, on [`THREADS`] threads.
 pub fn explore(seed: u64, run: &Run, states: &[CrashState], watchdog: &Watchdog) -> Explored {
     let (done, deep) = (AtomicU64::new(0), AtomicU64::new(0));
     let failures = Mutex::new(Vec::new());
@@ -120,7 +120,7 @@ struct Explorer<'a> {
 }
 
 impl Explorer<'_> {
-    /// Judges one state, and perhaps crashes inside its recovery; returns how many images were judged.
+    /// Judges one state, and for some states crashes inside the recovery; returns the number of judged images.
     fn state(&self, walk: &CrashImages, state: CrashState, is_alone: bool) -> Result<u64, String> {
         let mode = LossMode::ALL.iter().position(|&mode| mode == state.mode).unwrap_or(0) as u64;
         let mut random = Random::new(self.seed << 32 ^ (state.position as u64) << 3 ^ mode);
@@ -140,7 +140,7 @@ impl Explorer<'_> {
         Ok(1)
     }
 
-    /// Crashes inside the recovery of `image`, or in the life after it, then inside the recovery of what that left, and
+    /// Crashes inside the recovery of `image`, or in the life after it; then inside the recovery from that crash, and
     /// so on.
     fn deeper(
         &self,

@@ -1,9 +1,9 @@
-//! Damaging files and judging what is read then (RELIABILITY R7).
+//! Damages files and judges what is read from them.
 //!
-//! Bits are flipped, blocks zeroed, exchanged, or taken back to an older version, in every file of images that were closed
-//! in good order and of images that crashed. Afterwards every read must give the right data or an error. What a log lost
-//! in its very last flush nobody can know after a crash (PROTOCOLS L2); an older version of a whole data page, correct
-//! in itself, is counted apart.
+//! Bits are flipped, and blocks are zeroed, exchanged or put back to an older version, in every file of images that
+//! were closed in good order and of images that crashed. Afterwards every read must return the right data or an error.
+//! After a crash no reader can tell what a log lost in its very last flush (PROTOCOLS L2). An older version of a whole
+//! data page, correct in itself, is counted apart.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use crate::library::{Layout, Machine, Process, Trouble, Way, LATE_TREE, LINES, L
 use crate::oracle::{brief, name, Allowed, History, Place, State, Table, Value};
 use crate::workload::{Plan, Run};
 
-/// What is done to a file.
+/// A kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// One bit is turned.
+    /// One bit is flipped.
     Bit,
     /// A sector is zeroed.
     ZeroSector,
@@ -27,24 +27,24 @@ pub enum Kind {
     ZeroBlock,
     /// Two blocks of the file change places.
     Swap,
-    /// A block is as it was earlier.
+    /// A block has an earlier version.
     Stale,
 }
 
 const KINDS: [Kind; 5] = [Kind::Bit, Kind::ZeroSector, Kind::ZeroBlock, Kind::Swap, Kind::Stale];
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
-/// What the control file's name ends with.
+/// The end of the control file's name.
 const CONTROL: &str = "control";
 
 /// One damage.
 #[derive(Clone, Debug)]
 pub struct Damage {
-    /// Which file.
+    /// The damaged file.
     pub path: String,
-    /// What was done.
+    /// The kind of damage.
     pub kind: Kind,
-    /// Where, and what is there now.
+    /// The changed offsets, each with its new bytes.
     pub changes: Vec<(usize, Vec<u8>)>,
 }
 
@@ -55,41 +55,41 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a damaged image did.
+/// The effect of damage on an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
-    /// It was not opened; the error said why.
+    /// The image was not opened; the error said why.
     Refused,
-    /// It was opened, and some reads failed.
+    /// The image was opened, and some reads failed.
     ReadsFailed,
-    /// Everything is right all the same.
+    /// Everything is right in spite of the damage.
     None,
     /// An old version of a data page was taken for the right one.
     StalePage,
 }
 
-/// An image to damage, with what may be read from it.
+/// An image to damage, and the states that may be read from it.
 pub struct Patient {
     image: SimDisk,
     older: SimDisk,
     layout: Layout,
     allowed: Allowed,
-    /// None if the image was closed in good order.
+    /// Empty if the image was closed in good order.
     flushes: Flushes,
     history: History,
     seed: u64,
 }
 
-/// Images made of one workload, the last of them closed in good order.
+/// The number of images made of one workload; the last is closed in good order.
 pub const PATIENTS: usize = 10;
 
-/// The workload whose images are damaged.
+/// Returns the workload whose images are damaged.
 pub fn plan(seed: u64) -> Plan {
     Plan { transactions: 150, ..Plan::full(seed) }
 }
 
 impl Patient {
-    /// One of [`PATIENTS`] images at equal steps along the workload.
+    /// Returns image `number` of the [`PATIENTS`] images at equal steps along the workload.
     pub fn of_run(seed: u64, run: &Run, number: usize) -> Patient {
         let mut walk = run.machine.disk.crash_images();
         let mut older = walk.clone();
@@ -100,8 +100,9 @@ impl Patient {
         Patient::new(seed, run, &walk, &older, mode)
     }
 
-    /// The images a crash leaves just before each write of the control file that comes after a flush of the log. What its
-    /// slots say is then as old as it ever gets: one of them alone has to know every life of the log that has records.
+    /// Returns the images that a crash leaves just before each write of the control file that follows a flush of the
+    /// log. The control file's slots are then as old as they ever get: one slot alone must know every life of the log
+    /// that has records.
     pub fn before_control_writes(seed: u64, run: &Run) -> Vec<Patient> {
         let places = before_control_writes(&run.machine.disk.trace());
         let mut walk = run.machine.disk.crash_images();
@@ -113,8 +114,8 @@ impl Patient {
         places.into_iter().map(image).collect()
     }
 
-    /// The image a crash leaves where `walk` is, or the end of everything if that is the walk's end; `older` is a walk at
-    /// an earlier place.
+    /// Returns the image that a crash leaves at the place of `walk`, or the orderly end if that is the walk's end;
+    /// `older` is a walk at an earlier place.
     fn new(seed: u64, run: &Run, walk: &CrashImages, older: &CrashImages, mode: LossMode) -> Patient {
         let position = walk.position();
         let history = run.history_at(position);
@@ -136,7 +137,7 @@ impl Patient {
         }
     }
 
-    /// Chooses a damage that changes something.
+    /// Chooses damage that changes some bytes.
     pub fn any_damage(&self, random: &mut Random) -> Damage {
         let paths = self.image.paths();
         loop {
@@ -153,20 +154,20 @@ impl Patient {
         }
     }
 
-    /// Each slot of the control file gone.
+    /// Returns damage that zeroes a slot of the control file, for each slot.
     pub fn slots_of_control(&self) -> Vec<Damage> {
         let zeroed = |at| self.zeroed(Kind::ZeroBlock, CONTROL, at, BLOCK);
         [BLOCK, 2 * BLOCK].into_iter().filter_map(zeroed).collect()
     }
 
-    /// The flushes before the last gone, of which the log alone can tell.
+    /// Returns damage to the flushes before the last flush. Only the log itself records these flushes.
     pub fn flushes_before_the_last(&self) -> Vec<Damage> {
         let flushes = self.flushes.list.iter().rev().skip(1).take(4).flat_map(|flush| &flush.pieces);
         let first_sector = |range: &Range<usize>| range.start / SECTOR * SECTOR;
         flushes.filter_map(|(name, range)| self.zeroed(Kind::ZeroSector, name, first_sector(range), SECTOR)).collect()
     }
 
-    /// None if the bytes are not there or zero anyhow.
+    /// Returns `None` if the bytes do not exist or are zero already.
     fn zeroed(&self, kind: Kind, name: &str, at: usize, count: usize) -> Option<Damage> {
         let path = self.image.paths().into_iter().find(|path| path.ends_with(name))?;
         let bytes = self.image.file_bytes(&path)?;
@@ -205,7 +206,7 @@ impl Patient {
     /// Damages a copy of the image, opens it and reads everything.
     ///
     /// # Errors
-    /// A wrong answer, or an error that does not say what is wrong.
+    /// A wrong answer, or an error that does not name the damage.
     pub fn suffer(&self, damage: &Damage) -> Result<Effect, String> {
         let disk = self.image.crash_image(LossMode::KeepAll, self.seed);
         for (at, bytes) in &damage.changes {
@@ -241,8 +242,8 @@ impl Patient {
         }
     }
 
-    /// How many commits must be there. Damage that takes the last flush takes what it hits before that with it: what
-    /// lies at the end of the log has no witness behind it.
+    /// Returns how many commits must be there. Damage that hits a flush without a witness may lose everything from the
+    /// first flush that it hits: nothing later in the log proves that the records existed.
     fn reach(&self, damage: &Damage) -> usize {
         let is_hit = |flush: &&Flush| flush.meets(damage);
         let first = self.flushes.list.iter().find(is_hit);
@@ -253,7 +254,7 @@ impl Patient {
     }
 }
 
-/// Reads every place there ever was, and every tree from both ends.
+/// Reads every place that was ever written, and every tree from both ends.
 fn read_all(process: &Process, places: &BTreeMap<Place, Vec<Option<Value>>>) -> Result<Read, String> {
     let mut read = Read::default();
     let mut state = State::default();
@@ -287,7 +288,7 @@ fn read_all(process: &Process, places: &BTreeMap<Place, Vec<Option<Value>>>) -> 
     Ok(read)
 }
 
-/// What reading a damaged image gave.
+/// The results of reading a damaged image.
 #[derive(Default)]
 struct Read {
     failed: usize,
@@ -301,7 +302,7 @@ impl Read {
         says_what(trouble)
     }
 
-    /// A scan that failed nowhere must agree with the single reads, where those did not fail.
+    /// Compares a scan without errors with the single reads that succeeded: they must agree.
     fn compare(&mut self, tree: &'static str, way: Way, records: &[(Vec<u8>, Value)], state: &State) {
         let mut scanned = State::default();
         for (key, value) in records {
@@ -335,7 +336,7 @@ fn scan(process: &Process, tree: &'static str, way: Way) -> Result<Vec<(Vec<u8>,
     process.scan(&txn, tree, None, way, usize::MAX)
 }
 
-/// An error must name what is damaged: a file, a page or a place in the log.
+/// Checks that an error names the damaged file, page or place in the log.
 fn says_what(trouble: &Trouble) -> Result<(), String> {
     let text = trouble.to_string();
     let words = ["page", "LSN", "log.", ".tp", "control", "double", "file"];
@@ -345,7 +346,8 @@ fn says_what(trouble: &Trouble) -> Result<(), String> {
     }
 }
 
-/// The places in a trace just before the control file is written, where the log was written since the write before.
+/// Returns the places in a trace just before the control file is written, if the log was written since the control
+/// file's previous write.
 fn before_control_writes(trace: &[TraceEntry]) -> Vec<usize> {
     let (mut control, mut logs, mut is_flushed, mut places) = (Vec::new(), Vec::new(), false, Vec::new());
     for (at, entry) in trace.iter().enumerate() {
@@ -371,7 +373,7 @@ fn is_log_name(name: &str) -> bool {
     name.starts_with("log.")
 }
 
-/// A flush of the log: when it began, and what it wrote where.
+/// A flush of the log: when it began, and where it wrote which bytes.
 #[derive(Debug)]
 struct Flush {
     start: usize,
@@ -393,21 +395,21 @@ impl Flush {
 #[derive(Debug, Default)]
 struct Flushes {
     list: Vec<Flush>,
-    /// The last filled its segment. If it was to go on in the next, its mark is not there, and no one testifies for the
-    /// flush before it.
+    /// The last flush filled its segment. If it was to go on in the next segment, its mark is missing, and the flush
+    /// before it has no witness either.
     goes_on: bool,
 }
 
 impl Flushes {
-    /// The flushes that nobody testifies for after a crash.
+    /// Returns the flushes that no later record proves after a crash.
     fn without_witness(&self) -> &[Flush] {
         &self.list[self.list.len().saturating_sub(1 + usize::from(self.goes_on))..]
     }
 }
 
-/// The flushes of the log, in order; without the last if no sync completed it and such writes are lost.
+/// Returns the flushes of the log, in order; without the last if no sync completed it and unsynced writes are lost.
 ///
-/// A flush that fills a segment's file goes on in the next, after a sync of the first: it is one flush all the same.
+/// A flush that fills a segment's file goes on in the next file, after a sync of the first: both parts are one flush.
 fn flushes(trace: &[TraceEntry], keeps_unsynced: bool) -> Flushes {
     let mut names: BTreeMap<NodeId, String> = BTreeMap::new();
     let mut lengths: BTreeMap<NodeId, u64> = BTreeMap::new();

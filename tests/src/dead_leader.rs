@@ -1,8 +1,9 @@
-//! The leader's sync of the log fails, and it dies of it before it can tell anybody (PROTOCOLS L3).
+//! The leader's sync of the log fails, and the leader dies before it can report the failure (PROTOCOLS L3).
 //!
-//! What it had written is then clean and not on the disk. Nobody knows; so whoever leads next writes all of it again, from
-//! what is durable on, and syncs that. If it went on where the other had written to, its own sync would succeed, and commits
-//! would be answered that a power cut takes back.
+//! The written bytes are then clean in memory and not on the disk, and no session knows of it. The next leader
+//! therefore writes everything again from the durable end on, and syncs. If the next leader continued at the place
+//! that the dead leader had reached, its own sync would succeed, and commits would be acknowledged that a power cut
+//! takes back.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use crate::oracle::{Effects, History, Table, Value};
 use crate::standstill::SyncingDirectory;
 
 const RECORDS: u64 = 20;
-/// What the names of the log's segments begin with, but not that of one that is being prepared.
+/// Prefix of the names of the log's segments; a segment that is being prepared has another name.
 const LOG: &str = "log.0";
 
-/// Fails a leader's sync, ends its session by it, lets others lead, and cuts the power.
+/// Fails a leader's sync, which ends the leader's session; lets other sessions lead, and cuts the power.
 ///
 /// # Errors
-/// What was acknowledged is lost, or something failed.
+/// An acknowledged commit is lost, or a step failed.
 pub fn what_a_dead_leader_had_written_is_written_again(seed: u64) -> Result<(), String> {
     let failed = |trouble: Trouble| format!("UNUSABLE: {trouble}");
     let layout = Layout::of_seed(seed);
@@ -31,7 +32,7 @@ pub fn what_a_dead_leader_had_written_is_written_again(seed: u64) -> Result<(), 
     let has_died = Arc::new(AtomicBool::new(false));
     let died = Arc::clone(&has_died);
     let sync = move |file: &dyn File| match file.sync() {
-        // Relaxed: a flag of one thread. It dies with the error in its hand.
+        // Relaxed: a flag of one thread. The session dies before it returns the error.
         Err(error) if !died.swap(true, Ordering::Relaxed) => panic!("planned: it dies of {error}"),
         done => done,
     };

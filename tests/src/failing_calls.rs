@@ -1,7 +1,7 @@
-//! A workload of which one call fails, judged in three ways (RELIABILITY R4).
+//! Runs a workload with one failing call, and judges the result in three ways.
 //!
 //! Live: what can still be read is right, and after a failed sync nothing more is acknowledged. After power cuts. And
-//! opened again by new processes on the mended disk, with the memory the old ones left.
+//! opened again by new processes on the mended disk, with the memory that the old processes left.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::library::Layout;
 use crate::watchdog::caught;
 use crate::workload::{self, Plan, Run};
 
-/// How the names of database files end.
+/// The end of the names of database files.
 const DATABASE_END: &str = ".tp";
 
 /// Every kind of failure.
@@ -26,10 +26,10 @@ pub const KINDS: [(Fault, Repeat); 6] = [
     (Fault::ShortWrite, Repeat::Forever),
 ];
 
-/// Which calls are counted.
+/// The class of calls that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All that can fail.
+    /// All calls that can fail.
     Any,
     /// Syncs of files.
     Syncs,
@@ -49,7 +49,7 @@ impl Which {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the class of that name.
     pub fn named(name: &str) -> Option<Which> {
         [Which::Any, Which::Syncs, Which::DirectorySyncs, Which::PageWrites]
             .into_iter()
@@ -57,38 +57,38 @@ impl Which {
     }
 }
 
-/// One call that fails, in one way.
+/// One failing call, and how it fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailingCall {
-    /// Among which calls.
+    /// The class of calls.
     pub which: Which,
-    /// The call's number.
+    /// The call's number in its class.
     pub call: u64,
-    /// Which of [`KINDS`].
+    /// An index into [`KINDS`].
     pub kind: usize,
 }
 
 impl FailingCall {
-    /// The variables that repeat it.
+    /// Returns the variables that repeat this failure.
     pub fn replay(self, seed: u64) -> String {
         let FailingCall { which, call, kind } = self;
         format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_CALL={call} LIBTP_TEST_FAULT={kind} LIBTP_TEST_WHICH={which:?}")
     }
 }
 
-/// Power cuts soon after the fault, and how many changes of the disk are soon.
+/// The number of power cuts soon after the fault, and the number of changes of the disk that count as soon.
 const CUTS_SOON: usize = 4;
 const SOON: usize = 60;
 
-/// The workload: short, because every call of it is to fail.
+/// Returns the workload: short, because each of its calls is made to fail.
 pub fn plan(seed: u64) -> Plan {
     Plan { seed, transactions: 40, has_faults: true }
 }
 
-/// How many such calls the workload makes when none fails.
+/// Counts the calls of a class that the workload makes when no call fails.
 ///
 /// # Errors
-/// It does not run.
+/// The workload does not run.
 pub fn count_calls(seed: u64, which: Which) -> Result<u64, String> {
     let run = caught(|| workload::run(plan(seed), |_| {}))?;
     Ok(match which {
@@ -97,7 +97,7 @@ pub fn count_calls(seed: u64, which: Which) -> Result<u64, String> {
     })
 }
 
-/// How many of the changes are writes of database files, whatever their names were before.
+/// Counts the writes of database files, also of files that were renamed to a database's name.
 fn page_writes(trace: &[TraceEntry]) -> u64 {
     let mut files = BTreeSet::new();
     let mut count = 0;
@@ -115,7 +115,7 @@ fn page_writes(trace: &[TraceEntry]) -> u64 {
     count
 }
 
-/// So many of all failing calls, at equal steps; the kinds take turns.
+/// Returns `wanted` of all failing calls, at equal steps; the kinds take turns.
 pub fn sample(which: Which, calls: u64, wanted: u64) -> Vec<FailingCall> {
     let kinds = KINDS.len() as u64;
     let all = calls * kinds;
@@ -128,10 +128,10 @@ pub fn sample(which: Which, calls: u64, wanted: u64) -> Vec<FailingCall> {
     (0..all).filter(is_taken).map(one).collect()
 }
 
-/// Runs the workload with this call failing, and judges what is left.
+/// Runs the workload with this failing call, and judges the result.
 ///
 /// # Errors
-/// What is wrong.
+/// Describes what is wrong.
 pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String> {
     let (fault, repeat) = KINDS[failing.kind];
     let run = workload::run(plan(seed), |disk| disk.fail_call(failing.which.calls(), failing.call, fault, repeat))?;
@@ -160,7 +160,7 @@ pub fn judge_failing_call(seed: u64, failing: FailingCall) -> Result<(), String>
     Ok(())
 }
 
-/// Where power cuts may show what the fault left half done: soon after it, and anywhere.
+/// Returns places where power cuts may show what the fault left half done: soon after the fault, and anywhere.
 fn positions_after(run: &Run, random: &mut Random) -> Vec<usize> {
     let end = run.machine.disk.io_index();
     let strike = run.machine.disk.first_strike().unwrap_or(end);

@@ -1,6 +1,6 @@
-//! Children that share everything with their parent: by fork, and by clone behind the C library's back.
+//! Children that share everything with their parent: made by fork, or by clone without the C library's knowledge.
 //!
-//! For test programs that do it while no other thread of theirs is in the middle of anything.
+//! For test programs that fork while no other thread of theirs is in the middle of a change.
 #![allow(unsafe_code)]
 
 use std::process::Command;
@@ -10,11 +10,11 @@ use std::process::Command;
 pub enum How {
     /// By the C library.
     Fork,
-    /// By the system call, of which the C library learns nothing.
+    /// By the system call directly; the C library does not learn of it.
     RawClone,
 }
 
-/// Who goes on.
+/// The side of a fork on which the caller runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The parent, with the child's pid.
@@ -26,15 +26,16 @@ pub enum Side {
 /// Makes a child.
 ///
 /// # Panics
-/// When the kernel makes none.
+/// If the kernel makes no child.
 pub fn make_child(how: How) -> Side {
     let pid = match how {
-        // SAFETY: takes nothing and returns an integer. In the child only this thread goes on: the caller sees to it that no
-        // other was in the middle of anything.
+        // SAFETY: takes nothing and returns an integer. In the child only this thread goes on: the caller ensures that
+        // no other thread was in the middle of a change.
         How::Fork => i64::from(unsafe { libc::fork() }),
         How::RawClone => {
             let none: libc::c_long = 0;
-            // SAFETY: clone(2) without CLONE_VM and without a stack: the child is a copy of this process, as after a fork.
+            // SAFETY: clone(2) without CLONE_VM and without a stack: the child is a copy of this process, as after a
+            // fork.
             unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(libc::SIGCHLD), none, none, none, none) }
         }
     };
@@ -45,11 +46,11 @@ pub fn make_child(how: How) -> Side {
     }
 }
 
-/// Whether the calling test, of that name, has a process to itself: no other thread is in the middle of anything. If not it is run
-/// in one that has, to its end.
+/// Returns whether the calling test, named `test`, runs in its own process, where no other thread is in the middle of
+/// a change. If not, runs the test to its end in its own process.
 ///
 /// # Panics
-/// When it fails there.
+/// If the test fails there.
 pub fn is_alone(test: &str) -> bool {
     const ALONE: &str = "LIBTP_TEST_ALONE";
     if std::env::var(ALONE).is_ok_and(|alone| alone == test) {

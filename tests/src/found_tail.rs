@@ -1,20 +1,21 @@
 //! A restart finds records that were written and never synced (PROTOCOLS L2).
 //!
-//! A sync of the log fails. The system then shows bytes that are not on the disk, and takes their pages for clean: a later sync
-//! succeeds without them. The restart that finds these records writes them again before anything builds on them.
+//! A sync of the log fails. The operating system then shows bytes that are not on the disk, and treats their pages as
+//! clean: a later sync succeeds without them. The restart that finds these records writes them again before anything
+//! depends on them.
 
 use libtp_io::Operation;
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
 
 use crate::log_life::Life;
 
-/// Bytes of the record whose sync fails: many pages, of which a later record shares the last one alone.
+/// Bytes of the record whose sync fails: many pages, of which a later record shares only the last.
 const FOUND: usize = 40_000;
 
 /// Fails a sync of the log, restarts, logs one more record, and cuts the power.
 ///
 /// # Errors
-/// A record that was durable, or that a durable record builds on, is gone.
+/// A durable record, or a record that a durable record depends on, is gone.
 pub fn a_found_tail_is_written_again(seed: u64) -> Result<(), String> {
     let disk = SimDisk::new(seed);
     let life = Life::begin(&disk)?;

@@ -1,10 +1,10 @@
-//! Indices of some of the workload's databases: the library keeps them, and what is read of a state is compared with them.
+//! Indices of some of the workload's databases: the library keeps them, and `verify` compares them with their records.
 
 use libtp::{Db, IndexKeys, Txn};
 
 use crate::library::{Process, Trouble, HASH, LATE_TREE};
 
-/// The index of a tree, if it has one.
+/// Returns the name of a tree's index, if the tree has an index.
 pub fn of(tree: &str) -> Option<&'static str> {
     match tree {
         HASH => Some("hash by parts"),
@@ -13,16 +13,16 @@ pub fn of(tree: &str) -> Option<&'static str> {
     }
 }
 
-/// A value is found under its length, and under each of its first letters.
+/// Indexes a value by its length and by each of its first three letters.
 pub fn parts(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value.len().to_be_bytes());
     value.iter().take(3).for_each(|letter| keys.add([*letter]));
 }
 
-/// Compares each index that is there with its records.
+/// Compares each existing index with its records.
 ///
 /// # Errors
-/// They do not agree; those of reading.
+/// An index does not agree with its records, or a read failed.
 pub fn verify(process: &Process, txn: &Txn<'_>, names: &[String]) -> Result<(), Trouble> {
     let indexed = [HASH, LATE_TREE].into_iter().filter(|tree| names.iter().any(|name| name == tree));
     for (tree, name) in indexed.filter_map(|tree| Some((tree, of(tree)?))) {

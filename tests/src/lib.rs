@@ -1,37 +1,37 @@
-//! What the whole-system tests share.
+//! Code that the whole-system tests share.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `library` | the adapter to the library: machines, processes, transactions |
-//! | `oracle` | what was done and promised, and whether a state found later is allowed |
+//! | `oracle` | the history of a workload with its promises, and whether a state found later is allowed |
 //! | `workload` | 500 mixed transactions of four simulated processes, from one seed |
-//! | `crash_states` | which crashes there are, and trying them on two threads, nested too |
-//! | `crash_image` | opening and judging what a crash left |
+//! | `crash_states` | lists the crash states and tries them on two threads, nested too |
+//! | `crash_image` | opens and judges the image that a crash left |
 //! | `failing_calls` | the workload with one call failing |
-//! | `damage` | damaging files, and judging what is read then |
+//! | `damage` | damages files, and judges what is read from them |
 //! | `found_tail` | records that a restart finds and that were never synced |
 //! | `log_life` | a log alone, with one session |
 //! | `stale_log` | a log that ends where an old record begins |
 //! | `log_ends` | a log that ends at each sector of its flushes |
-//! | `small_disk` | small disks, and being alone or nobody, in namespaces of our own |
-//! | `standstill` | a process that stands still at a call |
-//! | `stopped_writer` | a checkpoint while another process stands still in the middle of writing pages |
+//! | `small_disk` | small disks mounted in namespaces of our own, and tests run as an ordinary user |
+//! | `standstill` | a process that stops at a call |
+//! | `stopped_writer` | a checkpoint while another process is stopped in the middle of writing pages |
 //! | `counted_ranges` | keys put into a range that another process has counted |
 //! | `dead_leader` | a leader of the log's flush that dies of a failed sync |
-//! | `bank` | transfers by several processes, from which it follows what has to be there |
-//! | `losing_disk` | a disk of real files that loses what was not synced |
-//! | `forking` | fork, and clone behind the C library's back |
+//! | `bank` | transfers by several processes, whose records are known from the number of transfers |
+//! | `losing_disk` | a disk of real files that loses unsynced bytes |
+//! | `forking` | fork, and clone without the C library's knowledge |
 //! | `orphan` | a child that outlives its killed parent |
-//! | `process` | a process that a test starts: this program again |
-//! | `sizes`, `threads`, `watchdog` | how much is tried, by how many; panics and hangs |
+//! | `process` | a process that a test starts: the same program again |
+//! | `sizes`, `threads`, `watchdog` | how much is tried, by how many threads; panics and hangs |
 //! | `planted_bugs` | the yardstick: bugs a test build can switch on |
-//! | `planted_deaths`, `trial` | the same for what happens after a death, and trying each in a process of its own |
+//! | `planted_deaths`, `trial` | the same for the work after a death, and trying each bug in its own process |
 //! | `planted_backup` | the same for backups |
 //! | `planted_files` | the same for plain files |
 //! | `planted_joint` | the same for transactions over records and memory |
 //! | `planted_lived` | the same for long-lived use |
 //! | `planted_stores` | the same for the stores of recoverable memory |
-//! | `failpoints` | where a process of the tests dies, and how it comes there |
+//! | `failpoints` | where a test process dies, and how the process gets there |
 #![deny(unsafe_code)]
 
 pub mod bank;

@@ -1,7 +1,7 @@
-//! The library as the crash tests see it: the only file here that names its calls.
+//! The library as the crash tests use it: the only file here that names the library's calls.
 //!
-//! A [`Machine`] is a simulated disk and memory that simulated processes share. Losing the memory and opening a crash
-//! image is a power cut; forgetting the processes and opening the same disk is their death.
+//! A [`Machine`] is a simulated disk and memory that simulated processes share. A power cut loses the memory and opens
+//! a crash image; the death of the processes forgets them and opens the same disk.
 
 mod load;
 
@@ -25,32 +25,34 @@ pub use load::LOADED;
 
 /// Bytes of a cell.
 pub const CELL_BYTES: u32 = 40;
-/// The trees that are there from the beginning.
+/// The trees that exist from the beginning.
 pub const TREES: [&str; 3] = ["accounts", "journal", HASH];
-/// The one among them that is a hash file.
+/// The hash file among them.
 pub const HASH: &str = "parts";
 /// A tree that is made in the middle of the workload.
 pub const LATE_TREE: &str = "late";
 
-/// A database whose keys have sets of values. A place of it is key and value, with a bar between; what is there is empty.
+/// A database whose keys have sets of values. A place in it is the key and the value, with a bar between; the value at
+/// a place is empty.
 pub const SETS: &str = "sets";
-/// A database whose keys have lists of values. What is at a place of it is all values, each with a line's end behind it.
+/// A database whose keys have lists of values. The value at a place is all values of the key, each followed by a line
+/// feed.
 pub const LISTS: &str = "lists";
-/// A list, whose records are renumbered. All its records are one value here, with a line's end behind each.
+/// A list whose records are renumbered. All its records are one value here, each followed by a line feed.
 pub const LINES: &str = "lines";
 
-/// Why a call failed, as far as it matters here.
+/// The reason that a call failed, as far as the tests distinguish reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Another transaction has the lock.
     Conflict,
     /// The disk is full; nothing was changed.
     Full(String),
-    /// The environment takes no more changes.
+    /// The environment accepts no more changes.
     Failed(String),
     /// Damage was found.
     Damaged(String),
-    /// A scan gave records that were not in order, and might never have ended.
+    /// A scan returned records that were not in order, and might never have ended.
     Disorder(String),
     /// Anything else.
     Other(String),
@@ -87,32 +89,32 @@ type Answer<T> = Result<T, Trouble>;
 /// A change of a list.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Behind the last.
+    /// A record added behind the last record.
     Append(Vec<u8>),
-    /// Before the record of that number.
+    /// A record inserted before the record of that number.
     Insert(u64, Vec<u8>),
-    /// In the place of that record.
+    /// A new value of the record of that number.
     Replace(u64, Vec<u8>),
-    /// The records of the first number up to the second are removed.
+    /// Removal of the records from the first number up to the second.
     Delete(u64, u64),
 }
 
-/// How an environment of the tests is set up: small, so that a short workload meets everything.
+/// The configuration of a test environment: small, so that a short workload meets every case.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
-    /// The log lies in a directory of its own.
+    /// The log is in its own directory.
     pub has_log_directory: bool,
-    /// The accounts are locked by pages.
+    /// Locks on the accounts cover pages.
     pub locks_pages: bool,
-    /// Least recently used frames give way, not those the clock finds.
+    /// Replacement takes the least recently used frames instead of the frames that the clock finds.
     pub is_lru: bool,
-    /// Restart repeats history on several threads. What comes of it is the same; the order in which pages go to the disk
-    /// is not, so a failure may need more than one attempt to be seen again.
+    /// Restart repeats history on several threads. The result is the same; the order in which pages go to the disk is
+    /// not, so a failure may need more than one attempt to be seen again.
     pub recovers_on_threads: bool,
 }
 
 impl Layout {
-    /// The layouts take turns with the seeds.
+    /// Returns the layout of a seed: the layouts take turns.
     pub fn of_seed(seed: u64) -> Layout {
         Layout {
             has_log_directory: seed % 3 == 0,
@@ -156,17 +158,17 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with this disk and nothing in its memory.
+    /// Returns a machine with this disk and nothing in its memory.
     pub fn new(disk: SimDisk, layout: Layout) -> Machine {
         Machine { disk, memory: SharedMemory::new(), layout, keep: None }
     }
 
-    /// A machine with this disk and that memory.
+    /// Returns a machine with this disk and that memory.
     pub fn with_memory(disk: SimDisk, layout: Layout, memory: SharedMemory) -> Machine {
         Machine { disk, memory, layout, keep: None }
     }
 
-    /// Its user has decided for the files, where they and memory disagree.
+    /// Records the user's decision to keep the files where files and memory disagree.
     #[must_use]
     pub fn keeping_files(self) -> Machine {
         Machine { keep: Some(Keep::Files), ..self }
@@ -180,7 +182,7 @@ impl Machine {
         self.start_in(|directory| directory)
     }
 
-    /// Starts a process that sees the disk through what `through` makes of it.
+    /// Starts a process that uses the disk through the directory that `through` returns.
     ///
     /// # Errors
     /// Those of opening.
@@ -190,7 +192,7 @@ impl Machine {
         Process::new(env, view)
     }
 
-    /// Forgets what the processes had in their shared memory.
+    /// Forgets the contents of the processes' shared memory.
     pub fn lose_memory(&self) {
         self.memory.lose();
     }
@@ -218,7 +220,7 @@ impl Machine {
 
 /// A process that has opened the environment.
 pub struct Process {
-    // Handles of databases go before the environment they keep open.
+    // Fields drop in this order: the handles of databases go before the environment that they keep open.
     trees: RefCell<HashMap<&'static str, Db>>,
     cells: RefCell<Option<Recno>>,
     env: Env,
@@ -229,11 +231,11 @@ pub struct Process {
 pub struct Running<'p>(Txn<'p>);
 
 impl<'p> Running<'p> {
-    /// Notes how far it is.
+    /// Marks the transaction's present place.
     pub fn savepoint(&self) -> Savepoint<'_, 'p> {
         self.0.savepoint()
     }
-    /// Commits and waits as long as the durability asks.
+    /// Commits and waits as long as the durability requires.
     ///
     /// # Errors
     /// The commit's.
@@ -241,7 +243,7 @@ impl<'p> Running<'p> {
         Ok(self.0.commit()?)
     }
 
-    /// Commits and leaves the waiting for later.
+    /// Commits without waiting.
     ///
     /// # Errors
     /// The commit's.
@@ -249,7 +251,7 @@ impl<'p> Running<'p> {
         Ok(self.0.commit_async()?)
     }
 
-    /// The process that runs it is killed.
+    /// Kills the process that runs the transaction.
     pub fn die(self) {
         self.0.die();
     }
@@ -263,13 +265,13 @@ impl<'p> Running<'p> {
     }
 }
 
-/// The key and the value of a place of the sets.
+/// Splits a place of the sets into key and value.
 fn of_set(place: &[u8]) -> (&[u8], &[u8]) {
     let bar = place.iter().position(|&byte| byte == b'|').unwrap_or(place.len());
     (&place[..bar], place.get(bar + 1..).unwrap_or_default())
 }
 
-/// Which way a key range is read.
+/// The direction in which a key range is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From low keys to high.
@@ -288,13 +290,13 @@ impl Process {
         Ok(process)
     }
 
-    /// The process dies. Whatever its destructors try comes too late.
+    /// Kills the process. Whatever its destructors try comes too late.
     pub fn kill(self) {
         self.view.kill();
         self.env.die();
     }
 
-    /// Opens a tree, and makes it if it is missing.
+    /// Opens a tree, or makes the tree if it is missing.
     ///
     /// # Errors
     /// Those of opening.
@@ -323,7 +325,7 @@ impl Process {
         Ok(self.multi(name)?.count(&txn.0, key)?)
     }
 
-    /// Removes a key with all its values; how many there were.
+    /// Removes a key with all its values; returns the number of values.
     ///
     /// # Errors
     /// Those of removing.
@@ -331,7 +333,7 @@ impl Process {
         Ok(self.multi(name)?.delete(&txn.0, key)?)
     }
 
-    /// Every place of the sets and lists.
+    /// Returns every place of the sets or lists.
     fn state_of_multi(&self, txn: &Running<'_>, name: &'static str, way: Way) -> Answer<Vec<(Place, Value)>> {
         let multi = self.multi(name)?;
         let mut cursor = multi.cursor(&txn.0);
@@ -354,7 +356,7 @@ impl Process {
         Ok(places.into_iter().map(|(place, value)| (place, Value::from(value))).collect())
     }
 
-    /// Whether there is a tree of that name.
+    /// Returns whether there is a tree of that name.
     ///
     /// # Errors
     /// Those of listing.
@@ -402,7 +404,7 @@ impl Process {
         Ok(found.map(Value::from))
     }
 
-    /// Writes a record; a cell must be there.
+    /// Writes a record; a cell must exist already.
     ///
     /// # Errors
     /// Those of writing.
@@ -412,7 +414,7 @@ impl Process {
                 let (key, value) = of_set(place);
                 self.multi(SETS)?.put(&txn.0, key, value)?;
             }
-            // As the last of the list.
+            // Added as the last of the list.
             (Table::Tree(LISTS), key) => drop(self.multi(LISTS)?.put(&txn.0, key, value)?),
             (Table::Tree(tree), key) => self.tree(tree)?.put(&txn.0, key, value)?,
             (Table::Cells, number) => self.cells()?.put(&txn.0, cell_number(number), value)?,
@@ -420,7 +422,7 @@ impl Process {
         Ok(())
     }
 
-    /// All records of the list, one after the other; none if there are none.
+    /// Returns all records of the list as one value; `None` if there are no records.
     fn lines(&self, txn: &Running<'_>, way: Way) -> Answer<Option<Vec<u8>>> {
         let list = self.env.list(LINES)?;
         let (mut cursor, mut lines) = (list.cursor(&txn.0), Vec::new());
@@ -452,7 +454,7 @@ impl Process {
         Ok(())
     }
 
-    /// Writes a record of a tree unless its key is there; false if it is.
+    /// Writes a record of a tree unless its key exists; returns false if the key exists.
     ///
     /// # Errors
     /// Those of writing.
@@ -464,7 +466,7 @@ impl Process {
         }
     }
 
-    /// Removes a record; false if it was not there.
+    /// Removes a record; returns false if the record did not exist.
     ///
     /// # Errors
     /// Those of removing.
@@ -504,8 +506,8 @@ impl Process {
         Ok(self.cells()?.append(&txn.0, value)?)
     }
 
-    /// Reads up to `limit` records of a tree, beginning at `from` or, if there is no such key, behind it in the way's
-    /// direction; without `from`, from the end it comes from.
+    /// Reads up to `limit` records of a tree. Begins at `from` or, if there is no such key, at the next key in the
+    /// given direction; without `from`, at the first or last key.
     ///
     /// # Errors
     /// Those of reading.
@@ -554,15 +556,15 @@ impl Process {
     /// Waits until a commit is on disk.
     ///
     /// # Errors
-    /// When it does not get there.
+    /// The commit does not become durable.
     pub fn wait_durable(&self, commit: CommitLsn) -> Answer<()> {
         Ok(self.env.wait_durable(commit)?)
     }
 
-    /// Writes to disk what is committed.
+    /// Makes all commits durable.
     ///
     /// # Errors
-    /// When it does not get there.
+    /// A commit does not become durable.
     pub fn flush(&self) -> Answer<()> {
         Ok(self.env.flush()?)
     }
@@ -587,7 +589,7 @@ impl Process {
         written.map(|_| ()).map_err(|error| Trouble::Other(error.to_string()))
     }
 
-    /// Does what the background thread would do now.
+    /// Does the background thread's present work.
     ///
     /// # Errors
     /// Those of its work.
@@ -595,17 +597,17 @@ impl Process {
         Ok(self.env.background_step()?)
     }
 
-    /// Whether opening found that commits may be lost which were answered from memory.
+    /// Returns whether opening found that commits may be lost that were answered from memory.
     pub fn has_lost(&self) -> bool {
         self.env.opened().lost
     }
 
-    /// What opening did, in words.
+    /// Describes what opening did.
     pub fn opened(&self) -> String {
         format!("{:?}", self.env.opened())
     }
 
-    /// Every record of every database, as one `Sync` transaction reads them.
+    /// Reads every record of every database in one `Sync` transaction.
     ///
     /// # Errors
     /// Those of reading.
@@ -649,7 +651,7 @@ impl Process {
         Ok(state)
     }
 
-    /// What a check of every page and link finds; empty if all is well.
+    /// Checks every page and link, and returns the findings; empty if all is well.
     ///
     /// # Errors
     /// Those of reading.
@@ -662,7 +664,7 @@ impl Process {
     }
 }
 
-/// Every record of a hash file, in the order in which it has them.
+/// Returns every record of a hash file, in the order of the file.
 fn everything(hash: &Db, txn: &Txn<'_>) -> Answer<Vec<(Vec<u8>, Value)>> {
     let (mut cursor, mut all) = (hash.cursor(txn), Vec::new());
     let mut at = cursor.first()?;
@@ -673,7 +675,7 @@ fn everything(hash: &Db, txn: &Txn<'_>) -> Answer<Vec<(Vec<u8>, Value)>> {
     Ok(all)
 }
 
-/// What a scan in the order of keys would have found of these.
+/// Returns the records that a scan in key order would have found.
 fn part_of(mut all: Vec<(Vec<u8>, Value)>, from: Option<&[u8]>, way: Way, limit: usize) -> Vec<(Vec<u8>, Value)> {
     all.sort();
     match (from, way) {

@@ -1,7 +1,7 @@
-//! A process meets a limit of its own when it leads the flush of the log (PROTOCOLS L3).
+//! A process meets a limit of its own while it leads the flush of the log (PROTOCOLS L3).
 //!
-//! The process has closed the descriptors of the log, as a daemon does that closes all it does not know. Nothing is lost by that, so
-//! other processes go on, and make durable what the limited process has committed.
+//! The process has closed the log's descriptors, as a daemon does that closes all descriptors it does not know.
+//! Nothing is lost by that, so other processes go on, and make durable what the limited process committed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::oracle::{Effects, History, Table, Value};
 use crate::standstill::SyncingDirectory;
 
 const RECORDS: u64 = 20;
-/// What the names of the log's segments begin with, but not that of one that is being prepared.
+/// Prefix of the names of the log's segments; a segment that is being prepared has another name.
 const LOG: &str = "log.0";
 const EBADF: i32 = 9;
 
-/// Lets one process commit that cannot sync the log, then another, and cuts the power.
+/// Lets a process that cannot sync the log commit, then another process, and cuts the power.
 ///
 /// # Errors
-/// The other process was stopped, something acknowledged is lost, or something failed.
+/// The other process was stopped, an acknowledged commit is lost, or a step failed.
 pub fn others_go_on_beside_a_limited_process(seed: u64) -> Result<(), String> {
     let failed = |trouble: Trouble| format!("UNUSABLE: {trouble}");
     let layout = Layout::of_seed(seed);

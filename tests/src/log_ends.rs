@@ -1,8 +1,8 @@
 //! The log ends at every sector of its flushes in turn (PROTOCOLS L2, T1).
 //!
-//! A disk promises no more than sectors, so a power cut during a flush may end the log at any of them: between a record and
-//! the next, or between the two actions of a split. Crash states that tear writes at random hardly ever meet the second;
-//! here every flush of a workload is cut at each of its sectors.
+//! A disk guarantees only whole sectors, so a power cut during a flush may end the log at any sector: between two
+//! records, or between the two actions of a split. Crash states that tear writes at random hardly ever meet the second
+//! case; here every flush of a workload is cut at each of its sectors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +15,10 @@ use crate::library::Layout;
 use crate::workload::{Plan, Run};
 
 const SECTOR: usize = 512;
-/// Bytes of a segment's header: what is written there is no flush.
+/// Bytes of a segment's header: a write there is not a flush.
 const HEADER: u64 = 4096;
 
-/// A place where the log ends: so many bytes of the write that is the change `position` are on the disk.
+/// An end of the log: `kept` bytes of the write that is the change `position` are on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEnd {
     /// The I/O index of the write.
@@ -36,12 +36,12 @@ impl fmt::Display for LogEnd {
     }
 }
 
-/// The workload whose log is cut.
+/// Returns the workload whose log is cut.
 pub fn plan(seed: u64) -> Plan {
     Plan { transactions: 150, ..Plan::full(seed) }
 }
 
-/// Every place where a flush of the workload can be torn, in order.
+/// Returns every place where a flush of the workload can be torn, in order.
 pub fn all_log_ends(seed: u64, run: &Run) -> Vec<LogEnd> {
     let layout = Layout::of_seed(seed);
     let mut names: BTreeMap<NodeId, String> = BTreeMap::new();
@@ -74,16 +74,16 @@ fn is_segment(name: &str) -> bool {
     name.strip_prefix("log.").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Ends the log there, and judges what a restart makes of it. `walk` moves to the place and must not be beyond it.
+/// Ends the log at `end`, and judges the state after a restart. `walk` moves to that place and must not be beyond it.
 ///
 /// # Errors
-/// What is wrong.
+/// Describes what is wrong.
 pub fn judge_log_end(seed: u64, run: &Run, walk: &mut CrashImages, end: &LogEnd) -> Result<(), String> {
     walk.advance_to(end.position);
     let image = walk.image(LossMode::DropAll, seed);
     image.damage(&end.path, end.offset, &end.bytes[..end.kept]);
     let history = run.history_at(end.position);
     let thoroughness = Thoroughness { looks_up: true, ..Thoroughness::default() };
-    // The flush was under way: what it was to make durable may be there.
+    // The flush was under way: its records may be there.
     judge(&image, Layout::of_seed(seed), history, history.allowed_at(end.position + 1), thoroughness).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! A log alone: opened on a simulated disk, with one session that appends.
+//! A log without the other managers, on a simulated disk, with one session that appends.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use libtp_process::{ProcessManager, Session};
 use libtp_sim::SimDisk;
 use rio::Region;
 
-/// A record type of the test's own.
+/// A record type of this test.
 const KIND: u16 = 1024;
 
 /// One life of the log: the region, and a session that appends.
@@ -20,7 +20,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// Opens the log of the disk, as after a restart.
+    /// Opens the log on the disk, as after a restart.
     ///
     /// # Errors
     /// The log's.
@@ -62,7 +62,7 @@ impl Life {
         self.log.force_all(&self.session).map(|_| ()).map_err(text)
     }
 
-    /// The bodies in the log, the oldest first.
+    /// Returns the bodies in the log, the oldest first.
     ///
     /// # Errors
     /// The log's.

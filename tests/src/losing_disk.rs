@@ -1,15 +1,17 @@
-//! A disk of real files that loses what was not synced, when a test says that the machine goes down.
+//! A disk of real files that loses unsynced bytes when a test crashes the machine.
 //!
-//! Several processes use it at once and may be killed: their files are those of a directory of the machine, and outlive them. Beside
-//! each lies a *shadow*, what a disk would have of it: a sync brings that up to date. When the machine goes down, of what differs in
-//! both either is left, sector by sector; the files stay the same ones.
+//! Several processes use the disk at once and may be killed: the files are in a real directory and outlive the
+//! processes. Each file has a *shadow*: the bytes that a disk would have. A sync copies the file into its shadow. When
+//! the machine goes down, each sector in which the two differ gets the bytes of one of them; the files keep their
+//! inodes.
 //!
-//! Names are on the disk as soon as they are there, which is the worse of both for who names a file before its contents are safe.
+//! Names are durable at once. That is the harder case for code that names a file before the file's contents are
+//! durable.
 //!
 //! Invariants
-//! 1. A shadow has all that was synced of its file: who brings it up to date holds its lock from the first byte that is read to the
-//!    last that is stored, so nobody puts back what was there before a later sync.
-//! 2. A shadow is of one file for as long as that lives, and of no later one with its number.
+//! 1. A shadow has all synced bytes of its file: a sync holds the shadow's lock from its first read to its last store,
+//!    so no sync stores older bytes over those of a later sync.
+//! 2. A shadow belongs to one file for as long as the file exists, and to no later file with the same inode number.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -24,16 +26,16 @@ use rustix::fs::{flock, FlockOperation};
 
 const SECTOR: usize = 512;
 
-/// What the machine going down cost.
+/// The loss in a crash of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Sectors that were not synced, and are gone.
+    /// Unsynced sectors that are lost.
     pub sectors: u64,
-    /// Sectors that were not synced, and are there.
+    /// Unsynced sectors that are kept.
     pub kept: u64,
 }
 
-/// A directory on such a disk.
+/// A directory on a disk that loses unsynced bytes.
 #[derive(Debug)]
 pub struct LosingDirectory {
     real: PosixDirectory,
@@ -48,21 +50,21 @@ struct LosingFile {
 }
 
 impl LosingDirectory {
-    /// The files in `path`, and what a disk has of them in `shadows`; both are made if they are not there.
+    /// Opens the files in `path`, with their shadows in `shadows`; makes both directories if they are missing.
     ///
     /// # Errors
-    /// Those of the machine's own directory.
+    /// Those of the real directory.
     pub fn open(path: &Path, shadows: &Path) -> Result<LosingDirectory> {
         PosixDirectory::create(shadows)?;
         let real = PosixDirectory::create(path)?;
         Ok(LosingDirectory { real, path: path.to_path_buf(), shadows: shadows.to_path_buf() })
     }
 
-    /// The machine goes down: nobody has the files any more. Of each sector that was not synced what was stored last is left with
-    /// a chance of `kept` in ten.
+    /// Crashes the machine: no process has the files open any more. Each unsynced sector keeps its last stored bytes
+    /// with a chance of `kept` in ten.
     ///
     /// # Panics
-    /// When the machine's own disk refuses.
+    /// If the real disk refuses a call.
     pub fn crash(&self, random: &mut Random, kept: u64) -> Lost {
         let mut lost = Lost::default();
         for name in self.real.list().expect("the directory is there") {
@@ -86,7 +88,7 @@ impl LosingDirectory {
                 sector[..bytes].copy_from_slice(&from[..bytes]);
             }
             put(&path, &left);
-            // That is what the disk has now.
+            // The disk has these bytes now.
             put(&shadow, &left);
         }
         lost
@@ -103,7 +105,7 @@ fn part(bytes: &[u8], nth: usize) -> &[u8] {
     &bytes[from..(from + SECTOR).min(bytes.len())]
 }
 
-/// A file's bytes; of one that is not there, none.
+/// Reads a file's bytes; no bytes if the file does not exist.
 fn read(path: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(mut file) = std::fs::File::open(path) {
@@ -112,17 +114,18 @@ fn read(path: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Gives the same file these bytes.
+/// Gives the file these bytes; the file keeps its inode.
 fn put(path: &Path, bytes: &[u8]) {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path).expect("it can be written");
     file.write_all_at(bytes, 0).and_then(|()| file.set_len(bytes.len() as u64)).expect("the machine has room");
 }
 
 impl LosingFile {
-    /// From now on the disk has what the file has.
+    /// Copies the file into its shadow: a sync.
     fn bring_up_to_date(&self) -> std::io::Result<()> {
         let shadow = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&self.shadow)?;
-        // Goes with the file, so with who is killed in the middle: what it has left is of a sync that did not end.
+        // The lock goes with the open file, also when the process is killed in the middle: the shadow then has part of
+        // a sync that did not end.
         flock(&shadow, FlockOperation::LockExclusive)?;
         let length = self.real.len().map_err(std::io::Error::other)?;
         let mut piece = vec![0; 64 << 10];

@@ -1,13 +1,13 @@
-//! What a workload did, and whether a state found later is one it allows.
+//! The history of a workload, and whether a state found later is one that the history allows.
 //!
-//! The oracle knows, for every commit, its effects, the I/O index before it was asked for and the one after it was
-//! answered. Of a crash image it asks three things (RELIABILITY R1, PROTOCOLS L4, L5): everything that had been answered
-//! as durable is there; nothing is there that had not been asked for yet; and what is there is the work of the first so
-//! many commits, whole, in the order of their log records.
+//! The oracle knows for every commit its effects, the I/O index before it was requested and the index after it was
+//! answered. It checks three things about a crash image (PROTOCOLS L4, L5): every commit that was
+//! answered as durable is there; no commit is there that had not been requested yet; and the state is the work of the
+//! first N commits, whole, in the order of their log records.
 //!
 //! Invariants
 //! 1. Commits are listed in the order of their log records: one thread makes them all.
-//! 2. A doubtful commit (its call failed half way) may be there or not; any other answer is certain.
+//! 2. A doubtful commit (its call failed half way) may be there or not; every other answer is certain.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub enum Table {
 pub type Place = (Table, Vec<u8>);
 /// A record's bytes.
 pub type Value = Arc<[u8]>;
-/// What a transaction did: new values, and none for what it deleted.
+/// A transaction's effects: new values, and `None` for deleted records.
 pub type Effects = BTreeMap<Place, Option<Value>>;
 
 /// Every record of every database.
@@ -38,17 +38,17 @@ pub struct State {
 }
 
 impl State {
-    /// The records, in order.
+    /// Returns the records, in order.
     pub fn records(&self) -> &BTreeMap<Place, Value> {
         &self.records
     }
 
-    /// The value at `place`.
+    /// Returns the value at `place`.
     pub fn get(&self, place: &Place) -> Option<&Value> {
         self.records.get(place)
     }
 
-    /// A sum over all records: equal states have equal digests, and others hardly ever.
+    /// Returns a sum over all records: equal states have equal digests, and different states almost never do.
     pub fn digest(&self) -> u128 {
         self.digest
     }
@@ -67,14 +67,14 @@ impl State {
         }
     }
 
-    /// Carries out a transaction.
+    /// Applies a transaction's effects.
     pub fn apply(&mut self, effects: &Effects) {
         for (place, value) in effects {
             self.put(place, value.as_ref());
         }
     }
 
-    /// Says in a few lines where `found` differs from this state.
+    /// Describes in a few lines where `found` differs from this state.
     pub fn difference(&self, found: &State) -> String {
         let mut lines = Vec::new();
         let mut count = 0;
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// A place in words.
+/// Describes a place in words.
 pub fn name(place: &Place) -> String {
     match place {
         (Table::Tree(tree), key) => format!("{tree}/{}", String::from_utf8_lossy(key)),
@@ -100,7 +100,7 @@ pub fn name(place: &Place) -> String {
     }
 }
 
-/// A value in words: how long it is, and its first bytes, which name the transaction that wrote it.
+/// Describes a value in words: its length and its first bytes, which name the transaction that wrote it.
 pub fn brief(value: Option<&Value>) -> String {
     match value {
         None => "nothing".into(),
@@ -111,12 +111,12 @@ pub fn brief(value: Option<&Value>) -> String {
     }
 }
 
-/// The place of a cell.
+/// Returns the place of a cell.
 pub fn cell(number: u64) -> Place {
     (Table::Cells, number.to_be_bytes().to_vec())
 }
 
-/// The record number of a cell's place.
+/// Returns the record number of a cell's place.
 pub fn cell_number(key: &[u8]) -> u64 {
     key.try_into().map_or(0, u64::from_be_bytes)
 }
@@ -130,75 +130,76 @@ fn digest_of(place: &Place, value: &[u8]) -> u128 {
     u128::from(half(1)) << 64 | u128::from(half(2))
 }
 
-/// A commit that was asked for.
+/// A requested commit.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// What it did.
+    /// Its effects.
     pub effects: Effects,
-    /// The I/O index before the call: no earlier I/O can have anything to do with it.
+    /// The I/O index before the call: no earlier I/O belongs to the commit.
     pub begun: usize,
-    /// Whether the call failed in a way that leaves open what became of it.
+    /// Whether the call failed in a way that leaves the outcome open.
     pub is_doubtful: bool,
 }
 
-/// A promise: from this I/O index on, so many commits are safe from everything.
+/// A promise: from I/O index `from` on, the first `commits` commits are durable.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     from: usize,
     commits: usize,
 }
 
-/// What a workload did.
+/// The history of a workload.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     commits: Vec<Commit>,
-    /// The digest after the first so many commits.
+    /// The digest after the first N commits, at index N.
     digests: Vec<u128>,
     promises: Vec<Promise>,
     last: State,
 }
 
-/// A stretch of a workload, from an I/O index on, and its history: after a restart that lost commits nobody had been
-/// promised, those belong to the past.
+/// A part of a workload, from an I/O index on, and its history. A restart that lost commits without a promise begins a
+/// new era, whose history lacks them.
 #[derive(Clone, Debug)]
 pub struct Era {
     /// The first I/O index of the era.
     pub from: usize,
-    /// What was done in it and before.
+    /// The history of this era and of those before.
     pub history: History,
 }
 
-/// The states a place in a workload allows: those after `least..=most` commits.
+/// The states that are allowed at a place in a workload: those after `least..=most` commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// So many commits must be there.
+    /// The commits that must be there.
     pub least: usize,
-    /// More cannot.
+    /// The commits that may be there.
     pub most: usize,
 }
 
 impl History {
-    /// Nothing done yet.
+    /// Returns an empty history.
     pub fn new() -> History {
         History { digests: vec![0], ..History::default() }
     }
 
-    /// How many commits were asked for.
+    /// Returns the number of requested commits.
     pub fn len(&self) -> usize {
         self.commits.len()
     }
 
-    /// Whether nothing was committed.
+    /// Returns whether nothing was committed.
     pub fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
 
-    /// The state after all commits, doubtful ones included.
+    /// Returns the state after all commits, including doubtful commits.
     pub fn last(&self) -> &State {
         &self.last
     }
 
-    /// The history of a machine on which the first `commits` commits are there, durable from I/O index `from` on.
+    /// Returns the history of a machine on which the first `commits` commits are there, durable from I/O index `from`
+    /// on.
     #[must_use]
     pub fn resumed(&self, commits: usize, from: usize) -> History {
         let kept =
@@ -211,12 +212,12 @@ impl History {
         }
     }
 
-    /// What the commits did, in order.
+    /// Returns the effects of the commits, in order.
     pub fn effects(&self) -> impl DoubleEndedIterator<Item = &Effects> {
         self.commits.iter().map(|commit| &commit.effects)
     }
 
-    /// Notes a commit that was asked for when the disk had seen `begun` changes; returns how many there are now.
+    /// Records a commit that was requested when the disk had seen `begun` changes; returns the number of commits.
     pub fn commit(&mut self, effects: Effects, begun: usize, is_doubtful: bool) -> usize {
         self.last.apply(&effects);
         self.digests.push(self.last.digest());
@@ -224,7 +225,7 @@ impl History {
         self.commits.len()
     }
 
-    /// Notes that the first `commits` commits were answered for, when the disk had seen `from` changes.
+    /// Records that the first `commits` commits were answered as durable when the disk had seen `from` changes.
     pub fn promise(&mut self, from: usize, commits: usize) {
         let kept = self.promises.last().map_or(0, |promise| promise.commits);
         if commits > kept {
@@ -232,15 +233,16 @@ impl History {
         }
     }
 
-    /// Withdraws the doubt of the last of so many commits: it was seen and answered for. What was doubtful before it may have
-    /// ended without a commit record, in a life of the environment that is over.
+    /// Removes the doubt about commit number `commits`: its effects were read, and the reader was answered. Earlier
+    /// doubtful commits stay doubtful: they may have ended without a commit record, in an earlier life of the
+    /// environment.
     pub fn settle(&mut self, commits: usize) {
         if let Some(seen) = commits.checked_sub(1) {
             self.commits[seen].is_doubtful = false;
         }
     }
 
-    /// What a crash after the first `position` changes may leave.
+    /// Returns the states that a crash after the first `position` changes may leave.
     pub fn allowed_at(&self, position: usize) -> Allowed {
         let kept = self.promises.partition_point(|promise| promise.from <= position);
         let least = kept.checked_sub(1).map_or(0, |last| self.promises[last].commits);
@@ -248,19 +250,19 @@ impl History {
         Allowed { least, most: most.max(least) }
     }
 
-    /// What an orderly end leaves: everything that was not doubtful.
+    /// Returns the states that an orderly end may leave: every commit is there that is not doubtful.
     pub fn allowed_at_end(&self) -> Allowed {
         Allowed { least: self.len(), most: self.len() }
     }
 
-    /// The state after the first `commits` commits.
+    /// Returns the state after the first `commits` commits.
     pub fn state_after(&self, commits: usize) -> State {
         let mut state = State::default();
         self.commits[..commits].iter().for_each(|commit| state.apply(&commit.effects));
         state
     }
 
-    /// Every value every place has in the allowed states, for places that were ever written.
+    /// Returns every value that each place has in the allowed states, for all places that were ever written.
     pub fn all_values(&self, allowed: Allowed) -> BTreeMap<Place, Vec<Option<Value>>> {
         let mut values: BTreeMap<Place, Vec<Option<Value>>> = BTreeMap::new();
         for (at, commit) in self.commits.iter().enumerate() {
@@ -277,7 +279,7 @@ impl History {
         values
     }
 
-    /// Every value a place has in the allowed states, nothing included.
+    /// Returns every value that a place has in the allowed states, including no value.
     pub fn values_at(&self, place: &Place, allowed: Allowed) -> Vec<Option<Value>> {
         let mut value = None;
         let mut values = Vec::new();
@@ -294,11 +296,11 @@ impl History {
         values
     }
 
-    /// Returns after how many commits the state found is the right one, none if it is right but for doubtful commits that
-    /// are missing.
+    /// Returns after how many commits the found state is right; `None` if it is right except for missing doubtful
+    /// commits.
     ///
     /// # Errors
-    /// What is lost, or there and should not be.
+    /// Describes what is lost, or is there and should not be.
     pub fn judge(&self, found: &State, allowed: Allowed) -> Result<Option<usize>, String> {
         if let Some(at) = (allowed.least..=allowed.most).rev().find(|&at| self.digests[at] == found.digest()) {
             return Ok(Some(at));
@@ -310,7 +312,7 @@ impl History {
         Err(self.accusation(found, allowed))
     }
 
-    /// Whether the state found is an allowed one when some doubtful commits are left out.
+    /// Returns whether the found state is allowed when some doubtful commits are left out.
     fn fits_without_doubtful(&self, found: &State, allowed: Allowed) -> bool {
         let doubtful: Vec<usize> = (0..allowed.most).filter(|&at| self.commits[at].is_doubtful).collect();
         // Runs with faults end soon after the first doubt.
@@ -408,7 +410,7 @@ mod tests {
         without.apply(&effect("c", Some("3")));
         assert!(history.judge(&without, history.allowed_at(9)).is_ok());
         assert!(history.judge(&history.state_after(2), history.allowed_at(9)).is_err());
-        // Who sees the third has not seen the second.
+        // A reader that sees the third commit has not thereby seen the second.
         history.settle(3);
         assert!(history.judge(&without, history.allowed_at(9)).is_ok());
         history.settle(2);

@@ -8,17 +8,18 @@ use rustix::process::{kill_process, Pid, Signal};
 use crate::forking::{exit_now, make_child, How, Side};
 use crate::process::{say, Process};
 
-/// Nobody waits for an orphan for longer.
+/// The longest that a test waits for a child, and that an orphan lives.
 const LIFE: Duration = Duration::from_secs(600);
 
-/// What a parent leaves that does not live any more: its child, which does. Killed when dropped.
+/// The living child of a dead parent. Killed when dropped.
 pub struct Orphan(Pid);
 
 impl Orphan {
-    /// This program, in its test `entry`, calls [`leave_a_child`], and is then killed, or given an order on which it dies.
+    /// Starts this program in its test `entry`, which calls [`leave_a_child`]; then kills it, or gives it an order on
+    /// which it dies.
     ///
     /// # Panics
-    /// When it makes no child, or does not die.
+    /// If the program makes no child, or does not die.
     pub fn of(entry: &str, variables: &[(&str, String)], order: Option<&str>) -> Orphan {
         let (tell, said) = channel();
         let mut parent = Process::start(entry, variables, move |line| _ = tell.send(line.to_owned()));
@@ -29,7 +30,7 @@ impl Orphan {
             Some(order) => parent.order(order),
             None => parent.kill(),
         }
-        // Not for the end of what it says: its child has the pipe, too.
+        // Not for the end of its output: its child holds the pipe, too.
         let ended = loop {
             match parent.ended() {
                 Some(ended) => break ended,
@@ -40,7 +41,7 @@ impl Orphan {
         orphan
     }
 
-    /// Whether it is still there.
+    /// Returns whether the orphan still lives.
     pub fn lives(&self) -> bool {
         kill_process(self.0, Signal::CONT).is_ok()
     }
@@ -52,7 +53,7 @@ impl Drop for Orphan {
     }
 }
 
-/// Makes a child that does nothing for a while, and says its number.
+/// Makes a child that does nothing for a while, and reports the child's pid.
 pub fn leave_a_child(how: How) {
     match make_child(how) {
         Side::Child => {

@@ -1,12 +1,13 @@
-//! The yardstick: bugs that a test build can switch on, each at a real place, each to be caught by the crash workload.
+//! The yardstick: bugs that a test build can switch on, each at a place in the code. The crash workload must catch
+//! each bug.
 //!
-//! The names are those of the sites (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds them. A rule of the
-//! protocols whose bug nobody catches is a rule nobody tests.
+//! The names are those of the sites (`rio::planted("log: ...")`); `grep -rn 'planted("' crates` finds them. If no test
+//! catches the bug that breaks a rule of the protocols, no test covers that rule.
 
-/// Who is to catch a bug.
+/// The test that must catch a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Catcher {
-    /// The workload itself, its crash states and its killed processes.
+    /// The workload itself, with its crash states and its killed processes.
     Crashes,
     /// The same workload with calls that fail.
     FailingCalls,
@@ -18,7 +19,7 @@ pub enum Catcher {
     FoundTail,
     /// Logs that end at each sector of their flushes.
     LogEnds,
-    /// A checkpoint while another process stands still in the middle of writing pages.
+    /// A checkpoint while another process is stopped in the middle of writing pages.
     StoppedWriter,
     /// A leader of the log's flush that dies of a failed sync.
     DeadLeader,
@@ -29,7 +30,7 @@ pub enum Catcher {
 }
 
 impl Catcher {
-    /// Each of them.
+    /// All catchers.
     pub const ALL: [Catcher; 10] = [
         Catcher::Crashes,
         Catcher::FailingCalls,
@@ -44,12 +45,12 @@ impl Catcher {
     ];
 }
 
-/// A bug and who is to catch it.
+/// A bug and the test that must catch it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantedBug {
     /// The site's name.
     pub name: &'static str,
-    /// Who catches it.
+    /// The test that must catch the bug.
     pub catcher: Catcher,
     /// A seed that has caught it. The yardstick tries this seed before those of the day.
     pub known_seed: Option<u64>,
@@ -78,7 +79,7 @@ const fn by_damage(name: &'static str) -> PlantedBug {
     caught_by(Catcher::Damage, name)
 }
 
-/// All of them.
+/// All planted bugs.
 pub const PLANTED_BUGS: &[PlantedBug] = &[
     by_crashes("buffer: log not forced before pages"),
     by_crashes("buffer: dirty pages replaced unwritten"),

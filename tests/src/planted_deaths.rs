@@ -1,25 +1,25 @@
-//! The yardstick of deaths: bugs that a test build can switch on in what happens when a process dies, each at a real place,
-//! each to be noticed by a death among others that go on, or by a case of the suite `multiprocess`.
+//! The yardstick of deaths: bugs that a test build can switch on in the handling of a process's death. Each bug must
+//! be noticed by a death among processes that go on, or by a case of the suite `multiprocess`.
 //!
-//! In the order of the rules they break (PROTOCOLS D1 to D13, L3, L4).
+//! Ordered by the rules that they break (PROTOCOLS D1 to D13, L3, L4).
 
-/// How somebody comes to a failpoint.
+/// How a process reaches a failpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scene {
-    /// A victim dies there, at work beside three survivors.
+    /// A victim dies there while it works beside three survivors.
     At(&'static str),
     /// The same in an environment that is new.
     Young(&'static str),
-    /// A victim dies at the first, and who repairs it at the second.
+    /// A victim dies at the first failpoint, and the process that repairs it dies at the second.
     Repairing(&'static str, &'static str),
-    /// A victim stands still there while the others make the memory anew, and goes on afterwards.
+    /// A victim stops there while other processes make the memory anew, and goes on afterwards.
     Standing(&'static str),
     /// A victim's thread panics there.
     Panicking(&'static str),
 }
 
 impl Scene {
-    /// The failpoint that it is about.
+    /// Returns the failpoint of the scene.
     pub fn point(self) -> &'static str {
         match self {
             Scene::At(point) | Scene::Young(point) | Scene::Standing(point) | Scene::Panicking(point) => point,
@@ -28,7 +28,7 @@ impl Scene {
     }
 }
 
-/// Who is to notice a bug.
+/// The test that must notice a bug.
 #[derive(Clone, Copy, Debug)]
 pub enum Judge {
     /// One of these scenes, by the suite `failpoints`.
@@ -39,20 +39,21 @@ pub enum Judge {
     OwnCase(&'static str),
 }
 
-/// A bug and who is to notice it.
+/// A bug and the test that must notice it.
 #[derive(Clone, Copy, Debug)]
 pub struct PlantedDeath {
     /// The site's name.
     pub name: &'static str,
-    /// Who notices it.
+    /// The test that must notice the bug.
     pub judge: Judge,
-    /// It shows only when others come in between at the right moment, or in a scene that is not steady enough to say that
-    /// nothing else was noticed: it is tried and reported if there is time for it, and need not be noticed every time.
+    /// The bug shows only when other sessions come in between at the right moment, or in a scene that is not steady
+    /// enough to prove that this bug was noticed. It is tried and reported if there is time, and need not be noticed
+    /// every time.
     pub is_seldom: bool,
 }
 
 impl PlantedDeath {
-    /// The case that is to notice it, if it is one.
+    /// Returns the name of the case that must notice the bug, if the judge is a case.
     pub fn case(&self) -> Option<&'static str> {
         match self.judge {
             Judge::Case(case) | Judge::OwnCase(case) => Some(case),
@@ -75,7 +76,7 @@ const fn by_case(name: &'static str, case: &'static str) -> PlantedDeath {
 
 use Scene::{At, Panicking, Repairing, Standing, Young};
 
-/// All of them.
+/// All planted bugs.
 #[rustfmt::skip]
 pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // Limits of a process.
@@ -140,7 +141,7 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     // T2
     by("record: a leaf that was merged is not marked", &[At("merge: merged, not remembered")]),
     // D7
-    // Whoever waits long for a latch that nobody explains counts its holders, too.
+    // A session that waits long for a latch without a known holder counts the latch's holders, too.
     seldom_by("process: shared holders are not recounted", &[At("latch: shared taken, not noted as held")]),
     seldom_by("process: who wants a latch holds it", &[At("latch: shared taken, not noted as held")]),
     seldom_by("process: counts without freezing", &[At("latch: shared taken, not noted as held")]),
@@ -178,14 +179,14 @@ pub const PLANTED_DEATHS: &[PlantedDeath] = &[
     PlantedDeath {
         name: "process: broken memory is declared without a barrier",
         judge: Judge::Case("barrier::of_who_declares_memory_broken_and_who_commits_one_sees_the_other"),
-        // On a machine whose processors are all busy the two seldom meet.
+        // On a machine whose processors are all busy, the two seldom meet.
         is_seldom: true,
     },
     by_case("libtp: the log of broken memory is not kept", "rebuild::when_the_memory_is_found_broken_everybody_goes_on_with_the_same_handles"),
     by_case("libtp: who makes memory anew takes a place in the old", "stopped::who_is_stopped_in_a_write_is_seen_though_there_is_no_place_left_among_the_processes"),
     by_case("log: flushes in a broken region", "stopped::who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up"),
     by_case("log: makes segments in a broken region", "given_up::who_was_stopped_before_it_made_a_segment_makes_none_for_memory_given_up"),
-    // Indices: record/indices.rs has the argument.
+    // Indices: `record/indices.rs` has the argument.
     by_case("pass: what is taken over is still offered", "passing::what_is_taken_over_is_not_there_for_who_ends_it"),
     by_case("pass: intent locks stay kept", "indices::who_goes_on_with_a_transaction_keeps_the_indices_or_may_not_write"),
     by_case("libtp: some of the entries that are sorted are lost", "indices::an_index_is_made_of_all_records"),

@@ -1,4 +1,4 @@
-//! The yardstick of plain files: bugs that a test build can switch on, each to be noticed by a case of `tests/files`.
+//! The yardstick of plain files: bugs that a test build can switch on. A case of `tests/files` must notice each bug.
 
 use crate::planted_deaths::{Judge, PlantedDeath};
 
@@ -8,7 +8,7 @@ const fn by(name: &'static str, case: &'static str) -> PlantedDeath {
 
 const CRASHES: &str = "simulated::files_and_records_are_of_one_version_after_any_crash";
 
-/// All of them.
+/// All planted bugs.
 pub const PLANTED_FILES: &[PlantedDeath] = &[
     by("libtp: a new plain file is not synced", CRASHES),
     by("libtp: names of new plain files are not synced", CRASHES),

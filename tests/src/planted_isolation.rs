@@ -1,4 +1,4 @@
-//! The yardstick of isolation: bugs that a test build can switch on, each to be noticed by a case of `tests/isolation`.
+//! The yardstick of isolation: bugs that a test build can switch on. A case of `tests/isolation` must notice each bug.
 
 use crate::planted_deaths::{Judge, PlantedDeath};
 
@@ -6,7 +6,7 @@ const fn by(name: &'static str, case: &'static str) -> PlantedDeath {
     PlantedDeath { name, judge: Judge::OwnCase(case), is_seldom: false }
 }
 
-/// All of them.
+/// All planted bugs.
 pub const PLANTED_ISOLATION: &[PlantedDeath] = &[
     by(
         "libtp: a transaction is run again after a lock timeout",

@@ -1,5 +1,5 @@
-//! The yardstick of transactions over records and memory: bugs that a test build can switch on, each to be noticed by a case of
-//! `tests/joint`.
+//! The yardstick of transactions over records and memory: bugs that a test build can switch on. A case of
+//! `tests/joint` must notice each bug.
 
 use crate::planted_deaths::{Judge, PlantedDeath};
 
@@ -7,7 +7,7 @@ const fn by(name: &'static str, case: &'static str) -> PlantedDeath {
     PlantedDeath { name, judge: Judge::OwnCase(case), is_seldom: false }
 }
 
-/// All of them.
+/// All planted bugs.
 #[rustfmt::skip]
 pub const PLANTED_JOINT: &[PlantedDeath] = &[
     by("libtp: memory is told before the log", "deaths::what_is_not_committed_is_taken_back"),

@@ -1,5 +1,5 @@
-//! The yardstick of commits answered from memory: bugs that a test build can switch on, each to be noticed by a case of
-//! `tests/warm`.
+//! The yardstick of commits answered from memory: bugs that a test build can switch on. A case of `tests/warm` must
+//! notice each bug.
 
 use crate::planted_deaths::{Judge, PlantedDeath};
 
@@ -9,7 +9,7 @@ const fn by(name: &'static str, case: &'static str) -> PlantedDeath {
 
 const CACHE: &str = "simulated::what_was_answered_survives_where_the_cache_is_lost";
 
-/// All of them.
+/// All planted bugs.
 pub const PLANTED_RIO: &[PlantedDeath] = &[
     by("libtp: a commit is answered before its record is in memory", CACHE),
     by("libtp: the log's tail in memory that survived is forgotten", CACHE),

@@ -1,6 +1,6 @@
-//! The yardstick of snapshots: bugs that a test build can switch on, each to be noticed by a case of `tests/snapshots`.
+//! The yardstick of snapshots: bugs that a test build can switch on. A case of `tests/snapshots` must notice each bug.
 //!
-//! In the order of the rules they break (PROTOCOLS S1 to S4).
+//! Ordered by the rules that they break (PROTOCOLS S1 to S4).
 
 use crate::planted_deaths::{Judge, PlantedDeath};
 
@@ -15,7 +15,7 @@ const GONE: &str = "rules::s3_who_is_beyond_the_bounds_is_told_that_ghosts_are_g
 const CHAINS: &str = "rules::s3_replaced_chains_wait_for_the_oldest_snapshot";
 const BOUND: &str = "rules::s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound";
 
-/// All of them.
+/// All planted bugs.
 pub const PLANTED_SNAPSHOTS: &[PlantedDeath] = &[
     by("snapshot: what is not durable is shown at once", ANSWERED),
     by("snapshot: relaxed commits are waited for", ANSWERED),

@@ -1,9 +1,10 @@
-//! The yardstick of recoverable memory: bugs that a test build can switch on in the order of the stores of the undo log, each to
-//! be noticed by `tests/vista` when a machine loses what was not written back; and in what guards them, and in the redo log.
+//! The yardstick of recoverable memory: bugs that a test build can switch on. Some change the order of the undo log's
+//! stores: `tests/vista` must notice each of them when a machine loses the stores that were not written back. Others
+//! are in the code that guards the stores, and in the redo log.
 
 use crate::planted_deaths::{Judge, PlantedDeath};
 
-/// Bugs in what a child of a fork has of its parent's, each to be noticed by a case of `tests/vista`.
+/// Bugs in the handling of locks and memory that a forked child inherits. A case of `tests/vista` must notice each bug.
 pub const PLANTED_FORKS: [PlantedDeath; 4] = [
     PlantedDeath {
         name: "rio: a child keeps its parent's lock",
@@ -27,32 +28,32 @@ pub const PLANTED_FORKS: [PlantedDeath; 4] = [
     },
 ];
 
-/// Who is to notice a bug.
+/// The test that must notice a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticedBy {
     /// A program that is stopped between any two stores.
     Stops,
-    /// The same, where the memory outlives the cache.
+    /// The same, where the memory survives and the processor's cache is lost.
     LostLines,
-    /// The same, where two transactions go on at once.
+    /// The same, while two transactions run at once.
     Two,
     /// Threads that change the same bytes.
     Threads,
-    /// Stores to what is hidden, and to the addresses before and behind a mapping.
+    /// Stores to hidden memory, and to the addresses before and behind a mapping.
     WildStores,
     /// A disk that crashes or fails: `crates/rvm/tests/disks`.
     Disks,
-    /// A machine that stops while the file grows, where the memory outlives the cache.
+    /// A machine that stops while the file grows; the memory survives and the processor's cache is lost.
     Growth,
-    /// A machine that loses its cache around a commit record that decides over memory, too.
+    /// A machine that loses its cache around a commit record that also decides over memory.
     Joined,
-    /// A machine that loses its cache while a part of a transaction is taken back.
+    /// A machine that loses its cache while a part of a transaction is undone.
     Parts,
-    /// Who looks at what is asked of the system while a segment is made.
+    /// A test that watches the system calls while a segment is made.
     Creation,
 }
 
-/// A bug, and who is to notice it.
+/// All planted bugs, each with the test that must notice it.
 pub const PLANTED_STORES: [(&str, NoticedBy); 23] = [
     ("undo: a record is published before its image", NoticedBy::Stops),
     ("undo: no zero behind the last record", NoticedBy::Stops),

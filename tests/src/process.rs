@@ -1,7 +1,7 @@
-//! A process that a test starts: the test program itself, told what to do line by line.
+//! A process that a test starts: the test program itself, which obeys orders line by line.
 //!
-//! What the child says begins with `> `, because the test harness in it writes to the same pipe. Each line goes out in one
-//! write, so that a kill cuts none in two that the test could take for a whole one.
+//! Each line of the child begins with `> `, because the test harness in the child writes to the same pipe. Each line
+//! goes out in one write, so that a kill leaves no part of a line that the test could take for a whole line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 
 use rustix::process::{kill_process, Pid, Signal};
 
-/// What precedes a line of the child.
+/// The prefix of the child's lines.
 const MARK: &str = "> ";
 
-/// Nanoseconds of the clock that all processes share and nobody sets back.
+/// Returns nanoseconds of the monotonic clock, which all processes share and which never goes back.
 ///
 /// # Panics
 /// Never: the clock began at zero when the machine started.
@@ -23,27 +23,27 @@ pub fn now() -> u64 {
     whole(time.tv_sec) * 1_000_000_000 + whole(time.tv_nsec)
 }
 
-/// Says a line to the test that started this process, past the harness, which would keep what is printed.
+/// Writes a line to the test that started this process, directly to the pipe: the harness would capture printed text.
 pub fn say(text: &str) {
     let line = format!("\n{MARK}{text}\n");
     let mut out = std::io::stdout().lock();
-    // A test that does not listen any more has ended.
+    // If the test no longer listens, the test has ended.
     if out.write_all(line.as_bytes()).and_then(|()| out.flush()).is_err() {
         std::process::exit(1);
     }
 }
 
-/// The next line of orders; none when the test has ended.
+/// Returns the next order; `None` when the test has ended.
 pub fn next_order() -> Option<String> {
     let mut line = String::new();
     let bytes = std::io::stdin().read_line(&mut line).ok()?;
     (bytes > 0).then(|| line.trim_end().to_owned())
 }
 
-/// Runs the test `entry`, which calls this, in a process of its own.
+/// Runs the test `entry`, which calls this function, in its own process.
 ///
 /// # Panics
-/// When it fails there.
+/// If the test fails there.
 pub fn alone(entry: &str, work: impl FnOnce()) {
     const VARIABLE: &str = "LIBTP_TEST_ALONE";
     if std::env::var(VARIABLE).is_ok_and(|name| name == entry) {
@@ -66,18 +66,18 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts this program again, in its test `entry`, with these variables. Each line it says is handed to `listen`.
+    /// Starts this program again, in its test `entry`, with these variables. `listen` receives each line of the child.
     ///
     /// # Panics
-    /// When this program cannot be started again.
+    /// If this program cannot be started again.
     pub fn start(entry: &str, variables: &[(&str, String)], listen: impl FnMut(&str) + Send + 'static) -> Process {
         Process::start_under(&[], entry, variables, listen)
     }
 
-    /// As [`Process::start`], started by another program: `under` is that program and its arguments.
+    /// As [`Process::start`], but started by another program: `under` is that program and its arguments.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If the program cannot be started.
     pub fn start_under(
         under: &[&str],
         entry: &str,
@@ -113,49 +113,49 @@ impl Process {
         Process { orders: child.stdin.take(), child, listener: Some(listener), errors }
     }
 
-    /// Its number among all processes.
+    /// Returns the process's pid.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Gives it an order. One that has ended does not hear it.
+    /// Gives the process an order. A process that has ended ignores it.
     pub fn order(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             let _ = orders.write_all(format!("{order}\n").as_bytes()).and_then(|()| orders.flush());
         }
     }
 
-    /// Kills it, as `kill -9` does, and does not wait.
+    /// Kills the process, as `kill -9` does, and does not wait.
     pub fn kill(&mut self) {
-        // One that has ended by itself is found out by who looks at its status.
+        // The caller that looks at its status finds out whether it had ended by itself.
         let _ = self.child.kill();
     }
 
-    /// Stops it where it is, until [`Process::resume`].
+    /// Stops the process where it is, until [`Process::resume`].
     ///
     /// # Panics
-    /// When it is gone.
+    /// If the process is gone.
     pub fn stop(&self) {
         kill_process(Pid::from_child(&self.child), Signal::STOP).expect("it is ours and not waited for");
     }
 
-    /// Lets it go on.
+    /// Lets the process go on.
     ///
     /// # Panics
-    /// When it is gone.
+    /// If the process is gone.
     pub fn resume(&self) {
         kill_process(Pid::from_child(&self.child), Signal::CONT).expect("it is ours and not waited for");
     }
 
-    /// Its status, if it has ended.
+    /// Returns the status if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it is ours")
     }
 
-    /// Waits until it has ended and all it said was listened to.
+    /// Waits until the process has ended and the listener has received all its lines.
     ///
     /// # Panics
-    /// When the listener panicked.
+    /// If the listener panicked.
     pub fn wait(&mut self) -> ExitStatus {
         drop(self.orders.take());
         let status = self.child.wait().expect("it is ours");
@@ -165,7 +165,7 @@ impl Process {
         status
     }
 
-    /// What it wrote to its standard error so far.
+    /// Returns the text that the process has written to its standard error so far.
     pub fn errors(&self) -> String {
         text_of(&self.errors).clone()
     }
@@ -173,7 +173,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A test that fails must not leave processes behind; one that left has ended already.
+        // A test that fails must leave no processes behind. A process that left has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Small disks, really mounted: a tmpfs in a mount namespace that goes with the test's process.
+//! Small mounted disks: a tmpfs in a mount namespace that ends with the test's process.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -9,7 +9,7 @@ const ALONE: &str = "LIBTP_TEST_ALONE";
 /// The capability to mount, a bit of the set in /proc.
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// How this machine lets us mount: as root, or as root of a user namespace of our own.
+/// Returns how this machine allows mounting: as root, or as root of a user namespace of our own.
 fn way() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["--mount"], &["--map-root-user", "--mount"]];
     ways.into_iter().find(|way| {
@@ -19,13 +19,14 @@ fn way() -> Option<&'static [&'static str]> {
     })
 }
 
-/// How this machine lets us be nobody in particular, whom the rights of files concern also if we are root.
+/// Returns how this machine lets us run as an ordinary user, to whom file permissions apply even if we are root.
 fn way_to_be_nobody() -> Option<&'static [&'static str]> {
     let tried = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
     tried.is_ok_and(|status| status.success()).then_some(&["--user"])
 }
 
-/// Whether this process may do all that root may: then a test of this file that cannot run is a mistake.
+/// Returns whether this process has all of root's rights: if it does and a test of this file cannot run, that is an
+/// error.
 fn is_mighty() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -33,13 +34,13 @@ fn is_mighty() -> bool {
     bits.is_some_and(|bits| bits & 1 << CAP_SYS_ADMIN != 0)
 }
 
-/// Runs the rest of the test `name` in a process of its own that may mount; a SIGBUS there is a failure here. Where
-/// mounting is not allowed, says so, loudly.
+/// Runs the rest of the test `name` in its own process, which may mount; a SIGBUS there is a failure here. Where
+/// mounting is not allowed, prints that the test is skipped.
 pub fn alone(name: &str, test: impl FnOnce()) {
     apart(name, way, test);
 }
 
-/// Runs the rest of the test `name` in a process of its own that is not root.
+/// Runs the rest of the test `name` in its own process, which is not root.
 pub fn as_nobody(name: &str, test: impl FnOnce()) {
     apart(name, way_to_be_nobody, test);
 }
@@ -50,7 +51,7 @@ fn apart(name: &str, way: impl FnOnce() -> Option<&'static [&'static str]>, test
     }
     let Some(way) = way() else {
         let text = format!("SKIPPED {name}: neither root nor user namespaces: it cannot be tried here");
-        // Where we may do everything and are to have a verdict, what is missing is `unshare` or `mount`.
+        // If we have root's rights and a verdict is required, only `unshare` or `mount` can be missing.
         assert!(std::env::var_os("CI").is_none() || !is_mighty(), "{text}, though we are root: install util-linux");
         println!("figures: {text}");
         eprintln!("{text}");
@@ -73,14 +74,14 @@ fn apart(name: &str, way: impl FnOnce() -> Option<&'static [&'static str]>, test
     assert!(text.contains("1 passed"), "{name} is no test\n{text}");
 }
 
-/// A disk of so many bytes.
+/// A disk of a given number of bytes.
 pub struct SmallDisk {
     path: PathBuf,
     _place: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts one. Only inside [`alone`].
+    /// Mounts a disk. Only inside [`alone`].
     pub fn mount(bytes: u64) -> SmallDisk {
         let place = tempfile::tempdir().expect("a directory for the test");
         let path = place.path().to_path_buf();
@@ -88,17 +89,17 @@ impl SmallDisk {
         SmallDisk { path, _place: place }
     }
 
-    /// Where it is mounted.
+    /// Returns where the disk is mounted.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lets nobody write to it any more.
+    /// Makes the disk read-only.
     pub fn make_read_only(&self) {
         run("mount", &["-o", "remount,ro"], &self.path);
     }
 
-    /// Writes a file of so many bytes, or of all there is room for; returns how many.
+    /// Writes a file of `bytes` bytes, or as many as there is room for; returns how many.
     pub fn ballast(&self, name: &str, bytes: u64) -> u64 {
         let mut file = std::fs::File::create(self.path.join(name)).expect("an empty file needs no room");
         let block = [0xaa; 4096];
@@ -109,7 +110,7 @@ impl SmallDisk {
         written
     }
 
-    /// Frees what ballast took.
+    /// Frees the room of a ballast file.
     pub fn free(&self, name: &str) {
         std::fs::remove_file(self.path.join(name)).expect("the ballast is there");
     }

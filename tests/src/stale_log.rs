@@ -1,8 +1,8 @@
 //! A log that ends exactly where an old record begins (PROTOCOLS L1).
 //!
-//! A crash tears a record out of the last flush and leaves the records behind it on the disk. Restart ends the log at the
-//! hole; then new records are logged that fill it to the byte. What lies behind them was logged in an earlier life and must
-//! stay dead: its commits were never acknowledged, and what they built on is gone.
+//! A crash tears a record out of the last flush and leaves the records behind it on the disk. Restart ends the log at
+//! the hole; then new records fill the hole to the byte. The records behind them were logged in an earlier life and
+//! must not come back: their commits were never acknowledged, and the records before them are gone.
 
 use libtp_log::record_bytes;
 use libtp_sim::{LossMode, SimDisk};
@@ -12,7 +12,7 @@ use crate::log_life::Life;
 /// Bytes of the body that is torn out: some sectors.
 const TORN_BODY: usize = 6000;
 
-/// Tears, fills the hole, crashes again, and looks what came back.
+/// Tears a record out, fills the hole, crashes again, and checks which records came back.
 ///
 /// # Errors
 /// A record of an earlier life is in the log, or one of this life is not.

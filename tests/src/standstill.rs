@@ -1,5 +1,5 @@
-//! A directory whose user does something else when it syncs some of its files: stands still there, as a process that was stopped
-//! or whose disk takes long, or dies of what it is told.
+//! A directory that replaces the syncs of some of its files: the calling process then stops there, like a stopped
+//! process or one with a slow disk, or dies of the error that it gets.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
 
-/// Nobody is kept for longer: a test that forgot somebody should fail, not hang.
+/// The longest stop: a test that forgot a stopped process should fail, not hang.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Where one is stopped, and when it may go on.
+/// A gate that stops the first caller until the gate is opened.
 #[derive(Debug, Default)]
 pub struct Gate {
     stage: Mutex<Stage>,
@@ -20,17 +20,17 @@ pub struct Gate {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
-    /// Nobody is stopped yet.
+    /// No caller is stopped yet.
     #[default]
     Armed,
-    /// Somebody stands here.
+    /// A caller is stopped here.
     Standing,
-    /// Everybody passes.
+    /// All callers pass.
     Open,
 }
 
 impl Gate {
-    /// Somebody passes: the first stands still until the gate is opened.
+    /// Passes the gate: the first caller stops until the gate is opened.
     fn pass(&self) {
         let mut stage = self.stage();
         if *stage == Stage::Armed {
@@ -40,13 +40,13 @@ impl Gate {
         }
     }
 
-    /// Waits until somebody stands there; whether somebody does.
+    /// Waits until a caller is stopped at the gate; returns whether one is.
     pub fn wait_for_one(&self) -> bool {
         let waited = self.changed.wait_timeout_while(self.stage(), LONGEST, |stage| *stage == Stage::Armed);
         *waited.unwrap_or_else(PoisonError::into_inner).0 == Stage::Standing
     }
 
-    /// Lets everybody go on.
+    /// Lets all callers go on.
     pub fn open(&self) {
         *self.stage() = Stage::Open;
         self.changed.notify_all();
@@ -57,10 +57,10 @@ impl Gate {
     }
 }
 
-/// What is done instead of a sync.
+/// A call that replaces a sync.
 pub type SyncCall = Arc<dyn Fn(&dyn File) -> Result<()> + Send + Sync>;
 
-/// A directory in which the syncs of some files are other calls.
+/// A directory in which other calls replace the syncs of some files.
 pub struct SyncingDirectory {
     inner: Arc<dyn Directory>,
     part: &'static str,
@@ -68,12 +68,12 @@ pub struct SyncingDirectory {
 }
 
 impl SyncingDirectory {
-    /// Does `sync` with the files of `inner`, and of the directories in it, whose names contain `part`.
+    /// Calls `sync` instead of the syncs of files whose names contain `part`, in `inner` and in its subdirectories.
     pub fn new(inner: Arc<dyn Directory>, part: &'static str, sync: SyncCall) -> SyncingDirectory {
         SyncingDirectory { inner, part, sync }
     }
 
-    /// Puts a gate before those syncs.
+    /// Puts a gate before the syncs of these files.
     pub fn gated(inner: Arc<dyn Directory>, part: &'static str, gate: &Arc<Gate>) -> SyncingDirectory {
         let gate = Arc::clone(gate);
         let sync = move |file: &dyn File| {

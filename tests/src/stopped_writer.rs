@@ -1,8 +1,8 @@
-//! A checkpoint while another process stands still in the middle of writing pages (PROTOCOLS L7).
+//! A checkpoint while another process is stopped in the middle of writing pages (PROTOCOLS L7).
 //!
-//! The pages are on their way, and the writer is stopped before the first sync for longer than anybody waits. A checkpoint
-//! that took them for written would begin the log behind their changes; a power cut then takes both. (From the sync of the
-//! double-write file on, restart finds them there.)
+//! The writer is stopped before the first sync, for longer than other sessions wait. A checkpoint that counted the
+//! pages as written would begin the log behind their changes; a power cut then loses both. (After the sync of the
+//! double-write file, restart finds the pages there.)
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::oracle::{Effects, History, Table, Value};
 use crate::standstill::{Gate, SyncingDirectory};
 
 const RECORDS: u64 = 40;
-/// The file to whose sync the writer does not get.
+/// The file whose sync the writer does not reach.
 const DOUBLE_WRITE: &str = "libtp.double";
 
 /// Stops a writer, takes a checkpoint, and cuts the power.
 ///
 /// # Errors
-/// What was acknowledged is lost, or something failed.
+/// An acknowledged commit is lost, or a step failed.
 pub fn a_checkpoint_passes_no_page_in_flight(seed: u64) -> Result<(), String> {
     let failed = |trouble: Trouble| format!("UNUSABLE: {trouble}");
     let layout = Layout::of_seed(seed);

@@ -1,4 +1,4 @@
-//! Work on a list by a few threads.
+//! Spreads the items of a list over a few threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,12 +7,12 @@ use crate::crash_states::THREADS;
 use crate::sizes;
 use crate::watchdog::{caught, Watchdog};
 
-/// Does something with each item; the results come in any order.
+/// Calls `work` with each item on [`THREADS`] threads; the results come in any order.
 pub fn on_all_threads<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     on_threads(THREADS, items, work)
 }
 
-/// The same, by so many threads.
+/// As [`on_all_threads`], on `threads` threads.
 pub fn on_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -29,17 +29,17 @@ pub fn on_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came of judging a list.
+/// The result of judging a list.
 #[derive(Debug, Default)]
 pub struct Judged {
-    /// How many were judged.
+    /// The number of judged items.
     pub tried: usize,
-    /// What was wrong, each with what repeats it.
+    /// The failures, each with the variables that repeat it.
     pub wrong: Vec<String>,
 }
 
-/// Judges each item until `LIBTP_TEST_FAILURES` (3) are wrong. `replay` says how to repeat one; each thread has what
-/// `prepare` makes for it.
+/// Judges each item until `LIBTP_TEST_FAILURES` (3) have failed. `replay` returns how to repeat an item; `prepare`
+/// makes each thread's own state.
 pub fn judge_all<T: Sync, S>(
     items: &[T],
     watchdog: &Watchdog,

@@ -1,6 +1,6 @@
-//! Trying planted bugs, each in a process of its own, and what was noticed of each.
+//! Tries planted bugs, each in its own process, and collects what was noticed of each.
 //!
-//! The process is this test program again, in a test whose panic, crash or endlessness is the notice.
+//! The process is this test program again, in a test that notices the bug by a panic, a crash or a hang.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,30 +9,31 @@ use crate::planted_deaths::PlantedDeath;
 use crate::sizes;
 use crate::threads::on_threads;
 
-/// The longest one bug may take; a bug that hangs is a bug that is noticed.
+/// The longest time for one bug; a bug that hangs counts as noticed.
 const LIMIT: Duration = Duration::from_secs(90);
-/// Most of them wait most of the time.
+/// More threads than processors: most of the processes wait most of the time.
 const THREADS: usize = 4;
-/// Tries of a case, each with the next seed. A case draws its moment, and the bug shows at some moments only.
+/// Tries of a case, each with the next seed. A case draws its moment at random, and the bug shows only at some
+/// moments.
 const CASE_TRIES: u64 = 10;
-/// Survivors that are stuck are stuck for so many seconds.
+/// Seconds after which survivors count as stuck.
 const WATCHDOG: &str = "3";
 
-/// The bug that is planted in this process, if it was started to try one.
+/// Returns the bug that is planted in this process, if the process was started to try one.
 pub fn planted() -> Option<String> {
     sizes::chosen("LIBTP_PLANTED")
 }
 
-/// Said by the process of a bug, so that it is known when it was noticed.
+/// Prints the seed, so that the parent knows which seed noticed the bug.
 pub fn begin_seed(number: u64) {
     println!("TRIES seed {number}");
 }
 
-/// Tries each bug whose turn is today in the test `entry`, or in the case that it names, and says what was noticed. Those that show
-/// seldom are tried if there is time for them.
+/// Tries each of today's bugs in the test `entry`, or in the case that the bug names, and prints what was noticed.
+/// Bugs that show seldom are tried if there is time for them.
 ///
 /// # Panics
-/// When one of them was not noticed.
+/// If a bug was not noticed.
 pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
     let chosen: Option<String> = sizes::chosen("LIBTP_TEST_BUG");
     let has_time = sizes::number("LIBTP_TEST_SELDOM", 0) != 0;
@@ -63,7 +64,7 @@ pub fn all_noticed(bugs: &[&PlantedDeath], entry: &str) {
     assert!(escaped.is_empty(), "nobody noticed {escaped:?}");
 }
 
-/// Runs one test with the bug planted, `number` seeds after the first; the fault that it noticed.
+/// Runs one test with the bug planted, `number` seeds after the first; returns the failure, if the bug was noticed.
 fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
     let program = std::env::current_exe().expect("a running test has a program file");
     let start = Instant::now();
@@ -77,7 +78,7 @@ fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the test's program can be started again");
-    // Read beside it: a pipe that is full would stop it.
+    // Both pipes are read while the child runs: a full pipe would stop the child.
     let said = read(child.stdout.take());
     let complained = read(child.stderr.take());
     let mut has_ended = false;
@@ -90,7 +91,7 @@ fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
     }
     let status = child.wait().expect("the child is ours");
     if !has_ended {
-        // Its own children end when it does not listen any more; those that are stuck keep the pipes.
+        // Its own children end when it no longer listens; stuck children keep the pipes open.
         return Some(format!("seed {}: it never ended ({} s)", number + 1, LIMIT.as_secs()));
     }
     let (said, complained) = (said.join().unwrap_or_default(), complained.join().unwrap_or_default());
@@ -99,7 +100,7 @@ fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
     }
     let seed = said.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).map(str::to_owned);
     let seed = seed.unwrap_or_else(|| format!("seed {}", number + 1));
-    // The last panic of a thread is the test's own: what it heard from others came before.
+    // The last panic of a thread is the test's own: panics of other processes were reported before it.
     let mut lines = complained.lines();
     let mut why = String::new();
     while let Some(line) = lines.next() {
@@ -114,7 +115,7 @@ fn read(from: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinH
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut from) = from {
-            // What was read until it failed is all there is.
+            // Keeps the bytes that were read before an error.
             let _ = from.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

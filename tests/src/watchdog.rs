@@ -1,4 +1,4 @@
-//! Panics and hangs in the code under test: the first become messages, the second end the run with words.
+//! Panics and hangs in the code under test: a panic becomes an error message, and a hang ends the run with a message.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
@@ -10,7 +10,7 @@ thread_local! {
     static QUIET: RefCell<bool> = const { RefCell::new(false) };
 }
 
-/// Keeps panics inside [`caught`] off the terminal, and says where they were.
+/// Keeps panics inside [`caught`] off the terminal, and records their messages.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -25,10 +25,10 @@ fn listen() {
     });
 }
 
-/// Runs `work`; a panic in it is an error that says where and what.
+/// Runs `work`; turns a panic in it into an error with the place and the message.
 ///
 /// # Errors
-/// What `work` returned, or the panic.
+/// The error that `work` returned, or the panic.
 pub fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     listen();
     let before = QUIET.with(|quiet| quiet.replace(true));
@@ -40,10 +40,10 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> 
     })
 }
 
-/// The longest one state may take; far more than any takes.
+/// The longest time for one state; far more than any state takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Watches the threads of a suite. A state that never ends would otherwise only be a suite that never ends.
+/// Watches the threads of a suite, so that a state that never ends is reported.
 #[derive(Clone)]
 pub struct Watchdog(Arc<Mutex<Watch>>);
 
@@ -53,7 +53,7 @@ struct Watch {
 }
 
 impl Watchdog {
-    /// Starts to watch so many threads.
+    /// Starts to watch `threads` threads.
     pub fn start(threads: usize) -> Watchdog {
         let watch = Arc::new(Mutex::new(Watch { at: vec![None; threads], is_over: false }));
         let theirs = Arc::clone(&watch);
@@ -74,7 +74,7 @@ impl Watchdog {
         Watchdog(watch)
     }
 
-    /// The thread begins something; `what` says how to repeat it.
+    /// Records that the thread begins work; `what` says how to repeat it.
     pub fn begin(&self, thread: usize, what: String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).at[thread] = Some((what, Instant::now()));
     }

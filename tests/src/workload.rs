@@ -1,13 +1,15 @@
 //! Mixed transactions of four simulated processes, interleaved step by step by one thread, all from one seed.
 //!
-//! Five phases. After the first, two processes leave and two others join; after the second, all are killed and their
-//! shared memory is repaired; after the third, all leave in good order; after the fourth all are killed and their memory
-//! is gone, though the machine goes on; after the last all leave. Transactions that are open at a kill must vanish.
+//! Five phases. After the first, two processes leave and two others join. After the second, all processes are killed
+//! and their shared memory is repaired. After the third, all leave in good order. After the fourth, all are killed and
+//! their memory is lost, while the machine goes on. After the last, all leave. Transactions that are open at a kill
+//! must vanish.
 //!
-//! Small pages, a small cache and small log segments let five hundred transactions meet everything: splits, values of
+//! Small pages, a small cache and small log segments let five hundred transactions meet every case: splits, values of
 //! many pages, evictions of uncommitted pages, checkpoints, recycled segments, aborts of long transactions.
 //!
-//! Every answer of the library is compared with the model at once: a workload that lives wrongly fails without a crash.
+//! Every answer of the library is compared with the model at once: a wrong answer fails the workload even without a
+//! crash.
 
 mod failed_syncs;
 mod lines;
@@ -26,25 +28,25 @@ use crate::oracle::{brief, cell, name, Allowed, Effects, Era, History, Place, St
 
 use failed_syncs::{failed_syncs, is_unfinished};
 
-/// What to run.
+/// A plan of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Everything follows from it.
+    /// The seed, which determines the whole run.
     pub seed: u64,
     /// Transactions in all.
     pub transactions: usize,
-    /// Calls may fail: a transaction that meets an error is aborted and the next begun.
+    /// Calls may fail: a transaction that meets an error is aborted and the next transaction begins.
     pub has_faults: bool,
 }
 
 impl Plan {
-    /// The workload of RELIABILITY R1.
+    /// Returns the workload of docs/reliability.md.
     pub fn full(seed: u64) -> Plan {
         Plan { seed, transactions: 500, has_faults: false }
     }
 }
 
-/// What was done, counted.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Transactions that committed something.
@@ -58,7 +60,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Both counts together.
+    /// Returns the sums of both counts.
     #[must_use]
     pub fn plus(self, other: Tally) -> Tally {
         Tally {
@@ -80,36 +82,36 @@ impl std::fmt::Display for Tally {
 pub struct Run {
     /// The machine, with its disk and the record of all its changes.
     pub machine: Machine,
-    /// What was done and promised, era by era.
+    /// The history with its promises, era by era.
     pub eras: Vec<Era>,
     /// Counts.
     pub tally: Tally,
-    /// The I/O index at which the memory was lost, if nobody could read since what that left.
+    /// The I/O index at which the memory was lost, if the state after that loss could not be read yet.
     pub lost_at: Option<usize>,
 }
 
 impl Run {
-    /// What was done and promised as of an I/O index.
+    /// Returns the history as of an I/O index.
     pub fn history_at(&self, position: usize) -> &History {
         let at = self.eras.partition_point(|era| era.from <= position);
         &self.eras[at.max(1) - 1].history
     }
 
-    /// What the machine's memory and disk together must still hold.
+    /// Returns the states that the machine's memory and disk together may have.
     pub fn allowed_at_end(&self) -> Allowed {
         self.lost_at.map_or(self.history().allowed_at_end(), |position| self.history().allowed_at(position))
     }
 
-    /// What was done and promised in all.
+    /// Returns the whole history.
     pub fn history(&self) -> &History {
         &self.eras[self.eras.len() - 1].history
     }
 }
 
-/// Runs a plan on a new disk, which `prepare` may let fail.
+/// Runs a plan on a new disk; `prepare` may make the disk's calls fail.
 ///
 /// # Errors
-/// The library answered wrongly, or failed without a reason.
+/// The library answered wrongly, or failed without a planted fault.
 pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
     let disk = SimDisk::new(plan.seed);
     prepare(&disk);
@@ -144,11 +146,11 @@ pub fn run(plan: Plan, prepare: impl FnOnce(&SimDisk)) -> Result<Run, String> {
     Ok(Run { machine, eras: past, tally, lost_at })
 }
 
-/// Why a workload ends early.
+/// The reason that a workload ends early.
 enum Stop {
-    /// The environment takes no more changes until it is opened anew.
+    /// The environment accepts no more changes until it is opened anew.
     NextPhase,
-    /// It could not be opened, or not be judged, and that was to be expected.
+    /// The environment could not be opened, or its state not be judged, and the faults explain that.
     Cut,
     /// The library is wrong.
     Wrong(String),
@@ -171,13 +173,13 @@ enum Ending {
 
 struct Client<'p> {
     process: &'p Process,
-    /// Shared with the part of it that may be under way.
+    /// Shared with the open part of the transaction, if there is one.
     txn: Option<Rc<Running<'p>>>,
     number: u64,
     effects: Effects,
-    /// The highest commit whose work was read.
+    /// The highest commit whose effects were read.
     seen: usize,
-    /// What was read: nobody else may change it before the transaction ends.
+    /// The read places: no other transaction may change them before this one ends.
     reads: Vec<(Place, Bound<Place>)>,
     ending: Ending,
     reads_only: bool,
@@ -188,28 +190,28 @@ struct Runner {
     plan: Plan,
     machine: Machine,
     random: Random,
-    /// Of the parts of transactions.
+    /// Random numbers for the parts of transactions.
     parts: Random,
-    /// Of the ranges that are counted and deleted.
+    /// Random numbers for the ranges that are counted and deleted.
     ranges: Random,
-    /// Of what is loaded.
+    /// Random numbers for the loads.
     loads: Random,
-    /// Trees that are loaded.
+    /// The number of trees that are loaded.
     loaded: usize,
     history: History,
-    /// The I/O index at which `history` begins to hold, and what held before.
+    /// The I/O index at which `history` begins to hold, and the eras before it.
     from: usize,
     past: Vec<Era>,
     lost_at: Option<usize>,
-    /// The last commit that changed a place.
+    /// The last commit that changed each place.
     writers: BTreeMap<Place, usize>,
-    /// Commits nobody has waited for yet.
+    /// Commits that no caller has waited for yet.
     pending: Vec<(CommitLsn, usize)>,
     cells: u64,
     journal: u64,
     begun: u64,
     ended: usize,
-    /// The I/O index at which the environment was opened when nobody had it open.
+    /// The I/O index at which the environment was opened while no process had it open.
     opened: usize,
     /// Transactions ended since the first sync failed.
     failed_after: usize,
@@ -244,7 +246,8 @@ impl Runner {
         self.phase(&processes, PHASES, true)
     }
 
-    /// The memory is gone: whatever nobody was promised may be gone too, and from now on it never was.
+    /// Begins a new era after the memory was lost: commits without a promise may be lost, and a lost commit counts as
+    /// never made.
     fn begin_era(&mut self, process: &Process) -> Result<(), Stop> {
         let when = "after all processes were killed and their memory lost";
         let position = self.machine.disk.io_index();
@@ -272,10 +275,10 @@ impl Runner {
         }
     }
 
-    /// Starts processes where none has the environment open: what failed before is no longer in force.
+    /// Starts processes while no process has the environment open: earlier failures no longer apply.
     ///
-    /// Not where a directory could not be synced. Nothing short of a new mount makes such names trustworthy, and real
-    /// filesystems refuse to go on.
+    /// Ends the run if the sync of a directory has failed. Only a new mount makes its names trustworthy again, and
+    /// real filesystems refuse to go on.
     fn open_again(&mut self) -> Result<Vec<Process>, Stop> {
         let names = failed_syncs(&self.machine.disk.trace(), 0);
         if self.plan.has_faults && names.iter().any(|name| name == "/" || name == "log") {
@@ -300,7 +303,7 @@ impl Runner {
         Ok(processes)
     }
 
-    /// The state must be exactly what was committed.
+    /// Checks that the state is exactly the committed one.
     fn compare(&mut self, process: &Process, when: &str) -> Result<(), Stop> {
         match process.state(Way::Up) {
             Ok(state) => match self.history.judge(&state, self.history.allowed_at_end()) {
@@ -312,7 +315,7 @@ impl Runner {
         }
     }
 
-    /// Runs the phase's share of the transactions. Open ones are dropped at its end, or left for the kill.
+    /// Runs the phase's share of the transactions. Open transactions are dropped at its end, or left for the kill.
     fn phase(&mut self, processes: &[Process], phase: usize, is_orderly: bool) -> Result<(), Stop> {
         let mut clients: Vec<Client<'_>> = processes.iter().map(Client::new).collect();
         while self.ended < self.plan.transactions * phase / PHASES {
@@ -324,7 +327,7 @@ impl Runner {
                     self.ended = self.plan.transactions * phase / PHASES;
                     break;
                 }
-                // What is wrong may have left latches and locks behind that an orderly end would wait for.
+                // A wrong state may include latches and locks that an orderly end would wait for.
                 kill_all(clients);
                 return Err(stop);
             }
@@ -333,7 +336,7 @@ impl Runner {
             self.look_around(processes)?;
         }
         if is_orderly {
-            // Some end by being dropped: that is an abort.
+            // Some transactions end by being dropped, which aborts them.
             drop(clients);
         } else {
             kill_all(clients);
@@ -341,7 +344,7 @@ impl Runner {
         Ok(())
     }
 
-    /// What a running transaction has read, nobody else changes.
+    /// Checks that the last commit changed no place that another running transaction has read.
     fn check_reads(&self, clients: &[Client<'_>], committer: usize, before: usize) -> Result<(), Stop> {
         let Some(effects) = self.history.effects().nth_back(0).filter(|_| self.history.len() > before) else {
             return Ok(());
@@ -364,7 +367,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Whatever can still be read must be right, also when nothing can be written any more.
+    /// Checks that everything that can still be read is right, also when nothing can be written any more.
     fn look_around(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let places: Vec<Place> = self.history.last().records().keys().step_by(3).cloned().collect();
         for (at, place) in places.iter().enumerate() {
@@ -404,7 +407,7 @@ impl Runner {
         }
     }
 
-    /// An error of the library: expected where calls fail, and otherwise wrong.
+    /// Counts an error of the library: expected where calls fail, and otherwise wrong.
     fn failure(&mut self, what: String) -> Result<(), Stop> {
         self.tally.failures += 1;
         if self.plan.has_faults && !what.contains("WRONG") {
@@ -453,7 +456,7 @@ impl Runner {
         Ok(())
     }
 
-    /// A run with faults ends some time after a sync has failed.
+    /// Counts an ended transaction. A run with faults ends some time after a sync has failed.
     fn count_end(&mut self) -> Result<(), Stop> {
         self.ended += 1;
         if self.has_failed_sync() {
@@ -465,9 +468,9 @@ impl Runner {
         Ok(())
     }
 
-    /// Whether a sync has failed after which nothing may be acknowledged any more.
+    /// Returns whether a sync has failed after which nothing may be acknowledged any more.
     ///
-    /// A file that has no final name yet is given up as a whole when its sync fails: nobody has relied on it.
+    /// A file without its final name is given up as a whole when its sync fails: nothing depends on it yet.
     fn has_failed_sync(&self) -> bool {
         if !self.plan.has_faults || self.machine.disk.activity().failed_sync == 0 {
             return false;
@@ -522,7 +525,7 @@ impl Runner {
         self.count_end()
     }
 
-    /// A commit whose call failed: if the disk was full it is aborted, otherwise nobody knows.
+    /// Records a commit whose call failed: aborted if the disk was full, otherwise doubtful.
     fn doubt(&mut self, effects: Effects, begun: usize, trouble: &Trouble) {
         if !effects.is_empty() && !matches!(trouble, Trouble::Full(_)) {
             for place in effects.keys() {
@@ -532,7 +535,7 @@ impl Runner {
         }
     }
 
-    /// What background threads and impatient callers do between the transactions.
+    /// Does the work of background threads and of impatient callers between the transactions.
     fn chores(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let process = &processes[self.random.index(processes.len())];
         self.load_seldom(processes)?;
@@ -560,7 +563,7 @@ impl Runner {
         self.history.promise(self.machine.disk.io_index(), self.history.len());
     }
 
-    /// A part of the transaction, a few operations long, that is mostly taken back.
+    /// Runs a part of the transaction, a few operations long, and usually rolls it back.
     fn nest(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let txn = client.txn.clone().expect("operations are made between begin and end");
         let before = client.effects.clone();
@@ -622,7 +625,8 @@ impl Runner {
         }
     }
 
-    /// Also one that nobody has had yet: who has looked there keeps others from it.
+    /// Returns a cell's place, also of a cell that does not exist yet: a transaction that read it keeps other
+    /// transactions from adding it.
     fn any_cell(&mut self) -> Place {
         cell(1 + self.random.below(self.cells + 2))
     }
@@ -756,8 +760,8 @@ impl Runner {
         Ok(())
     }
 
-    /// The last commit that changed a place, if this is what it made of it: a doubtful one may not have come to be, and who
-    /// finds it missing has not seen it.
+    /// Returns the last commit that changed a place, or 0 if the found value is not that commit's: a doubtful commit
+    /// may be missing, and a reader that finds it missing has not seen it.
     fn writer_of(&self, place: &Place, found: Option<&Value>) -> usize {
         let number = self.writers.get(place).copied().unwrap_or(0);
         let effects = number.checked_sub(1).and_then(|at| self.history.effects().nth(at));
@@ -769,7 +773,7 @@ impl Runner {
         }
     }
 
-    /// What the transaction must see at `place`.
+    /// Returns the value that the transaction must see at `place`.
     fn view<'v>(&'v self, client: &'v Client<'_>, place: &Place) -> Option<&'v Value> {
         match client.effects.get(place) {
             Some(own) => own.as_ref(),
@@ -796,7 +800,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Whether a doubtful commit explains the answer.
+    /// Returns whether a doubtful commit explains the answer.
     fn is_open_question(&self, client: &Client<'_>, place: &Place, fits: impl Fn(&Option<Value>) -> bool) -> bool {
         self.plan.has_faults
             && !client.effects.contains_key(place)
@@ -804,12 +808,12 @@ impl Runner {
     }
 }
 
-/// The processes of these clients are about to be killed.
+/// Lets the transactions die with their processes, which are about to be killed.
 fn kill_all(clients: Vec<Client<'_>>) {
     clients.into_iter().filter_map(|mut client| client.take_txn()).for_each(Running::die);
 }
 
-/// What a range read must find: what is committed, and over it the transaction's own work.
+/// Returns the records that a range read must find: the committed state, with the transaction's own changes.
 fn merged(committed: &State, own: &Effects, from: &Place, way: Way, limit: usize) -> Vec<(Vec<u8>, Value)> {
     let in_table = |place: &Place| place.0 == from.0;
     let (low, high) = match way {
@@ -835,7 +839,7 @@ fn merged(committed: &State, own: &Effects, from: &Place, way: Way, limit: usize
     }
 }
 
-/// Why an operation did not do what it should.
+/// The reason that an operation failed.
 enum Problem {
     Trouble(Trouble),
     Wrong(String),
@@ -866,7 +870,7 @@ impl<'p> Client<'p> {
         self.reads.push((place.clone(), Bound::Included(place.clone())));
     }
 
-    /// Notes the keys a scan has passed: from `from` to the last it found, or to the table's end.
+    /// Records the keys that a scan has passed: from `from` to the last key found, or to the table's end.
     fn has_scanned(&mut self, from: &Place, way: Way, last: Option<&(Vec<u8>, Value)>) {
         let last = last.map(|(key, _)| (from.0, key.clone()));
         let range = match (way, last) {

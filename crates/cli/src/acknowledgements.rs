@@ -1,9 +1,10 @@
-//! What the clients of a demonstration tell the one who watches, and whether all of it is still there after a crash.
+//! The acknowledgements that the clients of a demonstration send to its watcher, and their comparison with the bank
+//! after a crash.
 //!
 //! Invariants
-//! 1. A transfer is told only after its commit returned: what was told must be found.
-//! 2. What goes through the pipe is whole acknowledgements in writes of at most `PIPE_BUF` bytes, which the system does
-//!    not tear or mix; a crash may only lose the last ones of each client, which were never told.
+//! 1. A transfer is acknowledged only after its commit returned: every acknowledged transfer must be in the history.
+//! 2. Each write to the pipe has whole acknowledgements and at most `PIPE_BUF` bytes, which the system does not tear or
+//!    mix. A crash can lose only the last acknowledgements of each client, which were never sent.
 
 use std::io::{Read, Write};
 
@@ -13,21 +14,21 @@ use crate::failure::{Failure, Result};
 
 /// Bytes of one acknowledgement.
 const BYTES: usize = 40;
-/// What one write may hold and still be whole: Linux's `PIPE_BUF`.
+/// Most bytes of one write that the system keeps whole: Linux's `PIPE_BUF`.
 const WRITE_BYTES_MAX: usize = 4096;
-/// How long the acknowledgements of relaxed commits may be gathered. Those of `sync` are told at once.
+/// How long acknowledgements of relaxed commits may be gathered. Those of `sync` commits are sent at once.
 const PATIENCE_NANOS: u64 = 1_000_000;
 
-/// One commit returned.
+/// The report of a commit that has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
-    /// What was done.
+    /// The committed transfer.
     pub transfer: Transfer,
-    /// What it survives.
+    /// Durability of the commit.
     pub durability: Durability,
-    /// From sending the transfer to the answer.
+    /// Time from the beginning of the transfer to the return of its commit.
     pub latency_nanos: u32,
-    /// When it returned, by [`crate::clock`].
+    /// When the commit returned, by [`crate::clock`].
     pub at_nanos: u64,
 }
 
@@ -76,17 +77,18 @@ impl Acknowledgement {
 pub struct Sender<W> {
     pipe: W,
     unsent: Vec<u8>,
-    /// When the oldest of them returned.
+    /// When the oldest unsent commit returned.
     since: u64,
 }
 
 impl<W: Write> Sender<W> {
-    /// Begins with nothing to tell.
+    /// Returns a sender without unsent acknowledgements.
     pub fn new(pipe: W) -> Sender<W> {
         Sender { pipe, unsent: Vec::with_capacity(WRITE_BYTES_MAX), since: 0 }
     }
 
-    /// Tells of a commit that has returned, now or within a millisecond of commits.
+    /// Sends an acknowledgement at once if the commit is `sync`; else together with later ones, when the write is full
+    /// or a commit returns a millisecond after the oldest.
     pub fn tell(&mut self, told: Acknowledgement) -> std::io::Result<()> {
         if self.unsent.is_empty() {
             self.since = told.at_nanos;
@@ -109,12 +111,12 @@ pub struct Receiver<R> {
 }
 
 impl<R: Read> Receiver<R> {
-    /// Begins to listen.
+    /// Returns a receiver that has read nothing.
     pub fn new(pipe: R) -> Receiver<R> {
         Receiver { pipe, buffer: vec![0; 64 << 10], held: 0 }
     }
 
-    /// Waits for news and passes them on; false when the clients are gone.
+    /// Waits for acknowledgements and passes them to `each`; returns false at the end of the pipe.
     pub fn receive(&mut self, each: &mut dyn FnMut(Acknowledgement)) -> Result<bool> {
         let read = self.pipe.read(&mut self.buffer[self.held..]).map_err(Failure::doing("hear from the clients"))?;
         let end = self.held + read;
@@ -129,19 +131,19 @@ impl<R: Read> Receiver<R> {
     }
 }
 
-/// The list of all that was acknowledged.
+/// All acknowledged transfers.
 #[derive(Debug, Default)]
 pub struct Acknowledged {
     transfers: Vec<Transfer>,
 }
 
 impl Acknowledged {
-    /// Takes one in.
+    /// Adds a transfer.
     pub fn note(&mut self, told: &Acknowledgement) {
         self.transfers.push(told.transfer);
     }
 
-    /// How many.
+    /// Returns the number of transfers.
     pub fn count(&self) -> u64 {
         self.transfers.len() as u64
     }
@@ -154,7 +156,7 @@ impl Acknowledged {
     }
 }
 
-/// The list beside the history, record by record.
+/// A comparison of acknowledged transfers with the history, record by record.
 #[derive(Debug)]
 pub struct Comparison {
     told: Vec<Transfer>,
@@ -164,19 +166,19 @@ pub struct Comparison {
     untold: u64,
 }
 
-/// What the comparison found.
+/// Result of the comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Acknowledged transfers that the history does not have.
     pub lost: u64,
-    /// Transfers of these clients that the history has and nobody was told of: the crash came between.
+    /// Transfers of these clients in the history without an acknowledgement: the crash came between.
     pub untold: u64,
-    /// What is wrong, if anything is.
+    /// The faults, as sentences.
     pub faults: Vec<String>,
 }
 
 impl Comparison {
-    /// Looks at one history record; those of clients before `first_client` are of other runs.
+    /// Compares one history record. Records of clients before `first_client` are of other runs.
     pub fn see(&mut self, record: &[u8], first_client: u32) {
         // The audit reports a record that cannot be read.
         let Some(transfer) = Transfer::from_history(record) else { return };
@@ -193,7 +195,7 @@ impl Comparison {
         }
     }
 
-    /// Ends it.
+    /// Ends the comparison and returns its result.
     pub fn finish(self) -> Difference {
         let lost: Vec<u64> =
             self.told.iter().zip(&self.found).filter(|(_, found)| !**found).map(|(told, _)| told.id).collect();
@@ -241,7 +243,7 @@ mod tests {
         let (told, mut through) = (told(1_000), Vec::new());
         let mut sender = Sender::new(Pipe(&mut through));
         told.iter().for_each(|one| sender.tell(*one).unwrap());
-        // The last is relaxed and nobody came after it.
+        // The last commit is relaxed, and no later commit has sent its acknowledgement.
         assert_eq!(through.len(), 999 * BYTES);
         through.truncate(998 * BYTES + 7);
         let (mut receiver, mut heard) = (Receiver::new(through.as_slice()), Vec::new());

@@ -1,4 +1,4 @@
-//! The bank that a benchmark or a demonstration works in: where it lies, and loading it.
+//! The bank that a benchmark or a demonstration works in: its directory, and loading it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::progress::Progress;
 /// The directory of a bank.
 pub struct BankDirectory {
     path: PathBuf,
-    /// Made here, for one run only.
+    /// Whether dropping this removes the directory.
     removed_at_end: bool,
 }
 
 impl BankDirectory {
-    /// The directory named, made if it is missing; or a fresh one.
+    /// Opens the named directory, which is made if it is missing; or makes a fresh one.
     pub fn open(named: Option<&Path>, fresh_name: &str) -> Result<BankDirectory> {
         let path = match named {
             Some(path) => {
@@ -32,13 +32,13 @@ impl BankDirectory {
         Ok(BankDirectory { path, removed_at_end: false })
     }
 
-    /// Removes the directory in the end, whatever the end is.
+    /// Lets the directory be removed at the end of the run, also after a failure.
     pub fn removed_at_end(mut self) -> BankDirectory {
         self.removed_at_end = true;
         self
     }
 
-    /// Where it is.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -55,8 +55,8 @@ impl Drop for BankDirectory {
     }
 }
 
-/// Makes `NAME-1`, `NAME-2`, .. whichever is not there yet, where files of some size and some life belong: what is in
-/// memory only, as `/tmp` often is, would make a disk of the benchmark that is none.
+/// Makes the first of `NAME-1`, `NAME-2`, .. that does not exist, in `TMPDIR`, else in `/var/tmp`: `/tmp` is often in
+/// memory, and a benchmark there would not measure a disk.
 fn fresh_directory(name: &str) -> Result<PathBuf> {
     let kept = Path::new("/var/tmp");
     let parent = match std::env::var_os("TMPDIR") {
@@ -75,26 +75,26 @@ fn fresh_directory(name: &str) -> Result<PathBuf> {
     unreachable!("a directory cannot hold so many others")
 }
 
-/// What loading did.
+/// Result of loading.
 pub struct Loaded {
     /// The bank's scale.
     pub scale: Scale,
-    /// How long it took; none if the bank was there already.
+    /// Time of the loading; `None` if the bank existed already.
     pub time: Option<Duration>,
 }
 
-/// How large a bank is wanted; what is left out is as the bank that is there has it.
+/// The wanted size of a bank. A number that is left out is taken from the existing bank.
 #[derive(Args, Clone, Copy, Default)]
 pub struct Size {
-    /// Accounts in the bank; unless it is there already, 1000000 for a benchmark and 100000 for a demonstration.
+    /// Number of accounts. Default for a new bank: 1000000 in a benchmark, 100000 in a demonstration.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     accounts: Option<u32>,
-    /// Branches in the bank, the records everybody wants; each has ten tellers. 10 unless the bank is there already.
+    /// Number of branches, the records that all clients want; each has ten tellers. Default for a new bank: 10.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     branches: Option<u32>,
 }
 
-/// Loads the bank, unless it is there.
+/// Loads the bank, unless it exists.
 ///
 /// # Errors
 /// A bank of another size than asked for.
@@ -119,7 +119,7 @@ pub fn load(engine: &dyn Engine, asked: Size, usual_accounts: u32, output: &Outp
     Ok(Loaded { scale, time: Some(begin.elapsed()) })
 }
 
-/// How large the bank is; none if it was not loaded to its end: branches come last, in one transaction.
+/// Returns the bank's size; `None` if it was not loaded to its end. Branches come last, in one transaction.
 fn scale_of(engine: &dyn Engine) -> Result<Option<Scale>> {
     let count = |table| -> Result<u32> {
         let mut records = 0_u32;

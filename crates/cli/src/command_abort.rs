@@ -1,4 +1,4 @@
-//! `tp abort`: a transaction that was passed on, and that nobody takes over, is undone.
+//! `tp abort`: aborts a transaction that was passed on and that no session takes over.
 
 use clap::Args;
 use serde_json::json;
@@ -12,11 +12,11 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Its number, as `tp txns` shows it.
+    /// The transaction's number, as `tp txns` shows it.
     txn: u64,
 }
 
-/// Ends it, or says that there is none of that number to be ended.
+/// Aborts the transaction; fails if no transaction with this number was passed on.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     env.abort_detached(arguments.txn)?;

@@ -1,4 +1,4 @@
-//! `tp archive`: the files of the log that nobody needs any more.
+//! `tp archive`: lists, copies or removes the log files that are no longer needed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,13 +16,13 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// List the files that are needed, too.
+    /// List the files that are still needed, too.
     #[arg(long)]
     all: bool,
-    /// Copy those that are not needed to this directory, and list what was copied.
+    /// Copy the files that are not needed to this directory, and list the copied files.
     #[arg(long, value_name = "DIR", conflicts_with = "all")]
     to: Option<PathBuf>,
-    /// Take a checkpoint and remove those that are not needed (with --to, those that are copied there).
+    /// Take a checkpoint and remove the files that are not needed (with --to, only those that are copied).
     #[arg(long)]
     remove: bool,
 }
@@ -44,10 +44,11 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Copies the files that are not needed, and gives up those and no others: removing takes a checkpoint, after which more may not be
-/// needed, of which there is no copy.
+/// Copies the files that are not needed. With `is_removed`, removes only the copied files: the removal takes a
+/// checkpoint, after which more files may not be needed, and these have no copy.
 fn archive(env: &Env, to: &Path, is_removed: bool) -> Result<Vec<LogFile>> {
-    // A checkpoint as any other would give up at once what `keep_log` does not keep.
+    // This takes a checkpoint and removes no file. An ordinary one would remove the files that `keep_log` does not
+    // keep.
     if let Some(first) = env.log_files()?.first().filter(|_| is_removed) {
         env.remove_log_below(first.start)?;
     }

@@ -1,4 +1,4 @@
-//! `tp backup`: a copy of an environment at work, and what was logged since added to it.
+//! `tp backup`: copies an environment at work, or adds the log written since to such a copy.
 
 use std::path::PathBuf;
 
@@ -18,17 +18,17 @@ pub struct Arguments {
     /// The environment's directory.
     #[arg(long, value_name = "DIR", required_unless_present = "check")]
     env: Option<PathBuf>,
-    /// The backup's directory, which is made, or empty; with --incremental and --check one that has a backup.
+    /// Directory of the backup: missing or empty; with --incremental or --check, an existing backup.
     directory: PathBuf,
-    /// Add the log since the last backup to the one that is there: the state of any moment up to now can be had from it then.
+    /// Add the log since the last backup to an existing backup, so that its states up to now can be restored.
     #[arg(long)]
     incremental: bool,
-    /// Read the backup that is there, every page and every log record of it, and change nothing.
+    /// Read every page and log record of an existing backup, and change nothing.
     #[arg(long, conflicts_with_all = ["incremental", "env"])]
     check: bool,
 }
 
-/// Copies, and says how much and from which LSN to which states can be had.
+/// Copies or checks, and prints the amount, and the first and last LSN whose state can be restored.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut steps = Steps::new(output.may_draw());
     let watch = &mut |what, done, total| steps.set(what, done, total);

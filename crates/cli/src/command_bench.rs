@@ -1,5 +1,6 @@
-//! `tp bench tpcb`: TPC-B as the paper ran it, on libtp or on a peer, audited record by record. The benchmarks of recoverable
-//! memory: [`command_bench_memory`].
+//! `tp bench tpcb`: TPC-B as the paper ran it, on libtp or on a peer, audited record by record.
+//!
+//! [`command_bench_memory`] has the benchmarks of recoverable memory.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -30,19 +31,19 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Workload {
-    /// Three balances change and a history record is written (LIBTP 5.1).
+    /// Change three balances and write a history record (LIBTP 5.1).
     Tpcb(Tpcb),
-    /// So many bytes of recoverable memory change at a random place (Rio Vista 5.1).
+    /// Change some bytes of recoverable memory at a random place (Rio Vista 5.1).
     Synthetic(command_bench_memory::Synthetic),
-    /// Two pointers in recoverable memory change places.
+    /// Swap two pointers in recoverable memory.
     Swap(command_bench_memory::Swap),
     /// TPC-B in recoverable memory, with an audit trail of 2 MB (Rio Vista 5.1).
     DebitCredit(command_bench_memory::Arguments),
     /// TPC-C's new-order, payment and delivery in recoverable memory (Rio Vista 5.1).
     OrderEntry(command_bench_memory::Arguments),
-    /// Every figure of both papers, and the peers, as a report with pictures.
+    /// Measure every figure of both papers, and the peers; write a report with pictures.
     Paper(command_bench_paper::Arguments),
-    /// What an operation costs by records, cache, bytes of values and processes, as a report with pictures.
+    /// Measure the cost of operations by records, cache, bytes of values and processes; write a report with pictures.
     Growth(command_bench_growth::Arguments),
 }
 
@@ -52,16 +53,16 @@ struct Tpcb {
     bank: Bank,
     #[command(flatten)]
     size: bank::Size,
-    /// Clients at work at the same time.
+    /// Number of clients at work at the same time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     clients: u32,
-    /// What a client is.
+    /// Kind of the clients.
     #[arg(long = "as", value_enum, default_value_t = As::Threads)]
     clients_as: As,
-    /// How long it is measured.
+    /// Length of the measurement, in seconds.
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
-    /// How long it runs before it is measured.
+    /// Length of the run before the measurement, in seconds.
     #[arg(long, default_value = "1", value_parser = seconds)]
     warmup: Duration,
     /// The seed of all transfers.
@@ -70,29 +71,29 @@ struct Tpcb {
     /// Read three balances instead of changing them.
     #[arg(long)]
     read_only: bool,
-    /// Where the bank is kept; without it a fresh directory is used and removed.
+    /// Directory of the bank; without it, a fresh one that is removed at the end.
     #[arg(long, value_name = "DIR")]
     env: Option<PathBuf>,
 }
 
-/// How the bank is opened.
+/// Settings for opening the bank.
 #[derive(Args, Clone, Copy)]
 struct Bank {
-    /// Whose bank it is.
+    /// Engine that keeps the bank.
     #[arg(long, value_enum, default_value_t = EngineName::Libtp)]
     engine: EngineName,
-    /// What an acknowledged commit survives: `sync` the loss of power, `relaxed` the death of every process, `rio`
-    /// what the memory outlives, where `libtp.toml` in the environment's directory places it (libtp only).
+    /// Event that an acknowledged commit survives: `sync`: loss of power; `relaxed`: the death of every process; `rio`
+    /// (libtp only): all events that the memory named by `libtp.toml` in the environment's directory survives.
     #[arg(long, default_value = "sync")]
     durability: Durability,
-    /// What a lock covers: `record` or `page` (libtp only).
+    /// Unit that a lock covers: `record` or `page` (libtp only).
     #[arg(long, default_value = "record")]
     granularity: Granularity,
     /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did, instead of
-    /// locking it for the change at once: two that have read the same balance deadlock (libtp only).
+    /// locking it for the change at once: two transactions that have read the same balance deadlock (libtp only).
     #[arg(long)]
     read_first: bool,
-    /// One of so many transfers takes its locks in reverse order, so that it deadlocks with others; 0: none (libtp only).
+    /// Let one transfer in this number take its locks in reverse order, to cause deadlocks; 0: none (libtp only).
     #[arg(long, default_value_t = 0, value_name = "TRANSFERS")]
     reverse_one_in: u32,
 }
@@ -125,19 +126,19 @@ enum As {
     Processes,
 }
 
-/// The command line of a client that is a process; it takes its orders from standard input.
+/// The command line of a client process, which takes its orders from standard input.
 #[derive(Args)]
 pub struct ClientArguments {
     #[command(flatten)]
     bank: Bank,
-    /// A contender of `tp bench paper`, as JSON, in the place of all the others.
+    /// Contender of `tp bench paper`, as JSON, instead of the settings above.
     #[arg(long)]
     contender: Option<String>,
     #[arg(long)]
     env: PathBuf,
 }
 
-/// Loads the bank if it is not there, runs, audits, and reports; exit 1 if the audit disagrees.
+/// Loads the bank if it is missing, runs the workload, audits, and reports; exit 1 if the audit disagrees.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let tpcb = match &arguments.workload {
         Workload::Tpcb(tpcb) => tpcb,
@@ -232,7 +233,7 @@ impl Bank {
         Ok(Box::new(bank.reading_first(self.read_first).reversing_one_in(self.reverse_one_in)))
     }
 
-    /// This program again, as one client.
+    /// Returns the command that starts this program as one client.
     fn client_command(self, program: &Path, directory: &Path) -> Command {
         let mut command = Command::new(program);
         let engine = self.engine.to_possible_value().expect("no engine's name is skipped");
@@ -246,7 +247,7 @@ impl Bank {
 }
 
 impl EngineName {
-    /// None for this library.
+    /// Returns the peer's kind; `None` for this library.
     fn peer(self) -> Option<EngineKind> {
         match self {
             EngineName::Libtp => None,
@@ -262,7 +263,7 @@ impl EngineName {
 }
 
 impl Bank {
-    /// Refuses what this build or this engine cannot do before anything is made on disk.
+    /// Refuses settings that this build or engine cannot follow, before anything is made on disk.
     fn check(self) -> Result<()> {
         let Some(peer) = self.engine.peer() else { return Ok(()) };
         if self.read_first || self.reverse_one_in != 0 {

@@ -1,4 +1,5 @@
-//! `tp bench growth`: what an operation costs as a database grows, as a report with pictures that says where it costs more than is explained.
+//! `tp bench growth`: measures the cost of operations as a database grows; writes a report with pictures, which names
+//! the steps that cost more than is explained.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,19 +17,19 @@ use crate::progress::Progress;
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Where report.md, raw.jsonl and the pictures go.
+    /// Directory for report.md, raw.jsonl and the pictures.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Up to 1000000 records and 8 processes: about a minute.
+    /// Measure only up to 1000000 records and 8 processes: about a minute.
     #[arg(long)]
     quick: bool,
-    /// Sizes for the figure by records, in the place of its own.
+    /// Sizes for the figure by records, instead of its own.
     #[arg(long, value_name = "RECORDS", value_delimiter = ',')]
     records: Vec<u64>,
-    /// Figures whose names begin so, for example `growth-cache`; all of them if none is named.
+    /// Measure only figures whose names begin with this, for example `growth-cache`; without it, all.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     only: Vec<String>,
-    /// A directory on the disk for the databases; without it a fresh one is used. What is made there is removed.
+    /// Directory on a disk for the databases; without it, a fresh one. Everything that is made there is removed.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -74,7 +75,7 @@ impl Arguments {
     }
 }
 
-/// Figures of what does not add up are worth nothing, and a run with such is no good one.
+/// A run with a failed audit fails: its figures are worthless.
 fn ending(growth: &Growth) -> Ending {
     Ending::of(growth.failed_audits.is_empty())
 }

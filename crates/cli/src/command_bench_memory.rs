@@ -1,5 +1,5 @@
-//! `tp bench synthetic|swap|debit-credit|order-entry`: the benchmarks of recoverable memory (Rio Vista, section 5), each beside
-//! the same work without transactions, in turns in one run.
+//! `tp bench synthetic|swap|debit-credit|order-entry`: the benchmarks of recoverable memory (Rio Vista, section 5).
+//! Each alternates in one run with the same work without transactions.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,67 +15,67 @@ use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::spelling::{grouped, some_seconds};
 
-/// The command line of all of them.
+/// The arguments that all these benchmarks have.
 #[derive(Args)]
 pub struct Arguments {
-    /// Who makes transactions of it.
+    /// Engine that runs the transactions.
     #[arg(long, value_enum, default_value_t = EngineName::Vista)]
     engine: EngineName,
-    /// Transactions that RVM writes and syncs at once.
+    /// Number of transactions that RVM writes and syncs together.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     group: u32,
-    /// How long it takes.
+    /// Length of the run, in seconds.
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
-    /// Threads that change one segment, each with an undo log and a database of its own; they are compared with one of them
+    /// Number of threads that change one segment, each with its own undo log and database; compared with one thread
     /// (vista only).
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
-    /// The threads lock stripes of the segment for each transaction, instead of keeping parts of it (vista only).
+    /// Let threads lock stripes of the segment for each transaction, instead of owning parts of it (vista only).
     #[arg(long)]
     striped: bool,
-    /// Write what is stored back from the processor's cache, as where memory outlives it (vista and pmemobj only).
+    /// Write stores back from the processor's cache, as for memory that outlives the cache (vista and pmemobj only).
     #[arg(long)]
     write_back: bool,
-    /// The directory in whose filesystem the segments lie.
+    /// Directory in whose filesystem the segments lie.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
-    /// Where RVM keeps its files; without it a fresh directory is used and removed.
+    /// Directory of RVM's files; without it, a fresh one that is removed at the end.
     #[arg(long, value_name = "DIR")]
     env: Option<PathBuf>,
 }
 
-/// A process that does one job of these benchmarks for another process, under limits that this one sets.
+/// The command line of a process that does one job of these benchmarks. The process that starts it sets its limits.
 #[derive(Args)]
 pub struct ClientArguments {
     /// The job, as JSON.
     job: String,
 }
 
-/// Does it, when a line comes on standard input; the answer is one line of JSON.
+/// Does the job after a line has come on standard input; the answer is one line of JSON.
 pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
     serve_memory(&arguments.job, &mut std::io::stdin().lock(), &mut std::io::stdout())?;
     Ok(Ending::Done)
 }
 
-/// What is particular to the synthetic benchmark.
+/// The arguments of the synthetic benchmark.
 #[derive(Args)]
 pub struct Synthetic {
-    /// Bytes that a transaction changes, at most 1048576. Of 8, 64, 1024, 4096, 65536 and 1048576 the compiler knows the
-    /// number, in the bare work, too.
+    /// Bytes that a transaction changes, at most 1048576. 8, 64, 1024, 4096, 65536 and 1048576 are known to the
+    /// compiler, in the bare work too.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     bytes: u64,
-    /// Always at the same place, which is then in the processor's cache, instead of a random one of 50 MB.
+    /// Change always the same place, which is then in the processor's cache, instead of a random one of 50 MB.
     #[arg(long)]
     hot: bool,
     #[command(flatten)]
     common: Arguments,
 }
 
-/// What is particular to two pointers that change places.
+/// The arguments of the swap benchmark.
 #[derive(Args)]
 pub struct Swap {
-    /// Always the same two, which are then in the processor's cache, instead of two random ones of 50 MB.
+    /// Swap always the same two pointers, which are then in the processor's cache, instead of two random ones of 50 MB.
     #[arg(long)]
     hot: bool,
     #[command(flatten)]
@@ -88,9 +88,9 @@ enum EngineName {
     Vista,
     /// RVM: new bytes go to a redo log on a disk, which is synced.
     Rvm,
-    /// The same with the redo log in memory, which no sync waits for: the paper's RVM on Rio.
+    /// RVM with its redo log in memory, which no sync waits for: the paper's RVM on Rio.
     RvmRio,
-    /// libpmemobj, if it was built in: undo logs in a pool, without flushes unless they are asked for. `pmdk` is the same.
+    /// libpmemobj, if it was built in: undo logs in a pool, flushed only with --write-back. `pmdk` is the same.
     #[value(alias = "pmdk")]
     Pmemobj,
     /// The bare work against itself, which shows the noise.
@@ -98,14 +98,14 @@ enum EngineName {
 }
 
 impl Synthetic {
-    /// Runs it and reports.
+    /// Runs the benchmark and reports.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
         self.common.run(Workload::Synthetic { bytes: self.bytes, is_hot: self.hot }, output)
     }
 }
 
 impl Swap {
-    /// Runs it and reports.
+    /// Runs the benchmark and reports.
     pub fn run(&self, output: &mut Output) -> Result<Ending> {
         self.common.run(Workload::Swap { is_hot: self.hot }, output)
     }
@@ -142,7 +142,8 @@ impl Arguments {
         Ok(Ending::of(report.audit == "ok"))
     }
 
-    /// libpmemobj reads the environment when it is loaded, so the program begins once more if that does not say enough.
+    /// Executes this program again with libpmemobj's environment variables if they are not set: libpmemobj reads them
+    /// when it is loaded.
     fn begin_anew(&self) -> Result<()> {
         let [forced, unflushed] = PMEMOBJ_VARIABLES;
         if self.engine != EngineName::Pmemobj || std::env::var_os(forced.0).is_some() {
@@ -173,7 +174,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Where RVM's files go.
+    /// Returns the directory of RVM's files; `None` for other engines.
     fn directory(&self) -> Result<Option<BankDirectory>> {
         match (self.engine, &self.env) {
             (EngineName::Vista | EngineName::Pmemobj | EngineName::None, _) => Ok(None),

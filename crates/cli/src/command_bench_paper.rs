@@ -1,4 +1,4 @@
-//! `tp bench paper`: the papers' figures and the peers, measured on this machine, as a report with a picture of each.
+//! `tp bench paper`: measures the papers' figures and the peers on this machine; writes a report with pictures.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,36 +17,36 @@ use crate::progress::Progress;
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Where report.md, raw.jsonl and the pictures go.
+    /// Directory for report.md, raw.jsonl and the pictures.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Every figure with fewer points and 100000 accounts: within three minutes, instead of an hour.
+    /// Measure every figure with fewer points and 100000 accounts: within three minutes, instead of an hour.
     #[arg(long)]
     quick: bool,
-    /// Every figure with next to nothing measured: for tests of this command.
+    /// Measure as little as possible of every figure: for tests of this command.
     #[arg(long, hide = true, conflicts_with = "quick")]
     tiny: bool,
-    /// Who is measured beside us; the light ones, if none is named and they are in this program.
+    /// Peers to measure beside libtp; without it, `light` if these are built in.
     #[arg(long, value_enum)]
     peers: Option<Peers>,
-    /// Figures whose names begin so, for example `libtp-8`; all of them if none is named.
+    /// Measure only figures whose names begin with this, for example `libtp-8`; without it, all.
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     only: Vec<String>,
-    /// A directory on the disk for the databases; without it a fresh one is used. What is made there is removed.
+    /// Directory on a disk for the databases; without it, a fresh one. Everything that is made there is removed.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// A directory in memory.
+    /// Directory in memory.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Peers {
-    /// Nobody.
+    /// No peers.
     None,
-    /// Those that are in this program: SQLite, LMDB, redb, fjall.
+    /// SQLite, LMDB, redb, fjall.
     Light,
-    /// Those, and RocksDB, Berkeley DB and libpmemobj, whose Debian packages are installed.
+    /// The light peers, and RocksDB, Berkeley DB and libpmemobj, which need Debian packages.
     All,
 }
 
@@ -104,12 +104,12 @@ impl Arguments {
     }
 }
 
-/// Figures of what does not add up are worth nothing, and a run with such is no good one.
+/// A run with a failed audit fails: its figures are worthless.
 fn ending(outcome: &PaperOutcome) -> Ending {
     Ending::of(outcome.failed_audits.is_empty())
 }
 
-/// Shows which figure it is, and what is done.
+/// Shows the current figure and step.
 pub fn show(bar: &mut Option<Progress>, shown: bool, news: News<'_>) {
     match news {
         News::Figure { id, nth, of } => {
@@ -126,13 +126,13 @@ pub fn show(bar: &mut Option<Progress>, shown: bool, news: News<'_>) {
     }
 }
 
-/// What this program was made from.
+/// Returns the commit and the compiler that this program was built from.
 pub fn build() -> Build {
     Build { commit: env!("TP_COMMIT").to_owned(), compiler: env!("TP_COMPILER").to_owned() }
 }
 
 impl Peers {
-    /// The light ones, or nobody and a word of it where they were not built in.
+    /// Returns the light peers. If they were not built in, reports that and returns no peers.
     fn at_hand() -> Peers {
         if EngineKind::LIGHT.iter().all(|kind| kind.is_built_in()) {
             return Peers::Light;
@@ -143,10 +143,10 @@ impl Peers {
         Peers::None
     }
 
-    /// By name.
+    /// Returns the peers' names.
     ///
     /// # Errors
-    /// Who is not in this build, and what brings them.
+    /// A peer that is not in this build; the message names the command that builds it in.
     fn names(self) -> Result<Vec<String>> {
         let kinds = match self {
             Peers::None => Vec::new(),
@@ -165,18 +165,18 @@ impl Peers {
     }
 }
 
-/// A directory of this run alone, in one that may be somebody's; removed in the end, whatever the end is.
+/// A directory of this run alone, inside a directory that may have other contents. Dropping it removes it.
 pub struct Own(PathBuf);
 
 impl Own {
-    /// Makes it.
+    /// Makes the directory inside `parent`.
     pub fn make(parent: &Path) -> Result<Own> {
         let path = parent.join(format!("libtp-paper-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(Failure::doing(format!("make the directory {}", path.display())))?;
         Ok(Own(path))
     }
 
-    /// Where it is.
+    /// Returns the directory's path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -190,10 +190,10 @@ impl Drop for Own {
     }
 }
 
-/// Where who starts this program for somebody says what that one typed.
+/// Variable with the command that the user typed, set by a program that starts this one (`cargo xtask bench`).
 const COMMAND: &str = "LIBTP_BENCH_COMMAND";
 
-/// What was typed, without the directory that the program lies in.
+/// Returns the command that the user typed, without the program's directory.
 pub fn typed() -> String {
     if let Ok(command) = std::env::var(COMMAND) {
         return command;
@@ -203,7 +203,8 @@ pub fn typed() -> String {
     program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The program whose latches can be made to call the kernel: this one, or one that is named.
+/// Returns a program whose latches can be made to call the kernel: this one if it was built with that feature, else the
+/// program named in the environment variable, if any.
 fn kernel_program(own: &Path) -> Option<PathBuf> {
     match cfg!(feature = "kernel-latches") {
         true => Some(own.to_path_buf()),
@@ -211,7 +212,7 @@ fn kernel_program(own: &Path) -> Option<PathBuf> {
     }
 }
 
-/// This program again, as one client of a contender.
+/// Returns the command that starts `program` as one client of a contender.
 pub fn client(program: &Path, contender: &Contender, bank: &Path) -> Command {
     let mut command = Command::new(program);
     let contender = serde_json::to_string(contender).expect("names and switches are text");

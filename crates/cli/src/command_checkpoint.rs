@@ -1,4 +1,4 @@
-//! `tp checkpoint`: a restart begins here.
+//! `tp checkpoint`: takes a checkpoint, where the next restart begins.
 
 use clap::Args;
 use serde_json::json;
@@ -14,7 +14,7 @@ pub struct Arguments {
     environment: EnvironmentArgument,
 }
 
-/// Takes a checkpoint, unless somebody else is taking one.
+/// Takes a checkpoint, unless another process is taking one.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let taken = env.checkpoint()?;

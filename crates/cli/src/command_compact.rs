@@ -1,4 +1,4 @@
-//! `tp compact`: pages that hold little are merged, while others use the database.
+//! `tp compact`: merges sparse pages, while other processes use the database.
 
 use clap::Args;
 use libtp::{Compaction, Database};
@@ -15,21 +15,21 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// The databases; all that have pages to merge if none is named.
+    /// Databases to compact; without names, all that have pages to merge.
     databases: Vec<String>,
     /// How full a page may become, in percent, 10 to 100.
     #[arg(long, value_name = "PERCENT", default_value_t = 90)]
     fill: u8,
 }
 
-/// Compacts one after the other.
+/// Compacts one database after the other.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let is_named = !arguments.databases.is_empty();
     let names = if is_named { arguments.databases.clone() } else { env.databases()? };
     for name in names {
         let database = match env.database(&name) {
-            // One that only its own program can open is no reason to leave out the others.
+            // A database that only its own program can open is skipped, and the others are compacted.
             Err(error @ libtp::Error::Database { .. }) if !is_named => {
                 eprintln!("tp: passed over: {error}");
                 continue;

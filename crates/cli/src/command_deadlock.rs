@@ -1,4 +1,4 @@
-//! `tp deadlock`: one search for circles of transactions that wait for each other.
+//! `tp deadlock`: searches once for circles of transactions that wait for each other.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::lock_names::LockNames;
 use crate::output::Output;
 use crate::wait_graph::{Party, WaitGraph};
 
-/// A search by another session takes microseconds, unless it was stopped in the middle.
+/// Longest wait for another session's search, which takes microseconds unless its process was stopped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The command line.
@@ -23,16 +23,16 @@ pub struct Arguments {
     environment: EnvironmentArgument,
 }
 
-/// One circle.
+/// A circle of waiting transactions.
 #[derive(Serialize)]
 struct Circle {
     members: Vec<Member>,
     victim: Party,
-    /// Whether an earlier search chose the victim, and it has not given way yet.
+    /// Whether an earlier search chose the victim, which has not given way yet.
     was_known: bool,
 }
 
-/// One who waits for the next in the circle.
+/// A transaction that waits for the next member of the circle.
 #[derive(Serialize)]
 struct Member {
     #[serde(flatten)]
@@ -41,7 +41,7 @@ struct Member {
     wanted: String,
 }
 
-/// Searches, lets one transaction of each circle give way, and says who.
+/// Searches, chooses a victim of each circle, and prints the circles with their victims.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let names = LockNames::of(&env)?;
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Searches as soon as nobody else does.
+/// Searches as soon as no other session is searching.
 fn search(env: &Env) -> Result<Vec<Deadlock>> {
     let begin = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! `tp del`: delete a key and its value, in a transaction of its own.
+//! `tp del`: deletes a key and its value, in a transaction of its own.
 
 use std::ffi::OsString;
 
@@ -17,7 +17,7 @@ pub struct Arguments {
     at: DatabaseArguments,
     /// The key, or the number of a record.
     key: OsString,
-    /// The key is given in hexadecimal.
+    /// Read the key in hexadecimal.
     #[arg(long)]
     hex: bool,
 }

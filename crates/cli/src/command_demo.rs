@@ -1,9 +1,9 @@
-//! `tp demo`: a bank, processes that are killed in the middle of its business, and the proof that nothing was lost.
+//! `tp demo`: kills processes in the middle of their transfers in a bank, and proves that nothing was lost.
 //!
-//! This process loads the bank and then only listens and kills: its clients are processes ([`crate::demo_worker`]) that
-//! tell of each transfer after its commit returned. One is killed now and then, the others go on, another takes its place;
-//! in the end all are killed at once. Then the bank is opened again, which recovers it, and every record is compared:
-//! balances with the history, the history with the list of what was acknowledged.
+//! This process loads the bank and then only listens and kills. Its clients are processes ([`crate::demo_worker`]) that
+//! acknowledge each transfer after its commit returned. From time to time one client is killed and replaced, while the
+//! others go on; in the end all are killed at once. Then the bank is opened again, which recovers it, and every record
+//! is compared: balances with the history, the history with the list of acknowledged transfers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -26,26 +26,26 @@ use crate::progress::Progress;
 use crate::spelling::{grouped, some_seconds, time_with_unit};
 use crate::stalls::StallReport;
 
-/// Accounts, unless told otherwise: loaded in a moment.
+/// Default number of accounts: loaded in a moment.
 const ACCOUNTS: u32 = 100_000;
 
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// Where the bank is made, or goes on; without it a new directory.
+    /// Directory of the bank, which may exist; without it, a new directory.
     #[arg(long, value_name = "DIR")]
     env: Option<PathBuf>,
-    /// Seconds of business before all processes are killed.
+    /// Seconds of work before all processes are killed.
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
     #[command(flatten)]
     size: bank::Size,
-    /// Processes at work: every other one waits for the disk at each commit.
+    /// Number of processes; every other one waits for the disk at each commit.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
-    /// How often one of them, chosen at random, is killed (kill -9) and replaced while the others go on: 500ms, 2s; 0 for
-    /// never. A stall is the time from a kill to the next acknowledged commit of any other process, by the clock of the
-    /// one that committed.
+    /// Time between two kills (kill -9) of a process, chosen at random, which is replaced while the others go on:
+    /// 500ms, 2s; 0 for never. A stall is the time from a kill to the next acknowledged commit of any other process, by
+    /// the clock of the committing process.
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time_with_unit)]
     kill_every: Duration,
     /// The seed of all transfers and victims.
@@ -71,7 +71,7 @@ struct Report<'a> {
     #[serde(flatten)]
     rates: &'a Rates,
     kills: usize,
-    /// Sessions of killed processes whose traces others cleared away; a process has several.
+    /// Sessions of killed processes that other processes repaired; a process has several sessions.
     repairs: u64,
     /// Times the shared memory was built anew while processes were at work.
     rebuilds: u64,
@@ -137,7 +137,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::of(verdict.audit == "ok"))
 }
 
-/// Loads the bank and looks who has worked in it before.
+/// Loads the bank. Returns its scale and the first client number that was never used.
 fn prepare(arguments: &Arguments, path: &Path, output: &mut Output) -> Result<(Scale, u32)> {
     let bank = open(path, output)?;
     let loaded = bank::load(&bank, arguments.size, ACCOUNTS, output)?;
@@ -159,7 +159,7 @@ fn prepare(arguments: &Arguments, path: &Path, output: &mut Output) -> Result<(S
     Ok((scale, first_client))
 }
 
-/// Says what is going to happen.
+/// Prints the plan of the demonstration.
 fn announce(arguments: &Arguments, output: &mut Output) -> Result<()> {
     let processes = arguments.processes as usize;
     let sync = (0..processes).filter(|&place| durability_of(place) == Durability::Sync).count();
@@ -218,7 +218,7 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
     ))
 }
 
-/// What recovery did, in words.
+/// Describes the work of recovery.
 fn told(opened: &libtp::Opened) -> String {
     let how = json!(opened.how);
     let how = how.as_str().unwrap_or_default().to_string();

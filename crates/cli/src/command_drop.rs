@@ -1,4 +1,4 @@
-//! `tp drop`: a database is dropped, or given up because its file is missing and does not come back.
+//! `tp drop`: drops a database, or gives up a database whose file is missing for good.
 
 use clap::Args;
 use serde_json::json;
@@ -14,7 +14,7 @@ pub struct Arguments {
     environment: EnvironmentArgument,
     /// The database. Its indices are dropped with it.
     name: String,
-    /// Drop the database although its file is missing: what was committed there is given up.
+    /// Drop the database although its file is missing: its committed records are given up.
     #[arg(long)]
     missing: bool,
 }

@@ -1,4 +1,4 @@
-//! `tp dump`: a database as the text that `db_load` and `tp load` read.
+//! `tp dump`: writes a database as the text that `db_load` and `tp load` read.
 
 use clap::Args;
 use libtp::{Database, Stored};
@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::records::Key;
 use crate::spelling::{Object, Spelling};
 
-/// How many records pass between two looks at the progress bar.
+/// Records between two updates of the progress bar.
 const SHOW_EVERY: u64 = 1024;
 
 /// The command line.
@@ -23,7 +23,8 @@ const SHOW_EVERY: u64 = 1024;
 pub struct Arguments {
     #[command(flatten)]
     at: DatabaseArguments,
-    /// Of records by number, write the numbers, too: where some numbers have no record, a load gives each its own again.
+    /// Write the numbers of records by number, too. If some numbers have no record, a load then keeps the other
+    /// numbers.
     #[arg(short = 'k', long)]
     keys: bool,
     #[command(flatten)]
@@ -84,7 +85,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// What a dump of it begins with.
+/// Returns the header of the database's dump.
 fn header_of(database: &Database) -> Header {
     let named = |name: Option<&str>| name.map(str::to_owned);
     match database {
@@ -108,7 +109,7 @@ fn write_object(output: &mut Output, key: &Key, value: &[u8]) -> Result<()> {
     output.object(&object)
 }
 
-/// Why standard output took no more.
+/// Returns the failure for an error of standard output.
 pub fn cannot_write(error: std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::BrokenPipe => Failure::NobodyReads,

@@ -1,4 +1,4 @@
-//! `tp empty`: all records of a database are removed.
+//! `tp empty`: removes all records of a database.
 
 use clap::Args;
 use serde_json::json;

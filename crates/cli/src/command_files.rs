@@ -1,4 +1,4 @@
-//! `tp files`: plain files that committed transactions have changed and that are not in their places.
+//! `tp files`: lists plain files whose committed change is not in its place yet, or gives up such a change.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Gives up what a transaction has made of this file: its directory was removed for good.
+    /// Give up the committed change of this file: its directory was removed for good.
     #[arg(long, value_name = "PATH")]
     forget: Option<PathBuf>,
 }
 
-/// Shows them, or gives one up.
+/// Lists the files, or gives up the change of one.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     if let Some(path) = &arguments.forget {

@@ -1,4 +1,4 @@
-//! `tp get`: the value of one key.
+//! `tp get`: prints the value of one key.
 
 use std::ffi::OsString;
 
@@ -17,12 +17,12 @@ pub struct Arguments {
     at: DatabaseArguments,
     /// The key, or the number of a record.
     key: OsString,
-    /// The key is given, and the value written, in hexadecimal.
+    /// Read the key and print the value in hexadecimal.
     #[arg(long)]
     hex: bool,
 }
 
-/// Prints the value and a line's end; exit 1 if there is none.
+/// Prints the value and a newline; exit 1 if the key is missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (env, database) = arguments.at.open(output)?;
     let (name, spelling) = (&arguments.at.database, Spelling::of(arguments.hex));

@@ -1,4 +1,4 @@
-//! `tp list`: the databases of an environment.
+//! `tp list`: lists the databases of an environment.
 
 use clap::Args;
 use serde_json::json;
@@ -13,14 +13,14 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// The databases; all if none is named.
+    /// Databases to list; without names, all.
     databases: Vec<String>,
     /// Do not count the records, which takes as long as reading them.
     #[arg(long)]
     no_count: bool,
 }
 
-/// Lists them, one a line.
+/// Prints a line for each database.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let listed = match arguments.databases.is_empty() {
@@ -28,7 +28,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         false => arguments.databases.iter().map(|name| env.list_database(name)).collect::<libtp::Result<_>>()?,
     };
     for database in listed {
-        // Where the file is missing there is nothing to count.
+        // A database whose file is missing has no records to count.
         let counted = database.kind.filter(|_| !arguments.no_count).map(|_| env.count_records(&database.name));
         let records = match counted {
             None | Some(Err(libtp::Error::NoDatabase { .. } | libtp::Error::Dropped { .. })) => None,

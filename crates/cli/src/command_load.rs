@@ -1,12 +1,12 @@
-//! `tp load`: a dump's records into a database.
+//! `tp load`: loads a dump's records into a database.
 //!
-//! The dump is read to its end first (`dump_source.rs`): one that cannot be loaded changes nothing. A new environment is no
-//! environment before all is loaded, and one whose load fails is removed ([`libtp::Filling`]).
+//! The dump is read to its end first (`dump_source.rs`): a dump that cannot be loaded changes nothing. A new
+//! environment cannot be used before all is loaded, and is removed if the load fails ([`libtp::Filling`]).
 //!
-//! Into a B-tree that is empty, or new, records are loaded all at once: all of them are there in the end, or none
-//! (`load_at_once.rs`), and so it is with files of pages (`dumped_pages.rs`). Into others, records go in by transactions of some thousand, relaxed, and the log is written out
-//! once at the end: a load into an environment that was there leaves the records of the transactions before if it is broken off, and
-//! can be run again.
+//! A new or empty B-tree is loaded completely or not at all (`load_at_once.rs`), and so is a file of pages
+//! (`dumped_pages.rs`). Other databases take some thousand records in each transaction. These commits are relaxed, and
+//! the log is flushed once at the end. If such a load into an existing environment is broken off, the records of its
+//! earlier transactions stay, and the load can be run again.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,27 +32,28 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     pub at: DatabaseArguments,
-    /// The dump; standard input if it is not named, or is `-`.
+    /// Dump to load; without it, or with `-`, standard input.
     pub file: Option<PathBuf>,
-    /// The length of the records of a record-number database, if the dump's header does not say it (re_len): without it they are
-    /// loaded into a list.
+    /// Length of records by number, instead of the one in the dump's header (re_len). If neither is given, the records
+    /// are loaded into a list.
     #[arg(long, value_name = "BYTES")]
     pub record_bytes: Option<u32>,
-    /// The dump's keys are in no order: sort them before a new B-tree is made of them. It is found out by itself, later.
+    /// Sort the keys before a new B-tree is made of them. Without it, the load sorts after it has met a key out of
+    /// order.
     #[arg(long)]
     pub unsorted: bool,
-    /// How full the pages of a new B-tree are made, in percent, 10 to 100.
+    /// Fill of the pages of a new B-tree, in percent, 10 to 100.
     #[arg(long, value_name = "PERCENT", default_value_t = 100)]
     pub fill: u8,
 }
 
-/// Where the records go.
+/// The database that the records go into.
 pub enum Target {
-    /// Into a B-tree or a hash file.
+    /// A B-tree or a hash file.
     Pairs(Db),
-    /// Into a B-tree whose keys have several values.
+    /// A B-tree whose keys have several values.
     Several(Multi),
-    /// To their numbers.
+    /// A record-number database.
     Recno(Recno),
     List(List),
 }
@@ -86,7 +87,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// A load that fails leaves no new environment.
+/// Removes the environment if the failed load has made it. Returns the failure to report.
 fn given_up(filling: Filling, failure: &Failure) -> Failure {
     let what = match filling.abandon() {
         Ok(true) => "; the environment that was made for it is removed".to_string(),
@@ -96,7 +97,7 @@ fn given_up(filling: Filling, failure: &Failure) -> Failure {
     Failure::Failed(format!("{failure}{what}"))
 }
 
-/// All at once, if that can be; how many were loaded.
+/// Loads the records, all at once if possible. Returns the number of loaded records.
 fn load_records(
     env: &Env,
     arguments: &Arguments,
@@ -120,7 +121,7 @@ fn load_records(
     loaded
 }
 
-/// Some thousand records after the other.
+/// Loads the records in batches, each in a transaction. Returns the number of loaded records.
 fn load_in_batches(env: &Env, target: &Target, source: &mut Source, output: &Output) -> Result<u64> {
     let bar = source.progress(output.may_draw());
     let mut loaded = 0;
@@ -151,7 +152,7 @@ impl Target {
             (DumpType::Btree | DumpType::Hash, _) if header.duplicates != Duplicates::None => {
                 Target::several(env, arguments, source, header.duplicates)
             }
-            // What is there takes pairs of either kind.
+            // An existing database takes pairs of either kind.
             (DumpType::Btree | DumpType::Hash, Ok(Database::Btree(db) | Database::Hash(db))) => {
                 check_order(name, db.order_name(), source)?;
                 Ok(Target::Pairs(db))
@@ -193,7 +194,7 @@ impl Target {
         }
     }
 
-    /// A tree in an order that its program knows, and of which we have the name.
+    /// Opens or makes a B-tree in an order that only its program has. This program knows the order's name.
     fn as_stored(env: &Env, name: &str, duplicates: Duplicates, order: &str) -> Result<Target> {
         let order = order::AsStored::named(order);
         Ok(match duplicates {
@@ -202,7 +203,7 @@ impl Target {
         })
     }
 
-    /// A tree for a dump whose keys have several values.
+    /// Opens or makes a B-tree for a dump whose keys have several values.
     fn several(env: &Env, arguments: &Arguments, source: &Source, duplicates: Duplicates) -> Result<Target> {
         let name = &arguments.at.database;
         match env.database(name) {
@@ -259,7 +260,7 @@ impl Target {
     }
 }
 
-/// The order of keys that the header names.
+/// Returns the order of keys that the header names, if any.
 fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
     let Some(name) = &source.reader.header().order else { return Ok(None) };
     let unknown = || {
@@ -271,7 +272,7 @@ fn order_of(source: &Source) -> Result<Option<Arc<dyn Order>>> {
     order::by_name(name).map(Some).ok_or_else(unknown)
 }
 
-/// Keys in an order that the header names go only where they have this order.
+/// Checks that the database's keys have the order that the dump's header names, if any.
 fn check_order(name: &str, there: Option<&str>, source: &Source) -> Result<()> {
     let wanted = source.reader.header().order.as_deref();
     let Some(wanted) = wanted.filter(|_| wanted != there) else { return Ok(()) };
@@ -281,7 +282,7 @@ fn check_order(name: &str, there: Option<&str>, source: &Source) -> Result<()> {
     )))
 }
 
-/// Records of a database that is there have one length.
+/// Checks that the dump's records have the length of the existing database's records.
 fn check_lengths(recno: &Recno, source: &Source, checked: Checked) -> Result<()> {
     let length = usize::try_from(recno.record_bytes()).unwrap_or(usize::MAX);
     match checked.lengths {
@@ -294,7 +295,7 @@ fn check_lengths(recno: &Recno, source: &Source, checked: Checked) -> Result<()>
     }
 }
 
-/// The records' numbers: what their keys say, or their places in the dump.
+/// Returns the records with their numbers: those of their keys, or else their places in the dump.
 fn numbered(batch: &[Pair], before: u64) -> Result<Vec<(u64, &[u8])>> {
     let records = (before + 1..).zip(batch).map(|(place, (key, value))| {
         let number = match key {

@@ -1,6 +1,6 @@
-//! `tp locks`: who holds which lock, and who waits for it; with `--wait-for`, who waits for whom.
+//! `tp locks`: lists the locks with their holders and waiters; with `--wait-for`, which transaction waits for which.
 //!
-//! The lock table is read under its latches, which a stopped process may hold: it is then named instead.
+//! The lock table is read under its latches. If a stopped process holds them, the command names that process instead.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::lock_names::{kind_name, LockNames};
 use crate::output::Output;
 use crate::wait_graph::{Party, WaitGraph};
 
-/// So long the lock table is waited for.
+/// Longest wait for the lock table.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The command line.
@@ -26,15 +26,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Print who waits for whom instead: a line for each pair.
+    /// Print instead which transaction waits for which: a line for each pair.
     #[arg(long)]
     wait_for: bool,
-    /// Print it as a graph in Graphviz' language: tp locks --env DIR --wait-for --dot | dot -Tsvg.
+    /// Print the waits as a graph in Graphviz' language: tp locks --env DIR --wait-for --dot | dot -Tsvg.
     #[arg(long, requires = "wait_for")]
     dot: bool,
 }
 
-/// One request for a lock: held, waited for, or both when it is to become stronger.
+/// One request for a lock: held, waited for, or both during an upgrade.
 #[derive(Serialize)]
 struct Lock {
     database: String,
@@ -47,7 +47,7 @@ struct Lock {
     wanted: Option<String>,
 }
 
-/// One transaction waits for another.
+/// A wait of one transaction for another.
 #[derive(Serialize)]
 struct Wait {
     waiter: Party,
@@ -58,7 +58,7 @@ struct Wait {
     wanted: String,
 }
 
-/// Prints what is held and waited for, in all processes.
+/// Prints the locks, or the waits, of all processes.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     if arguments.dot && output.is_json() {
         return Err(Failure::Usage("--dot and --json are two languages: choose one".to_string()));
@@ -77,22 +77,22 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Reads the lock table in time, or says who keeps us from it.
+/// Reads the lock table within `PATIENCE`, or fails with the process that is in the way.
 fn read<T: Send + 'static>(
     arguments: &Arguments,
     output: &Output,
     read: impl FnOnce(&Env) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let Some(look) = Env::builder().look(&arguments.environment.env)? else {
-        // Nobody is there to be waited for, but for who makes it ready, which may take long.
+        // No process is at work, except perhaps one that is recovering the environment, which may take long.
         return read(&arguments.environment.open(output)?);
     };
     let (tell, told) = mpsc::channel();
     let directory = arguments.environment.env.clone();
-    // If it never comes back it ends with this process, and is repaired as any that is killed.
+    // If the call never returns, the thread ends with this process, and its session is repaired like a killed one.
     std::thread::spawn(move || {
         let opened = Env::builder().create(false).open(directory).map_err(Failure::from);
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if this took too long.
         let _ = tell.send(opened.and_then(|env| read(&env)));
     });
     told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(kept_waiting(&look)))
@@ -111,7 +111,7 @@ fn kept_waiting(look: &Env) -> Failure {
     ))
 }
 
-/// A line for each lock of each holder and waiter.
+/// Writes a line for each lock of each holder and waiter.
 fn write_locks(output: &mut Output, locks: &[libtp::LockInfo], names: &LockNames) -> Result<()> {
     for lock in locks {
         let shown = Lock {
@@ -132,7 +132,7 @@ fn write_locks(output: &mut Output, locks: &[libtp::LockInfo], names: &LockNames
     Ok(())
 }
 
-/// A line for each who waits, and each for whom it does.
+/// Writes a line for each pair of a waiter and a holder.
 fn write_waits(output: &mut Output, graph: &WaitGraph, names: &LockNames) -> Result<()> {
     for edge in graph.edges() {
         let wait = Wait {

@@ -1,4 +1,4 @@
-//! `tp printlog`: the log's records, as the access methods that wrote them describe them.
+//! `tp printlog`: prints the log's records, as the access methods that wrote them describe them.
 
 use clap::Args;
 use libtp::LogRecord;
@@ -13,18 +13,19 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Begin at this log sequence number; without it at the oldest record kept.
+    /// Begin at this log sequence number; without it, at the oldest record kept.
     #[arg(long, value_name = "LSN", default_value_t = 0)]
     from: u64,
-    /// Only the records of this transaction.
+    /// Print only the records of this transaction.
     #[arg(long, value_name = "ID")]
     txn: Option<u64>,
-    /// End after so many records.
+    /// End after this number of records.
     #[arg(long, value_name = "RECORDS")]
     limit: Option<u64>,
 }
 
-/// Prints a line for each record: where it stands, what it is, whose it is, the one before it of the same transaction.
+/// Prints a line for each record: its LSN, its transaction, the transaction's previous record, its kind and its
+/// contents.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let limit = arguments.limit.unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! `tp put`: keep a value under a key, in a transaction of its own.
+//! `tp put`: stores a value under a key, in a transaction of its own.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -19,15 +19,15 @@ pub struct Arguments {
     at: DatabaseArguments,
     /// The key, or the number of a record.
     key: OsString,
-    /// The value; without it standard input is read to its end.
+    /// The value; without it, all of standard input.
     value: Option<OsString>,
-    /// Key and value are given in hexadecimal (standard input is not).
+    /// Read key and value in hexadecimal (but not standard input).
     #[arg(long)]
     hex: bool,
-    /// If the database is missing, make it a hash database and not a B-tree.
+    /// If the database is missing, make a hash file instead of a B-tree.
     #[arg(long)]
     hash: bool,
-    /// If the database is missing, make it a list: records of any length by number.
+    /// If the database is missing, make a list: records of any length by number.
     #[arg(long, conflicts_with = "hash")]
     list: bool,
 }

@@ -1,4 +1,4 @@
-//! `tp recover`: opening is recovering; this says what was done.
+//! `tp recover`: opens the environment, which recovers it, and shows the work that was done.
 
 use clap::Args;
 use libtp::Keep;
@@ -14,15 +14,15 @@ use crate::output::Output;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Where shared memory and log files disagree: forget the memory, and go by the files.
+    /// If shared memory and log files disagree, give up the memory and use the files.
     #[arg(long, conflicts_with = "keep_region")]
     keep_files: bool,
-    /// Where shared memory and log files disagree: write the memory's log to the files.
+    /// If shared memory and log files disagree, write the memory's log to the files.
     #[arg(long)]
     keep_region: bool,
 }
 
-/// Opens the environment and says how.
+/// Opens the environment and prints how it was opened.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let keep = match (arguments.keep_files, arguments.keep_region) {
         (true, _) => Some(Keep::Files),

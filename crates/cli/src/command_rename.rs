@@ -1,4 +1,4 @@
-//! `tp rename`: a database gets another name.
+//! `tp rename`: gives a database another name.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `tp restore`: an environment out of a backup.
+//! `tp restore`: makes an environment of a backup.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -17,16 +17,16 @@ use crate::progress::Steps;
 pub struct Arguments {
     /// The backup's directory.
     backup: PathBuf,
-    /// Where the new environment is to be: a directory that is made, or empty but for a `libtp.toml`.
+    /// Directory of the new environment: missing, or empty except for a `libtp.toml`.
     #[arg(long, value_name = "DIR")]
     env: PathBuf,
-    /// Which state: that behind the log record at this LSN, as `tp printlog` shows it, or that of a time, in UTC, such as
-    /// 2026-01-31T23:59:59; the latest without it.
+    /// State to restore: after the log record at this LSN, as `tp printlog` shows it, or at a time in UTC, such as
+    /// 2026-01-31T23:59:59; without it, the latest.
     #[arg(long, value_name = "LSN|TIME", value_parser = until)]
     until: Option<Until>,
 }
 
-/// Restores, and says where the log ends now.
+/// Restores, and prints the facts of the restored environment, such as the end of its log.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut steps = Steps::new(output.may_draw());
     let backup = Backup::open(&arguments.backup)?;
@@ -54,7 +54,7 @@ fn until(text: &str) -> std::result::Result<Until, String> {
     found.ok_or_else(|| format!("`{text}` is neither an LSN nor a time such as 2026-01-31T23:59:59.5Z"))
 }
 
-/// A time in UTC: `YYYY-MM-DD`, then `T` or a space, `HH:MM:SS`, perhaps with a fraction, perhaps a `Z`.
+/// Parses a time in UTC: `YYYY-MM-DD`, optionally `T` or a space and `HH:MM:SS`, a fraction, a `Z`.
 fn time_of(text: &str) -> Option<SystemTime> {
     let (date, time) = text.trim_end_matches('Z').split_once(['T', ' ']).unwrap_or((text, "0:0:0"));
     let numbers = |text: &str, between: char| {

@@ -1,4 +1,4 @@
-//! `tp salvage`: what can be read of a damaged database file goes to a new database.
+//! `tp salvage`: copies the readable records of a damaged database file into a new database.
 
 use std::path::PathBuf;
 
@@ -16,13 +16,13 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// The damaged file, NAME.tp, which is only read. Nobody may be at work in it.
+    /// Damaged file, NAME.tp, which is only read. No process may be using it.
     file: PathBuf,
-    /// The new database, in the environment, which is made if it is missing.
+    /// New database, in the environment, which is made if it is missing.
     database: String,
 }
 
-/// Salvages, and prints what was lost, a line each; exit 1 if anything was.
+/// Salvages, and prints a line for each loss; exit 1 if there is one.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open_or_create(output)?;
     let mut steps = Steps::new(output.may_draw());

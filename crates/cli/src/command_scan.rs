@@ -1,4 +1,4 @@
-//! `tp scan`: keys and values in order.
+//! `tp scan`: prints keys and values in order.
 
 use std::ffi::OsString;
 
@@ -22,20 +22,20 @@ pub struct Arguments {
     /// End before this key.
     #[arg(long, value_name = "KEY")]
     to: Option<OsString>,
-    /// From the last key to the first.
+    /// Read from the last key to the first.
     #[arg(long)]
     reverse: bool,
-    /// End after so many records.
+    /// End after this number of records.
     #[arg(long, value_name = "RECORDS")]
     limit: Option<u64>,
-    /// Keys are given, and keys and values written, in hexadecimal.
+    /// Read keys, and print keys and values, in hexadecimal.
     #[arg(long)]
     hex: bool,
     #[command(flatten)]
     reading: Reading,
 }
 
-/// Prints a line for each record: key, tabulator, value.
+/// Prints a line for each record: key, tab, value.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (env, database) = arguments.at.open(output)?;
     let (name, spelling) = (&arguments.at.database, Spelling::of(arguments.hex));

@@ -1,7 +1,8 @@
-//! `tp sessions`: who is in the environment, whether each lives, what it holds and what it waits for.
+//! `tp sessions`: lists the sessions of an environment: whether each lives, the latches it holds, the object of its
+//! wait.
 //!
-//! It takes no latch, comes through no door and leaves nothing behind, so it answers also while a stopped process holds what
-//! others wait for, or stands where they come in.
+//! The command takes no latch, does not use the door at which processes open and leave, and changes nothing. So it also
+//! answers while a stopped process holds latches or is at the door.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,11 +33,11 @@ struct Session {
     txn: Option<u64>,
     txn_state: Option<String>,
     latches: usize,
-    /// Which latches, and for how long somebody has waited for each.
+    /// The latches that it holds, and how long others have waited for each.
     held: Vec<Held>,
     /// The log record whose change is not complete.
     append_lsn: Option<u64>,
-    /// Tasks of the environment that it has at this moment.
+    /// Tasks of the environment that the session has at this moment.
     roles: Vec<&'static str>,
     waits_for: Option<String>,
     wanted: Option<String>,
@@ -86,7 +87,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// What is said of a segment of memory.
+/// Describes a segment of memory.
 fn words(segment: JoinedSegment) -> String {
     let JoinedSegment { segment, untold_txn, untold_lsn } = segment;
     match (untold_txn, untold_lsn) {
@@ -144,7 +145,7 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
         Some(WaitsFor::Other(kind, subject)) => (Some(format!("{subject} of kind {kind}")), None),
         None => (None, None),
     };
-    // A clock that was set back makes a wait look young.
+    // If the clock was set back, a wait looks shorter.
     let waited = |since: SystemTime| SystemTime::now().duration_since(since).unwrap_or_default();
     let millis = |since: SystemTime| u64::try_from(waited(since).as_millis()).unwrap_or(u64::MAX);
     let held = |held: &libtp::HeldLatch| Held {
@@ -177,7 +178,7 @@ fn door(passer: AtTheDoor) -> String {
     format!("process {} is at the door, to open the environment, leave it or make its memory anew{life}", passer.pid)
 }
 
-/// The processes whose stop makes others wait.
+/// Returns the stopped processes that make others wait: with a latch, a task or a transaction, or at the door.
 pub fn stopped_at_work(sessions: &[SessionState], at_the_door: Option<AtTheDoor>) -> BTreeSet<u32> {
     let is_at_it = |session: &&SessionState| {
         session.life == Life::Stopped && (session.latches > 0 || !session.roles.is_empty() || session.txn.is_some())

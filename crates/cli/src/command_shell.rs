@@ -1,7 +1,8 @@
-//! `tp shell`: commands read line by line, in one process: records, transactions, and the primitive lock and buffer calls.
+//! `tp shell`: runs commands line by line in one process, for records, transactions, and the primitive lock and buffer
+//! calls.
 //!
-//! Paper: LIBTP 5.1.1's command-line interface, and figure 4, which compares a record got by one call with the same got by calls of the lock
-//! and buffer managers. Each command answers in one line, or with `--json` one object.
+//! Paper: LIBTP 5.1.1's command-line interface, and figure 4, which compares reading a record by one call with reading
+//! it by calls of the lock and buffer managers. Each command answers in one line, or with `--json` in one object.
 
 use std::io::{BufRead, BufReader, IsTerminal};
 
@@ -19,13 +20,13 @@ use crate::spelling::Spelling;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// Keys, values and bytes are given and shown in hexadecimal.
+    /// Read and print keys, values and bytes in hexadecimal.
     #[arg(long)]
     hex: bool,
 }
 
-/// Carries out what standard input says. At a terminal a command that fails is told, and the next is read; otherwise it is the last,
-/// and what was not committed is aborted.
+/// Carries out the commands on standard input. At a terminal a failing command is reported, and the next is read.
+/// Otherwise a failing command is the last, and the open transaction is aborted.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open_or_create(output)?;
     let mut session = ShellSession::new(&env, Spelling::of(arguments.hex));
@@ -33,7 +34,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut input = BufReader::with_capacity(64 << 10, std::io::stdin().lock());
     let (mut line, mut number) = (Vec::new(), 0_u64);
     loop {
-        // Whoever waits for answers before the next command gets them.
+        // A program that waits for answers before its next command gets them.
         if input.buffer().is_empty() {
             output.flush()?;
         }
@@ -66,7 +67,7 @@ fn read(line: &[u8]) -> Result<Command> {
     Command::read(line)
 }
 
-/// Whether to go on.
+/// Carries out a command; returns whether to go on.
 fn carry_out(session: &mut ShellSession<'_>, command: &Command, output: &mut Output) -> Result<bool> {
     if let Some(answer) = session.execute(command)? {
         output.object(&answer.json)?;

@@ -1,4 +1,4 @@
-//! `tp snapshots`: who holds which snapshot, since when, and what is kept for it.
+//! `tp snapshots`: lists the snapshots: holder, age, and the log that is kept for each.
 
 use std::time::SystemTime;
 

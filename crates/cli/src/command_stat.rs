@@ -1,4 +1,4 @@
-//! `tp stat`: how an environment is.
+//! `tp stat`: shows the state of an environment.
 
 use clap::Args;
 use serde_json::{Map, Value};

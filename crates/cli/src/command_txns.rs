@@ -1,4 +1,4 @@
-//! `tp txns`: the transactions at work.
+//! `tp txns`: lists the open transactions.
 
 use clap::Args;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `tp upgrade`: which versions an environment's files have, and what has to be done about them.
+//! `tp upgrade`: shows the versions of an environment's files, and the remedy for versions that are not read.
 
 use clap::Args;
 use serde_json::json;

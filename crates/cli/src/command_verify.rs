@@ -1,4 +1,4 @@
-//! `tp verify`: every page read, every structure checked.
+//! `tp verify`: reads every page and checks every structure.
 
 use clap::Args;
 use serde_json::json;
@@ -14,11 +14,11 @@ use crate::spelling::grouped;
 pub struct Arguments {
     #[command(flatten)]
     environment: EnvironmentArgument,
-    /// The database; without it all of them.
+    /// Database to verify; without it, all.
     database: Option<String>,
 }
 
-/// Prints what is wrong, a line each; exit 1 if anything is.
+/// Prints a line for each fault; exit 1 if there is one.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open(output)?;
     let names = match &arguments.database {
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 fn write(output: &mut Output, name: &str, page: u32, what: &str) -> Result<()> {
     output.object(&json!({ "database": name, "page": page, "what": what }))?;
     match page {
-        // Of the whole file, or of an index and its database.
+        // A finding about the whole file, or about an index and its database.
         0 => output.line(format_args!("{name}: {what}")),
         _ => output.line(format_args!("{name} page {page}: {what}")),
     }

@@ -1,4 +1,4 @@
-//! `tp vista`: what concerns segments of recoverable memory, which are files, of an environment or of none.
+//! `tp vista`: checks segments of recoverable memory: files that belong to an environment, or to none.
 
 use std::path::{Path, PathBuf};
 
@@ -20,17 +20,17 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Map a segment, which takes back what was unfinished, and check its undo log and its heap.
+    /// Map a segment, which undoes its unfinished transactions, and check its undo log and its heap.
     Verify {
         /// The segment's file.
         file: PathBuf,
-        /// The directory of the environment that it belongs to, if it belongs to one: that has its lock meanwhile.
+        /// Directory of the environment that the segment belongs to, if any; the segment is locked meanwhile.
         #[arg(long, value_name = "DIR")]
         env: Option<PathBuf>,
     },
 }
 
-/// Says what is wrong; exit 1 if anything is.
+/// Prints the first fault found; exit 1 if there is one.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     match &arguments.verb {
         Verb::Verify { file, .. } if !file.is_file() => {
@@ -58,7 +58,8 @@ fn verify_alone(file: &Path, output: &mut Output) -> Result<Ending> {
     Ok(ending)
 }
 
-/// As one of its environment, whose log says what becomes of what is unfinished, and in whose turn nobody changes anything.
+/// Verifies a segment inside its environment. The environment's log decides about unfinished transactions. A
+/// transaction joins the segment, so no other transaction changes it meanwhile.
 fn verify_joined(file: &Path, env: &Path, output: &mut Output) -> Result<Ending> {
     let env = EnvironmentArgument::at(env).open(output)?;
     let segment = env.segment_at(file, &Options::new(0).anywhere())?;
@@ -70,7 +71,7 @@ fn verify_joined(file: &Path, env: &Path, output: &mut Output) -> Result<Ending>
     Ok(ending)
 }
 
-/// Looks at all of it, and says what was found.
+/// Checks the whole segment and prints the result.
 fn say(segment: &Segment, output: &mut Output) -> Result<Ending> {
     let (survives, rolled_back) = (segment.survives().to_string(), segment.rolled_back());
     let bytes = segment.bytes().len();

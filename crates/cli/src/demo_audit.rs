@@ -1,4 +1,4 @@
-//! The audit at the end of a demonstration: every record, read once.
+//! The audit at the end of a demonstration, which reads every record once.
 
 use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::{Engine, Scale, Table, Tally};
@@ -8,17 +8,17 @@ use crate::failure::Result;
 use crate::output::Output;
 use crate::progress::Progress;
 
-/// What was found.
+/// Result of the audit.
 pub struct Verdict {
-    /// `ok`, or what disagrees.
+    /// `ok`, or the disagreements.
     pub audit: String,
-    /// History records.
+    /// Number of history records.
     pub history: u64,
-    /// The history beside what was acknowledged.
+    /// Result of comparing the history with the acknowledgements.
     pub difference: Difference,
 }
 
-/// Reads every record once: balances beside the history, the history beside the list of acknowledgements.
+/// Reads every record once. Compares the balances with the history, and the history with the acknowledgements.
 pub fn audit(
     bank: &Libtp,
     scale: &Scale,

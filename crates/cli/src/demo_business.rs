@@ -1,4 +1,4 @@
-//! The business of a demonstration: processes at work, one killed and replaced now and then, and the view of it.
+//! The work of a demonstration: runs the processes, kills and replaces one from time to time, and shows the progress.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,20 +18,20 @@ use crate::progress::Progress;
 use crate::spelling::grouped;
 use crate::stalls::{StallReport, Stalls};
 
-/// How often the clock is looked at.
+/// Time between two looks at the clock.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What is to be done.
+/// Settings of a demonstration.
 pub struct Plan<'p> {
-    /// The bank.
+    /// The bank's directory.
     pub path: &'p Path,
-    /// How large it is.
+    /// The bank's size.
     pub scale: Scale,
     /// Processes at work.
     pub processes: usize,
-    /// One is killed this often; none if it is zero.
+    /// Time between two kills; no kills if it is zero.
     pub kill_every: Duration,
-    /// How long, from the first commit on.
+    /// Length of the work, from the first commit on.
     pub time: Duration,
     /// The first client number that was never used.
     pub first_client: u32,
@@ -39,23 +39,23 @@ pub struct Plan<'p> {
     pub seed: u64,
 }
 
-/// What was done.
+/// Result of the work.
 pub struct Business {
     /// Everything that was acknowledged.
     pub acknowledged: Acknowledged,
     /// Throughput and latency.
     pub rates: Rates,
-    /// From the first commit to the last.
+    /// Time from the first commit to the last.
     pub time: Duration,
     /// Processes killed while others went on.
     pub kills: usize,
-    /// What followed from it.
+    /// How long other processes stood still after the kills.
     pub stalls: StallReport,
-    /// What was repaired meanwhile.
+    /// Repairs meanwhile.
     pub repairs: Repairs,
 }
 
-/// What is told once a second.
+/// Report of one second.
 #[derive(Serialize)]
 struct Told<'t> {
     #[serde(flatten)]
@@ -65,11 +65,11 @@ struct Told<'t> {
     stall_max_ms: f64,
 }
 
-/// The business in progress.
+/// The work in progress.
 struct Running {
     acknowledged: Acknowledged,
     stalls: Stalls,
-    /// The first answer begins the first second: opening the bank is not part of its business.
+    /// Begins with the first acknowledgement: opening the bank is not part of the work.
     live: Option<(Instant, LiveRate)>,
     last: Instant,
 }
@@ -84,7 +84,7 @@ impl Running {
     }
 }
 
-/// Lets the processes work, kills one now and then, and all in the end.
+/// Lets the processes work, kills one from time to time, and all in the end.
 pub fn run(plan: &Plan<'_>, output: &mut Output) -> Result<Business> {
     let Scale { accounts, tellers, branches } = plan.scale;
     let (env, seed, client) = (plan.path.to_path_buf(), plan.seed, plan.first_client);
@@ -97,7 +97,7 @@ pub fn run(plan: &Plan<'_>, output: &mut Output) -> Result<Business> {
     while running.live.is_none() {
         crew.hear(TICK, &mut |client, told| running.note(client, told))?;
     }
-    // Somebody is at work, so this joins; it does nothing but look.
+    // Processes are at work, so this open joins them. The watcher only reads figures.
     let settings = Settings { no_background: true, ..Settings::default() };
     let watcher = Env::builder().create(false).settings(settings).open(plan.path)?;
     let mut victims = Victims::new(plan);
@@ -113,7 +113,7 @@ pub fn run(plan: &Plan<'_>, output: &mut Output) -> Result<Business> {
         show(&mut running, watcher.repairs(), false, &bar, output)?;
     }
     let repairs = watcher.repairs();
-    // It must not survive the others: then nobody does, and what follows is a recovery.
+    // The watcher must not survive the others: the next open is a recovery only if no process is left.
     drop(watcher);
     let end = clock::now_nanos();
     crew.kill_all(&mut |client, told| running.note(client, told))?;
@@ -135,11 +135,11 @@ impl Running {
     }
 }
 
-/// Draws who is killed next.
+/// Draws the next process to kill.
 struct Victims(Transfers);
 
 impl Victims {
-    /// Draws places as transfers draw accounts, by the number of a client that works nowhere.
+    /// Draws places as transfers draw accounts, with a client number that no process has.
     fn new(plan: &Plan<'_>) -> Victims {
         let places = u32::try_from(plan.processes).expect("there are few processes");
         Victims(Transfers::new(Scale::with_branches(places, 1), plan.seed, u32::MAX >> 8))
@@ -150,7 +150,7 @@ impl Victims {
     }
 }
 
-/// Draws the bar, and writes a line when a second is over, or half of one when it is the last.
+/// Draws the bar, and writes a line after each second. The last line needs only half a second.
 fn show(running: &mut Running, repairs: Repairs, is_last: bool, bar: &Progress, output: &mut Output) -> Result<()> {
     let Some((begin, live)) = &mut running.live else { return Ok(()) };
     bar.set(u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX));

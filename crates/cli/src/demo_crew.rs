@@ -1,6 +1,7 @@
-//! The processes of a demonstration: started, listened to, killed and replaced.
+//! Starts, listens to, kills and replaces the processes of a demonstration.
 //!
-//! Each has a pipe and a thread here that reads it, so what a process told before it was killed arrives whole, after it.
+//! Each process has a pipe, which a thread here reads. So all acknowledgements that a process wrote before it was
+//! killed arrive, also after its death.
 
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt;
@@ -13,15 +14,15 @@ use crate::clock;
 use crate::demo_worker::{self, durability_of};
 use crate::failure::{Failure, Result};
 
-/// Whoever is silent for so long is stuck.
+/// A process that acknowledges nothing for this long is stuck.
 const WATCHDOG: Duration = Duration::from_secs(30);
-/// News that may lie unread; then the readers wait, and after them the processes.
+/// Most unread messages. When they are reached, the reader threads wait, and after them the processes.
 const UNREAD: usize = 64;
 const SIGKILL: i32 = 9;
 
 /// All processes at work.
 pub struct Crew {
-    /// What they are started with, but for the client's number and the durability.
+    /// Arguments of all processes, except the client's number and the durability.
     words: demo_worker::Arguments,
     workers: Vec<Worker>,
     next_client: u32,
@@ -36,11 +37,11 @@ struct Worker {
     client: u32,
     child: Child,
     has_committed: bool,
-    /// When it was started or last heard of.
+    /// Time of the start or of the last acknowledgement.
     heard: Instant,
 }
 
-/// What a reader passes on.
+/// A reader thread's message.
 enum News {
     Told(Vec<Acknowledgement>),
     /// The pipe is at its end: the process is gone.
@@ -48,18 +49,18 @@ enum News {
     Failed(Failure),
 }
 
-/// A process was killed.
+/// A kill of a process.
 pub struct Killed {
-    /// Whose client number it was.
+    /// The killed client's number.
     pub victim: u32,
-    /// When, by [`clock`].
+    /// Time of the kill, by [`clock`].
     pub at: u64,
-    /// The others that had committed before.
+    /// The other clients that had committed before the kill.
     pub survivors: Vec<u32>,
 }
 
 impl Crew {
-    /// Starts so many processes; their clients are numbered from that of `words` on.
+    /// Starts `count` processes; their clients are numbered from `words.client` on.
     pub fn start(words: demo_worker::Arguments, count: usize) -> Result<Crew> {
         let (tell, news) = sync_channel(UNREAD);
         let next_client = words.client;
@@ -72,7 +73,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Starts the process of one place, with a client number that nobody had before.
+    /// Starts the process of one place, with a new client number.
     fn begin(&mut self, place: usize) -> Result<Worker> {
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = self.next_client;
@@ -88,10 +89,10 @@ impl Crew {
         Ok(Worker { client, child, has_committed: false, heard: Instant::now() })
     }
 
-    /// Waits so long for news and passes them on.
+    /// Waits at most `patience` for acknowledgements and passes them to `each`.
     ///
     /// # Errors
-    /// A process that ended by itself, or has been silent for too long.
+    /// A process ended by itself, or has acknowledged nothing for too long; or its pipe cannot be read.
     pub fn hear(&mut self, patience: Duration, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
         match self.news.recv_timeout(patience) {
             Ok((client, news)) => self.take_in(client, news, each),
@@ -129,7 +130,7 @@ impl Crew {
         )))
     }
 
-    /// Kills the process of one place, as `kill -9` does, and starts another there.
+    /// Kills the process of one place, as `kill -9` does, and starts another in its place.
     pub fn replace(&mut self, place: usize) -> Result<Killed> {
         let worker = &mut self.workers[place];
         let (victim, at) = (worker.client, clock::now_nanos());
@@ -141,7 +142,7 @@ impl Crew {
         Ok(Killed { victim, at, survivors })
     }
 
-    /// Kills all at once, and passes on what they had told before.
+    /// Kills all processes at once, and passes on the acknowledgements that they had written.
     pub fn kill_all(mut self, each: &mut dyn FnMut(u32, &Acknowledgement)) -> Result<()> {
         self.killed.extend(self.workers.iter().map(|worker| worker.client));
         let gone = self.workers.iter_mut().map(|worker| worker.child.kill());
@@ -158,14 +159,14 @@ impl Crew {
 impl Drop for Crew {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // Both fail only if it is gone already, which is what we want.
+            // Both calls fail only if the process is gone already.
             worker.child.kill().ok();
             worker.child.wait().ok();
         }
     }
 }
 
-/// Kills a process, which must not have ended in any other way.
+/// Kills a process; fails if the process has ended in another way.
 fn kill(worker: &mut Worker) -> Result<()> {
     worker.child.kill().map_err(Failure::doing("kill a process"))?;
     let status = worker.child.wait().map_err(Failure::doing("wait for a process"))?;
@@ -175,13 +176,13 @@ fn kill(worker: &mut Worker) -> Result<()> {
     }
 }
 
-/// A process must not end by itself. What it had to say is on standard error.
+/// Returns the failure of a process that ended by itself. The process has written its reason to standard error.
 fn ended(child: &mut Child) -> Failure {
     let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
     Failure::Failed(format!("process {} was to work until it is killed, but ended by itself ({how})", child.id()))
 }
 
-/// Passes on what one process tells, until it is gone.
+/// Passes on the acknowledgements of one process, until the process is gone.
 fn listen(client: u32, mut ear: Ear<std::process::ChildStdout>, tell: &SyncSender<(u32, News)>) {
     loop {
         let mut told = Vec::new();
@@ -191,7 +192,7 @@ fn listen(client: u32, mut ear: Ear<std::process::ChildStdout>, tell: &SyncSende
             Err(failure) => News::Failed(failure),
         };
         let is_last = !matches!(news, News::Told(_));
-        // Nobody listens any more only when the demonstration has ended.
+        // The channel has no receiver only after the demonstration has ended.
         if tell.send((client, news)).is_err() || is_last {
             return;
         }

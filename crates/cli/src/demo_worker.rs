@@ -1,6 +1,6 @@
-//! A process of a demonstration: sends transfers and tells of each, until it is killed in the middle of one.
+//! A process of a demonstration: makes transfers and acknowledges each, until it is killed in the middle of one.
 //!
-//! It is this program again, started by [`crate::demo_crew`], which reads what it tells on standard output.
+//! [`crate::demo_crew`] starts this program as such a process, and reads the acknowledgements from its standard output.
 
 use std::path::PathBuf;
 
@@ -21,25 +21,25 @@ pub struct Arguments {
     /// The bank's accounts.
     #[arg(long)]
     pub accounts: u32,
-    /// Its tellers.
+    /// The bank's tellers.
     #[arg(long)]
     pub tellers: u32,
-    /// Its branches.
+    /// The bank's branches.
     #[arg(long)]
     pub branches: u32,
     /// The seed of all transfers.
     #[arg(long)]
     pub seed: u64,
-    /// The client's number, which nobody had before.
+    /// The client's number, which no client had before.
     #[arg(long)]
     pub client: u32,
-    /// What its commits survive.
+    /// Durability of its commits.
     #[arg(long)]
     pub durability: Durability,
 }
 
 impl Arguments {
-    /// These arguments as words of a command line.
+    /// Returns these arguments as words of a command line.
     pub fn words(&self) -> Vec<std::ffi::OsString> {
         let numbers = [
             ("--accounts", u64::from(self.accounts)),
@@ -55,7 +55,7 @@ impl Arguments {
     }
 }
 
-/// Every other process waits for the disk at each commit, beginning with the first.
+/// Returns a process's durability: every other one, beginning with the first, waits for the disk at each commit.
 pub fn durability_of(place: usize) -> Durability {
     if place % 2 == 0 {
         Durability::Sync
@@ -64,14 +64,15 @@ pub fn durability_of(place: usize) -> Durability {
     }
 }
 
-/// Sends transfers until it is killed, and tells of each after its commit returned. Returns only if it cannot go on.
+/// Makes transfers until the process is killed, and acknowledges each after its commit returned. Returns only on
+/// failure.
 pub fn run(arguments: &Arguments) -> Result<Ending> {
     let durability = arguments.durability;
     let bank = Libtp::open(&arguments.env, durability, Granularity::Record, &mut |_, _, _| {})?;
     let scale = Scale { accounts: arguments.accounts, tellers: arguments.tellers, branches: arguments.branches };
     let mut transfers = Transfers::new(scale, arguments.seed, arguments.client);
     let mut session = bank.session_at(durability);
-    // Unbuffered: `Sender` decides when something is told.
+    // Unbuffered: `Sender` decides when to write.
     let pipe = std::os::fd::AsFd::as_fd(&std::io::stdout()).try_clone_to_owned();
     let mut sender = Sender::new(std::fs::File::from(pipe.map_err(Failure::doing("use standard output"))?));
     let mut sent = clock::now_nanos();

@@ -5,28 +5,28 @@
 //! characters as they are, `\\` for a backslash and `\xx` in hexadecimal for the rest. A record-number database has
 //! lines for values only, unless its header says `keys=1`.
 //!
-//! `duplicates=1` says that keys have several values, and `dupsort=1` that these are sorted. Some lines are ours alone: db_load
-//! refuses what it does not know, and so cannot lose what they say. `libtp_order=NAME` names the order of the keys where it is
-//! not that of their bytes; `libtp_keys=stored` says that the keys are the bytes that this order's program made of them, because who
-//! wrote the dump has not got the order; `type=libtp_pages` is a file of pages, each a pair of its number and its bytes. All of it:
-//! docs/formats/dump.md.
+//! `duplicates=1` says that keys have several values, and `dupsort=1` that these are sorted. Some lines are ours alone:
+//! db_load refuses unknown lines, so it cannot ignore their meaning. `libtp_order=NAME` names the order of the keys, if
+//! it is not the order of their bytes. `libtp_keys=stored` says that keys are written as that order encodes them: the
+//! program that wrote the dump does not have the order. `type=libtp_pages` is a file of pages; each page is a pair of
+//! its number and its bytes. docs/formats/dump.md has all details.
 
 use std::io::{BufRead, Write};
 
 use crate::dump_header::{DumpType, Header, HeaderLines};
 
-/// What can be wrong with a dump.
+/// A fault of a dump.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// Reading or writing failed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// A line is not what the format asks for.
+    /// A line does not follow the format.
     #[error("line {line}: {what}")]
     Line {
-        /// Its number, one-based.
+        /// The line's number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault of the line.
         what: String,
     },
 }
@@ -38,11 +38,11 @@ pub struct Reader<R> {
     line: u64,
     text: Vec<u8>,
     done: bool,
-    /// How long records by number are, where who reads says it.
+    /// Length of records by number, if the caller gives it.
     record_bytes: Option<usize>,
-    /// Whether lines end with a carriage return, too, as the first one does.
+    /// Whether lines may end with a carriage return before the newline, because the first line does.
     has_returns: bool,
-    /// The number of the page that comes next.
+    /// Number of the next page.
     next_page: u64,
 }
 
@@ -50,10 +50,10 @@ pub struct Reader<R> {
 pub type Pair = (Option<Vec<u8>>, Vec<u8>);
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header. Records by number are so long, whatever it says, if that is known.
+    /// Reads the header. `record_bytes` overrides the header's length of records by number.
     ///
     /// # Errors
-    /// A line that the format does not know how to read, or the end of the input.
+    /// A line that is not part of the format, or the end of the input.
     pub fn open(input: R, record_bytes: Option<usize>) -> Result<Reader<R>, DumpError> {
         let header = Header::of(DumpType::Btree);
         let (line, text, done, has_returns, next_page) = (0, Vec::new(), false, false, 0);
@@ -62,7 +62,7 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// What the header says.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -84,7 +84,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// The next record, or none after the last.
+    /// Returns the next record; `None` after the last.
     ///
     /// # Errors
     /// A line that cannot be read, a key without its value, the input ending before `DATA=END`.
@@ -103,7 +103,8 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// A record by number with the length that all have: a shorter one is filled up with the byte that the header names for that.
+    /// Returns a record by number with the length that all records have. A shorter record is filled up with the
+    /// header's filler byte.
     fn padded(&self, mut record: Vec<u8>) -> Result<Vec<u8>, DumpError> {
         let Some(length) = self.header.record_bytes.filter(|&length| length != record.len()) else { return Ok(record) };
         match self.header.pad {
@@ -118,7 +119,7 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Of pages each comes behind the one before it: where one is missing, all behind it would get another's place.
+    /// Checks that a page has the next number: behind a missing page all pages would get wrong numbers.
     fn check_page_number(&mut self, number: &[u8]) -> Result<(), DumpError> {
         if self.header.kind != DumpType::Pages {
             return Ok(());
@@ -132,7 +133,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// A page is whole, or nothing is said of it and it is zeros.
+    /// Checks that a page is complete, or empty, which stands for zeros.
     fn check_page(&self, bytes: &[u8]) -> Result<(), DumpError> {
         let whole = self.header.bytes_of_a_page();
         if self.header.kind != DumpType::Pages || [0, whole].contains(&bytes.len()) {
@@ -142,10 +143,11 @@ impl<R: BufRead> Reader<R> {
         Err(self.wrong(what))
     }
 
-    /// Whether the input goes on after the last record: a second dump follows, which [`Reader::next_pair`] does not read.
+    /// Returns whether the input goes on after the last record: a second dump follows, which [`Reader::next_pair`] does
+    /// not read.
     ///
     /// # Errors
-    /// The input's.
+    /// An error of the input.
     pub fn has_more(&mut self) -> Result<bool, DumpError> {
         Ok(!self.input.fill_buf()?.is_empty())
     }
@@ -190,7 +192,7 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    /// An error of the line that was read last.
+    /// Returns an error about the line that was read last.
     pub fn wrong(&self, what: String) -> DumpError {
         DumpError::Line { line: self.line, what }
     }
@@ -203,10 +205,10 @@ fn from_hexadecimal(spelled: &[u8]) -> Result<Vec<u8>, String> {
     spelled.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
 }
 
-/// The bytes that are so spelled in `format=print`.
+/// Returns the bytes that `spelled` stands for in `format=print`.
 ///
 /// # Errors
-/// What is wrong with the spelling.
+/// A message about the fault of the spelling.
 pub fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(spelled.len());
     let mut rest = spelled;
@@ -231,7 +233,7 @@ pub fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// As data are spelled in `format=print`.
+/// Returns the bytes as `format=print` spells them.
 pub fn to_print(bytes: &[u8]) -> String {
     let mut spelled = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -260,7 +262,7 @@ fn digit_of(letter: u8) -> Result<u8, String> {
 /// Writes a key or a value.
 ///
 /// # Errors
-/// The output's.
+/// An error of the output.
 pub fn write_datum(out: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut line = Vec::with_capacity(2 * bytes.len() + 2);
@@ -276,7 +278,7 @@ pub fn write_datum(out: &mut impl Write, bytes: &[u8]) -> std::io::Result<()> {
 /// Writes the last line.
 ///
 /// # Errors
-/// The output's.
+/// An error of the output.
 pub fn write_end(out: &mut impl Write) -> std::io::Result<()> {
     writeln!(out, "DATA=END")
 }
@@ -327,7 +329,7 @@ mod tests {
         assert_eq!(keys, vec![b"".to_vec(), b"\n \\".to_vec(), vec![0, 128, 255]]);
     }
 
-    /// Whatever a program calls its order: a line is not ended by it.
+    /// The name of an order ends no header line, with any characters in it.
     #[test]
     fn the_name_of_an_order_reads_back() {
         for name in ["u64", "a\nHEADER=END", "\\ = \r", "größer"] {

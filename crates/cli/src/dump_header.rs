@@ -1,7 +1,7 @@
-//! The header of a dump: which database it is of.
+//! The header of a dump: the kind of its database.
 //!
-//! Every line is either understood, or of those that change no record, or refused: a line that is passed over may be the one that says
-//! how keys are compared. All of them: docs/formats/dump.md.
+//! Every line is understood, or known to change no record, or refused: an ignored line could be one that says how keys
+//! are compared. docs/formats/dump.md lists all lines.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use libtp::Duplicates;
 
 use crate::dump_format::{from_print, to_print};
 
-/// What kind of database a dump is of.
+/// The kind of a dump's database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpType {
     /// Pairs in the order of their keys.
@@ -18,14 +18,14 @@ pub enum DumpType {
     Hash,
     /// Values of one length by number.
     Recno,
-    /// Values of any length by number, which are renumbered.
+    /// Values of any length by number, with renumbering.
     List,
-    /// Pages by number, whose bytes are a program's.
+    /// Pages by number, whose contents belong to a program.
     Pages,
 }
 
 impl DumpType {
-    /// Its name for people and in JSON.
+    /// Returns its name in text and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             DumpType::Btree => "btree",
@@ -36,12 +36,12 @@ impl DumpType {
         }
     }
 
-    /// Whether its records have numbers for keys.
+    /// Returns whether its records have numbers for keys.
     pub fn is_numbered(self) -> bool {
         matches!(self, DumpType::Recno | DumpType::List)
     }
 
-    /// What a header says of it.
+    /// Returns its lines in a header.
     fn header(self) -> &'static str {
         match self {
             DumpType::Btree => "type=btree",
@@ -53,40 +53,40 @@ impl DumpType {
     }
 }
 
-/// What pages begin with in their file, before what is the program's.
+/// Bytes of a page's header in its file, before the program's bytes.
 pub const PAGE_HEADER_BYTES: u32 = 32;
-/// How long pages can be.
+/// Possible sizes of pages.
 const PAGE_BYTES: [u32; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// How long the name of an order can be.
+/// Length of the longest name of an order.
 const ORDER_NAME_BYTES_MAX: usize = 64;
-/// How long records by number can be that have one length.
+/// Length of the longest records by number, if all have one length.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// What a dump's header says that matters to us.
+/// The facts of a dump's header that change records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The kind of database.
     pub kind: DumpType,
-    /// Whether bytes are spelled `print`.
+    /// Whether bytes are spelled as in `format=print`.
     pub print: bool,
     /// Whether values are preceded by their keys.
     pub keys: bool,
-    /// The length of all records by number, if they have one.
+    /// The length of all records by number, if all have one length.
     pub record_bytes: Option<usize>,
-    /// What fills up records by number that are shorter, if they may be.
+    /// Filler byte of shorter records by number; `None` if these are refused.
     pub pad: Option<u8>,
     /// Whether a key may have several values.
     pub duplicates: Duplicates,
     /// The order of the keys, if it is not that of their bytes.
     pub order: Option<String>,
-    /// Whether keys are the bytes that stand for them in that order.
+    /// Whether keys are written as that order encodes and stores them.
     pub keys_as_stored: bool,
-    /// How long pages are in the file, if it is one of pages.
+    /// Size of pages in the file, for a file of pages.
     pub page_bytes: Option<u32>,
 }
 
 impl Header {
-    /// Of a database of that kind, with one value a key and in the order of bytes.
+    /// Returns the header of a database of this kind, with one value a key and in the order of bytes.
     pub fn of(kind: DumpType) -> Header {
         Header {
             kind,
@@ -101,16 +101,17 @@ impl Header {
         }
     }
 
-    /// The bytes of a page that are the program's.
+    /// Returns the number of bytes in a page that belong to the program.
     pub fn bytes_of_a_page(&self) -> usize {
         self.page_bytes.map_or(0, |bytes| bytes.saturating_sub(PAGE_HEADER_BYTES) as usize)
     }
 }
 
-/// LMDB's orders of keys: native integers, and bytes from the last one to the first. Both are that of the bytes backwards.
+/// The order for two options of LMDB: keys that are native integers (`integerkey`), and keys compared from the last
+/// byte to the first (`reversekey`). Both compare the bytes backwards.
 const BACKWARDS: &str = "little-endian";
 
-/// The lines of a header, as they come.
+/// The lines of a header that were read so far.
 #[derive(Default)]
 pub struct HeaderLines {
     kind: Option<DumpType>,
@@ -131,7 +132,7 @@ impl HeaderLines {
     /// Takes a line.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A message about the fault of the line.
     pub fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
             ("VERSION", "1" | "2" | "3") => {}
@@ -171,7 +172,8 @@ impl HeaderLines {
         Ok(())
     }
 
-    /// Takes a line that only Berkeley DB or LMDB writes: most say how the records lie in its file, which changes no record.
+    /// Takes a line that only Berkeley DB or LMDB writes. Most of these describe the layout of its file, which changes
+    /// no record.
     fn take_foreign(&mut self, name: &str, value: &str) -> Result<(), String> {
         match (name, value) {
             ("integerkey" | "reversekey" | "integerdup" | "reversedup", "0") => {}
@@ -198,16 +200,16 @@ impl HeaderLines {
         Ok(())
     }
 
-    /// The header that these lines are; records by number are so long, if that is known.
+    /// Returns the header of these lines. `record_bytes` overrides their length of records by number.
     ///
     /// # Errors
-    /// What is missing, or contradicts itself.
+    /// A message about a missing line or a contradiction.
     pub fn header(self, record_bytes: Option<usize>) -> Result<Header, String> {
         let kind = self.kind.ok_or("the header names no type")?;
         if kind != DumpType::Recno && self.keys == Some(false) {
             return Err(format!("it has no keys (keys=0), and records of a {} database have some", kind.name()));
         }
-        // Berkeley DB fills up with spaces, if nobody says something else.
+        // Berkeley DB fills up with spaces by default.
         let pad = self.record_bytes.map(|_| self.pad.unwrap_or(b' '));
         let record_bytes = record_bytes.or(self.record_bytes).filter(|_| kind == DumpType::Recno);
         let kind = match record_bytes {
@@ -216,7 +218,7 @@ impl HeaderLines {
                     "it does not say how long the records of the queue are (re_len); give --record-bytes".into()
                 );
             }
-            // Records of any length, in Berkeley DB's words: only a list has them.
+            // Without a length a recno dump has records of any length: only a list takes them.
             None if kind == DumpType::Recno => DumpType::List,
             Some(_) if self.is_renumbered => DumpType::List,
             _ => kind,
@@ -266,7 +268,7 @@ impl Header {
     }
 }
 
-/// The byte that short records are filled up with: as `db_dump` writes it, or as `db_load` takes it.
+/// Parses the filler byte of short records: as `db_dump` writes it, or as `db_load` takes it.
 fn pad_of(spelled: &str) -> Result<u8, String> {
     let hexadecimal = spelled.strip_prefix("0x").and_then(|digits| u8::from_str_radix(digits, 16).ok());
     match (hexadecimal, spelled.as_bytes()) {
@@ -278,7 +280,7 @@ fn pad_of(spelled: &str) -> Result<u8, String> {
     }
 }
 
-/// The name of an order, which is spelled as data are in `format=print`.
+/// Parses the name of an order, which is spelled as data are in `format=print`.
 fn order_name(spelled: &str) -> Result<String, String> {
     let name = String::from_utf8(from_print(spelled.as_bytes())?).ok();
     let name = name.filter(|name| (1..=ORDER_NAME_BYTES_MAX).contains(&name.len()));
@@ -288,7 +290,7 @@ fn order_name(spelled: &str) -> Result<String, String> {
 /// Writes a dump's header as `db_load` reads it.
 ///
 /// # Errors
-/// The output's.
+/// An error of the output.
 pub fn write_header(out: &mut impl Write, header: &Header) -> std::io::Result<()> {
     writeln!(out, "VERSION=3\nformat=bytevalue\n{}", header.kind.header())?;
     match header.duplicates {

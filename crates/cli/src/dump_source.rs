@@ -1,6 +1,7 @@
-//! A dump that is read: to its end before anything is made or changed, and then once more while it is loaded.
+//! Reading a dump twice: to its end before anything is made or changed, and again while it is loaded.
 //!
-//! What does not come from a file is first copied to one, beside the environment, which has no name and is gone with this process.
+//! Input that is not a file is first copied to a file near the environment. This file has no name and is gone with this
+//! process.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -15,25 +16,25 @@ use crate::dump_header::DumpType;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 
-/// A batch of records has so many of them ..
+/// Most records of a batch.
 const BATCH_RECORDS: usize = 5_000;
-/// .. or so many bytes.
+/// A batch with this number of bytes is full, too.
 const BATCH_BYTES: usize = 4 << 20;
 
 /// A dump that is being read.
 pub struct Source {
-    /// Reads it.
+    /// Reader of the dump's records.
     pub reader: Reader<Counted>,
     /// Bytes read so far.
     pub read: Rc<Cell<u64>>,
-    /// Bytes in all.
+    /// Bytes of the whole dump.
     total: u64,
     file: File,
     name: String,
     record_bytes: Option<usize>,
 }
 
-/// What a dump has, which is whole.
+/// Facts of a dump that was read to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checked {
     /// The number of its first record, if it has numbers.
@@ -43,7 +44,7 @@ pub struct Checked {
 }
 
 impl Source {
-    /// Opens it and reads its header.
+    /// Opens the dump and reads its header.
     pub fn open(arguments: &Arguments) -> Result<Source> {
         let path = arguments.file.as_ref().filter(|path| path.as_os_str() != "-");
         let name = path.map_or_else(|| "standard input".to_string(), |path| path.display().to_string());
@@ -59,7 +60,8 @@ impl Source {
         Ok(Source { reader, read, total, file, name, record_bytes })
     }
 
-    /// Reads all of it and goes back to its beginning: what is wrong with a dump is known before anything is made of it.
+    /// Reads the whole dump and goes back to its beginning, so that every fault of the dump is known before anything is
+    /// made or changed.
     pub fn check(&mut self) -> Result<Checked> {
         let nothing = |failure| Failure::Failed(format!("{failure} (nothing was loaded)"));
         let checked = self.check_pairs().and_then(|checked| self.check_end().map(|()| checked)).map_err(nothing)?;
@@ -82,7 +84,7 @@ impl Source {
         Ok(checked)
     }
 
-    /// The number that a key spells. A list has no numbers without a record.
+    /// Returns the number that a key spells. Numbers of a list must have no gap.
     fn number(&self, key: &[u8], before: Option<u64>) -> Result<u64> {
         let wrong = |what: String| Err(self.failed(self.reader.wrong(what)));
         let Some(number) = number_of(key) else { return wrong("the record has a key that is no number".into()) };
@@ -94,7 +96,7 @@ impl Source {
         }
     }
 
-    /// Why a list cannot have these two records behind each other.
+    /// Returns the message that a list cannot have a gap between these two records.
     pub fn gap(&self, before: u64, number: u64) -> String {
         format!(
             "record {number} comes behind record {before}, and records of any length are loaded into a list, which has a record for \
@@ -109,17 +111,17 @@ impl Source {
         Ok(())
     }
 
-    /// How far it is read.
+    /// Returns a progress bar for the bytes of the dump.
     pub fn progress(&self, shown: bool) -> Progress {
         Progress::bytes(shown, "loading", self.total)
     }
 
-    /// The next record.
+    /// Returns the next record; `None` after the last.
     pub fn next_pair(&mut self) -> Result<Option<Pair>> {
         self.reader.next_pair().map_err(|error| self.failed(error))
     }
 
-    /// The next records.
+    /// Returns the next records; an empty batch after the last.
     pub fn next_batch(&mut self) -> Result<Vec<Pair>> {
         let (mut batch, mut bytes) = (Vec::with_capacity(BATCH_RECORDS), 0);
         while batch.len() < BATCH_RECORDS && bytes < BATCH_BYTES {
@@ -130,7 +132,7 @@ impl Source {
         Ok(batch)
     }
 
-    /// A dump of several databases in one file has another header here.
+    /// Refuses input after the last record: a dump of several databases in one file has another header there.
     fn check_end(&mut self) -> Result<()> {
         if self.reader.has_more().map_err(|error| self.failed(error))? {
             let what = "there is more after DATA=END; dump the databases of one file one by one (db_dump -s NAME, mdb_dump -s NAME)";
@@ -139,13 +141,13 @@ impl Source {
         Ok(())
     }
 
-    /// A failure that names the dump.
+    /// Returns a failure that names the dump.
     pub fn failed(&self, what: impl std::fmt::Display) -> Failure {
         Failure::Failed(format!("{}: {what}", self.name))
     }
 }
 
-/// The number that a key spells.
+/// Returns the number that a key spells, if it is one and not zero.
 pub fn number_of(key: &[u8]) -> Option<u64> {
     let number = std::str::from_utf8(key).ok()?.trim().parse().ok();
     number.filter(|&number| number > 0)
@@ -160,15 +162,16 @@ fn reader(file: &File, name: &str, record_bytes: Option<usize>) -> Result<(Reade
     Ok((reader, read))
 }
 
-/// A copy of what can be read only once, in a file without a name, in the directory that is nearest to the environment.
+/// Copies input that can be read only once to a file without a name, in the nearest directory above the environment (or
+/// in it) that exists.
 fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<File> {
     let environment = &arguments.at.environment.env;
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let path = directory.join(format!(".tp-load.{}", std::process::id()));
     let failed = |what: &str| Failure::doing(format!("{what} {} for what comes from {name}", path.display()));
-    // An earlier process with this number may have left such a file.
+    // An earlier process with the same process id may have left such a file.
     let _ = std::fs::remove_file(&path);
-    // A dump may be for the eyes of this user alone.
+    // Other users may not be allowed to read the dump.
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
     let mut file = file.map_err(failed("make"))?;
     std::fs::remove_file(&path).map_err(failed("unlink"))?;
@@ -177,7 +180,7 @@ fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<Fil
     Ok(file)
 }
 
-/// An input that counts what was taken from it.
+/// An input that counts the bytes taken from it.
 pub struct Counted {
     input: BufReader<File>,
     read: Rc<Cell<u64>>,

@@ -1,8 +1,8 @@
 //! Files of pages in dumps: written whole and loaded whole.
 //!
-//! What the pages say only their program knows, so they are copied as they are, each to its number. A dump has all of them as they
-//! were at one moment. Snapshots have no pages, so the file is locked while they are written. A load is one transaction: half
-//! of a file whose pages lead to each other is nothing that a program could use.
+//! Only a program knows the contents of its pages, so they are copied unchanged, each to its number. A dump has all
+//! pages as they were at one moment. Snapshots have no pages, so the file is locked while the pages are written. A load
+//! is one transaction, because pages refer to each other: half of a file is useless to the program.
 
 use libtp::{Durability, Env, PageFile, PageLock, Txn};
 use serde_json::json;
@@ -16,10 +16,11 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::spelling::to_hex;
 
-/// Tries of the lock on the whole file, each after a deadlock.
+/// Most tries to lock the whole file; a deadlock leads to another try.
 const TRIES: u32 = 100;
 
-/// A transaction that has locked the whole file. Who is refused that has neither read nor written yet, and begins anew.
+/// Begins a transaction and locks the whole file. If the lock is refused, the transaction has neither read nor written
+/// yet, and another begins.
 fn begin<'e>(env: &'e Env, file: &PageFile, lock: PageLock) -> Result<Txn<'e>> {
     let mut tries = 0;
     loop {
@@ -63,7 +64,7 @@ pub fn dump(env: &Env, file: &PageFile, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// Loads all pages into a file that has none yet, and is made if it is missing; returns how many.
+/// Loads all pages into a file without pages, which is made if it is missing. Returns the number of pages.
 pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u64> {
     let file = env.pages(name)?;
     let refused =
@@ -82,8 +83,8 @@ pub fn load(env: &Env, name: &str, source: &mut Source, shown: bool) -> Result<u
     Ok(loaded)
 }
 
-/// Whether anything is on its pages: those that were added by a transaction that was undone, a load that was broken off, are
-/// still there, of zeros.
+/// Returns whether any page has contents. Pages of zeros do not count: an undone transaction, or a load that was broken
+/// off, leaves the pages that it added as zeros.
 fn has_pages(file: &PageFile, txn: &Txn<'_>) -> Result<bool> {
     for number in 0..file.count(txn)? {
         if !is_zeros(&file.get(txn, number)?.bytes) {
@@ -104,14 +105,14 @@ fn put_all(file: &PageFile, txn: &Txn<'_>, source: &mut Source, shown: bool) -> 
     Ok(u64::from(next))
 }
 
-/// Puts a page to its number; no bytes are zeros.
+/// Writes a page to its number. Empty `bytes` stand for a page of zeros.
 fn put(file: &PageFile, txn: &Txn<'_>, number: u32, bytes: Vec<u8>) -> Result<()> {
     let mut page = file.get(txn, number)?;
     if !is_zeros(&bytes) {
         page.bytes = bytes;
         file.put(txn, &page)?;
     } else if number >= file.count(txn)? {
-        // Zeros are what a page is that is not there: putting them alone would add none, and the next would not be the next.
+        // A missing page reads as zeros. To put zeros would add no page, and the next page would leave a gap.
         page.bytes[0] = 1;
         file.put(txn, &page)?;
         let mut page = file.get(txn, number)?;

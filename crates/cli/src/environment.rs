@@ -10,21 +10,21 @@ use crate::failure::Result;
 use crate::output::Output;
 use crate::progress::Steps;
 
-/// The environment, which must be there.
+/// The environment of a command.
 #[derive(Args)]
 pub struct EnvironmentArgument {
     /// The environment's directory.
     #[arg(long, value_name = "DIR")]
     pub env: PathBuf,
-    /// The longest that each lock is waited for which a transaction of another process holds.
+    /// Longest wait for each lock that a transaction of another process holds, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = WAIT, value_parser = seconds)]
     pub wait: Duration,
 }
 
-/// So many seconds a lock is waited for.
+/// Default of `--wait`, in seconds.
 const WAIT: &str = "5";
 
-/// The longest that can be waited, of which a day is enough for anybody.
+/// Largest `--wait`, in seconds: a day.
 const WAIT_MAX: f64 = 86_400.0;
 
 fn seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -42,17 +42,18 @@ pub struct DatabaseArguments {
 }
 
 impl EnvironmentArgument {
-    /// The environment in that directory, with the wait that is meant if nothing is said.
+    /// Returns the environment in `directory`, with the default wait.
     pub fn at(directory: &Path) -> EnvironmentArgument {
         EnvironmentArgument { env: directory.to_path_buf(), wait: seconds(WAIT).unwrap_or_default() }
     }
 
-    /// Opens the environment; one that is missing is not made.
+    /// Opens the environment, which must exist.
     pub fn open(&self, output: &Output) -> Result<Env> {
         open(&self.env, Env::builder().create(false).lock_timeout(self.wait), output)
     }
 
-    /// Looks at what the others do, without a place among them and waiting for nobody; opens it, if there are no others.
+    /// Opens the environment to watch its processes, without a session and without waiting. If no process has the
+    /// environment open, opens it as usual, but without background work.
     pub fn open_to_look(&self, output: &Output) -> Result<Env> {
         if let Some(env) = Env::builder().look(&self.env)? {
             return Ok(env);
@@ -61,7 +62,8 @@ impl EnvironmentArgument {
         open(&self.env, Env::builder().create(false).settings(settings), output)
     }
 
-    /// As [`EnvironmentArgument::open`], saying what is right where shared memory and log files disagree.
+    /// Opens the environment as [`EnvironmentArgument::open`] does. `keep` decides which is right if shared memory and
+    /// log files disagree.
     pub fn open_keeping(&self, keep: Option<Keep>, output: &Output) -> Result<Env> {
         let builder = Env::builder().create(false).lock_timeout(self.wait);
         open(&self.env, keep.into_iter().fold(builder, Builder::keep), output)
@@ -81,7 +83,7 @@ impl EnvironmentArgument {
 }
 
 impl DatabaseArguments {
-    /// Opens an environment and a database that must be there.
+    /// Opens an environment and a database, which must both exist.
     pub fn open(&self, output: &Output) -> Result<(Env, Database)> {
         let env = self.environment.open(output)?;
         let database = env.database(&self.database)?;
@@ -89,7 +91,7 @@ impl DatabaseArguments {
     }
 }
 
-/// Opens an environment, showing how far its recovery is.
+/// Opens an environment, showing the progress of its recovery.
 fn open(directory: &Path, builder: Builder, output: &Output) -> Result<Env> {
     let mut steps = Steps::new(output.may_draw());
     Ok(builder.open_watched(directory, &mut |what, done, total| steps.set(what, done, total))?)

@@ -1,4 +1,4 @@
-//! What the library says about itself, as JSON or as text: the same names in both.
+//! The library's figures as JSON or as text, with the same names in both.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
 
-/// What the library says, as JSON.
+/// Converts figures of the library to JSON.
 pub fn facts(of: &impl Serialize) -> Result<Value> {
     serde_json::to_value(of).map_err(|error| Failure::Failed(format!("no JSON: {error}")))
 }
@@ -32,8 +32,8 @@ pub fn write_line(output: &mut Output, object: &impl Serialize) -> Result<()> {
     }
 }
 
-/// An object's facts by name; those of objects inside it have both names, with a point between. Objects in a list go by
-/// their own `name`, or by their place.
+/// Returns an object's facts by name. A fact of an inner object has both names, with a point between. An object in a
+/// list is named by its own `name`, or by its place.
 fn flat(object: &Map<String, Value>) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let inside = |name: &str, inner: &Map<String, Value>| {

@@ -1,21 +1,21 @@
-//! How a command ends: well, with something wrong found, or with a sentence that says why not.
+//! The end of a command: done, done with a negative answer, or failed with a message.
 
 use std::process::ExitCode;
 
-/// The result of everything here that can fail.
+/// The result of every function here that can fail.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// How a command that was carried out ended.
+/// The end of a command that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Done, and nothing wrong.
+    /// Done, and nothing is wrong.
     Done,
-    /// Done, and the answer is no: no such key, an audit or a check that disagrees.
+    /// Done, and the answer is negative: a missing key, or an audit or check that disagrees.
     Disagrees,
 }
 
 impl Ending {
-    /// `Done` if `well`.
+    /// Returns `Done` if `well`, else `Disagrees`.
     pub fn of(well: bool) -> Ending {
         if well {
             Ending::Done
@@ -24,7 +24,7 @@ impl Ending {
         }
     }
 
-    /// What the shell is told.
+    /// Returns the exit code.
     pub fn exit_code(self) -> ExitCode {
         match self {
             Ending::Done => ExitCode::SUCCESS,
@@ -36,13 +36,13 @@ impl Ending {
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The command line asks for something that cannot be meant.
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// It was tried.
+    /// The command was tried and failed.
     #[error("{0}")]
     Failed(String),
-    /// Whoever read our standard output went away; nobody is there to be told.
+    /// The reader of standard output went away. No message is written.
     #[error("standard output was closed")]
     NobodyReads,
 }
@@ -53,7 +53,7 @@ impl Failure {
         move |error| Failure::Failed(format!("cannot {what}: {error}"))
     }
 
-    /// What the shell is told.
+    /// Returns the exit code.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Usage(_) => ExitCode::from(2),

@@ -1,4 +1,5 @@
-//! Reading a database in order, forwards or backwards, as it was at one moment; a hash file in the order it has.
+//! Reading a database in the order of its keys, forwards or backwards, as it was at one moment. A hash file is read in
+//! its own order.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,16 +9,16 @@ use libtp::{order, Database, Env, Order, Reader};
 use crate::failure::{Failure, Result};
 use crate::records::Key;
 
-/// What the records are read in.
+/// Whether records are read in a transaction or in a snapshot.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Reading {
-    /// Read in a transaction, which nobody changes these records before the end of; without this in a snapshot, which keeps nobody
-    /// from anything, and ends with an error if it is needed for longer than the log behind it is kept.
+    /// Read in a transaction: no other transaction changes the records before its end. Without it, read in a snapshot,
+    /// which hinders no writer, but ends with an error if it is needed for longer than its log is kept.
     #[arg(long)]
     lock: bool,
 }
 
-/// What part of a database is read, and in which direction.
+/// The part of a database that is read, and the direction.
 #[derive(Clone, Debug, Default)]
 pub struct Range {
     /// Begin at this key, or at the nearest after it in the direction of reading, in the database's order.
@@ -31,13 +32,13 @@ pub struct Range {
 /// A record as a cursor returns it.
 type Record = Option<(Key, Vec<u8>)>;
 
-/// The cursor of either kind of database.
+/// A cursor of any kind of database.
 trait Cursor {
     fn first(&mut self) -> libtp::Result<Record>;
     fn last(&mut self) -> libtp::Result<Record>;
-    /// At `key`, or at the first after it.
+    /// Moves to `key`, or to the first key after it.
     fn seek(&mut self, key: &Key) -> libtp::Result<Record>;
-    /// From a record behind all of the same key.
+    /// Moves behind all records of the current key.
     fn next_key(&mut self) -> libtp::Result<Record> {
         self.next()
     }
@@ -132,8 +133,8 @@ fn by_number((number, value): (u64, Vec<u8>)) -> (Key, Vec<u8>) {
     (Key::Number(number), value)
 }
 
-/// Calls `each` with every record of the range, in order, until it returns false. All are read as they were at one moment: what
-/// others change meanwhile is seen whole or not at all.
+/// Calls `each` with every record of the range, in order, until it returns false. The records are those of one moment:
+/// the changes of another transaction are seen completely or not at all.
 pub fn each_record(
     env: &Env,
     database: &Database,
@@ -169,10 +170,10 @@ fn read(
     }
 }
 
-/// A way through a part of a database.
+/// A walk through a part of a database.
 struct Walk<'r> {
     range: &'r Range,
-    /// Of its keys, if that is not the order of their bytes.
+    /// The order of the keys, if it is not the order of their bytes.
     order: Option<Arc<dyn Order>>,
 }
 
@@ -215,7 +216,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Which comes first in the database.
+    /// Compares two keys in the database's order.
     fn compare(&self, one: &Key, other: &Key) -> Ordering {
         let (Some(order), Key::Bytes(one), Key::Bytes(other)) = (&self.order, one, other) else {
             return one.cmp(other);
@@ -228,7 +229,7 @@ impl Walk<'_> {
 }
 
 impl Range {
-    /// Refuses what means nothing where keys have no order.
+    /// Refuses a range of a hash file, whose keys have no order.
     fn refuse_order(&self, name: &str) -> Result<()> {
         match self.from.is_some() || self.to.is_some() || self.reverse {
             false => Ok(()),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::acknowledgements::Acknowledgement;
 use crate::spelling::{grouped, time};
 
-/// How often the view changes.
+/// Time between two reports.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Commits of each durability, in the present second and in all.
@@ -28,51 +28,51 @@ pub struct LiveRate {
 pub struct Rate {
     /// Transactions a second.
     pub tps: u64,
-    /// Half were acknowledged within this.
+    /// Half of the commits were acknowledged within this.
     pub p50_us: f64,
-    /// 99 of 100 were.
+    /// 99 of 100 commits were acknowledged within this.
     pub p99_us: f64,
 }
 
-/// Throughput and latency of both.
+/// Throughput and latency of both kinds of commits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rates {
-    /// Of all together.
+    /// Transactions a second, of both kinds together.
     pub tps: u64,
     /// Commits that waited for the disk.
     pub sync: Rate,
-    /// Commits that did not.
+    /// Commits that did not wait for the disk.
     pub relaxed: Rate,
 }
 
-/// What is shown once a second.
+/// The report of one second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Second {
-    /// Which second it was, from 1.
+    /// Number of the second, from 1.
     pub second: u64,
-    /// What was done in it.
+    /// Throughput and latency in this second.
     #[serde(flatten)]
     pub rates: Rates,
 }
 
 impl LiveRate {
-    /// The first second begins now.
+    /// Begins the first second at `now`.
     pub fn begin(now: Instant) -> LiveRate {
         let empty = || [Histogram::new(), Histogram::new()];
         LiveRate { begin: now, second_begin: now, second: 0, now: empty(), all: empty() }
     }
 
-    /// Takes a commit in.
+    /// Counts a commit.
     pub fn note(&mut self, told: &Acknowledgement) {
         self.now[place(told.durability)].record(u64::from(told.latency_nanos));
     }
 
-    /// The second that is over, if one is.
+    /// Returns the report of the present second, if that is over.
     pub fn tick(&mut self, now: Instant) -> Option<Second> {
         self.tick_after(SECOND, now)
     }
 
-    /// The second that the crash cut short, if there is enough of it to speak of a rate.
+    /// Returns the report of the second that the crash cut short, if at least half of it has passed.
     pub fn last_tick(&mut self, now: Instant) -> Option<Second> {
         self.tick_after(SECOND / 2, now)
     }
@@ -88,7 +88,7 @@ impl LiveRate {
         Some(Second { second: self.second, rates })
     }
 
-    /// What was done in all, up to now.
+    /// Returns the figures of all seconds, up to `now`.
     pub fn finish(mut self, now: Instant) -> Rates {
         self.close(now);
         Rates::of(&self.all, now - self.begin)

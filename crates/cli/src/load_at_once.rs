@@ -1,6 +1,7 @@
-//! A dump loaded all at once into a B-tree that is empty.
+//! Loading a dump all at once into an empty B-tree.
 //!
-//! A dump is mostly in the order of its keys. That is taken for granted and, if it is wrong, the dump is read again and sorted.
+//! A dump is mostly in the order of its keys. The load assumes this order; if a key is out of order, it reads the dump
+//! again and sorts it.
 
 use libtp::{Load, LoadWatch};
 
@@ -9,11 +10,11 @@ use crate::dump_source::Source;
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 
-/// Why a load came to no end.
+/// The reason for which a load stopped.
 enum Stopped {
-    /// The dump is wrong.
+    /// The dump cannot be read.
     Dump(Failure),
-    /// The library's reason.
+    /// The library returned an error.
     Library(libtp::Error),
 }
 
@@ -29,8 +30,8 @@ impl From<Failure> for Stopped {
     }
 }
 
-/// Loads the dump; how many records the database has then. None if it cannot be loaded at once, because the database is of
-/// another kind or not empty: then nothing was read.
+/// Loads the dump. Returns how many records the database has then; `None` if the dump cannot be loaded at once, because
+/// the database is of another kind or not empty. Then nothing was read.
 pub fn load_at_once(target: &Target, arguments: &Arguments, source: &mut Source, shown: bool) -> Result<Option<u64>> {
     let is_tree = match target {
         Target::Pairs(db) => !db.is_hash(),

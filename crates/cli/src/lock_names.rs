@@ -1,38 +1,38 @@
-//! What a lock's name stands for, in words.
+//! The names of locked objects, in words.
 
 use libtp::{Env, LockName};
 
 use crate::failure::Result;
 
-/// The databases of an environment by the numbers that stand in locks' names.
+/// The databases of an environment, by the numbers in the names of locks.
 pub struct LockNames {
     databases: Vec<libtp::DatabaseInfo>,
 }
 
 impl LockNames {
-    /// Asks the environment.
+    /// Reads the databases of the environment.
     pub fn of(env: &Env) -> Result<LockNames> {
         Ok(LockNames { databases: env.stats()?.databases })
     }
 
-    /// The same, or none: damaged memory may not say.
+    /// As [`LockNames::of`], but without databases if these cannot be read from damaged memory.
     pub fn or_none(env: &Env) -> LockNames {
         LockNames::of(env).unwrap_or(LockNames { databases: Vec::new() })
     }
 
-    /// Of an environment that has no databases.
+    /// Returns the names of an environment without databases.
     #[cfg(test)]
     pub fn none() -> LockNames {
         LockNames { databases: Vec::new() }
     }
 
-    /// The database's name, or its file's number where it has none.
+    /// Returns the database's name, or its file's number if it has no name.
     pub fn database(&self, name: LockName) -> String {
         let database = self.databases.iter().find(|database| database.file == name.space);
         database.map_or_else(|| name.space.to_string(), |database| database.name.clone())
     }
 
-    /// All of it: `record 17 of stock`. The number is a page's or a record's, or the hash of a key.
+    /// Returns the whole name: `record 17 of stock`. The number is a page's or a record's, or the hash of a key.
     pub fn words(&self, name: LockName) -> String {
         match kind_name(name.kind) {
             "database" => format!("database {}", self.database(name)),
@@ -44,7 +44,7 @@ impl LockNames {
     }
 }
 
-/// What kind of thing is locked.
+/// Returns the kind of the locked object.
 pub fn kind_name(kind: u32) -> &'static str {
     match kind {
         1 => "database",

@@ -1,11 +1,11 @@
 //! `tp`: an environment's records, a benchmark and a demonstration from the command line.
 //!
-//! One file per command, `command_VERB.rs`: its arguments, and `run`. What they share: [`output`] is the only place
-//! that writes to standard output, [`progress`] the only one that draws on standard error, [`spelling`] says how bytes
+//! Each command has one file, `command_VERB.rs`, with its arguments and `run`. Commands share three modules: only
+//! [`output`] writes to standard output, only [`progress`] draws on standard error, and [`spelling`] defines how bytes
 //! are written on the command line and in JSON.
 //!
-//! Exit: 0 done, 1 failed or an audit disagrees, 2 wrong usage. With `--json` standard output has only JSON, one object
-//! a line, and the last line is the result.
+//! Exit code: 0: done; 1: failed, or an audit disagrees; 2: wrong usage. With `--json` standard output has only JSON,
+//! one object a line, and the last line is the result.
 #![forbid(unsafe_code)]
 
 mod acknowledgements;
@@ -90,75 +90,77 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make a bank, kill processes in the middle of its business, recover it, and audit every record.
+    /// Make a bank, kill processes in the middle of transfers, recover the bank, and audit every record.
     Demo(command_demo::Arguments),
-    /// Run a workload and audit what it did.
+    /// Run a workload and audit its result.
     Bench(command_bench::Arguments),
     /// Print the value of a key.
     Get(command_get::Arguments),
-    /// Keep a value under a key.
+    /// Store a value under a key.
     Put(command_put::Arguments),
     /// Delete a key and its value.
     Del(command_del::Arguments),
-    /// Carry out commands from standard input, line by line: records, transactions, locks and pages (`help` lists them).
+    /// Run commands from standard input, one a line, on records, transactions, locks and pages (`help` lists them).
     Shell(command_shell::Arguments),
     /// Print keys and values in order.
     Scan(command_scan::Arguments),
-    /// Read a dump (db_dump's text) into a database, which is made if it is missing.
+    /// Load a dump (db_dump's text) into a database, which is made if it is missing.
     ///
-    /// A B-tree that is new or empty is loaded all at once, and so is a file of pages, which has to be. Other databases keep the
-    /// records that came before a fault. A dump of a tree in an order that only its program has makes such a tree, for that program.
+    /// A new or empty B-tree is loaded completely or not at all. So is a file of pages, which must be new or empty.
+    /// Other databases keep the records that were loaded before a fault. A dump of a B-tree in an order that only its
+    /// program has makes a B-tree that only this program can open.
     Load(command_load::Arguments),
     /// Write a database as text that db_load and `tp load` read.
     ///
-    /// Files of pages, and trees in an order that only their program has, are for `tp load` alone. Of such a tree the keys are
-    /// written as they are stored. A file of pages is locked, and nobody changes it, until all is written.
+    /// Only `tp load` reads the dump of a file of pages, or of a B-tree in an order that only its program has. The keys
+    /// of such a tree are written as they are stored. A file of pages is locked against changes until the dump is
+    /// written.
     Dump(command_dump::Arguments),
-    /// List the databases: of what kind each is, the bytes of its file, how many records it has.
+    /// List the databases: name, kind, bytes of the file, number of records.
     List(command_list::Arguments),
-    /// Drop a database, or give up one whose file is missing, so that its name can be used again.
+    /// Drop a database, or give up a database whose file is missing, so that its name can be used again.
     Drop(command_drop::Arguments),
     /// Give a database another name.
     Rename(command_rename::Arguments),
     /// Remove all records of a database.
     Empty(command_empty::Arguments),
-    /// Merge pages of B-trees that hold little, while others use them.
+    /// Merge sparse pages of B-trees and lists, while other processes use them.
     Compact(command_compact::Arguments),
-    /// Say how the environment is: files, memory, log, pages, locks, transactions.
+    /// Show the state of the environment: files, memory, log, pages, locks, transactions.
     Stat(command_stat::Arguments),
-    /// List the locks that are held and waited for, or who waits for whom.
+    /// List the locks that are held or waited for, or which transaction waits for which.
     Locks(command_locks::Arguments),
-    /// List the transactions at work.
+    /// List the open transactions.
     Txns(command_txns::Arguments),
-    /// List the snapshots: who holds which since when, and how much log is kept for it.
+    /// List the snapshots: holder, age, and the log that is kept for each.
     Snapshots(command_snapshots::Arguments),
-    /// List who is in the environment: alive, stopped or dead, and what each waits for.
+    /// List the sessions: whether each is alive, stopped or dead, and the object that it waits for.
     Sessions(command_sessions::Arguments),
-    /// Ends a transaction that was passed on and that nobody takes over.
+    /// Abort a transaction that was passed on and that no session takes over.
     Abort(command_abort::Arguments),
-    /// List plain files that committed transactions have changed and that are not in their places, or give one up.
+    /// List plain files whose committed change is not in its place yet, or give up such a change.
     Files(command_files::Arguments),
-    /// Search once for transactions that wait for each other in a circle, and let one give way.
+    /// Search once for deadlocks, and choose a victim of each.
     Deadlock(command_deadlock::Arguments),
     /// Print the log's records.
     Printlog(command_printlog::Arguments),
     /// Take a checkpoint: the next restart begins here.
     Checkpoint(command_checkpoint::Arguments),
-    /// Open the environment, which recovers it if it has to be, and say what was done.
+    /// Open the environment, recover it if necessary, and show the work that was done.
     Recover(command_recover::Arguments),
-    /// List the files of the log that nobody needs any more, copy or remove them.
+    /// List, copy or remove the log files that are no longer needed.
     Archive(command_archive::Arguments),
-    /// Copy the environment while it is at work, or add what was logged since to such a copy.
+    /// Copy the environment while it is in use, or add the log written since to such a copy.
     Backup(command_backup::Arguments),
-    /// Make an environment of a backup, as it was at its end, at a place in the log, or at a time.
+    /// Make an environment of a backup, in its state at the backup's end, at an LSN, or at a time.
     Restore(command_restore::Arguments),
-    /// Say which versions the environment's files have, and what has to be done about them.
+    /// Show the versions of the environment's files, and the remedy for a version that this build does not read.
     Upgrade(command_upgrade::Arguments),
     /// Read every page and check that it is whole and fits its neighbours.
     Verify(command_verify::Arguments),
-    /// Put every record of a damaged database file that can be read into a new database, and say what is lost.
+    /// Copy the readable records of a damaged database file into a new database, and list the losses.
     Salvage(command_salvage::Arguments),
-    /// Look into a segment of recoverable memory.
+    /// Check a segment of recoverable memory.
     Vista(command_vista::Arguments),
     #[command(hide = true, name = "demo-worker")]
     DemoWorker(demo_worker::Arguments),

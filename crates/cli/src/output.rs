@@ -1,4 +1,4 @@
-//! Standard output, and nothing else: text for people, or with `--json` one object a line.
+//! Standard output of a command: text for people, or with `--json` one object a line.
 
 use std::io::{BufWriter, ErrorKind, IsTerminal, Stdout, Write};
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 
-/// Where a command's answers go.
+/// Standard output, buffered.
 pub struct Output {
     json: bool,
     out: BufWriter<Stdout>,
@@ -18,17 +18,17 @@ impl Output {
         Output { json, out: BufWriter::with_capacity(64 << 10, std::io::stdout()) }
     }
 
-    /// Whether only JSON may be written.
+    /// Returns whether only JSON may be written.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Whether progress may be drawn: somebody looks at standard error, and no data scrolls over the same screen.
+    /// Returns whether progress may be drawn: standard error is a terminal, and `--json` was not given.
     pub fn may_draw(&self) -> bool {
         !self.json && std::io::stderr().is_terminal()
     }
 
-    /// Whether the data themselves go to a terminal.
+    /// Returns whether standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         std::io::stdout().is_terminal()
     }
@@ -57,26 +57,26 @@ impl Output {
         self.out.write_all(bytes).map_err(cannot_write)
     }
 
-    /// Lets readers see what was written so far.
+    /// Flushes the buffer, so that readers see the output so far.
     pub fn flush(&mut self) -> Result<()> {
         self.out.flush().map_err(cannot_write)
     }
 
-    /// Writes what is left.
+    /// Writes the rest of the output.
     ///
     /// # Errors
-    /// A full disk, a closed pipe: the answer did not arrive, so the command failed.
+    /// A full disk or a closed pipe: the answer did not arrive, so the command failed.
     pub fn finish(&mut self) -> Result<()> {
         self.flush()
     }
 
-    /// Says on standard error why the command failed, and with `--json` also as the last line of standard output.
+    /// Reports a failure on standard error, and with `--json` also as the last line of standard output.
     pub fn failed(&mut self, failure: &Failure) {
         if matches!(failure, Failure::NobodyReads) {
             return;
         }
         eprintln!("tp: {failure}");
-        // Standard output may be the very thing that is broken; the sentence above has been said.
+        // Standard output itself may be broken; standard error has the message already.
         let _ = self.object(&serde_json::json!({ "error": failure.to_string() })).and_then(|()| self.flush());
     }
 }

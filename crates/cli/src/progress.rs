@@ -1,4 +1,4 @@
-//! Progress of long work, drawn on standard error when somebody looks at it.
+//! Progress of long work, drawn on standard error if that is a terminal.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// How often a bar that only spins is drawn.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A bar for each step of some work, one after the other; the step's name is on it.
+/// A progress bar for each step of some work, one after the other, with the step's name.
 pub struct Steps {
     shown: bool,
     now: Option<(&'static str, Progress)>,
 }
 
 impl Steps {
-    /// No step yet.
+    /// Begins without a step.
     pub fn new(shown: bool) -> Steps {
         Steps { shown, now: None }
     }
 
-    /// Says how many bytes of a step are done.
+    /// Shows how many bytes of a step are done.
     pub fn set(&mut self, what: &'static str, done: u64, total: u64) {
         if self.now.as_ref().is_none_or(|(shown_for, _)| *shown_for != what) {
             self.now = Some((what, Progress::bytes(self.shown, what, total)));
@@ -30,28 +30,28 @@ impl Steps {
     }
 }
 
-/// A bar; invisible when nobody looks. It goes away when dropped.
+/// A progress bar, drawn only if `shown`. Dropping it removes it from the screen.
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// So many of something.
+    /// Makes a bar that counts to `total`.
     pub fn count(shown: bool, what: &'static str, total: u64) -> Progress {
         Progress::styled(shown, what, Some(total), "{msg} {wide_bar} {human_pos} of {human_len} ({eta})")
     }
 
-    /// So many bytes.
+    /// Makes a bar that counts bytes to `total`.
     pub fn bytes(shown: bool, what: &'static str, total: u64) -> Progress {
         Progress::styled(shown, what, Some(total), "{msg} {wide_bar} {bytes} of {total_bytes} ({eta})")
     }
 
-    /// Nobody knows how many.
+    /// Makes a counter without a total.
     pub fn endless(shown: bool, what: &'static str) -> Progress {
         Progress::styled(shown, what, None, "{spinner} {msg} {human_pos} in {elapsed}")
     }
 
-    /// Time passes, and a message says what happens in it.
+    /// Makes a bar of elapsed time, with a message.
     pub fn clock(shown: bool, total: Duration) -> Progress {
         let millis = u64::try_from(total.as_millis()).unwrap_or(u64::MAX);
         Progress::styled(shown, "", Some(millis), "{elapsed} {bar:24} {wide_msg}")
@@ -68,17 +68,17 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Says how far the work is.
+    /// Sets how much work is done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
     }
 
-    /// Says what happens.
+    /// Sets the message.
     pub fn say(&self, message: String) {
         self.bar.set_message(message);
     }
 
-    /// Runs `write` while the bar is out of the way.
+    /// Runs `write` while the bar is off the screen.
     pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
         self.bar.suspend(write)
     }

@@ -9,14 +9,14 @@ use crate::spelling::{Object, Spelling};
 /// The key of a record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Of a B-tree or a hash file.
+    /// The key of a B-tree or a hash file.
     Bytes(Vec<u8>),
-    /// Of a record-number database or a list, from 1.
+    /// The number in a record-number database or a list, from 1.
     Number(u64),
 }
 
 impl Key {
-    /// Reads the key that stands on the command line: a number is always decimal.
+    /// Parses a key on the command line. A number is always decimal.
     pub fn read(database: &Database, name: &str, word: &std::ffi::OsStr, spelling: Spelling) -> Result<Key> {
         match database {
             Database::Btree(_) | Database::Hash(_) | Database::Multi(_) | Database::Index(_) => {
@@ -32,7 +32,7 @@ impl Key {
         }
     }
 
-    /// The key as it is shown in a terminal.
+    /// Returns the key as text output shows it.
     pub fn write(&self, spelling: Spelling) -> Vec<u8> {
         match self {
             Key::Bytes(bytes) => spelling.write(bytes),
@@ -51,7 +51,7 @@ impl Key {
     }
 }
 
-/// A result's beginning: the database and the key it is about.
+/// Begins a JSON result with its database and its key.
 pub fn result(database: &str, key: &Key, spelling: Spelling) -> Object {
     let mut object = Object::new();
     object.insert("database".to_string(), database.into());
@@ -64,7 +64,7 @@ pub fn get(env: &Env, database: &Database, key: &Key) -> Result<Option<Vec<u8>>>
     Ok(env.run(|txn| get_in(txn, database, key))?)
 }
 
-/// The same in a transaction.
+/// As [`get`], in a transaction.
 pub fn get_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<Option<Vec<u8>>> {
     match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.get(txn, key),
@@ -85,7 +85,7 @@ pub fn put(env: &Env, database: &Database, key: &Key, value: &[u8]) -> Result<()
     Ok(env.run(|txn| put_in(txn, database, key, value))?)
 }
 
-/// The same in a transaction.
+/// As [`put`], in a transaction.
 pub fn put_in(txn: &Txn<'_>, database: &Database, key: &Key, value: &[u8]) -> libtp::Result<()> {
     match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.put(txn, key, value),
@@ -97,12 +97,12 @@ pub fn put_in(txn: &Txn<'_>, database: &Database, key: &Key, value: &[u8]) -> li
     }
 }
 
-/// Deletes one record, with all its values; false if it was not there.
+/// Deletes one record, with all its values; returns false if it was missing.
 pub fn delete(env: &Env, database: &Database, key: &Key) -> Result<bool> {
     Ok(env.run(|txn| delete_in(txn, database, key))?)
 }
 
-/// The same in a transaction.
+/// As [`delete`], in a transaction.
 pub fn delete_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result<bool> {
     match (database, key) {
         (Database::Btree(db) | Database::Hash(db), Key::Bytes(key)) => db.delete(txn, key),
@@ -114,7 +114,7 @@ pub fn delete_in(txn: &Txn<'_>, database: &Database, key: &Key) -> libtp::Result
     }
 }
 
-/// Says that there is no such record: on standard error, and as a result with `said` false.
+/// Reports a missing record on standard error, and as a JSON result in which the field `said` is false.
 pub fn missing(output: &mut Output, mut result: Object, said: &str, key: &Key, name: &str) -> Result<Ending> {
     result.insert(said.to_string(), false.into());
     output.object(&result)?;

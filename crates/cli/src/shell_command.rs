@@ -4,7 +4,7 @@ use libtp::PageLock;
 
 use crate::failure::{Failure, Result};
 
-/// What a line asks for.
+/// The command on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Nothing: an empty line, or a comment.
@@ -45,7 +45,7 @@ pub enum Command {
         at: usize,
         count: usize,
     },
-    /// Changes bytes of it.
+    /// Changes bytes of the page that was got.
     BufChange {
         at: usize,
         bytes: String,
@@ -53,7 +53,7 @@ pub enum Command {
     BufUnpin,
 }
 
-/// What `help` says.
+/// The answer to `help`.
 pub const HELP: &str = "\
 begin                     begins a transaction; get, put and del without one are transactions by themselves
 commit, abort             ends it
@@ -70,7 +70,7 @@ help, quit                this; the end, which aborts a transaction that is not 
 Words with blanks are \"in quotes\"; what follows a # is a comment.";
 
 impl Command {
-    /// Reads a line.
+    /// Parses a line.
     pub fn read(line: &str) -> Result<Command> {
         let words = words(line)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -117,7 +117,7 @@ fn lock_of(word: &str) -> Result<PageLock> {
     }
 }
 
-/// The words of a line, which blanks separate that are not in quotes.
+/// Splits a line into words, at blanks outside quotes.
 fn words(line: &str) -> Result<Vec<String>> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
     for letter in line.chars() {

@@ -1,4 +1,4 @@
-//! What `tp shell` has between its commands: a transaction, a page, the databases that it has opened.
+//! The state of `tp shell` between its commands: a transaction, a page, the opened databases.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use crate::records::{self, Key};
 use crate::shell_command::{Command, HELP};
 use crate::spelling::{Object, Spelling};
 
-/// What a command answers: a line of text, and the same as JSON.
+/// A command's answer: a line of text, and the same as JSON.
 pub struct Answer {
     /// For people.
     pub text: Vec<u8>,
@@ -31,24 +31,24 @@ impl Answer {
     }
 }
 
-/// A shell at work.
+/// The state of a shell.
 pub struct ShellSession<'e> {
     env: &'e Env,
     spelling: Spelling,
     txn: Option<Txn<'e>>,
     databases: HashMap<String, Database>,
     files: HashMap<String, PageFile>,
-    /// The page that was got, of the file with that name, and whether it was changed.
+    /// The page that was got: its file's name, its copy, and whether the copy was changed.
     page: Option<(String, PageCopy, bool)>,
 }
 
 impl<'e> ShellSession<'e> {
-    /// A shell that has done nothing yet.
+    /// Returns a shell without a transaction or a page.
     pub fn new(env: &'e Env, spelling: Spelling) -> ShellSession<'e> {
         ShellSession { env, spelling, txn: None, databases: HashMap::new(), files: HashMap::new(), page: None }
     }
 
-    /// Carries a command out. None: there is nothing to be answered.
+    /// Carries out a command; returns `None` if there is no answer.
     pub fn execute(&mut self, command: &Command) -> Result<Option<Answer>> {
         let done = match command {
             Command::Nothing | Command::Quit => return Ok(None),
@@ -69,7 +69,7 @@ impl<'e> ShellSession<'e> {
         done.map(Some)
     }
 
-    /// Aborts what was not committed; whether there was anything.
+    /// Aborts the open transaction; returns whether there was one.
     pub fn end(&mut self) -> Result<bool> {
         self.page = None;
         match self.txn.take() {
@@ -103,7 +103,7 @@ impl<'e> ShellSession<'e> {
         }
     }
 
-    /// Does something with a record, in the transaction that has begun, or in one of its own.
+    /// Calls `work` for a record, in the open transaction or in one of its own.
     fn with_record<T>(
         &mut self,
         name: &str,
@@ -119,7 +119,7 @@ impl<'e> ShellSession<'e> {
         done.map_err(|error| self.refused(error))
     }
 
-    /// A transaction that was chosen to give way in a deadlock has nothing left but its end.
+    /// Aborts the transaction if the error is a deadlock in which it was the victim. Returns the failure.
     fn refused(&mut self, error: libtp::Error) -> Failure {
         if !error.is_retryable() {
             return error.into();
@@ -161,7 +161,7 @@ impl<'e> ShellSession<'e> {
         Ok(Answer::of(if was_there { "deleted" } else { "not found" }, json!({ "deleted": was_there })))
     }
 
-    /// The transaction that has begun, and a file of pages.
+    /// Returns the open transaction, and a file of pages.
     fn at_file(&mut self, name: &str) -> Result<(&Txn<'e>, &PageFile)> {
         if self.txn.is_none() {
             return Err(no_transaction());
@@ -173,7 +173,7 @@ impl<'e> ShellSession<'e> {
         Ok((txn, &self.files[name]))
     }
 
-    /// Does something with a file of pages.
+    /// Calls `work` for a file of pages, in the open transaction.
     fn with_file<T>(&mut self, name: &str, work: impl FnOnce(&Txn<'_>, &PageFile) -> libtp::Result<T>) -> Result<T> {
         let (txn, file) = self.at_file(name)?;
         let done = work(txn, file);

@@ -1,8 +1,8 @@
-//! How bytes are spelled: on the command line, in the terminal and in JSON.
+//! The spelling of bytes on the command line, in text output and in JSON.
 //!
-//! A key or value is the bytes of the word given, or with `--hex` what its hexadecimal digits say. JSON has no bytes:
-//! text is given under `key` and `value`, what is not UTF-8 (or everything, with `--hex`) in hexadecimal under `key_hex`
-//! and `value_hex`.
+//! A key or value is the bytes of a word, or with `--hex` the bytes of its hexadecimal digits. JSON has no bytes: UTF-8
+//! text is under `key` and `value`. Other bytes (with `--hex`, all bytes) are in hexadecimal under `key_hex` and
+//! `value_hex`.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -16,17 +16,17 @@ use crate::failure::{Failure, Result};
 /// A JSON object in the order in which it is written.
 pub type Object = Map<String, Value>;
 
-/// How the bytes of keys and values are spelled.
+/// The spelling of the bytes of keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spelling {
-    /// As they are.
+    /// The bytes as they are.
     Text,
     /// Two hexadecimal digits a byte.
     Hex,
 }
 
 impl Spelling {
-    /// What `--hex` asks for.
+    /// Returns the spelling that `--hex` asks for.
     pub fn of(hex: bool) -> Spelling {
         if hex {
             Spelling::Hex
@@ -35,7 +35,7 @@ impl Spelling {
         }
     }
 
-    /// The bytes that a word of the command line stands for.
+    /// Returns the bytes that a word of the command line stands for.
     pub fn read(self, word: &OsStr) -> Result<Vec<u8>> {
         match self {
             Spelling::Text => Ok(word.as_bytes().to_vec()),
@@ -45,7 +45,7 @@ impl Spelling {
         }
     }
 
-    /// The bytes as they are shown in a terminal.
+    /// Returns the bytes as text output shows them.
     pub fn write(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Spelling::Text => bytes.to_vec(),
@@ -62,7 +62,7 @@ impl Spelling {
     }
 }
 
-/// Two digits for each byte.
+/// Returns two hexadecimal digits for each byte.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes what is written to it");
@@ -82,13 +82,13 @@ fn digit(letter: u8) -> std::result::Result<u8, String> {
     value.ok_or_else(|| format!("`{}` is no hexadecimal digit", char::from(letter)))
 }
 
-/// A number of seconds, with or without a fraction.
+/// Parses a number of seconds, with or without a fraction.
 pub fn seconds(word: &str) -> std::result::Result<Duration, String> {
     let number: f64 = word.parse().map_err(|_| "a number of seconds is needed".to_string())?;
     Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
 }
 
-/// A number of seconds that is not zero.
+/// Parses a number of seconds of at least a millisecond.
 pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     let time = seconds(word)?;
     if time < Duration::from_millis(1) {
@@ -97,7 +97,7 @@ pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
     Ok(time)
 }
 
-/// A length of time with its unit, `500ms` or `1.5s`; zero needs none.
+/// Parses a length of time with its unit, `500ms` or `1.5s`; zero needs no unit.
 pub fn time_with_unit(word: &str) -> std::result::Result<Duration, String> {
     let unit = word.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(word.len());
     let number: f64 = word[..unit].parse().map_err(|_| "a time such as 500ms is needed".to_string())?;
@@ -110,7 +110,7 @@ pub fn time_with_unit(word: &str) -> std::result::Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// A number with its digits in groups of three: `1,234,567`.
+/// Returns a number with its digits in groups of three: `1,234,567`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -123,7 +123,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Microseconds as people read them: `7.3 us`, `1.20 ms`, `2.1 s`.
+/// Returns microseconds with a readable unit: `7.3 us`, `1.20 ms`, `2.10 s`.
 pub fn time(micros: f64) -> String {
     match micros {
         few if few < 1_000.0 => format!("{few:.1} us"),

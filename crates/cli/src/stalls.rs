@@ -1,12 +1,12 @@
-//! How long others stood still after a process was killed.
+//! How long other processes stood still after a process was killed.
 //!
-//! For each kill: the time until the next acknowledged commit of any other process, and the time until every process that
-//! was at work when it happened has had one (or was killed itself). All times are of the clock that all processes share,
-//! read by the one who committed, so it does not count how long the news took.
+//! For each kill: the time until the next acknowledged commit of any other process, and the time until every process
+//! that was at work at the kill has committed again (or was killed itself). The committing process reads the clock that
+//! all processes share, so the delay of its report does not count.
 
 use serde::Serialize;
 
-/// Kills, and what came after each.
+/// Kills, and the stall after each.
 #[derive(Debug, Default)]
 pub struct Stalls {
     open: Vec<Kill>,
@@ -14,38 +14,38 @@ pub struct Stalls {
     all: Vec<u64>,
 }
 
-/// A kill whose consequences are not all known.
+/// A kill whose stall has not ended.
 #[derive(Debug)]
 struct Kill {
     at: u64,
     victim: u32,
-    /// Until the next commit of another; news come out of order, so a smaller one may follow.
+    /// Time until another process's next commit. Reports come out of order, so a shorter time may follow.
     next: Option<u64>,
-    /// Until the last survivor so far has committed again.
+    /// Time until the last survivor so far has committed again.
     all: u64,
-    /// Survivors that have not.
+    /// Survivors that have not committed again.
     missing: Vec<u32>,
 }
 
-/// The figures, in milliseconds; zero if nobody was killed.
+/// The figures, in milliseconds; zero if no process was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StallReport {
-    /// Until the next commit of another process: half of the kills were within this.
+    /// Time until the next commit of another process: half of the kills were within this.
     pub stall_p50_ms: f64,
-    /// 99 of 100 were.
+    /// 99 of 100 kills were within this.
     pub stall_p99_ms: f64,
-    /// All were.
+    /// All kills were within this.
     pub stall_max_ms: f64,
-    /// Until every survivor had committed again: half of the kills were within this.
+    /// Time until every survivor had committed again: half of the kills were within this.
     pub all_again_p50_ms: f64,
-    /// 99 of 100 were.
+    /// 99 of 100 kills were within this.
     pub all_again_p99_ms: f64,
-    /// All were.
+    /// All kills were within this.
     pub all_again_max_ms: f64,
 }
 
 impl Stalls {
-    /// A client was killed at that time; the others at work live on.
+    /// Notes that the client `victim` was killed at the time `at`; the `survivors` were at work.
     pub fn killed(&mut self, victim: u32, at: u64, survivors: Vec<u32>) {
         for kill in &mut self.open {
             kill.missing.retain(|&client| client != victim);
@@ -54,7 +54,7 @@ impl Stalls {
         self.close();
     }
 
-    /// A client committed at that time. Of one client the times come in order.
+    /// Notes that a client committed at the time `at`. The times of one client come in order.
     #[inline]
     pub fn committed(&mut self, client: u32, at: u64) {
         if !self.open.is_empty() {
@@ -74,7 +74,7 @@ impl Stalls {
         self.close();
     }
 
-    /// Kills of which all is known.
+    /// Moves the kills whose stall has ended to the results.
     fn close(&mut self) {
         let (next, all) = (&mut self.next, &mut self.all);
         self.open.retain(|kill| {
@@ -85,17 +85,17 @@ impl Stalls {
         });
     }
 
-    /// How many were killed.
+    /// Returns the number of kills.
     pub fn kills(&self) -> usize {
         self.open.len() + self.next.len()
     }
 
-    /// The longest time until the next commit of another so far.
+    /// Returns the longest time so far until another process's next commit, in milliseconds.
     pub fn worst_ms(&self) -> f64 {
         millis(self.next.iter().copied().max().unwrap_or(0))
     }
 
-    /// The figures, when nothing more comes after `end`: whoever has not committed by then stood still until then.
+    /// Returns the figures. A survivor that has not committed again by `end` counts as standing still until `end`.
     pub fn finish(mut self, end: u64) -> StallReport {
         for kill in std::mem::take(&mut self.open) {
             let until_end = end.saturating_sub(kill.at);
@@ -116,13 +116,13 @@ impl Stalls {
     }
 }
 
-/// The smallest of `sorted` that so many of a hundred do not exceed, in milliseconds.
+/// Returns the smallest time of `sorted` that `percent` of the times do not exceed, in milliseconds.
 fn rank(sorted: &[u64], percent: usize) -> f64 {
     let place = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
     millis(sorted.get(place).copied().unwrap_or(0))
 }
 
-/// Nanoseconds as milliseconds, to the microsecond.
+/// Converts nanoseconds to milliseconds, to the microsecond.
 fn millis(nanos: u64) -> f64 {
     (nanos as f64 / 1_000.0).round() / 1_000.0
 }
@@ -137,11 +137,11 @@ mod tests {
     fn a_stall_ends_with_the_first_of_the_others_and_all_with_the_last_of_those_at_work() {
         let mut stalls = Stalls::default();
         stalls.killed(1, 100 * MS, vec![2, 3]);
-        // The victim's own, told late, one from before, and the newcomer's, which is another but no survivor.
+        // The victim's own commit, reported late; a commit before the kill; and a newcomer's, which is no survivor.
         stalls.committed(1, 101 * MS);
         stalls.committed(2, 99 * MS);
         stalls.committed(4, 109 * MS);
-        // The news of the first come last.
+        // The first survivor's commit, at 103 ms, is reported last.
         stalls.committed(3, 107 * MS);
         stalls.committed(2, 103 * MS);
         stalls.committed(2, 200 * MS);

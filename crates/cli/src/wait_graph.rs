@@ -1,4 +1,4 @@
-//! Who waits for whom, with the names that people know: transactions and processes.
+//! The waits-for graph, in the names of transactions and processes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,14 +9,14 @@ use serde::Serialize;
 use crate::failure::Result;
 use crate::lock_names::LockNames;
 
-/// Whoever holds locks or waits for them.
+/// A locker that holds locks or waits for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Party {
-    /// The number under which it is known to the lock manager.
+    /// Its number in the lock manager.
     pub locker: u32,
-    /// Its transaction; none if it ended meanwhile.
+    /// Its transaction; `None` if that has ended meanwhile.
     pub txn: Option<u64>,
-    /// Its process; none if it ended meanwhile.
+    /// Its process; `None` if its session has ended meanwhile.
     pub pid: Option<u32>,
 }
 
@@ -30,14 +30,14 @@ impl fmt::Display for Party {
     }
 }
 
-/// All waits at about one moment, and who takes part in them.
+/// All waits at about one moment, and the lockers in them.
 pub struct WaitGraph {
     edges: Vec<Edge>,
     parties: BTreeMap<u32, Party>,
 }
 
 impl WaitGraph {
-    /// Looks at the lock table.
+    /// Reads the lock table.
     pub fn look(env: &Env) -> Result<WaitGraph> {
         let edges = env.waits_for()?;
         let sessions = env.sessions();
@@ -49,18 +49,18 @@ impl WaitGraph {
         Ok(WaitGraph { edges, parties: env.transactions().into_iter().map(party).collect() })
     }
 
-    /// Who waits for whom.
+    /// Returns the pairs of waiters and holders.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// Who that is.
+    /// Returns the transaction and the process of a locker.
     pub fn party(&self, locker: LockerId) -> Party {
         let unknown = || Party { locker: locker.0, txn: None, pid: None };
         self.parties.get(&locker.0).cloned().unwrap_or_else(unknown)
     }
 
-    /// The graph in Graphviz' language: `tp locks --wait-for --dot | dot -Tsvg`.
+    /// Returns the graph in Graphviz' language: `tp locks --wait-for --dot | dot -Tsvg`.
     pub fn dot(&self, names: &LockNames) -> String {
         let mut nodes: BTreeMap<u32, Party> = BTreeMap::new();
         for locker in self.edges.iter().flat_map(|edge| [edge.waiter, edge.holder]) {
@@ -84,7 +84,7 @@ impl WaitGraph {
     }
 }
 
-/// A string of the language: a quote inside is escaped, and a backslash too, which would be the first half of an escape.
+/// Returns a string of that language. Quotes inside are escaped, and backslashes too: they would begin an escape.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,4 +1,4 @@
-//! `bench growth`: what it writes, what it says, and what it leaves.
+//! `bench growth`: its report, its messages, and that it leaves no databases.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;

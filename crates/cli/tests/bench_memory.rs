@@ -1,4 +1,4 @@
-//! `bench synthetic|swap|debit-credit|order-entry`: what they promise to programs, what they are by default, and what they leave.
+//! `bench synthetic|swap|debit-credit|order-entry`: their fields of JSON, their defaults, and that they leave no files.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -10,7 +10,7 @@ use serde_json::{json, Value};
 use tempfile::{tempdir_in, TempDir};
 use tp::{run, tp_words, Said};
 
-/// Where segments lie, and what is on a disk: nobody else has anything in either.
+/// Two fresh directories: one in memory, for segments, and one on a disk.
 fn places() -> (TempDir, TempDir) {
     (tempdir_in("/dev/shm").unwrap(), tempdir_in("/var/tmp").unwrap())
 }
@@ -19,7 +19,7 @@ fn is_empty(directory: &Path) -> bool {
     std::fs::read_dir(directory).unwrap().next().is_none()
 }
 
-/// A short run, in JSON; `words` begin with the benchmark.
+/// Makes a short run with JSON; `words` begin with the benchmark.
 fn bench(words: &[&str], memory: &Path, disk: &Path) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
     command.arg("bench").args(words).args(["--seconds", "0.05", "--json", "--memory"]).arg(memory).env("TMPDIR", disk);
@@ -35,7 +35,7 @@ fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
     let (memory, disk) = places();
     let engines = [(None, "vista"), (Some("rvm"), "rvm"), (Some("rvm-rio"), "rvm-rio"), (Some("none"), "none")];
     for workload in ["synthetic", "swap", "debit-credit", "order-entry"] {
-        // Each benchmark on one, and each engine by one.
+        // Each benchmark runs on at least one engine, and each engine in at least one benchmark.
         for (asked, engine) in engines.into_iter().filter(|(_, engine)| *engine == "vista" || workload == "synthetic") {
             let words = asked.map_or(vec![workload], |asked| vec![workload, "--engine", asked]);
             let said = bench(&words, memory.path(), disk.path());

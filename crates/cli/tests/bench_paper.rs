@@ -1,4 +1,4 @@
-//! `bench paper`: the report it leaves, with a row for everybody who was asked for.
+//! `bench paper`: its report, with a row for every engine that was asked for.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -9,12 +9,13 @@ use std::process::Command;
 use tempfile::{tempdir_in, TempDir};
 use tp::{run, Said};
 
-/// The smallest run of some figures, beside those peers, or without a word of them; the report is in the directory.
+/// Measures some figures in the smallest run, with `--peers`, or without that option if `peers` is empty. The report is
+/// in the directory.
 fn paper(only: &str, peers: &str) -> (Said, TempDir) {
     paper_with(only, peers, &[])
 }
 
-/// The same, with variables of the environment.
+/// As [`paper`], with environment variables.
 fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, TempDir) {
     let (out, disk, memory) =
         (tempdir_in("/var/tmp").unwrap(), tempdir_in("/var/tmp").unwrap(), tempdir_in("/dev/shm").unwrap());
@@ -51,7 +52,8 @@ fn every_figure_of_the_paper_of_libtp_is_measured_by_us_alone() {
     assert!(commits.all(|line| line.contains("\"log_syncs\":") && !line.contains("\"log_syncs\":null")), "{raw}");
 }
 
-/// Databases of the paper's size take most of a minute: `cargo xtask test` measures them every third day, `--deep` always.
+/// Databases of the paper's size take most of a minute: `cargo xtask test` measures them every third day, `--deep`
+/// always.
 #[test]
 fn every_figure_of_the_paper_of_vista_is_measured_by_us_alone() {
     let seed = std::env::var("LIBTP_TEST_SEED").ok().and_then(|seed| seed.parse::<u64>().ok());
@@ -64,7 +66,7 @@ fn every_figure_of_the_paper_of_vista_is_measured_by_us_alone() {
     all_are_measured("vista", all);
 }
 
-/// Measures `only`, with the figures `all` in the report and nothing left out; what was measured, line by line.
+/// Measures `only`, and asserts that the report has exactly the figures `all`, all measured. Returns the samples.
 fn all_are_measured(only: &str, all: &str) -> String {
     let (said, out) = paper(only, "none");
     said.text();
@@ -107,7 +109,7 @@ fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_says_what_it_was
         assert!(samples.iter().all(|line| line.contains(&durability)), "{samples:?}");
     }
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
-    // The smallest run has no four processes, and eight of them would be something else.
+    // The smallest run has no sample of four processes, and a goal for four is not judged by a sample of eight.
     assert!(report.contains("| libtp-7 | one process | 1 | not measured |"), "{report}");
     assert!(report.contains("commit ") && report.contains("rustc 1."), "{report}");
     for words in ["\"commit\":\"", "\"compiler\":\"rustc 1.", "\"stolen_percent\":", "\"load\":\""] {
@@ -123,12 +125,12 @@ fn what_is_found_in_the_log_of_a_killed_process_is_counted_and_audited() {
     let sample = raw.lines().find(|line| line.contains("\"figure\":\"peers-recovery\"")).unwrap();
     let sample: serde_json::Value = serde_json::from_str(sample).unwrap();
     let number = |name: &str| sample["report"][name].as_f64().unwrap();
-    // So many the smallest run sends before it is killed, and all of them are there.
+    // The smallest run commits this number before it is killed, and all commits are found.
     assert_eq!(number("found"), 100.0, "{sample}");
     assert!(sample["value"].as_f64().unwrap() * number("seconds") - number("found") < 1.0, "{sample}");
 }
 
-/// Those that are in this build, as `--peers` asks for them.
+/// Returns the value of `--peers` for all peers of this build, and their names.
 #[cfg(feature = "peers")]
 fn everybody() -> (&'static str, Vec<&'static str>) {
     let light = vec!["sqlite", "lmdb", "redb", "fjall"];
@@ -198,7 +200,7 @@ fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
     }
 }
 
-/// Figure 5, and how much of the speed is left for each of its bars, as raw.jsonl has it.
+/// Measures figure 5. Returns the report, and from raw.jsonl the share of the speed that is left for each bar.
 fn figure_5(variables: &[(&str, &Path)]) -> (String, Vec<Option<f64>>) {
     let (said, out) = paper_with("libtp-5", "none", variables);
     said.text();
@@ -217,7 +219,8 @@ fn latches_that_call_the_kernel_are_measured() {
     assert_eq!(left.iter().flatten().count(), 3, "{left:?}");
 }
 
-/// A build whose latches can call the kernel, for a test that has none: this one, asked for clients that do not. It keeps what it was asked for.
+/// Stands in for a build whose latches can call the kernel: runs this build with `calls_kernel` false, and records the
+/// contenders that it was asked for.
 #[cfg(not(feature = "kernel-latches"))]
 const STAND_IN: &str = r#"#!/bin/sh
 printf '%s\n' "$3" >>"$0.asked"
@@ -241,7 +244,7 @@ fn latches_call_the_kernel_in_the_build_that_is_named_and_without_one_the_report
     let asked = std::fs::read_to_string(directory.path().join("stand-in.asked")).unwrap();
     let paying = asked.lines().map(|contender| contender.contains("\"calls_kernel\":true"));
     let mut paying: Vec<bool> = paying.collect();
-    // On a busy machine a slice in which nothing was committed is tried again, longer.
+    // On a busy machine a slice without a commit is tried again, longer.
     paying.dedup();
     assert_eq!(paying, [false, true].repeat(3), "{asked}");
 }

@@ -1,4 +1,4 @@
-//! `get`, `put`, `del`, `scan`: what they print, as text and as JSON, and how they end.
+//! `get`, `put`, `del`, `scan`: their output, as text and as JSON, and their exit codes.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -88,8 +88,8 @@ fn a_scan_goes_from_a_key_to_a_key_in_both_directions() {
     assert_eq!(scan(&["e"]), "");
 }
 
-/// Where the keys have another order than their bytes, or several values, a scan from the end began too early, and its end was
-/// that of the bytes.
+/// Also if the keys have another order than their bytes, or several values: a scan from the end begins at the last
+/// value of a key, and `--to` is compared in the database's order.
 #[test]
 fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
     use libtp::{order, Duplicates, Env};
@@ -148,7 +148,7 @@ fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
     }
 }
 
-/// What was read was locked until all was printed: `tp dump NAME | less` kept everybody from writing.
+/// Records that are printed are not locked: `tp dump NAME | less` must not keep other sessions from writing.
 #[test]
 fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_before() {
     const RECORDS: u32 = 4000;
@@ -165,7 +165,7 @@ fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_b
         command.args([verb, "db", "--env"]).arg(directory.path()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
-        // Its first bytes are here, and more than a pipe and what it writes at a time will hold are to come.
+        // The first bytes have arrived. The rest is more than the pipe and the program's buffer hold.
         let mut said = vec![0];
         out.read_exact(&mut said).unwrap();
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! `demo` and `bench tpcb`: the fields of their results, the audit, and that a crash is really a crash.
+//! `demo` and `bench tpcb`: the fields of their results, their audits, and that the demonstration's crash is real.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -7,7 +7,7 @@ use serde_json::{json, Value};
 use tempfile::tempdir;
 use tp::{tp, tp_words};
 
-/// Each of these is a whole number.
+/// Asserts that each named field is a whole number.
 fn assert_counts(result: &Value, names: &[&str]) {
     for name in names {
         assert!(result[name].is_u64(), "{name} is {}", result[name]);
@@ -51,7 +51,7 @@ fn a_demo_kills_processes_recovers_and_loses_nothing_and_goes_on_another_time() 
     let second = &said.json()[0];
     assert!(second["kills"].is_u64() && second["repairs"].is_u64() && second["stall_max_ms"].is_f64(), "{second}");
 
-    // The bank is kept; a second demonstration works in it, and its audit is of both.
+    // The bank is kept. A second demonstration works in it, and audits the records of both.
     let second = tp("demo", &env, &["--seconds", "1", "--kill-every", "0", "--json"]).result();
     assert_eq!((&second["audit"], &second["accounts"]), (&json!("ok"), &json!(2000)));
     assert_eq!((&second["kills"], &second["stall_max_ms"]), (&json!(0), &json!(0.0)));
@@ -90,7 +90,7 @@ fn a_process_of_a_demo_that_is_killed_by_others_is_no_part_of_the_show() {
     let said = tp::run(command, b"");
     stranger.join().unwrap();
     assert!(said.refused(1).contains("ended by itself"), "{}", said.err);
-    // Nobody is left.
+    // No session is left.
     assert_eq!(tp("sessions", &env, &["--json"]).result()["sessions"], 0);
 }
 

@@ -81,7 +81,7 @@ fn a_list_stays_one_through_a_dump() {
     assert!(dump.contains("\ntype=recno\nrenumber=1\n"), "{dump}");
     tp_reading("load", two.path(), &["lines"], dump.as_bytes()).text();
     assert_eq!(tp("dump", two.path(), &["lines"]).text(), dump);
-    // Those behind move up.
+    // The records behind the deleted one move up.
     tp("del", two.path(), &["lines", "1"]).text();
     assert_eq!(tp("scan", two.path(), &["lines"]).text(), "1\t\n2\tthird, which is longer\n");
     assert_eq!(tp("get", two.path(), &["lines", "2"]).text().trim_end(), "third, which is longer");
@@ -94,7 +94,7 @@ fn records_by_number_are_dumped_without_keys() {
     let dump = "VERSION=3\nformat=bytevalue\ntype=recno\nre_len=2\nHEADER=END\n 0001\n 0203\nDATA=END\n";
     tp_reading("load", env.path(), &["r"], dump.as_bytes()).text();
     assert_eq!(tp("dump", env.path(), &["r"]).text(), dump);
-    // A second time the records have the same numbers.
+    // A second load gives the records the same numbers.
     tp_reading("load", env.path(), &["r"], dump.as_bytes()).text();
     assert_eq!(tp("dump", env.path(), &["r"]).text(), dump);
     let keyed = "VERSION=3\nformat=bytevalue\ntype=recno\nkeys=1\nre_len=2\nHEADER=END\n 31\n 0405\nDATA=END\n";
@@ -133,7 +133,7 @@ fn numbers_without_a_record_go_through_a_dump_that_has_keys() {
 #[test]
 fn a_broken_dump_names_its_line_and_changes_nothing() {
     let env = tempdir().unwrap();
-    // A new database would be loaded all at once.
+    // The database exists, because a new one would be loaded all at once.
     tp("put", env.path(), &["db", "is there", ""]).text();
     let mut dump = HEADER.to_string();
     (0..6_000).for_each(|n| dump.push_str(&format!(" {n:08x}\n 00\n")));
@@ -153,7 +153,7 @@ fn a_broken_dump_names_its_line_and_changes_nothing() {
     assert!(tp("load", env.path(), &["db", "/nowhere/dump"]).refused(1).contains("/nowhere/dump"));
 }
 
-/// A new database is loaded all at once, whatever order the dump is in and wherever it comes from.
+/// A new database is loaded all at once, with a dump in any order, from a file or from standard input.
 #[test]
 fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
     let place = tempdir().unwrap();
@@ -175,7 +175,7 @@ fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
     let said = tp_reading("load", &env, &["broken"], broken.as_bytes());
     assert!(said.refused(1).contains("nothing was loaded"));
     assert!(tp("dump", &env, &["broken"]).refused(1).contains("broken"), "a refused dump has made a database");
-    // Into what is there, records go one by one, over what they meet.
+    // Into an existing database records are put one by one, over records with the same keys.
     tp_reading("load", &env, &["file"], sorted.as_bytes()).text();
     assert!(tp("dump", &env, &["file"]).text() == sorted);
 }
@@ -224,7 +224,7 @@ fn an_order_and_several_values_a_key_go_through_a_dump() {
     assert!(said.refused(1).contains("martian"));
 }
 
-/// The order of a program: short keys before long ones. Its name would end a line of the header.
+/// An order that `tp` does not have: short keys before long ones. Its name has a newline, which ends a header line.
 struct ByLength;
 
 impl Order for ByLength {
@@ -249,7 +249,7 @@ fn word_of(n: usize) -> Vec<u8> {
     format!("{}{n:04}", "w".repeat((n * 7) % 30)).into_bytes()
 }
 
-/// `tp` has not got the order, and copies the tree; the program finds all of it in the copy.
+/// `tp` does not have the order, but copies the tree; the program finds all records in the copy.
 #[test]
 fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
     const WORDS: usize = 2_000;
@@ -269,7 +269,7 @@ fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
     std::fs::write(&file, &dump).unwrap();
     tp("load", &two, &["file", file.to_str().unwrap()]).text();
     tp_reading("load", &two, &["read"], dump.as_bytes()).text();
-    // Once more over what is there: one by one.
+    // A second load puts the records one by one over the first.
     tp_reading("load", &two, &["read"], dump.as_bytes()).text();
     let lines: Vec<&str> = data_of(&dump).lines().collect();
     let backwards: String = lines[..2 * WORDS].chunks(2).rev().map(|pair| pair.join("\n") + "\n").collect();
@@ -297,7 +297,7 @@ fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
             Ok(found)
         });
         assert!(found.unwrap() == wanted, "{name}: other keys, or another order");
-        // It goes on with it.
+        // The program can change the copy.
         env.run(|txn| words.delete(txn, &word_of(7)).and(words.put(txn, b"new", b"1"))).unwrap();
         assert_eq!(env.verify(name).unwrap().findings, [], "{name}");
     }
@@ -353,7 +353,7 @@ fn keys_as_stored_go_into_a_tree_of_the_same_order_alone() {
     let other = dump.replace("by length", "by weight");
     let sentence = load("own", &other).refused(1).to_owned();
     assert!(sentence.contains("by length") && sentence.contains("by weight"), "{sentence}");
-    // As the program knows them they are no keys that we could put there.
+    // Keys that are not encoded cannot be put: `tp` does not have the order.
     let sentence = load("own", &dump.replace("libtp_keys=stored\n", "")).refused(1).to_owned();
     assert!(sentence.contains("standard input") && sentence.contains("libtp_keys=stored"), "{sentence}");
     assert!(load("own", &format!("{HEADER} 61\n 31\nDATA=END\n")).refused(1).contains("by length"));
@@ -364,13 +364,13 @@ fn keys_as_stored_go_into_a_tree_of_the_same_order_alone() {
     assert_eq!(tp("dump", env.path(), &["own"]).text(), dump);
 }
 
-/// All pages as a program sees them.
+/// Returns all pages as a program sees them.
 fn pages_of(env: &Env, file: &PageFile) -> Vec<Vec<u8>> {
     let all = env.run(|txn| (0..file.count(txn)?).map(|number| Ok(file.get(txn, number)?.bytes)).collect());
     all.unwrap()
 }
 
-/// Puts a page that begins with these bytes, and ends with the first of them.
+/// Puts a page that begins with `bytes`, and ends with the first of them.
 fn put_page(txn: &libtp::Txn<'_>, file: &PageFile, number: u32, bytes: &[u8]) -> libtp::Result<()> {
     file.lock(txn, number, PageLock::Write)?;
     let mut page = file.get(txn, number)?;
@@ -379,7 +379,7 @@ fn put_page(txn: &libtp::Txn<'_>, file: &PageFile, number: u32, bytes: &[u8]) ->
     file.put(txn, &page).map(drop)
 }
 
-/// Pages that were added and taken back are there, of zeros: in the middle of a file, and at its end.
+/// Pages that aborted transactions have added stay, as zeros: in the middle of the file, and at its end.
 #[test]
 fn a_file_of_pages_goes_through_a_dump() {
     const ROOM: usize = (16 << 10) - 32;
@@ -422,8 +422,8 @@ fn a_file_of_pages_goes_through_a_dump() {
     assert_eq!(tp("dump", &two, &["none"]).text(), empty);
 }
 
-/// Half of a file whose pages lead to each other is nothing: after a load that was refused it can be loaded, and after one that was
-/// not it cannot.
+/// Pages refer to each other, so half of a file is useless. A refused load adds no pages, so another load can follow;
+/// after a successful load another is refused.
 #[test]
 fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     let env = tempdir().unwrap();
@@ -461,7 +461,7 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     assert!(!fresh.exists(), "a file that is no dump makes no environment");
 }
 
-/// There are no snapshots of pages: a dump has to wait for whoever changes them.
+/// There are no snapshots of pages: a dump waits for transactions that change them.
 #[test]
 fn pages_are_dumped_as_they_were_at_one_moment() {
     let directory = tempdir().unwrap();
@@ -476,7 +476,7 @@ fn pages_are_dumped_as_they_were_at_one_moment() {
     put(&txn, 1, b"new");
     let path = directory.path().to_owned();
     let dumping = std::thread::spawn(move || tp("dump", &path, &["both"]).text());
-    // Time enough to read the first page, if nothing is in the way.
+    // Time enough to read the first page, if no lock is in the way.
     std::thread::sleep(std::time::Duration::from_millis(500));
     put(&txn, 0, b"new");
     put(&txn, 2, b"new");
@@ -494,7 +494,7 @@ fn a_dump_of_the_other_kind_is_refused() {
     assert_eq!(tp("scan", env.path(), &["db"]).text(), "a\tb\n");
 }
 
-/// Whether Berkeley DB's programs are here. Where they must be (`CI=true`), their absence is a failure.
+/// Returns whether Berkeley DB's programs are installed. With `CI=true`, their absence is a failure.
 fn berkeley_db_is_here() -> bool {
     let here = ["db5.3_dump", "db5.3_load"].iter().all(|name| Command::new(name).arg("-V").output().is_ok());
     if !here {
@@ -504,7 +504,7 @@ fn berkeley_db_is_here() -> bool {
     here
 }
 
-/// Makes a Berkeley DB file from a dump, and dumps it again: what Berkeley DB itself makes of the text.
+/// Makes a Berkeley DB file of a dump, with Berkeley DB's own programs, and returns the dump of that file.
 fn through_berkeley_db(directory: &Path, name: &str, dump: &str, dump_options: &[&str]) -> String {
     let file = directory.join(name);
     let mut load = Command::new("db5.3_load");
@@ -516,14 +516,14 @@ fn through_berkeley_db(directory: &Path, name: &str, dump: &str, dump_options: &
     run(back, b"").text()
 }
 
-/// The lines between the header and the end.
+/// Returns the lines after the header.
 fn data_of(dump: &str) -> &str {
     let (_, data) = dump.split_once("HEADER=END\n").expect("a dump has a header");
     data
 }
 
-/// The story of a file: Berkeley DB's records come in, are read, changed in transactions, survive a crash in the middle
-/// of one, and go back as a file that Berkeley DB accepts and that has exactly what was committed.
+/// Berkeley DB's records come in, are read, are changed in transactions, survive a crash in the middle of a
+/// transaction, and go back as a file that Berkeley DB accepts and that has exactly the committed records.
 #[test]
 fn a_file_of_berkeley_db_comes_in_is_changed_crashes_and_goes_back() {
     if !berkeley_db_is_here() {
@@ -579,7 +579,7 @@ fn berkeley_db_and_tp_exchange_records_by_number() {
 
 const CRASH_HERE: &str = "LIBTP_TEST_CRASH_HERE";
 
-/// Not a test: the process that crashes, started by the one above.
+/// Not a test, but the process that crashes; a test above starts it.
 #[test]
 #[ignore = "it aborts; another test starts it"]
 fn the_one_that_crashes() {
@@ -596,7 +596,7 @@ fn the_one_that_crashes() {
     std::process::abort();
 }
 
-/// The changes of the committed transactions, once for the database and once for the model.
+/// Makes the changes of the committed transactions, in the database or in the model.
 fn change(target: &mut dyn Target) {
     for n in 0..200_u32 {
         let changes = vec![
@@ -657,7 +657,8 @@ fn dump_of(model: &BTreeMap<Vec<u8>, Vec<u8>>) -> String {
     format!("{HEADER}{pairs}DATA=END\n")
 }
 
-/// What fuzzers start from, and what they have found (`cargo xtask soak fuzz`), goes through the command itself.
+/// The command itself reads each input that fuzzers start from, and each that they have found (`cargo xtask soak
+/// fuzz`).
 #[test]
 fn every_dump_of_the_corpus_is_loaded_or_refused_in_a_sentence() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/dump_text");

@@ -1,4 +1,5 @@
-//! Dumps of Berkeley DB and LMDB, as `db_dump` and `mdb_dump` print them: loaded as meant, or refused before anything is made.
+//! Dumps of Berkeley DB and LMDB, as `db_dump` and `mdb_dump` print them: loaded as intended, or refused before
+//! anything is made.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -10,14 +11,14 @@ use libtp::{order, Env};
 use tempfile::tempdir;
 use tp::{tp, tp_reading};
 
-/// What `db5.3_dump` prints of a recno file without options.
+/// Output of `db5.3_dump` for a recno file without options.
 const VARIABLE: &str =
     "VERSION=3\nformat=print\ntype=recno\ndb_pagesize=4096\nHEADER=END\n one\n \n three, longer\nDATA=END\n";
 const PADDED: &str =
     "VERSION=3\nformat=print\ntype=recno\nre_len=6\nre_pad=0x2a\ndb_pagesize=4096\nHEADER=END\n one\n sixsix\nDATA=END\n";
 const HASH: &str =
     "VERSION=3\nformat=print\ntype=hash\nh_nelem=2\nduplicates=1\ndb_pagesize=4096\nHEADER=END\n b\n 7\n a\n 2\n a\n 1\nDATA=END\n";
-/// What `mdb_dump` prints of keys that are native integers: 1, 256 and 2.
+/// Output of `mdb_dump` for keys that are native integers: 1 (twice), 2 and 256.
 const INTEGERS: &str = "VERSION=3\nformat=bytevalue\ndatabase=n\ntype=btree\nmapsize=1048576\nmaxreaders=126\n\
     duplicates=1\ndupsort=1\nintegerkey=1\ndupfixed=1\ndb_pagesize=4096\nHEADER=END\n \
     0100000000000000\n 61\n 0100000000000000\n 62\n 0200000000000000\n 63\n 0001000000000000\n 64\nDATA=END\n";
@@ -81,7 +82,7 @@ fn foreign_dumps_are_loaded_as_they_are_meant() {
         assert_eq!(found, format!("VERSION=3\nformat=bytevalue\n{wanted}DATA=END\n"), "{name}");
     }
     tp("verify", env.path(), &[]).text();
-    // What is put later finds its place among the numbers.
+    // A later record finds its place in the order of the numbers.
     let env = Env::open(env.path()).unwrap();
     let numbers = env.multi_ordered("integers", libtp::Duplicates::Sorted, order::LittleEndian).unwrap();
     let found = env.run(|txn| {
@@ -95,7 +96,7 @@ fn foreign_dumps_are_loaded_as_they_are_meant() {
     assert_eq!(found.unwrap(), [1, 1, 2, 3, 256]);
 }
 
-/// Every name in a directory.
+/// Returns every name in a directory.
 fn names_in(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -138,7 +139,7 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         }
     }
     assert_eq!(names_in(place.path()), ["there"]);
-    // Dumps for databases that are there and have other keys or values.
+    // Dumps for existing databases with another order of keys or of values.
     let (lists, sets) = (HASH.replace("type=hash\nh_nelem=2", "type=btree"), "duplicates=1\ndupsort=1\n");
     tp_reading("load", &there, &["lists"], lists.as_bytes()).text();
     tp_reading("load", &there, &["sets"], lists.replace("duplicates=1\n", sets).as_bytes()).text();
@@ -154,7 +155,7 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         assert!(sentence.contains(what) && sentence.contains("nothing was loaded"), "{what}: {sentence}");
     }
     assert_eq!(["lists", "sets", "db"].map(|name| tp("dump", &there, &[name]).text()), before);
-    // As told: without the numbers, or with a length.
+    // As the messages advise: without the numbers, or with a length.
     tp_reading("load", &there, &["x"], gap.replace("keys=1\n", "").replace(" 1\n", "").replace(" 3\n", "").as_bytes())
         .text();
     let even = gap.replace("three", "two");
@@ -162,7 +163,8 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
     assert_eq!(tp("scan", &there, &["y"]).text(), "1\tone\n3\ttwo\n");
 }
 
-/// A load into a new environment is killed: what is left is refused by everybody, with what to do, until it is removed.
+/// After a load into a new environment was killed, every command refuses the remains until they are removed, and names
+/// that remedy.
 #[test]
 fn a_load_that_was_cut_off_leaves_no_environment() {
     let place = tempdir().unwrap();

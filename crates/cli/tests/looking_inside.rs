@@ -1,5 +1,5 @@
-//! `stat`, `locks`, `txns`, `printlog`, `checkpoint`, `recover`, `verify`: their JSON, and that they agree with what was
-//! done.
+//! `stat`, `locks`, `txns`, `snapshots`, `printlog`, `checkpoint`, `recover`, `verify`: their JSON, and that it agrees
+//! with the work that was done.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -78,7 +78,7 @@ fn who_holds_a_snapshot_is_listed() {
 #[test]
 fn printlog_has_every_record_in_order() {
     let env = tempdir().unwrap();
-    // While somebody is attached the log is kept; the last to close in good order leaves a checkpoint and nothing else.
+    // While a process is attached the log is kept. The last process to close in good order leaves only a checkpoint.
     let _attached = Env::open(env.path()).unwrap();
     for n in 0..20 {
         tp("put", env.path(), &["stock", &format!("item {n}"), "1"]).text();

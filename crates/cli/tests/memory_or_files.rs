@@ -1,5 +1,5 @@
-//! Everyone is killed, and the log files lose what shared memory knows to be in them: opening refuses to guess, and the
-//! two commands that its message names do what they say.
+//! All processes are killed, and the log files lose bytes that shared memory knows to be in them. Opening refuses to
+//! guess, and the two commands in its message resolve the disagreement.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -12,7 +12,7 @@ use serde_json::json;
 use tempfile::{tempdir, TempDir};
 use tp::tp;
 
-/// A bank whose only process was killed, and whose log files end a little before they should.
+/// Makes a bank whose only process was killed, and whose log files end a little too early.
 fn disagreement() -> TempDir {
     let directory = tempdir().unwrap();
     let env = directory.path();
@@ -21,7 +21,7 @@ fn disagreement() -> TempDir {
     directory
 }
 
-/// Lets a process work in a bank until the log has that many bytes, and kills it.
+/// Lets a process work in a bank until the log has `log_bytes_min` bytes, and kills it.
 fn work_and_die(env: &Path, log_bytes_min: u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
     command.args(["bench", "tpcb", "--accounts", "500", "--seconds", "600", "--env"]).arg(env);
@@ -39,14 +39,14 @@ fn copy(from: &Path, to: &Path) {
     assert!(status.success(), "cp: {status}");
 }
 
-/// Takes the last bytes away that the log files have.
+/// Overwrites the last bytes of the log with zeros.
 fn cut_off(env: &Path) {
     let names = std::fs::read_dir(env).unwrap().map(|entry| entry.unwrap().path());
     let mut segments: Vec<_> = names.filter(|path| path.to_string_lossy().contains("log.0")).collect();
     segments.sort();
     for segment in segments.iter().rev() {
         let mut bytes = std::fs::read(segment).unwrap();
-        // Behind the header's block.
+        // The log's bytes are behind the header's block.
         let Some(last) = bytes[4096..].iter().rposition(|&byte| byte != 0) else { continue };
         let end = 4096 + last + 1;
         bytes[(end - 1500).max(4096)..end].fill(0);
@@ -90,7 +90,7 @@ fn a_backup_in_the_place_of_deleted_files_is_not_opened_until_it_is_said_what_is
     let (homes, memory) = (tempdir().unwrap(), tempdir().unwrap());
     let (env, backup) = (&homes.path().join("env"), &homes.path().join("backup"));
     std::fs::create_dir(env).unwrap();
-    // Apart from all others: while the directory is away, whoever opens an environment may remove the memory.
+    // Away from other regions: any process that opens an environment may remove memory whose directory is gone.
     let settings = format!("region_directory = \"{}\"\n", memory.path().display());
     std::fs::write(env.join("libtp.toml"), settings).unwrap();
     tp("put", env, &["names", "key", "value"]).text();
@@ -136,7 +136,7 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
     {
         std::thread::yield_now();
     }
-    // Whoever looked has flushed the log when it left; so the victim commits something more.
+    // `tp stat` has flushed the log when it left, so let the victim commit more.
     std::thread::sleep(Duration::from_millis(200));
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -147,7 +147,7 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
     assert!(tp("stat", &other, &[]).text().contains(remove), "people see it too");
     assert_eq!(tp("recover", &new, &["--json"]).result()["how"], json!("repaired"));
     assert_eq!(tp("stat", &other, &["--json"]).result()["memory_left"], json!([]));
-    // Of an environment that was deleted, the command does what it says.
+    // The shown command removes the memory of a deleted environment.
     assert!(remove.starts_with("rm ") && remove.contains(&memory.path().display().to_string()), "{remove}");
 }
 
@@ -161,10 +161,10 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
         std::fs::write(env.join("libtp.toml"), &settings).unwrap();
     }
     let regions = || std::fs::read_dir(memory.path()).unwrap().count();
-    // So that `tp stat` joins, and makes no memory of its own.
+    // Held open, so that `tp stat` joins and makes no memory of its own.
     let at_work = libtp::Env::open(&other).unwrap();
     work_and_die(&there, 50_000);
-    // One that dies as it commits may leave what is not on disk, and is kept: then another.
+    // A process that dies as it commits may leave records that are not on disk. Its memory is kept: try another.
     let is_swept = (0..20).any(|_| {
         std::fs::create_dir(&gone).unwrap();
         std::fs::write(gone.join("libtp.toml"), &settings).unwrap();

@@ -1,4 +1,4 @@
-//! `tp vista`: a segment that is whole, one that was damaged while nobody had it, and none.
+//! `tp vista`: a whole segment, a damaged segment, and a missing one.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 use std::fs::File;
@@ -33,7 +33,7 @@ fn a_segment_is_verified_and_a_damaged_one_is_named() {
     segment.close().unwrap();
     let (whole, said) = verify(&file);
     assert!(whole.status.success() && said.contains("\"blocks\":1") && said.contains("\"findings\":0"), "{said}");
-    // In the heap's table, which is in the segment's front.
+    // Damages the heap's table, which is at the segment's front.
     let on_disk = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     on_disk.write_all_at(&[0x55; 8], 65_536).unwrap();
     let (damaged, said) = verify(&file);
@@ -46,16 +46,16 @@ fn word(file: &File, at: u64) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Says of a list of free runs that there is one, which the table does not have.
+/// Enters a free run in list 10 of the heap that is not in the heap's table.
 fn damage_heap(path: &Path) {
     let file = File::options().read(true).write(true).open(path).unwrap();
-    // docs/formats/vista.md: root 6 is the segment's header, where the heap's is named.
+    // docs/formats/vista.md: root 6 is the segment's header, which has the place of the heap's header.
     let heap = word(&file, word(&file, 128 + 6 * 8) + 32);
     assert_eq!(word(&file, heap + 24 + 10 * 8), 0, "no free run is so long");
     file.write_all_at(&50_u64.to_ne_bytes(), heap + 24 + 10 * 8).unwrap();
 }
 
-/// What the tables were when it was left is looked at when it is opened; what was in use has no such seal.
+/// Opening a segment checks the seal that closing it has put over its tables. A segment that was in use has no seal.
 #[test]
 fn what_no_seal_covers_is_found_by_reading_all_of_it() {
     let directory = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ fn what_no_seal_covers_is_found_by_reading_all_of_it() {
     let mut txn = segment.begin();
     txn.malloc(100).unwrap();
     txn.end().unwrap();
-    // As a process that was killed leaves it.
+    // A copy in the state that a killed process leaves.
     std::fs::copy(&file, &copy).unwrap();
     drop(segment);
     let (whole, said) = verify(&copy);
@@ -74,7 +74,7 @@ fn what_no_seal_covers_is_found_by_reading_all_of_it() {
     damage_heap(&copy);
     let (damaged, said) = verify(&copy);
     assert_eq!(damaged.status.code(), Some(1), "{said}");
-    // Nobody left it in good order: then all of it is read before it is opened.
+    // The segment was not closed in good order, so opening it reads all of it.
     assert!(said.contains("list 10 of free runs"), "{said}");
     assert!(said.contains(copy.to_str().unwrap()), "{said}");
 }
@@ -91,7 +91,7 @@ fn a_segment_of_an_environment_is_verified_by_it() {
     txn.join(&segment).unwrap().malloc(100).unwrap();
     txn.commit().unwrap();
     let with = |env: &Path| verify_with(&file, &["--env", env.to_str().unwrap()]);
-    // By others while it is in use, and when nobody has it.
+    // By another process while the segment is in use, and while no process uses it.
     let (shared, said) = with(&home);
     assert!(shared.status.success() && said.contains("\"blocks\":1"), "{said}");
     drop((segment, env));

@@ -1,4 +1,4 @@
-//! Verbs that wait for another process, which does not go on.
+//! Verbs that wait for a lock of another process, which keeps it.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -43,7 +43,7 @@ impl Holder {
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        // One that has ended by itself needs no kill.
+        // A process that has ended by itself needs no kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -70,7 +70,7 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
         let dump = b"VERSION=3\nformat=print\ntype=btree\nHEADER=END\n apples\n 6\nDATA=END\n";
         let said = tp::tp_reading(verb, env.path(), &words, dump);
         if matches!(verb, "scan" | "dump") && said.code == Some(0) {
-            // Who reads a snapshot waits for nobody.
+            // A reader of a snapshot waits for no lock.
             continue;
         }
         let text = said.refused(1);
@@ -81,7 +81,7 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
     }
     let at_once = tp("put", env.path(), &["stock", "apples", "5", "--wait", "0"]);
     assert!(at_once.refused(1).contains(&who), "{}", at_once.err);
-    // Others are not in its way.
+    // The holder does not block other records.
     tp("put", env.path(), &["stock", "pears", "5"]).text();
     holder.signal(Signal::CONT);
     drop(holder);
@@ -104,10 +104,10 @@ fn ctrl_c_ends_a_verb_that_waits() {
     let env = tempdir().unwrap();
     tp("put", env.path(), &["stock", "apples", "3"]).text();
     let mut holder = Holder::new(env.path(), "put stock apples 4");
-    // A shell ignores the signal for what it runs in the background, and children inherit that.
+    // Background processes of a shell ignore the signal, and their children inherit that.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tp")]);
-    // Longer than any test goes on.
+    // A wait longer than any test.
     command.args(["put", "--env"]).arg(env.path()).args(["stock", "apples", "5", "--wait", "86400"]);
     let mut waits = command.stdout(Stdio::null()).spawn().unwrap();
     while !tp("sessions", env.path(), &[]).text().contains("waits") {}

@@ -1,4 +1,4 @@
-//! `sessions`, `locks --wait-for`, `deadlock`: another process sees who is here, who waits for whom, and opens a circle.
+//! `sessions`, `locks --wait-for`, `deadlock`: another process sees the sessions and the waits, and breaks a deadlock.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
 mod tp;
@@ -14,10 +14,10 @@ use serde_json::{json, Value};
 use tempfile::tempdir;
 use tp::tp;
 
-/// What is not there after this time never will be.
+/// After this time an awaited answer never comes.
 const HANG: Duration = Duration::from_secs(30);
 
-/// The lines of a verb without its result, and the result.
+/// Returns the lines of a verb without its result, and the result.
 fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
     let said = tp(verb, env, &[words, &["--json"]].concat());
     let result = said.result();
@@ -26,7 +26,7 @@ fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
     (lines, result)
 }
 
-/// Asks until the answer is the one awaited.
+/// Asks until the answer is the awaited one.
 fn until<T>(mut ask: impl FnMut() -> T, is_awaited: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + HANG;
     loop {
@@ -39,7 +39,7 @@ fn until<T>(mut ask: impl FnMut() -> T, is_awaited: impl Fn(&T) -> bool) -> T {
     }
 }
 
-/// Transactions that wait long before anybody looks for circles.
+/// Opens an environment whose waiting transactions search for deadlocks only after an hour.
 fn patient(directory: &Path) -> Env {
     let settings = Settings { deadlock_period_millis: Some(3_600_000), ..Settings::default() };
     Env::builder().settings(settings).open(directory).unwrap()
@@ -150,7 +150,7 @@ struct Reader(Child);
 impl Reader {
     fn start(directory: &Path) -> Reader {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-        // It has the environment open until its input ends.
+        // The shell has the environment open until its input ends.
         command.args(["shell", "--env"]).arg(directory);
         Reader(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
     }
@@ -162,7 +162,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the process has ended already.
         self.0.kill().ok();
         self.0.wait().ok();
     }

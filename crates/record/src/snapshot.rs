@@ -1,6 +1,6 @@
 //! Reads in a snapshot. A snapshot takes no lock and waits for nothing but the disk.
 //!
-//! Not in the paper (DESIGN 7, PROTOCOLS S1 to S4). A record carries the LSN of the log record that made it. That log
+//! Not in the paper (PROTOCOLS S1 to S4). A record carries the LSN of the log record that made it. That log
 //! record holds the version before and *its* LSN: the log is the version store. A reader copies the record from its
 //! page, asks the view about the LSN, and goes back in the log to the first version that the view shows.
 //!

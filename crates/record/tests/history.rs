@@ -1,4 +1,4 @@
-//! The log alone makes the pages: STYLE 6's obligations, for every record type in the table.
+//! The log alone makes the pages: the obligations of a record type, for every type in the table.
 //!
 //! The doubt: one function changes a page at run time and after a crash, but does the log record hold everything that
 //! the function needs? The case: a workload logs records of every type. Then the whole log is applied to pages of

@@ -1,7 +1,7 @@
 //! A file mapped into memory: the only module that takes and gives back address space.
 //!
 //! The mapping is made once, at the greatest length that the region may reach; the file grows under it by
-//! `fallocate`, so a full filesystem is an error of a call and never a SIGBUS (DESIGN 4).
+//! `fallocate`, so a full filesystem is an error of a call and never a SIGBUS.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! A region: a file that every process maps, with a header that states its owner.
 //!
-//! Each process maps the file once, at the greatest length that it may reach; the file grows by `fallocate` (DESIGN
-//! 4). Its first 4096 bytes are the [`RegionHeader`]; after it, the region hands out memory and never takes it back:
-//! managers recycle their own.
+//! Each process maps the file once, at the greatest length that it may reach; the file grows by `fallocate`. Its first
+//! 4096 bytes are the [`RegionHeader`]; after it, the region hands out memory and never takes it back: managers recycle
+//! their own.
 //!
 //! If we die here: in `create`, `ready` is still zero and the next process that opens the file discards it; in
 //! `allocate`, between the growth and the store of `used`, no memory was handed out.

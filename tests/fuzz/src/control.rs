@@ -1,7 +1,7 @@
-//! A slot of the control file and its further blocks. Both checksums are right, and the contents are anybody's.
+//! A slot of the control file and its further blocks. Both checksums are right, and the contents are arbitrary.
 //!
-//! What is read of it is written to another file and read as the same; and the log that it speaks of, of which there is one
-//! segment without records, is restarted: that finds an end, or is an error.
+//! Contents that can be read are written to another file and read back as the same. Then the log that they describe,
+//! which has one segment without records, is restarted: restart finds an end, or returns an error.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use tempfile::TempDir;
 use crate::world::{control_file, place, short_log_settings};
 
 const SLOT_BYTES: usize = 4096;
-/// The first of two slots.
+/// The place of the first of two slots.
 const SLOT_AT: usize = 4096;
 /// Bytes of a further block.
 const BLOCK_BYTES: usize = 4096;
-/// Where the slot counts its lives.
+/// The place of the number of lives in the slot.
 const COUNT_AT: usize = 84;
-/// Where the slot has its newest lives, and how many of them.
+/// The place of the newest lives in the slot, and their number.
 const LIVES_AT: usize = 96;
 const SLOT_LIVES: usize = 128;
 /// Bytes of a life.
 const LIFE_BYTES: usize = 16;
-/// Where the slot has the checksum of its further blocks.
+/// The place of the checksum of the further blocks in the slot.
 const OLDER_CRC_AT: usize = 92;
-/// No input has more lives in the further blocks.
+/// The most lives in the further blocks of an input.
 const OLDER_LIVES_MAX: usize = 1024;
-/// What the log's one segment begins with.
+/// Bytes of the log's one segment.
 const SEGMENT_BYTES: usize = 64 << 10;
 
 /// A directory, and the control file of a new environment.
@@ -59,24 +59,24 @@ impl Template {
     }
 }
 
-/// The slot of a new environment's control file, behind its checksum: what the fuzzer starts from.
+/// Returns the slot of a new environment's control file, behind its checksum: the fuzzer starts from it.
 pub fn first_slot() -> Vec<u8> {
     Template::new().control[SLOT_AT + 4..SLOT_AT + SLOT_BYTES].to_vec()
 }
 
-/// The slot of an environment whose log has so many lives, at most 1,024, and its further blocks.
+/// Returns the slot of an environment whose log has `lives` lives, at most 1,024, and its further blocks.
 pub fn slot_of_many(lives: u64) -> Vec<u8> {
     let mut slot = first_slot();
     let words: Vec<u8> = (1..=lives).flat_map(|life| [life, 8 * life].map(u64::to_le_bytes)).flatten().collect();
     let older = words.len().saturating_sub(SLOT_LIVES * LIFE_BYTES);
     let count = u32::try_from(lives).expect("it is small");
-    // The checksum in front of the slot is left out.
+    // The slot lacks the checksum in front, so offsets are 4 less.
     slot[COUNT_AT - 4..COUNT_AT].copy_from_slice(&count.to_le_bytes());
     slot[LIVES_AT - 4..LIVES_AT - 4 + words.len() - older].copy_from_slice(&words[older..]);
     [&slot, &words[..older]].concat()
 }
 
-/// One input: a slot behind its checksum, and its further blocks.
+/// Tests one input: a slot behind its checksum, and its further blocks.
 pub fn control(input: &[u8]) {
     let template = TEMPLATE.take().unwrap_or_else(Template::new);
     let file = made_of(&template, input);
@@ -90,7 +90,7 @@ pub fn control(input: &[u8]) {
     TEMPLATE.set(Some(template));
 }
 
-/// Puts the input into the directory's control file.
+/// Writes the input into the directory's control file.
 fn made_of(template: &Template, input: &[u8]) -> ControlFile {
     let mut bytes = template.control.clone();
     let (said, further) = input.split_at(input.len().min(SLOT_BYTES - 4));
@@ -105,9 +105,9 @@ fn made_of(template: &Template, input: &[u8]) -> ControlFile {
     slot[OLDER_CRC_AT..OLDER_CRC_AT + 4].copy_from_slice(&older_crc.to_le_bytes());
     let crc = crc32c::crc32c(&slot[4..]);
     slot[..4].copy_from_slice(&crc.to_le_bytes());
-    // The other slot says nothing.
+    // The other slot is empty.
     bytes[SLOT_AT + SLOT_BYTES..].fill(0);
-    // The further blocks of both slots take turns.
+    // The further blocks of the two slots alternate.
     for block in older.chunks(BLOCK_BYTES) {
         let end = bytes.len() + 2 * BLOCK_BYTES;
         bytes.extend_from_slice(block);

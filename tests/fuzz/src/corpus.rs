@@ -1,18 +1,18 @@
-//! The inputs that are kept, and mutations of them that a seed tells.
+//! The inputs that are kept, and their random mutations.
 
 use std::path::{Path, PathBuf};
 
 use crate::input::Random;
 
-/// Where the inputs of a target are kept.
+/// Returns the directory of a target's inputs.
 pub fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }
 
-/// The inputs of a target, by name.
+/// Returns the inputs of a target, by name.
 ///
 /// # Panics
-/// If there are none: a corpus that has vanished must not pass for one without findings.
+/// If there are no inputs: a corpus that has vanished must not pass for one without findings.
 pub fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = folder(target);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -29,10 +29,10 @@ pub fn read(target: &str) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Bytes that are worth a try anywhere.
+/// Words that are worth trying in any place.
 const TELLING: [u64; 10] = [0, 1, 7, 8, 0x7f, 0x80, 0xff, 0xffff, 0xffff_ffff, u64::MAX];
 
-/// Changes an input here and there: what a fuzzer without eyes can do.
+/// Changes an input in a few places, without knowledge of the code that it reaches.
 pub fn mutated(input: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for _ in 0..=random.below(6) {

@@ -1,14 +1,14 @@
 //! The text of a dump: Berkeley DB's format, as `tp load` reads it and `tp dump` writes it.
 //!
-//! An error names a line. What is read is written as `tp dump` does, and that is read as the same, and written as the same
-//! text. `tp load` and `tp dump` themselves go over the corpus in the tests of the command.
+//! An error names a line. A dump that can be read is written as `tp dump` does; the written dump is read as the same,
+//! and written as the same text. `tp load` and `tp dump` themselves go over the corpus in the tests of the command.
 
 use std::io::BufRead;
 
 use crate::dump_format::{write_datum, write_end, DumpError, Pair, Reader};
 use crate::dump_header::{write_header, DumpType, Header, PAGE_HEADER_BYTES};
 
-/// One input.
+/// Tests one input.
 pub fn dump_text(input: &[u8]) {
     let (header, pairs) = match read(input) {
         Ok(read) => read,
@@ -33,7 +33,7 @@ pub fn dump_text(input: &[u8]) {
     assert_eq!(written(&again, &read_again), text, "it is not written as it was");
 }
 
-/// Pages come one behind the other, each whole or of zeros.
+/// Checks that pages follow one another, each whole or empty.
 fn check_pages(header: &Header, pairs: &[Pair]) {
     let whole = header.page_bytes.map(|bytes| bytes as usize - PAGE_HEADER_BYTES as usize);
     assert_eq!(whole.is_some(), header.kind == DumpType::Pages);
@@ -44,10 +44,10 @@ fn check_pages(header: &Header, pairs: &[Pair]) {
     }
 }
 
-/// All of a dump, as `tp load` reads it.
+/// Reads a whole dump as `tp load` does.
 ///
 /// # Errors
-/// The line that cannot be read.
+/// Names the line that cannot be read.
 pub fn read(input: impl BufRead) -> Result<(Header, Vec<Pair>), DumpError> {
     let mut reader = Reader::open(input, None)?;
     let mut pairs = Vec::new();
@@ -58,8 +58,8 @@ pub fn read(input: impl BufRead) -> Result<(Header, Vec<Pair>), DumpError> {
     Ok((reader.header().clone(), pairs))
 }
 
-/// The text that `tp dump` writes of a database with these records: a list and records by number have keys only when told
-/// to (`tp dump --keys`).
+/// Returns the text that `tp dump` writes of a database with these records: a list and records by number have keys
+/// only on request (`tp dump --keys`).
 fn written(header: &Header, pairs: &[Pair]) -> Vec<u8> {
     let mut text = Vec::new();
     let mut write = || {

@@ -1,10 +1,10 @@
-//! What is read of the disk, given what nobody wrote: one function for each door.
+//! Arbitrary bytes for everything that is read from disk: one function for each kind of input.
 //!
-//! Each function takes bytes, makes of them what lies behind one door of the library (with a checksum that is right, where there is
-//! one: what a wrong one does is the suite `damage`'s to ask), calls what the library itself calls there, and asserts what is
-//! promised of the answer. A panic is a finding.
+//! Each function takes bytes, makes one kind of input of them (with a right checksum, where the input has one: the
+//! suite `damage` tests wrong checksums), calls what the library calls for that input, and asserts the promises about
+//! the answer. A panic is a finding.
 //!
-//! | file | door |
+//! | file | input |
 //! |---|---|
 //! | `page` | a page of a database, read, salvaged and changed |
 //! | `log_record` | a log record's body, redone and undone |
@@ -12,16 +12,16 @@
 //! | `control` | the control file |
 //! | `dump_text` | a dump, as `tp load` reads it |
 //! | `settings` | `libtp.toml` |
-//! | `world`, `scene` | the small environment that pages and records are of |
-//! | `corpus`, `input` | what is tried again, and mutated; numbers out of bytes |
-//! | `seeds` | what a fuzzer starts from, as it was once made |
+//! | `world`, `scene` | the small environment that pages and records belong to |
+//! | `corpus`, `input` | the kept inputs and their mutations; numbers from bytes |
+//! | `seeds` | the inputs that a fuzzer starts from, as they were once made |
 //!
-//! The functions are called by two who differ in what they know: the suite `fuzz` on any toolchain, over the corpus and over
-//! mutations of it that a seed tells (`suite/main.rs`), and libFuzzer, which sees what code an input reaches (`libfuzzer/`,
-//! `cargo xtask soak fuzz`). What it finds is kept in `corpus/TARGET/`.
+//! Two callers use the functions: the suite `fuzz`, on any toolchain, over the corpus and over random mutations of it
+//! (`suite/main.rs`), and libFuzzer, which sees the code that an input reaches (`libfuzzer/`, `cargo xtask soak
+//! fuzz`). libFuzzer's findings are kept in `corpus/TARGET/`.
 #![forbid(unsafe_code)]
 
-// Named by the file of the command below.
+// Used by the command's files below.
 use thiserror as _;
 
 pub mod control;
@@ -36,7 +36,7 @@ pub mod seeds;
 pub mod settings;
 pub mod world;
 
-/// The command's own, which is no library: these files alone of it.
+/// The command's own format; the command is not a library, so only these files of it are included.
 #[path = "../../../crates/cli/src/dump_format.rs"]
 #[allow(missing_docs)]
 pub mod dump_format;
@@ -44,10 +44,10 @@ pub mod dump_format;
 #[allow(missing_docs)]
 pub mod dump_header;
 
-/// A door: its name, which is that of its corpus, and who knocks at it.
+/// A target: its name, which is also its corpus's name, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every door.
+/// All targets.
 pub const TARGETS: [Target; 6] = [
     ("page", page::page),
     ("log_record", log_record::log_record),

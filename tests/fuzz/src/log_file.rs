@@ -1,16 +1,17 @@
-//! The log's first segment with records whose checksums are right, and the control file over it: a restart.
+//! A restart: the log's first segment with records whose checksums are right, and the control file for it.
 //!
-//! An input says where the control file says that the log is durable and where the last checkpoint is, and gives the log's
-//! bytes from its beginning; whatever could be a record gets its checksum, by the table of `docs/formats/log.md` and not by the
-//! library's own code. Then:
+//! An input gives the durable end and the last checkpoint of the control file, and the log's bytes from its beginning.
+//! Everything that could be a record gets its checksum, by the table of `docs/formats/log.md` and not by the library's
+//! own code. Then:
 //!
-//! * `restart` finds an end, or says what is damaged and at which LSN.
-//! * What it found is rolled: each record is read again by its LSN as the same, and its transaction is unrolled, to an end or an error.
-//! * Over a copy of the small databases history is repeated and what was not committed undone: that is an error, or goes well,
-//!   and then every file is looked at by `verify`.
+//! * `restart` finds an end, or names the damage and its LSN.
+//! * The log that it found is rolled: each record is read again by its LSN as the same, and its transaction is
+//!   unrolled, to an end or an error.
+//! * Over a copy of the small databases history is repeated, and uncommitted changes are undone: this returns an
+//!   error, or succeeds, and then `verify` checks every file.
 //!
-//! A log of which every byte has a right checksum, and which the library did not write, is no damage that anything promises
-//! to find: what is asked for is an end or an error.
+//! No promise covers a log whose checksums are all right and which the library did not write: the test only requires
+//! an end or an error.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -24,20 +25,20 @@ use tempfile::TempDir;
 use crate::input::Input;
 use crate::world::{control_file, managers, place, short_log_settings, World};
 
-/// Bytes of the log that an input may say.
+/// The most bytes of log in an input.
 const LOG_BYTES_MAX: usize = 48 << 10;
-/// Where the first record lies in its file.
+/// The place of the first record in its file.
 const FIRST_AT: u64 = libtp_log::SEGMENT_HEADER_BYTES + Lsn::FIRST.raw();
 
-/// Of the first byte: recovery is tried, too.
+/// A bit of the first byte: recovery is tried, too.
 const RECOVER: u8 = 1;
-/// Of the first byte: the databases have no pages yet.
+/// A bit of the first byte: the databases have no pages yet.
 const NEW_FILES: u8 = 2;
 
-/// What every input's environment begins as.
+/// The environment that every input begins with.
 struct Template {
     control: Control,
-    /// The block before the log's bytes.
+    /// The header block before the log's bytes.
     segment_header: Vec<u8>,
     /// The databases: names, and bytes with all pages and with none.
     files: Vec<(String, Vec<u8>, Vec<u8>)>,
@@ -48,13 +49,13 @@ thread_local! {
     static TEMPLATE: RefCell<Option<Template>> = const { RefCell::new(None) };
 }
 
-/// Writes an input: where the log is durable and its checkpoint, in words of eight bytes, and its bytes.
+/// Writes an input: the durable end and the checkpoint of the log, in words of eight bytes, and the log's bytes.
 pub fn encode(recovers: bool, new_files: bool, durable: u16, checkpoint: u16, log: &[u8]) -> Vec<u8> {
     let flags = if recovers { RECOVER } else { 0 } | if new_files { NEW_FILES } else { 0 };
     [&[flags][..], &durable.to_le_bytes(), &checkpoint.to_le_bytes(), log].concat()
 }
 
-/// The log of the small environment, from its first record on.
+/// Returns the log of the small environment, from its first record on.
 pub fn log_of(world: &World) -> Vec<u8> {
     let log = &world.managers.log;
     log.force_all(world.who.session()).expect("there is memory");
@@ -82,7 +83,7 @@ impl Template {
         Template { control, segment_header, files, place }
     }
 
-    /// The directory, with what an input says.
+    /// Makes the directory that an input describes.
     fn lay_out(&self, said: &Said) -> Arc<dyn Directory> {
         clear(self.place.path());
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(self.place.path()).expect("it is ours"));
@@ -119,7 +120,7 @@ fn clear(path: &Path) {
     }
 }
 
-/// What an input says.
+/// The parts of an input.
 struct Said {
     recovers: bool,
     new_files: bool,
@@ -140,7 +141,7 @@ impl Said {
     }
 }
 
-/// Gives every record its checksum, as far as one follows the other.
+/// Gives every record its checksum, as far as records follow one another.
 fn mend(log: &mut [u8], incarnation: u64) {
     let mut at = 0;
     while let Some(length) = log.get(at..at + 4).map(|bytes| le32(bytes) as usize) {
@@ -156,7 +157,7 @@ fn le32(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
 
-/// The checksum with LSN and incarnation, as docs/formats/log.md has it.
+/// Returns the checksum with LSN and incarnation, by docs/formats/log.md.
 #[allow(clippy::cast_possible_truncation)] // halves of words
 fn sealed(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
     let place = lsn.raw() / 8;
@@ -166,7 +167,7 @@ fn sealed(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
         ^ (incarnation >> 32) as u32
 }
 
-/// One input.
+/// Tests one input.
 pub fn log_file(input: &[u8]) {
     let template = TEMPLATE.take().unwrap_or_else(Template::new);
     let said = Said::of(input, template.control.incarnation());
@@ -188,7 +189,7 @@ pub fn log_file(input: &[u8]) {
     TEMPLATE.set(Some(template));
 }
 
-/// Every record forwards, by its LSN, and with those of its transaction backwards.
+/// Reads every record forwards, again by its LSN, and backwards with those of its transaction.
 fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
     let files = LogFiles::new(Arc::clone(directory), &restarted.control);
     let (mut at, mut records) = (Lsn::FIRST, 0_u32);
@@ -204,16 +205,16 @@ fn rolled(directory: &Arc<dyn Directory>, restarted: &Restarted) {
         assert!(files.read(record.lsn).is_ok_and(|again| again == record), "it is read otherwise by its LSN");
         at = record.end();
         records += 1;
-        // Each chain is as long as the log: of a few records all of them, of many some.
+        // Each chain may be as long as the log: all of the first records are unrolled, and later only some.
         if records < 64 || records % 64 == 0 {
             files.unroll(record.lsn).take_while(Result::is_ok).for_each(drop);
         }
     }
-    // The end may lie within a record where the control file has said that the log is durable up to there.
+    // The end may lie within a record if the control file has recorded the log as durable up to there.
     assert!(at >= restarted.end.end, "the roll ended before the log");
 }
 
-/// Recovery over the databases, and a look at each.
+/// Recovers the databases, and checks each.
 fn recovered(directory: &Arc<dyn Directory>, restarted: &Restarted) {
     match recover(directory, restarted) {
         Ok(()) => {}

@@ -1,14 +1,14 @@
-//! One log record whose checksum is right and whose body is anybody's: said, redone and undone.
+//! One log record whose checksum is right and whose body is arbitrary: described, redone and undone.
 //!
 //! An input names a type, a role, a page and the body. Then:
 //!
-//! * `describe` and `pages`, which `tp printlog` and recovery call for every record, answer whatever the body is.
-//! * The record is redone on that page, and on one that was never written, and on each page that it names itself: it refuses, or
-//!   changes the page; twice from the same image it makes the same image.
-//! * It is logged, read, and undone, as an abort would: that is an error, or goes well.
-//! * A checkpoint's body that is read is written as the same bytes.
+//! * `describe` and `pages`, which `tp printlog` and recovery call for every record, return whatever the body is.
+//! * The record is redone on that page, on a page that was never written, and on each page that it names itself: redo
+//!   refuses, or changes the page; twice from the same image it makes the same image.
+//! * The record is logged, read, and undone, as an abort would: this returns an error, or succeeds.
+//! * A checkpoint's body that can be read is written as the same bytes.
 //!
-//! What follows from a page that such a record has changed is not asked here: that is what a page may be (`page.rs`).
+//! The effects of a page that such a record has changed are not tested here: `page.rs` tests arbitrary pages.
 
 use libtp_buffer::{FileId, PageId, PageMut};
 use libtp_log::{record_bytes, Entry, Lsn, RecordRef};
@@ -20,15 +20,15 @@ use crate::input::Input;
 use crate::scene::{Scene, PAGE_BYTES};
 use crate::world::{self, World};
 
-/// Bodies longer than this are cut: what is done with one is done with its front.
+/// Bodies longer than this are cut to their front.
 const BODY_BYTES_MAX: usize = 16 << 10;
 
-/// Writes an input: a record of that kind with that body, for a page of a scene. What the fuzzer starts from is made so.
+/// Writes an input: a record of that kind with that body, for a page of a scene. The seeds are made with it.
 pub fn encode(kind: u16, scene: u8, page: u8, role: u8, body: &[u8]) -> Vec<u8> {
     [&kind.to_le_bytes()[..], &[scene, page, role], body].concat()
 }
 
-/// One input.
+/// Tests one input.
 pub fn log_record(input: &[u8]) {
     world::with(|world| {
         let mut input = Input(input);
@@ -80,13 +80,13 @@ fn checkpoint(body: &[u8]) {
     }
 }
 
-/// Logs the record in a transaction that did nothing else, and undoes it.
+/// Logs the record in a transaction of its own, and undoes it.
 fn undone(world: &World, record_type: &RecordType, body: &[u8]) {
     let Some(undo) = record_type.undo else { return };
     for scene in &world.scenes {
         world.restore(scene);
     }
-    // Whose pages are there: everybody's, as after a restart.
+    // All databases are open, as after a restart.
     let opened: Vec<Database> = world.scenes.iter().map(|scene| world.open(scene).expect("it is as it was")).collect();
     let (managers, who) = (&world.managers, &world.who);
     let log = &managers.log;
@@ -108,7 +108,7 @@ fn undone(world: &World, record_type: &RecordType, body: &[u8]) {
     }
 }
 
-/// What undo has used of a file beyond its pages.
+/// Records how many pages the file has after the undo, so that [`World::restore`] clears them.
 fn note_pages(world: &World, scene: &Scene, file: FileId) {
     let meta = world.page(PageId::new(file, libtp_buffer::PageNo::new(libtp_record::free_pages::META_PAGE)));
     let count = libtp_record::free_pages::Meta::of(&meta).map_or(0, |meta| meta.page_count.get());

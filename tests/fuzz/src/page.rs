@@ -1,17 +1,18 @@
-//! A page whose checksum is right and whose contents are anybody's: of a tree, a hash file, records by number, a list, and of the program's.
+//! A page whose checksum is right and whose contents are arbitrary: of a tree, a hash file, records by number, a list,
+//! or the program's own pages.
 //!
-//! An input names a page of one of the small databases (`scene.rs`) and says what stands there, behind what the cache looks
-//! at itself. Then:
+//! An input names a page of one of the small databases (`scene.rs`) and gives its contents, behind the fields that the
+//! cache checks itself. Then:
 //!
-//! * `verify` answers: with findings, each a sentence, or with an error.
-//! * Whatever it found, everything is read: each key, keys that are not there, all records forwards and backwards, and by
-//!   numbers; and the file is salvaged. An answer is records or an error.
-//! * Where it found nothing, the page is as good as one that we have made, and what is done to such a one must go well:
-//!   records are put, changed, deleted, and that is taken back, and all records are as they were; then the same is committed, leaves are merged, and the
-//!   records are those of a map in memory; and `verify` finds nothing afterwards.
+//! * `verify` returns findings, each a sentence, or an error.
+//! * Whatever it found, everything is read: each key, keys that do not exist, all records forwards and backwards, and
+//!   by numbers; and the file is salvaged. Each call returns records or an error.
+//! * If it found nothing, the page is as good as one that the library made, and changes must succeed: records are put,
+//!   changed and deleted, and rolled back, and all records are as before; then the same is committed, leaves are
+//!   merged, and the records are those of a map in memory; and `verify` finds nothing afterwards.
 //!
-//! Where the line is: *changes* of a page that `verify` objects to are not tried. A change checks the page that it goes to,
-//! and not all of what other pages say of it, and between the log record and the page nothing may fail (docs/protocols.md, D11).
+//! The limit: *changes* of a page with findings are not tried. A change checks its own page, and not everything that
+//! other pages say about it, and between the log record and the page nothing may fail (docs/protocols.md, D11).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,17 +27,19 @@ use crate::input::{Input, Random};
 use crate::scene::{keys, value, Kind, Scene, PAGE_BYTES, RECORD_BYTES};
 use crate::world::{self, World};
 
-/// Where what an input says of a page begins: with its kind. Before it stand checksum, number, LSN and file.
+/// The place in a page where an input's bytes begin, with the page's kind. Checksum, number, LSN and file are before
+/// it.
 const AT: usize = 20;
-/// The mark of the log's life, which the cache looks at.
+/// The mark of the log's life, which the cache checks.
 const LIFE: std::ops::Range<usize> = 22..24;
-/// So many records at most are read in one go: a circle is one that nobody ends, and must end by itself.
+/// The most records of one scan: a scan that goes round in a circle would not end.
 const RECORDS_MAX: usize = 1 << 20;
 
-/// After so many errors the rest of a page is not read: who goes round in a circle gives up only after long.
+/// After this many errors the rest of a page is not read: a scan that goes round in a circle fails only after a long
+/// time.
 const REFUSED_MAX: u32 = 8;
 
-/// What an input says: a page of a scene, and its bytes.
+/// The parts of an input: a page of a scene, and its bytes.
 pub struct Said {
     scene: usize,
     page: usize,
@@ -45,8 +48,9 @@ pub struct Said {
 }
 
 impl Said {
-    /// Reads an input: scene, page, salt, then either (first bit of the scene) changes of the page that is there, each offset, count and bytes;
-    /// or how many bytes stand at the page's beginning, those, and the bytes at its end.
+    /// Reads an input: scene, page, salt, and then one of two forms. If the scene's first bit is set: changes of the
+    /// existing page, each an offset, a count and bytes. Otherwise: the number of bytes at the page's beginning, these
+    /// bytes, and the bytes at its end.
     pub fn of(world: &World, input: &[u8]) -> Said {
         let mut input = Input(input);
         let (which, page, salt) = (input.byte(), input.byte(), input.byte());
@@ -75,7 +79,7 @@ impl Said {
     }
 }
 
-/// One input.
+/// Tests one input.
 pub fn page(input: &[u8]) {
     world::with(|world| {
         let said = Said::of(world, input);
@@ -116,7 +120,7 @@ fn opened(world: &World, scene: &Scene, database: &Database, salt: u8) {
     note_pages(world, scene);
 }
 
-/// Notes how many pages the file has by now, for who puts them back.
+/// Records how many pages the file has by now, so that [`World::restore`] clears them.
 fn note_pages(world: &World, scene: &Scene) {
     let meta = world.page(PageId::new(scene.file, PageNo::new(libtp_record::free_pages::META_PAGE)));
     scene.used.set(libtp_record::free_pages::Meta::of(&meta).map_or(0, |meta| meta.page_count.get()).min(1 << 10));
@@ -142,7 +146,7 @@ fn is_a_sentence(text: &str) {
 /// The records of a scene: by key, or by number.
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// An answer; of a page that is good, it is no error.
+/// Returns an answer, or `None` for an error; on a good page an error is a failure.
 fn answer<T>(result: libtp_record::Result<T>, is_good: bool) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -155,7 +159,7 @@ fn answer<T>(result: libtp_record::Result<T>, is_good: bool) -> Option<T> {
     }
 }
 
-/// Reads everything in every way; none if there was an error.
+/// Reads everything in every way; `None` if there was an error.
 fn read_all(access: &Access<'_>, scene: &Scene, is_good: bool) -> Option<Records> {
     match scene.kind {
         Kind::Tree => read_tree(access, scene.name, is_good),
@@ -170,7 +174,7 @@ fn number_key(number: u64) -> Vec<u8> {
     number.to_be_bytes().to_vec()
 }
 
-/// Calls `next` until there is no more, or an error.
+/// Calls `next` until its end or an error.
 fn all<T>(is_good: bool, mut next: impl FnMut() -> libtp_record::Result<Option<T>>) -> (Vec<T>, bool) {
     let mut found = Vec::new();
     loop {
@@ -272,7 +276,7 @@ fn read_pages(access: &Access<'_>, is_good: bool) -> Option<Records> {
     let mut records = Records::new();
     for number in 0..count?.min(64) {
         let copy = answer(access.page_copy(number), is_good)?;
-        // A page that was made stays when its change is taken back: zeros, as one that there never was.
+        // A new page stays when its change is undone: zeros, like a page that never existed.
         if copy.bytes.iter().any(|&byte| byte != 0) {
             records.insert(number_key(u64::from(number)), copy.bytes);
         }
@@ -280,7 +284,7 @@ fn read_pages(access: &Access<'_>, is_good: bool) -> Option<Records> {
     Some(records)
 }
 
-/// Changes this and that; says what is to be there afterwards. All of it must go well.
+/// Makes random changes, all of which must succeed; returns the records that must be there afterwards.
 fn change(access: &Access<'_>, scene: &Scene, salt: u8, mut records: Records) -> Records {
     let mut random = Random::new(u64::from(salt));
     match scene.kind {

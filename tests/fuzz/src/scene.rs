@@ -1,4 +1,4 @@
-//! The databases of the small environment: one of each kind, with something of everything a file may hold.
+//! The databases of the small environment: one of each kind, with every structure that a file may hold.
 
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ pub const RECORD_BYTES: usize = 20;
 pub struct Scene {
     /// Its name.
     pub name: &'static str,
-    /// What is in it.
+    /// The kind of its contents.
     pub kind: Kind,
     /// Its file.
     pub file: FileId,
@@ -27,11 +27,11 @@ pub struct Scene {
     pub page_bytes: usize,
     /// Its pages, by number.
     pub pages: Vec<Vec<u8>>,
-    /// How many pages of it the last input used, beyond those.
+    /// The end of the pages that the last input used, if that is beyond `pages`.
     pub used: Cell<u32>,
 }
 
-/// What is in a database.
+/// The kind of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A B-tree.
@@ -42,7 +42,7 @@ pub enum Kind {
     Numbers,
     /// Records of any length by number.
     List,
-    /// Pages of the program's.
+    /// The program's own pages.
     Pages,
 }
 
@@ -57,7 +57,7 @@ const SCENES: [(&str, Kind, Fill); 6] = [
     ("pages", Kind::Pages, fill_pages),
 ];
 
-/// Makes them all.
+/// Makes all databases.
 pub fn all(world: &World) -> Vec<Scene> {
     SCENES.iter().map(|&(name, kind, fill)| make(world, name, kind, fill)).collect()
 }
@@ -82,7 +82,7 @@ fn make(world: &World, name: &'static str, kind: Kind, fill: Fill) -> Scene {
     Scene { name, kind, file, page_bytes: PAGE_BYTES, pages, used: Cell::new(0) }
 }
 
-/// The keys of a scene with keys, and some that it does not have.
+/// Returns the keys of a scene with keys, and some keys that it does not have.
 pub fn keys(name: &str) -> Vec<Vec<u8>> {
     let mut random = Random::new(7);
     let tall = |index: usize| [format!("{:02}", index * 37 % 100).into_bytes(), vec![b'k'; 700]].concat();
@@ -98,7 +98,7 @@ pub fn keys(name: &str) -> Vec<Vec<u8>> {
     }
 }
 
-/// A value for a key: some are long, and lie on pages of their own.
+/// Returns a value for a key: some values are long, and lie on pages of their own.
 pub fn value(index: usize, salt: u8) -> Vec<u8> {
     let bytes = match index % 40 {
         17 => 9_000,
@@ -171,8 +171,8 @@ fn fill_pages(world: &World, database: &Database) {
     });
 }
 
-/// A file of these pages as it lies on the disk. Each says that the record at `lsn` changed it last; none was ever written, but
-/// the first, if that is none.
+/// Returns a file of these pages as it lies on the disk. `lsn` is the LSN of every page but the first; with `None`,
+/// every page but the first is zeros, as if it was never written.
 pub fn on_disk(pages: &[Vec<u8>], lsn: Option<Lsn>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(pages.len() * PAGE_BYTES);
     for (number, page) in pages.iter().enumerate() {

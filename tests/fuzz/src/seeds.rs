@@ -1,6 +1,7 @@
-//! What a fuzzer starts from: real pages, records, logs, dumps and settings, made by the library as it is now.
+//! The inputs that a fuzzer starts from: real pages, records, logs, dumps and settings, made by the library as it is
+//! now.
 //!
-//! They were written into `corpus/` once (`cargo run -p libtp-fuzz --example seeds`), and stay as they were.
+//! They were written into `corpus/` once (`cargo run -p libtp-fuzz --example seeds`), and stay unchanged.
 
 use libtp_log::RECORD_HEADER_BYTES;
 
@@ -11,12 +12,12 @@ use crate::{control, log_file, log_record};
 /// Inputs of a target with names.
 pub type Seeds = Vec<(String, Vec<u8>)>;
 
-/// Where what an input says of a page begins.
+/// The place in a page where an input's bytes begin.
 const PAGE_AT: usize = 20;
-/// The first bit of the scene: the page that is there is changed.
+/// The first bit of the scene: the input changes the existing page.
 const CHANGED: u8 = 0x80;
 
-/// Pages whole, and small changes of pages.
+/// Returns whole pages, and small changes of pages.
 pub fn pages(world: &World) -> Seeds {
     let mut seeds = Seeds::new();
     let byte = |number: usize| u8::try_from(number).expect("the small environment is small");
@@ -34,7 +35,7 @@ pub fn pages(world: &World) -> Seeds {
         for number in 1..scene.pages.len().min(4) {
             let mut input = vec![CHANGED | byte(which), byte(number), 3];
             for _ in 0..2 {
-                // The header of a page, mostly.
+                // Mostly the header of a page.
                 let at = u16::try_from(random.below(60)).expect("it is below sixty");
                 input.extend_from_slice(&at.to_le_bytes());
                 input.extend_from_slice(&[0, random.number().to_le_bytes()[0]]);
@@ -45,7 +46,7 @@ pub fn pages(world: &World) -> Seeds {
     seeds
 }
 
-/// A page without its longest run of zeros.
+/// Returns an input of a page without its longest run of zeros.
 fn whole(scene: u8, number: u8, page: &[u8]) -> Vec<u8> {
     let bytes = &page[PAGE_AT..];
     let (mut best, mut run) = (0..0, 0);
@@ -59,7 +60,7 @@ fn whole(scene: u8, number: u8, page: &[u8]) -> Vec<u8> {
     [&[scene, number, 1][..], &front.to_le_bytes(), &bytes[..best.start], &bytes[best.end..]].concat()
 }
 
-/// A record of a log: where it begins, and all of it.
+/// Returns the records of a log: the place and the bytes of each.
 fn records(log: &[u8]) -> Vec<(usize, &[u8])> {
     let (mut at, mut found) = (0, Vec::new());
     while let Some(header) = log.get(at..at + RECORD_HEADER_BYTES) {
@@ -75,7 +76,7 @@ fn kind(record: &[u8]) -> u16 {
     u16::from_le_bytes([record[8], record[9]])
 }
 
-/// Some records of each type.
+/// Returns some records of each type.
 pub fn log_records(world: &World) -> Seeds {
     let log = log_file::log_of(world);
     let mut seeds = Seeds::new();
@@ -99,7 +100,7 @@ pub fn log_records(world: &World) -> Seeds {
     seeds
 }
 
-/// Pieces of the log: from its beginning, and some from its middle, whose places are told anew.
+/// Returns pieces of the log: from its beginning, and some from its middle, whose links are adjusted.
 pub fn logs(world: &World) -> Seeds {
     const BYTES: usize = 3_000;
     let log = log_file::log_of(world);
@@ -120,13 +121,13 @@ pub fn logs(world: &World) -> Seeds {
         if !piece.is_empty() {
             seeds.push((format!("from-{from}"), log_file::encode(true, from == 0, 1, 0, &piece)));
         }
-        // What a split and its neighbours are is said more than once in this log.
+        // Skips some records: this log has many similar splits and their neighbours.
         begin = next.max(begin + 1) + records.len() / 40;
     }
     seeds
 }
 
-/// A new environment's slot, one with everything in it, and one with further blocks.
+/// Returns a new environment's slot, a slot with everything in it, and a slot with further blocks.
 pub fn controls() -> Seeds {
     let first = control::first_slot();
     let mut cut = first.clone();
@@ -137,7 +138,7 @@ pub fn controls() -> Seeds {
     vec![("new".to_owned(), cut), ("full".to_owned(), full), ("many".to_owned(), control::slot_of_many(500))]
 }
 
-/// Dumps of each kind.
+/// Returns dumps of each kind.
 pub fn dumps() -> Seeds {
     let seed = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
     vec![
@@ -161,7 +162,7 @@ pub fn dumps() -> Seeds {
     ]
 }
 
-/// Settings files.
+/// Returns settings files.
 pub fn settings() -> Seeds {
     let seed = |name: &str, text: &str| (name.to_owned(), text.as_bytes().to_vec());
     vec![

@@ -1,14 +1,14 @@
 //! The text of `libtp.toml`.
 //!
-//! An error names a line. What is read is written out again, and read as the same; and it goes over and under the defaults
-//! unchanged. An environment is not opened with it: whether a size can be meant is asked there, and what that takes is tried by
-//! the suite `bad_input`.
+//! An error names a line. Settings that can be read are written out again, and read as the same; merging them with the
+//! defaults, over or under, does not change them. No environment is opened with them: opening checks whether sizes
+//! make sense, and the suite `bad_input` tests that.
 
 use std::fmt::Write;
 
 use libtp::{Bytes, DatabaseSettings, Durability, Granularity, Replacement, Settings, Survives, Victim};
 
-/// One input.
+/// Tests one input.
 pub fn settings(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(Bytes(bytes)) = text.parse::<Bytes>() {
@@ -34,7 +34,7 @@ pub fn settings(input: &[u8]) {
     let _ = (settings.memory_bytes(), settings.lock_timeout());
 }
 
-/// A text that says the same.
+/// Returns a text with the same settings.
 fn written(settings: &Settings) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: Option<String>| {
@@ -109,7 +109,7 @@ fn survives(survives: Survives) -> &'static str {
     }
 }
 
-/// A string as TOML has it.
+/// Returns a string in TOML's syntax.
 fn quoted(text: &str) -> String {
     let escaped = text.chars().map(|letter| match letter {
         '"' | '\\' => format!("\\{letter}"),

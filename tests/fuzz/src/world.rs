@@ -1,8 +1,8 @@
-//! A small environment in memory, whose pages are what the fuzzer says.
+//! A small environment in memory, whose pages the fuzzer gives.
 //!
-//! Everything is real: the managers, the record manager, the log. What a fuzzer changes lies in the page cache as if it had
-//! been read from the disk with a checksum that is right, which is all that the cache asks of a page. Between two inputs
-//! every page gets the bytes again that it had at first.
+//! Everything is real: the managers, the record manager, the log. A page that the fuzzer changes is in the page cache
+//! as if it had been read from the disk with a right checksum, which is all that the cache asks of a page. Between two
+//! inputs every page gets its first bytes again.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,55 +19,55 @@ use tempfile::TempDir;
 
 use crate::scene::Scene;
 
-/// After so many inputs the environment is made anew, for its log grows.
+/// After this many inputs the environment is made anew, because its log grows.
 const USES_MAX: u32 = 2_000;
-/// The cache never needs to replace a page.
+/// Large enough that the cache never replaces a page.
 const CACHE_BYTES: u64 = 64 << 20;
-/// The segments of the logs here.
+/// Bytes of the logs' segments here.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// One environment, one session.
 pub struct World {
     /// Its managers.
     pub managers: Arc<Managers>,
-    /// The session.
+    /// Its session.
     pub who: TxnSession,
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: Arc<dyn Directory>,
     /// Its databases.
     pub scenes: Vec<Scene>,
     uses: u32,
-    /// Goes last: files are open in it.
+    /// Dropped last: files are open in it.
     pub place: TempDir,
 }
 
-/// A directory in memory that goes away.
+/// Makes a temporary directory, in memory if possible.
 pub fn place() -> TempDir {
     let memory = std::path::Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.expect("a directory for temporary files can be made")
 }
 
-/// The control file of a directory.
+/// Opens the control file of a directory.
 pub fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
     let file = directory.open(CONTROL_NAME, OpenMode::Create).expect("the directory is ours");
     ControlFile::new(file, CONTROL_NAME)
 }
 
-/// What every log here is set to.
+/// Returns the settings of the logs here.
 pub fn log_settings() -> libtp_log::Settings {
     libtp_log::Settings { segment_bytes_first: SEGMENT_BYTES, segment_bytes_max: SEGMENT_BYTES, ..Default::default() }
 }
 
-/// What a log of few bytes is set to: a restart looks through all of its segment.
+/// Returns the settings of a log of few bytes: a restart searches its whole segment.
 pub fn short_log_settings() -> libtp_log::Settings {
     libtp_log::Settings { segment_bytes_first: 64 << 10, segment_bytes_max: 64 << 10, ..Default::default() }
 }
 
-/// Managers over a directory whose log ends at `end`.
+/// Makes managers over a directory whose log ends at `end`.
 ///
 /// # Errors
-/// What the managers refuse, as they say it.
+/// The manager's error, as text.
 pub fn managers(directory: &Arc<dyn Directory>, control: &Control, end: Lsn) -> Result<Arc<Managers>, String> {
     let log_settings = libtp_log::Settings {
         segment_bytes_first: control.segment_bytes_first,
@@ -94,7 +94,7 @@ pub fn managers(directory: &Arc<dyn Directory>, control: &Control, end: Lsn) -> 
 }
 
 impl World {
-    /// A new environment with all its databases.
+    /// Makes a new environment with all its databases.
     pub fn new() -> World {
         let place = place();
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(place.path()).expect("it is ours"));
@@ -107,16 +107,16 @@ impl World {
         world
     }
 
-    /// Opens the database of a scene anew: nothing that was learned of its pages before is believed.
+    /// Opens the database of a scene anew, so that no knowledge of its pages from before is used.
     ///
     /// # Errors
-    /// What it refuses.
+    /// The error of opening.
     pub fn open(&self, scene: &Scene) -> libtp_record::Result<Database> {
         let opened = libtp_record::open(&self.managers, &self.who, &*self.directory, scene.name, &Default::default())?;
         Ok(opened.expect("every scene has a file"))
     }
 
-    /// Access for the session.
+    /// Returns access for the session.
     pub fn access<'a>(&'a self, database: &'a Database) -> Access<'a> {
         Access::new(&self.managers, &self.who, database, Wait::No)
     }
@@ -129,7 +129,7 @@ impl World {
         result
     }
 
-    /// Runs `body` in a transaction, and takes back what it did.
+    /// Runs `body` in a transaction, and aborts it.
     pub fn run_in_vain<R>(&self, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
         self.who.begin(&self.managers);
         let result = body(&self.access(database));
@@ -137,7 +137,7 @@ impl World {
         result
     }
 
-    /// The bytes of a page as the cache has them.
+    /// Returns the bytes of a page in the cache.
     pub fn page(&self, id: PageId) -> Vec<u8> {
         let session = self.who.session();
         self.managers
@@ -147,7 +147,7 @@ impl World {
             .to_vec()
     }
 
-    /// Puts bytes in the place of a page.
+    /// Replaces the bytes of a page.
     pub fn put_page(&self, id: PageId, bytes: &[u8]) {
         let session = self.who.session();
         session.ensure_undo(4 * bytes.len() as u64).expect("there is memory");
@@ -158,7 +158,7 @@ impl World {
         section.close();
     }
 
-    /// Gives every page of a scene the bytes that it had at first.
+    /// Gives every page of a scene its first bytes.
     pub fn restore(&self, scene: &Scene) {
         let number = |index| PageNo::new(u32::try_from(index).unwrap_or(u32::MAX));
         for (index, bytes) in scene.pages.iter().enumerate().skip(1) {
@@ -181,7 +181,8 @@ thread_local! {
     static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
 }
 
-/// Calls `body` with this thread's environment. If it panics, what is left of that is given up, and the next call gets a new one.
+/// Calls `body` with this thread's environment. If it panics, the environment is given up, and the next call gets a
+/// new one.
 pub fn with<R>(body: impl FnOnce(&World) -> R) -> R {
     let old = WORLD.take().filter(|world| world.uses < USES_MAX);
     let mut guard = Forgotten(Some(old.unwrap_or_default()));
@@ -192,7 +193,7 @@ pub fn with<R>(body: impl FnOnce(&World) -> R) -> R {
     result
 }
 
-/// An environment in which a call did not come back: leaving it in order could panic again.
+/// An environment in which a call panicked: an orderly close could panic again.
 struct Forgotten(Option<World>);
 
 impl Drop for Forgotten {

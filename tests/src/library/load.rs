@@ -1,4 +1,4 @@
-//! Records loaded all at once.
+//! Bulk loads of records.
 
 use libtp::{Bytes, Error, Load, Pair};
 
@@ -8,7 +8,7 @@ use crate::oracle::Value;
 /// Trees that are made and loaded in the middle of the workload.
 pub const LOADED: [&str; 4] = ["load-a", "load-b", "load-c", "load-d"];
 
-/// What keeps a load from coming to its end.
+/// The reason that a load did not finish.
 enum Stopped {
     Broken,
     Library(Error),
@@ -21,7 +21,7 @@ impl From<Error> for Stopped {
 }
 
 impl Process {
-    /// Merges what leaves of a tree can be merged.
+    /// Merges the leaves of a tree that can be merged.
     ///
     /// # Errors
     /// Those of compacting.
@@ -29,8 +29,8 @@ impl Process {
         Ok(self.tree(tree)?.compact(100).map(|_| ())?)
     }
 
-    /// Loads records into an empty tree, in any order if that is said; broken off behind the first `broken_at` of them. Whether
-    /// it came to its end.
+    /// Loads records into an empty tree, sorted or in any order; stops before the record at `broken_at`, if one is
+    /// given. Returns whether the load finished.
     ///
     /// # Errors
     /// Those of loading.

@@ -1,16 +1,16 @@
-//! Which syncs have failed, as the trace of the disk tells.
+//! The failed syncs in the trace of the disk.
 
 use std::collections::BTreeMap;
 
 use libtp_sim::{Change, NodeId, TraceEntry};
 
-/// Whether a file of that name is not in use yet.
+/// Returns whether a file of that name is not in use yet.
 pub(super) fn is_unfinished(name: &str) -> bool {
     name.ends_with(".preparing") || name.ends_with(".new")
 }
 
-/// The names, at the time, of the files and directories whose sync failed from the I/O index `from` on; a directory
-/// without a name is `/`.
+/// Returns the names, at that time, of the files and directories whose sync failed from the I/O index `from` on; a
+/// directory without a name is `/`.
 pub(super) fn failed_syncs(trace: &[TraceEntry], from: usize) -> Vec<String> {
     let mut names: BTreeMap<NodeId, &str> = BTreeMap::new();
     let mut failed = Vec::new();

@@ -1,17 +1,17 @@
-//! A list whose records are renumbered: read as a whole, and changed at some place.
+//! A list whose records are renumbered: read as a whole, and changed at single places.
 
 use super::{Client, Problem, Runner};
 use crate::library::{Edit, LINES};
 use crate::oracle::{brief, Place, Table, Value};
 
-/// From so many lines on many go at once: more than one node has.
+/// From this number of lines on, a deletion may remove this many lines: more than one node has.
 const LINES_MOST: u64 = 150;
 
 impl Runner {
     /// Reads the list and, unless the transaction only reads, changes it a few times.
     pub(super) fn line(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let place: Place = (Table::Tree(LINES), LINES.into());
-        // Who changes it first reads nothing that others may still change.
+        // A transaction that changes the list before its first read reads nothing that others may still change.
         let first = (!client.reads_only && self.ranges.chance(1, 4))
             .then(|| format!("t{}.{} first", client.number, client.left).into_bytes());
         if let Some(line) = &first {
@@ -32,7 +32,8 @@ impl Runner {
             let (found, wanted) = (brief(found.as_ref()), brief(self.view(client, &place)));
             return Err(Problem::Wrong(format!("WRONG: the list is {found} after an append, wanted {wanted}")));
         }
-        // Who only reads relies on what is there, and locks nothing that a change would meet below the list itself.
+        // A transaction that only reads depends on the list's contents; below the list itself it takes no lock that
+        // conflicts with a change.
         if client.reads_only || (first.is_none() && self.ranges.chance(2, 5)) {
             return Ok(());
         }
@@ -58,7 +59,7 @@ impl Runner {
         let number = self.ranges.next_u64();
         let line = [format!("t{}.{}.{number:x}", client.number, client.left).into_bytes(), vec![b'.'; bytes]].concat();
         let at = 1 + self.ranges.below(count.max(1));
-        // Very many at once, so that nodes go.
+        // Large deletions, so that nodes are removed.
         let most = if count >= LINES_MOST { LINES_MOST } else { 6 };
         match self.ranges.below(12) {
             _ if count == 0 => Edit::Append(line),

@@ -1,11 +1,11 @@
-//! New trees that are made of many records at once, some after a load that was broken off.
+//! New trees, each loaded with many records at once, some after a load that was broken off.
 
 use super::{Runner, Stop};
 use crate::library::{Process, Trouble, LOADED};
 use crate::oracle::{Effects, Place, Table, Value};
 
 impl Runner {
-    /// Now and then a tree is compacted beside the transactions that run.
+    /// Now and then compacts a tree while transactions run.
     pub(super) fn compact_seldom(&mut self, processes: &[Process]) -> Result<(), Stop> {
         if !self.loads.chance(1, 60) {
             return Ok(());
@@ -14,13 +14,13 @@ impl Runner {
         let trees = ["accounts", "journal", LOADED[0]];
         let tree = trees[self.loads.index(if self.loaded > 0 { 3 } else { 2 })];
         match process.compact(tree) {
-            // Somebody has locked all of it.
+            // Another transaction has locked the whole tree.
             Ok(()) | Err(Trouble::Conflict) => Ok(()),
             Err(trouble) => self.failure(format!("compacting {tree} failed: {trouble}")),
         }
     }
 
-    /// Now and then the next tree is loaded.
+    /// Now and then loads the next tree.
     pub(super) fn load_seldom(&mut self, processes: &[Process]) -> Result<(), Stop> {
         let is_due = self.ended > self.plan.transactions * (self.loaded + 1) / (LOADED.len() + 1);
         if self.loaded == LOADED.len() || !is_due || !self.loads.chance(1, 40) {
@@ -41,7 +41,7 @@ impl Runner {
             for at in (1..records.len()).rev() {
                 records.swap(at, self.loads.index(at + 1));
             }
-            // The same key once more, far behind: its later value counts.
+            // The same key once more, far behind: the later value counts.
             let again = (records[0].0.clone(), Value::from(&b"the later"[..]));
             records.push(again);
         }

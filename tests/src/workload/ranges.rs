@@ -6,13 +6,14 @@ use super::{Client, Problem, Runner, ACCOUNTS};
 use crate::library::{LISTS, SETS};
 use crate::oracle::{Place, Table, Value};
 
-/// A place of the journal. Its keys are long and begin alike, so that pages above the leaves have few children.
+/// Returns a place of the journal. Its keys are long and share a prefix, so that pages above the leaves have few
+/// children.
 pub(super) fn journal(number: u64) -> Place {
     (Table::Tree("journal"), format!("journal/{}/{number:08}", "j".repeat(900)).into_bytes())
 }
 
 impl Runner {
-    /// A key with several values: a set, or a list that is read and gets one more.
+    /// Works on a key with several values: a set, or a list that is read and gets one more value.
     pub(super) fn several(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let key = format!("key/{}", self.ranges.below(14)).into_bytes();
         if self.ranges.chance(1, 2) {
@@ -71,7 +72,7 @@ impl Runner {
         }
     }
 
-    /// A range of keys is counted, or deleted: some neighbours, or the old part of the journal.
+    /// Counts or deletes a range of keys: some neighbours, or the old part of the journal.
     pub(super) fn range(&mut self, client: &mut Client<'_>) -> Result<(), Problem> {
         let ((table, low), (_, high)) = match self.ranges.chance(1, 2) {
             true => (journal(0), journal(self.journal.saturating_sub(5 + self.ranges.below(60)))),

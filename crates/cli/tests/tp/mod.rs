@@ -1,5 +1,5 @@
-//! Runs the real `tp` and looks at what it said and how it ended.
-#![allow(dead_code)] // Every file of tests is a program of its own and uses a part of this.
+//! Runs the real `tp` and checks its output and its exit code.
+#![allow(dead_code)] // Every file of tests is a program of its own and uses a part of this module.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -8,19 +8,19 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// What a run of `tp` said and how it ended.
+/// The output and the exit code of a run of `tp`.
 pub struct Said {
     pub code: Option<i32>,
     pub out: Vec<u8>,
     pub err: String,
 }
 
-/// `tp VERB --env DIR WORDS..`, with nothing on standard input.
+/// Runs `tp VERB --env DIR WORDS..`, with nothing on standard input.
 pub fn tp(verb: &str, env: &Path, words: &[&str]) -> Said {
     tp_reading(verb, env, words, b"")
 }
 
-/// The same, with `input` on standard input.
+/// Runs `tp VERB --env DIR WORDS..`, with `input` on standard input.
 pub fn tp_reading(verb: &str, env: &Path, words: &[&str], input: &[u8]) -> Said {
     let mut all: Vec<&OsStr> = verb.split(' ').map(OsStr::new).collect();
     all.extend([OsStr::new("--env"), env.as_os_str()]);
@@ -28,7 +28,7 @@ pub fn tp_reading(verb: &str, env: &Path, words: &[&str], input: &[u8]) -> Said 
     tp_words(&all, input)
 }
 
-/// `tp` with any words.
+/// Runs `tp` with any words.
 pub fn tp_words<S: AsRef<OsStr>>(words: &[S], input: &[u8]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
     command.args(words);
@@ -41,7 +41,7 @@ pub fn run(mut command: Command, input: &[u8]) -> Said {
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let input = input.to_vec();
-    // A program that ends early closes the pipe; what it says and how it ends is what counts.
+    // A program that ends early closes the pipe. The test is about its output and its exit code.
     let feeder = std::thread::spawn(move || stdin.write_all(&input).ok());
     let Output { status, stdout, stderr } = child.wait_with_output().expect("a child can be waited for");
     feeder.join().expect("the feeder does not panic");
@@ -49,26 +49,26 @@ pub fn run(mut command: Command, input: &[u8]) -> Said {
 }
 
 impl Said {
-    /// Standard output as text, of a run that must have ended well.
+    /// Returns standard output as text, of a run that must have succeeded.
     pub fn text(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.err);
         String::from_utf8(self.out).expect("text is UTF-8")
     }
 
-    /// Standard output as lines of JSON: nothing else may be on it.
+    /// Returns standard output as lines of JSON: nothing else may be on it.
     pub fn json(&self) -> Vec<Value> {
         let text = std::str::from_utf8(&self.out).expect("JSON is UTF-8");
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         text.lines().map(parse).collect()
     }
 
-    /// The last line of JSON, of a run that must have ended well.
+    /// Returns the last line of JSON, of a run that must have succeeded.
     pub fn result(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}{}", String::from_utf8_lossy(&self.out), self.err);
         self.json().pop().expect("there is a result")
     }
 
-    /// The sentence of a run that must have ended with this code.
+    /// Returns standard error, of a run that must have ended with this code.
     pub fn refused(&self, code: i32) -> &str {
         assert_eq!(self.code, Some(code), "{}{}", String::from_utf8_lossy(&self.out), self.err);
         &self.err

@@ -1,8 +1,9 @@
 //! Puts and deletes: a record enters a leaf, or changes there.
 //!
 //! Paper: LIBTP 3.2.6 logs "insert and delete", a replacement as both. Here a replacement is one record with only the
-//! bytes that differ. The order of steps is STYLE 3's: lock the key; reserve everything; go down to the leaf. A leaf
-//! without room is split, and the search begins again. Then one log record is written and applied by redo.
+//! bytes that differ. The steps are those of the walk in ARCHITECTURE.md: lock the key; reserve everything; go down to
+//! the leaf. A leaf without room is split, and the search begins again. Then one log record is written and applied by
+//! redo.
 //!
 //! An insertion also enters a gap, the one below the next key. It asks for that gap in `IX`, for this instant
 //! (PROTOCOLS K1; if it must wait, it keeps the lock), so that no transaction that has scanned over the gap meets a

@@ -1,7 +1,7 @@
 //! The word that every record has in every access method: the LSN of its last change, and its flags.
 //!
 //! The LSN leads to the log record that made this version. That log record holds the version before and *its* LSN: the
-//! log is the version store (DESIGN 7). The undo of a change gives a record its old LSN back (PROTOCOLS S3).
+//! log is the version store. The undo of a change gives a record its old LSN back (PROTOCOLS S3).
 
 use libtp_log::Lsn;
 use libtp_txn::Damage;

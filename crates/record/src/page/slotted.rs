@@ -9,7 +9,7 @@
 //!
 //! Every key on the page lies in `[low, high)`, so all share the common prefix of low and high. The page stores it
 //! once, as the beginning of the high key. A slot holds the first four bytes after that prefix, the key's *head*,
-//! big-endian. Heads order as the bytes do, so a search seldom leaves the slot array (DESIGN 8). The fences stand next
+//! big-endian. Heads order as the bytes do, so a search seldom leaves the slot array. The fences stand next
 //! to the header because every search compares with the high key: one cache line less.
 //!
 //! A page at the edge of the tree has one fence or none, and no prefix, though its keys may begin alike. So heads begin
