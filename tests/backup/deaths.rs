@@ -1,5 +1,6 @@
-//! Who copies, or restores, is killed at each place between two states. Those at work do not notice, no log is kept for the dead,
-//! and what is left is a backup or none, an environment or none.
+//! A process that makes or restores a backup is killed at each place between two states. Other processes go on
+//! undisturbed, no log is kept for the dead one, and its result is a whole backup or none, a whole environment or
+//! none.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::shop::{judge, Commit, Shop};
 const JOB: &str = "LIBTP_TEST_BACKUP_JOB";
 const PLACE: &str = "LIBTP_TEST_BACKUP_PLACE";
 
-/// What the child does.
+/// The child's job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
     Full,
@@ -23,7 +24,7 @@ enum Job {
     Restore,
 }
 
-/// The child of this suite, which dies of what `LIBTP_FAILPOINT` says.
+/// The entry of the child, which dies at the failpoint in `LIBTP_FAILPOINT`.
 #[test]
 fn entry() {
     let (Ok(job), Ok(place)) = (std::env::var(JOB), std::env::var(PLACE)) else { return };
@@ -48,7 +49,7 @@ fn judge_restored(place: &Path, commits: &[Commit]) -> u64 {
     end
 }
 
-/// A shop with some trade behind it, its handle, and what was committed in it.
+/// A shop after some trade, its handle, and its commits.
 struct Scenery {
     place: TempDir,
     shop: Shop,
@@ -82,7 +83,7 @@ impl Scenery {
         Process::start("deaths::entry", &variables, |_| {}).wait().signal().is_some()
     }
 
-    /// The log that was there is given up when it is not needed: nobody keeps it.
+    /// Checks that the present log is given up once it is not needed: no dead process keeps it.
     fn gives_up_log(&mut self, name: &str) {
         let tail = self.shop.env.stats().unwrap().log_tail;
         for _ in 0..100 {
@@ -91,7 +92,7 @@ impl Scenery {
             if self.shop.env.stats().unwrap().log_oldest >= tail {
                 return;
             }
-            // Who repairs the dead may not have come to it yet.
+            // The process that repairs the dead one may not have run yet.
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         panic!("{name}: the log is kept for who died");
@@ -140,14 +141,14 @@ fn who_dies(name: &str, job: Job, seed: u64) {
         }
         Job::Restore => {
             let restored = place.join("restored");
-            // Also an opening that makes what is missing makes no environment here.
+            // Even an opening that may make an environment makes none here.
             match Env::builder().settings(settings()).open(&restored) {
                 Ok(env) => {
                     assert_eq!(name, "restore: an environment, not opened");
                     judge(&Shop::open(env).unwrap(), &scenery.commits, Backup::open(&backup).unwrap().end());
                 }
                 Err(_) => match restore(&place) {
-                    // Nothing was copied yet.
+                    // Nothing was copied before the death.
                     Ok(_) => {
                         assert!(name == "restore: begun, its mark not durable" || name == "restore: control file empty")
                     }

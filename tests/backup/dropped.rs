@@ -1,4 +1,4 @@
-//! Databases that are dropped, renamed and emptied: with the transaction that does it, or not at all.
+//! Databases that are dropped, renamed and emptied: if and only if the transaction commits.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +24,7 @@ fn get(env: &Env, name: &str) -> String {
     String::from_utf8(value.unwrap_or_default()).unwrap()
 }
 
-/// The names of the databases, and of their files.
+/// Returns the names of the databases, which must be those of their files.
 fn names(env: &Env) -> Vec<String> {
     let names = env.databases().unwrap();
     let mut files: Vec<String> = fs::read_dir(env.path())
@@ -36,7 +36,7 @@ fn names(env: &Env) -> Vec<String> {
     names
 }
 
-/// What a crash of the machine leaves.
+/// Removes the shared memory, as a crash of the machine does.
 fn crash(place: &Path) {
     for entry in fs::read_dir(place.join("memory")).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
@@ -85,7 +85,7 @@ fn a_dropped_database_is_gone_with_the_commit_and_its_name_is_free() {
     }
     drop(before);
     missing(env.verify("kv").err(), "kv");
-    // At once, by any process.
+    // The name can be used at once, by any process.
     put(&theirs, "kv", "new");
     assert_eq!(get(&env, "kv"), "new");
     assert!(env.checkpoint().unwrap());
@@ -143,7 +143,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
         refused(txn.rename_database("a", "b").err());
         refused(txn.rename_database("a", "bad/name").err());
         missing(txn.rename_database("x", "y").err(), "x");
-        // Names go on in a row, but not in a circle.
+        // Renamings form a chain, but no circle.
         txn.rename_database("a", "t")?;
         txn.rename_database("b", "a")?;
         refused(txn.rename_database("t", "b").err());
@@ -153,7 +153,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
     assert_eq!(names(&env), ["a", "c", "s"]);
     assert_eq!([get(&env, "a"), get(&env, "s"), get(&theirs, "s")], ["b", "a", "a"]);
     assert_eq!(theirs.run(|txn| handle.get(txn, b"key")).unwrap().unwrap(), b"a");
-    // One takes the place of another.
+    // A database takes the name of a dropped one.
     env.run(|txn| {
         txn.drop_database("c")?;
         txn.rename_database("a", "c")
@@ -161,7 +161,7 @@ fn a_renamed_database_is_used_under_its_new_name_and_by_handles_from_before() {
     .unwrap();
     assert_eq!(names(&theirs), ["c", "s"]);
     assert_eq!(get(&theirs, "c"), "b");
-    // There and back again is nothing.
+    // A renaming there and back has no effect.
     env.run(|txn| {
         txn.rename_database("c", "d")?;
         txn.rename_database("d", "c")
@@ -186,7 +186,7 @@ fn who_writes_by_a_handle_from_before_a_new_name_keeps_the_indices() {
     env.run(|txn| txn.rename_database("a", "b")).unwrap();
     let after = env.btree("b").unwrap();
     let index = after.index("by value", |_, value, keys| keys.add(value)).unwrap();
-    // In one session, whose lock on the database stays from one transaction to the next.
+    // In one session, whose lock on the database is kept from one transaction to the next.
     env.run(|txn| after.put(txn, b"2", b"y")).unwrap();
     env.run(|txn| before.put(txn, b"3", b"z")).unwrap();
     assert_eq!(["x", "y", "z"].map(|value| env.run(|txn| index.count(txn, value.as_bytes())).unwrap()), [1, 1, 1]);
@@ -237,7 +237,7 @@ fn databases_of_every_kind_are_listed_counted_emptied_and_dropped() {
             assert_eq!(txn.empty_database(name).unwrap(), 500, "{name}");
         }
         assert!(txn.empty_database("pages").is_err() && txn.empty_database("tree by end").is_err());
-        // It goes on at once.
+        // The transaction uses the emptied database at once.
         tree.put(&txn, b"after", b"it").unwrap();
         match is_kept {
             true => txn.commit().unwrap(),
@@ -251,7 +251,7 @@ fn databases_of_every_kind_are_listed_counted_emptied_and_dropped() {
         let findings = env.verify(name).unwrap().findings;
         assert!(findings.is_empty(), "{name}: {findings:?}");
     }
-    // An index by its name, and another with its database.
+    // One index is dropped by its name, another with its database.
     env.run(|txn| txn.drop_database("tree by end")).unwrap();
     drop(index);
     env.run(|txn| tree.put(txn, b"more", b"without index")).unwrap();
@@ -297,7 +297,7 @@ fn a_backup_and_what_is_added_to_it_have_what_was_dropped_and_renamed() {
     assert_eq!([get(&last, "new name"), get(&last, "kept"), get(&last, "made")], ["renamed", "later", "made"]);
     let then = restored("then", Until::Lsn(until));
     assert_eq!([get(&then, "dropped"), get(&then, "renamed"), get(&then, "kept")], ["dropped", "renamed", "later"]);
-    // A name that is another database's by now has no room in a backup of the first.
+    // A backup of the dropped database has no room for another database with the same name.
     put(&env, "dropped", "another");
     let told = env.backup_more(&backup, &mut |_, _, _| {}).unwrap_err().to_string();
     assert!(told.contains("dropped") && told.contains("full backup"), "{told}");
@@ -345,19 +345,19 @@ mod deaths {
     use libtp_tests::threads::on_threads;
 
     const PLACE: &str = "LIBTP_TEST_DROPPED_PLACE";
-    /// Set where the child makes a database.
+    /// Set if the child makes a database.
     const MAKES: &str = "LIBTP_TEST_DROPPED_MAKES";
-    /// So long others may take to finish what the dead have left.
+    /// Longest time for others to finish the dead process's work.
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// Who finds what the dead have left.
+    /// The process that finds the remains of the dead one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Heir {
-        /// One who has the environment open all the time.
+        /// A process that has the environment open all the time.
         Survivor,
-        /// The next who opens it.
+        /// The next process that opens it.
         Next,
-        /// The next who opens it, when its memory is gone.
+        /// The next process that opens it, without its shared memory.
         Restart,
     }
 
@@ -371,7 +371,7 @@ mod deaths {
         .unwrap();
     }
 
-    /// The child, which dies of what `LIBTP_FAILPOINT` says.
+    /// The entry of the child, which dies at the failpoint in `LIBTP_FAILPOINT`.
     #[test]
     fn entry() {
         let Ok(place) = std::env::var(PLACE) else { return };
@@ -396,7 +396,7 @@ mod deaths {
         Process::start("dropped::deaths::entry", &variables, |_| {}).wait().signal().is_some()
     }
 
-    /// All of it, or nothing.
+    /// Checks that all of the step is there, or none of it. Returns which.
     fn is_whole(env: &Env) -> bool {
         let found = env.databases().unwrap();
         match get(env, "other").as_str() {
@@ -427,10 +427,10 @@ mod deaths {
         }
         let env = kept.take().unwrap_or_else(|| open(place));
         let begun = Instant::now();
-        // Waits for the dead one's locks.
+        // Waits for the dead process's locks.
         let done = is_whole(&env);
         assert!(begun.elapsed() < PATIENCE, "{name} {heir:?}");
-        // With the memory goes what is not on disk.
+        // Changes that are not on disk are lost with the shared memory.
         if heir != Heir::Restart || !name.starts_with("databases: committed") {
             assert_eq!(done, !name.starts_with("databases: said"), "{name} {heir:?}");
         }
@@ -458,7 +458,7 @@ mod deaths {
             assert!(dies_of(dir.path(), point, Some("fresh")), "nobody came to {point}");
             put(&env, "fresh", "second");
             env.run(|txn| txn.drop_database("fresh")).unwrap();
-            // The next database has a slot before that of the dead process.
+            // The next database gets a slot before that of the dead process.
             env.run(|txn| txn.drop_database("first")).unwrap();
             for value in ["third", "fourth"] {
                 put(&env, "fresh", value);
@@ -470,7 +470,7 @@ mod deaths {
         }
     }
 
-    /// Who gives up a database whose file is missing.
+    /// A process dies while it gives up a database whose file is missing.
     fn gives_up(name: &str, heir: Heir) {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
@@ -485,7 +485,7 @@ mod deaths {
             crash(place);
         }
         let env = kept.take().unwrap_or_else(|| open(place));
-        // Said in the log it is done by a restart, and else it is to be done again.
+        // If the log has the drop, a restart does it; otherwise the call must be repeated.
         match env.drop_missing("missing") {
             Ok(()) => assert!(heir != Heir::Restart || name.ends_with("not on disk"), "{name} {heir:?}"),
             Err(Error::NoDatabase { .. }) => assert_eq!(heir, Heir::Restart, "{name}"),
@@ -498,7 +498,7 @@ mod deaths {
         assert_eq!([get(&env, "missing"), get(&env, "other")], ["new", "first"], "{name} {heir:?}");
     }
 
-    /// Who takes back what a transaction changed in a file that is away, or is there again.
+    /// A process dies while it undoes a transaction's changes to a file that is missing, or is back.
     fn takes_back(name: &str) {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
@@ -548,7 +548,7 @@ mod deaths {
         assert!(!points.is_empty());
         let heirs = |name| [Heir::Survivor, Heir::Next, Heir::Restart].map(|heir| (name, heir));
         let plays: Vec<(&str, Heir)> = points.iter().flat_map(|point| heirs(point.name)).collect();
-        // Most of them wait most of the time.
+        // Most of these runs wait most of the time.
         on_threads(4, &plays, |(name, heir)| match *name {
             name if name.starts_with("undo: ") => takes_back(name),
             name if name.starts_with("databases: given up") => gives_up(name, *heir),

@@ -1,5 +1,6 @@
-//! Databases that are dropped and renamed on a simulated disk: the power fails at any call, and what was not synced is lost, torn
-//! or kept, contents and names alike; then again while the environment is opened. Records, databases and files are of one version.
+//! Databases that are dropped and renamed on a simulated disk: the power fails at any call, and unsynced contents and
+//! names are lost, torn or kept; then again while the environment is opened. Records, databases and files have one
+//! version.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use libtp_io::{Directory, Operation};
 use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
 use libtp_tests::sizes;
 
-/// What one database is called in even and in odd versions.
+/// The names of one database in even and in odd versions.
 const SIDES: [&str; 2] = ["left side", "right"];
 
 pub fn platform_on(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Platform> {
@@ -32,7 +33,7 @@ fn settings() -> Settings {
         log_segment_max: Some(Bytes::kib(64)),
         checkpoint_log: Some(Bytes::kib(96)),
         lock_timeout_millis: Some(0),
-        // A transaction that drops a database is made sure of all the same.
+        // A transaction that drops a database is synced all the same.
         durability: Some(Durability::Relaxed),
         relaxed_millis: Some(3_600_000),
         ..Settings::default()
@@ -54,7 +55,7 @@ fn get(env: &Env, name: &str) -> libtp::Result<Option<u64>> {
     Ok(value.map(|value| u64::from_le_bytes(value.try_into().unwrap())))
 }
 
-/// The next version: a table takes the place of the one before, and another database changes its name.
+/// Makes the next version: a new table replaces the old one, and another database changes its name.
 fn step(env: &Env, version: u64) -> libtp::Result<()> {
     put(env, "table.new", version)?;
     let counter = env.btree("counter")?;
@@ -67,11 +68,11 @@ fn step(env: &Env, version: u64) -> libtp::Result<()> {
     })
 }
 
-/// Databases that were changed on a disk.
+/// The disk after a run.
 struct Played {
     disk: SimDisk,
     begun: usize,
-    /// At which call each version was asked for, and at which it was answered.
+    /// For each version, the calls at which it was requested and answered.
     versions: Vec<(usize, usize)>,
 }
 
@@ -94,7 +95,7 @@ fn play(seed: u64, versions: u64) -> Played {
             if random.coin() {
                 txn.abort().unwrap();
             } else {
-                // As a process that is killed leaves it.
+                // As a killed process leaves it.
                 txn.die();
                 env.managers().reap().unwrap();
             }
@@ -112,7 +113,7 @@ fn play(seed: u64, versions: u64) -> Played {
     Played { disk, begun, versions: played }
 }
 
-/// The names of the databases' files.
+/// Returns the names of the databases' files.
 fn files(disk: &SimDisk) -> libtp::Result<Vec<String>> {
     let files = disk.subdirectory("env")?.list()?;
     let mut names: Vec<String> = files.iter().filter_map(|name| name.strip_suffix(".tp")).map(str::to_owned).collect();
@@ -120,7 +121,7 @@ fn files(disk: &SimDisk) -> libtp::Result<Vec<String>> {
     Ok(names)
 }
 
-/// What a crash left is opened, and looked at; its version.
+/// Opens the state that a crash left, and checks it. Returns its version.
 fn judge(disk: &SimDisk) -> Result<u64, String> {
     let text = |error: libtp::Error| error.to_string();
     let env = open(disk, &SharedMemory::new()).map_err(text)?;
@@ -216,7 +217,7 @@ fn whatever_call_fails_records_databases_and_files_are_of_one_version() {
             drop(env);
             let version = judge(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(allowed.contains(&version), "{what}: version {version}");
-            // The kernel shows what the failed call left, and does not write it again by itself.
+            // The kernel still shows the failed call's bytes, and does not write them again by itself.
             let image = disk.crash_image(LossMode::DropAll, random.next_u64());
             let after = judge(&image).unwrap_or_else(|error| panic!("{what}, opened, then a power cut: {error}"));
             assert_eq!(after, version, "{what}, opened, then a power cut");
@@ -252,7 +253,7 @@ fn no_name_is_taken_for_durable_after_a_failed_sync() {
                 break;
             }
             failed += 1;
-            // The next sync succeeds, and does not write what the failed sync has lost.
+            // The next sync succeeds, and does not write the bytes that the failed sync lost.
             let what = format!("disk {seed}, {calls:?} {call}, answered {answer:?}");
             if answer.is_err() {
                 let _ = env.managers().reap();
@@ -286,7 +287,7 @@ fn a_renaming_is_not_carried_out_again_when_another_has_followed() {
     let (asleep, awake) = (place.path().join("wake.asleep"), place.path().join("wake.up"));
     let at = format!("databases: locks released!sleep-panic={}", awake.display());
     std::thread::scope(|threads| {
-        // This session dies with its locks released, after the other has taken them.
+        // This session dies after it has released its locks and the other session has taken them.
         threads.spawn(|| {
             let _ = rio::failpoint::armed_here(&at, || env.run(|txn| txn.rename_database("a", "b")));
         });
@@ -305,10 +306,10 @@ fn a_renaming_is_not_carried_out_again_when_another_has_followed() {
     assert_eq!(get(&env, "c").unwrap(), Some(7));
 }
 
-/// Databases by their names, each with the number that it has as its value.
+/// Databases by name, each with the number that it has as its value.
 type Named = BTreeMap<String, u64>;
 
-/// Opens what a crash left, and compares the databases.
+/// Opens the state that a crash left, and compares the databases.
 fn judge_names(disk: &SimDisk, wanted: &Named, what: &str) -> libtp::Result<()> {
     let builder = Env::builder().settings(settings()).create(false);
     let env = builder.open_on(platform_on(disk, &SharedMemory::new())?, &mut |_, _, _| {})?;
@@ -335,7 +336,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
     }
     let backup = source.subdirectory("backup").unwrap();
     env.backup_on(&backup, &mut |_, _, _| {}).unwrap();
-    // Two trade their names, then three of them.
+    // Two databases exchange their names, then three do.
     let mut states = Vec::new();
     for (from, to) in [("a", "t"), ("b", "a"), ("t", "b"), ("c", "t"), ("d", "c"), ("e", "d"), ("t", "e"), ("f", "g")] {
         env.run(|txn| txn.rename_database(from, to)).unwrap();
@@ -366,7 +367,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
         let mut what = format!("LIBTP_TEST_SEED={seed} call {at} of {end} {mode:?}");
         let directory = image.subdirectory("env").unwrap();
         if random.chance(1, 4) && directory.exists("databases").unwrap() {
-            // The files' own numbers say whose they are.
+            // The numbers in the files identify their databases.
             directory.remove("databases").unwrap();
             what += ", register moved away";
             without_register += 1;

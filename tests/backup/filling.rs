@@ -1,4 +1,5 @@
-//! A new environment that is filled before anybody else opens it: after a power cut there is all of it, or no environment.
+//! A new environment that is filled before another process opens it: after a power cut all of it is there, or there
+//! is no environment.
 
 use libtp::{Durability, Env, Error, SharedMemory};
 use libtp_io::{Directory, OpenMode};
@@ -73,14 +74,14 @@ fn a_load_that_is_given_up_leaves_what_was_there_before() {
     let fill = || Env::builder().settings(quiet()).open_to_fill_on(target(), &mut |_, _, _| {});
     let filling = fill().unwrap();
     filling.env().btree("tree").unwrap();
-    // Another program puts a file beside it.
+    // Another program puts a file in the directory.
     directory.open("notes", OpenMode::CreateNew).unwrap();
-    // Another process comes, to open or to fill.
+    // Another process tries to open or to fill it.
     let refused = [open_existing(&disk).err().unwrap(), fill().err().unwrap()];
     assert!(refused.iter().all(|error| error.to_string().contains("load.unfinished")), "{refused:?}");
     assert!(filling.abandon().unwrap());
     assert_eq!(directory.list().unwrap(), ["libtp.toml", "notes"]);
-    // One that was there is not removed.
+    // An environment that was there before is not removed.
     let filling = fill().unwrap();
     filling.finish().unwrap();
     let filling = fill().unwrap();
@@ -92,7 +93,7 @@ fn a_load_that_is_given_up_leaves_what_was_there_before() {
 #[cfg(feature = "failpoints")]
 const PLACE: &str = "LIBTP_TEST_FILLED";
 
-/// The child of the test below, which dies of what `LIBTP_FAILPOINT` says.
+/// The entry of the child of the test below, which dies at the failpoint in `LIBTP_FAILPOINT`.
 #[cfg(feature = "failpoints")]
 #[test]
 fn entry() {

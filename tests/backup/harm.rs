@@ -1,4 +1,4 @@
-//! A backup that was damaged is noticed, one whose disk is full is refused, and what is no backup is not taken for one.
+//! A damaged backup is noticed, a full disk is reported, and a directory without a backup is refused.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn a_damaged_backup_is_noticed() {
         let at = random.index(bad.len());
         match random.below(4) {
             0 => bad.truncate(at),
-            // A page that is lost reads as zeros, which is what one that was never written is.
+            // A lost page reads as zeros, like a page that was never written.
             1 => bad[at / 4096 * 4096..].iter_mut().take(4096).for_each(|byte| *byte = 0),
             _ => bad[at] ^= 1 << random.below(8),
         }
@@ -63,13 +63,13 @@ fn a_damaged_backup_is_noticed() {
                 noticed += 1;
             }
             Err(error) => panic!("{what}: {error}"),
-            // Log before the checkpoint: nobody needs it.
+            // Damage to log before the checkpoint does no harm.
             Ok(done) => {
                 judge(&open(&restored), &commits, done.end);
                 harmless += 1;
             }
         }
-        // What was noticed may have come late.
+        // The damage may have been noticed after files were made.
         let _ = std::fs::remove_dir_all(&restored);
         std::fs::write(file, &good).unwrap();
     }
@@ -104,7 +104,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
             }
         }
     }
-    // Added to until it is full: what was there stays.
+    // The backup is extended until the disk is full: its earlier state stays.
     let before = Backup::open_on(Arc::clone(&to)).unwrap().end();
     for _ in 0..40 {
         commits.extend(shop.trade(&mut random).unwrap());

@@ -1,4 +1,5 @@
-//! Backups while others write. What is restored is exactly one committed state: that of the place in the log where it ends.
+//! Backups while other processes write. The restored state is exactly one committed state: the one at the place in
+//! the log where the backup ends.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use libtp_tests::sizes;
 
 use crate::shop::{judge, Commit, Shop, NAMES};
 
-/// Small, so that little work evicts pages, begins segments and takes checkpoints.
+/// Returns small settings, so that little work evicts pages, begins segments and takes checkpoints.
 pub fn settings() -> Settings {
     let small = || DatabaseSettings { page_bytes: Some(Bytes::kib(4)), ..DatabaseSettings::default() };
     Settings {
@@ -30,7 +31,8 @@ pub fn open(directory: &Path) -> Shop {
     Shop::open(Env::builder().settings(settings()).open(directory).unwrap()).unwrap()
 }
 
-/// Does `work` while so many others trade, each with a handle of its own, as processes would; what they committed.
+/// Does `work` while `others` threads trade, each with a handle of its own, as processes would. Returns their
+/// commits.
 pub fn while_others_trade(directory: &Path, others: u64, seed: u64, work: impl FnOnce()) -> Vec<Commit> {
     let (stop, commits) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -41,7 +43,7 @@ pub fn while_others_trade(directory: &Path, others: u64, seed: u64, work: impl F
                 let mut random = Random::new(seed * 1000 + other);
                 let mut own = Vec::new();
                 let unfinished = shop.unfinished(&mut random).unwrap();
-                // Relaxed: nothing else is handed over.
+                // Relaxed: the flag publishes no other data.
                 while !stop.load(Ordering::Relaxed) {
                     own.extend(shop.trade(&mut random).unwrap());
                 }
@@ -73,7 +75,7 @@ fn a_backup_under_load_restores_to_one_committed_state() {
         let done = Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
         assert_eq!(done.end, taken.end, "seed {seed}");
         judge(&open(&restored), &commits, done.end);
-        // Whoever was backed up goes on as before.
+        // The original environment goes on as before.
         judge(&shop, &commits, u64::MAX);
         commits_in_all += commits.len();
         reread += taken.reread;
@@ -109,7 +111,7 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
         let until = backup.earliest() + random.below(backup.end() - backup.earliest());
         let restored = tempfile::tempdir().unwrap();
         let done = backup.restore(restored.path(), Until::Lsn(until), &mut |_, _, _| {}).unwrap();
-        // The record that begins there, or the last before, is in it, and nothing behind.
+        // The record that begins there, or the last one before, is restored, and nothing behind it.
         assert!(done.end > until && done.end <= last.end, "{until}: {done:?}");
         judge(&open(restored.path()), &commits, until + 1);
     }

@@ -1,15 +1,15 @@
-//! Backups of an environment at work, and what is restored from them (docs/design/0016-backup.md, PROTOCOLS L10).
+//! Backups of an environment at work, and their restored states (docs/design/0016-backup.md, PROTOCOLS L10).
 //!
 //! | file | what |
 //! |---|---|
-//! | `shop` | three kinds of databases under change, and what was in them at each place of the log |
+//! | `shop` | databases of every kind under change, and their contents at each place of the log |
 //! | `clocks` | a wall clock that jumps |
-//! | `deaths` | who copies or restores is killed |
-//! | `harm` | damaged backups, full disks, and what is no backup |
-//! | `refused` | openings that are refused change nothing, and a restore that was cut off is no environment |
-//! | `filling` | a load into a new environment that is cut off or given up |
+//! | `deaths` | a process that copies or restores is killed |
+//! | `harm` | damaged backups, full disks, and directories without a backup |
+//! | `refused` | refused openings change nothing, and an unfinished restore is no environment |
+//! | `filling` | a load into a new environment that is cut off or abandoned |
 //! | `rules` | rules that the others do not meet |
-//! | `salvage` | what is read of damaged files |
+//! | `salvage` | the records salvaged from damaged files |
 //! | `dropped` | databases that are dropped, renamed, emptied and listed |
 //! | `dropped_simulated` | the same on a simulated disk, with power cuts |
 //! | `missing` | databases whose files are missing, empty or foreign |

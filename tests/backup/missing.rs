@@ -1,4 +1,4 @@
-//! A database whose file is missing, empty or foreign: it alone cannot be used, and it loses nothing.
+//! A database whose file is missing, empty or foreign: only this database cannot be used, and it loses nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ fn count(env: &Env, name: &str) -> u64 {
     env.run(|txn| db.count(txn, ..)).unwrap()
 }
 
-/// What a crash of the machine leaves of an environment at work: the shared memory knows other files.
+/// Copies the state that a crash of the machine leaves of an environment at work, in new files, which the shared
+/// memory does not know.
 fn crash(env: &Env, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(env.path()).unwrap() {
@@ -83,7 +84,7 @@ fn after_a_restart_a_missing_file_loses_nothing_and_stops_its_own_database_alone
     assert!(env.checkpoint().unwrap());
 }
 
-/// More openings than a slot of the control file has places for lives of the log.
+/// More openings than a slot of the control file can record lives of the log.
 const OPENINGS: u64 = 300;
 
 #[test]
@@ -177,7 +178,7 @@ fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
     let env = open(&place.at("env"));
     fill(&env, "kv", 0);
     fill(&env, "other", 0);
-    // Another environment's database has the same number and the same name.
+    // Another environment's database with the same number and the same name.
     let theirs = place.at("theirs");
     fill(&open(&theirs), "kv", 0);
     let whole = fs::read(env.path().join("kv.tp")).unwrap();
@@ -215,7 +216,7 @@ fn in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone
     let bytes = fs::read(theirs.join("kv.tp")).unwrap();
     let away = place.at("away.tp");
     fs::rename(path.join("kv.tp"), &away).unwrap();
-    // A handle of its own has no descriptors of the first one's.
+    // A second handle does not have the first one's descriptors.
     let second = open(&path);
     assert_away(&second, "kv");
     fill(&second, "other", COMMITS);
@@ -277,7 +278,7 @@ fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
             kv.delete(&txn, &(number + 20).to_be_bytes()).unwrap();
         }
         if is_written {
-            // Its changes are in the files, and the log before them is not needed for redo.
+            // Its changes are in the files, and redo does not need the log before them.
             assert!(env.checkpoint().unwrap());
         }
         env.flush().unwrap();
@@ -306,7 +307,7 @@ fn a_loser_is_taken_back_in_a_missing_file_when_that_is_there_again() {
                     assert_eq!(found(number).as_deref(), Some(name.as_bytes()), "{name} {number}");
                 }
                 assert_eq!(found(90), None);
-                // Nothing of the loser is left: what comes later stays.
+                // No change of the loser is left to undo: later changes stay.
                 fill(&env, name, 0);
                 assert!(env.checkpoint().unwrap());
                 let next = place.at(&format!("{again} {name} is back"));
@@ -335,7 +336,7 @@ fn what_is_left_in_a_database_that_was_given_up_is_forgotten_with_its_log() {
     let kv = env.btree("kv").unwrap();
     let txn = env.begin().unwrap();
     kv.put(&txn, b"key", b"of the loser").unwrap();
-    // Several segments lie between the loser's change and the first of the other missing file.
+    // Several segments lie between the loser's change and the first change of the other missing file.
     (1..20).for_each(|round| fill(&env, "other", round * COMMITS));
     fill(&env, "third", COMMITS);
     env.flush().unwrap();
@@ -372,7 +373,7 @@ fn a_drop_is_in_the_log_where_the_register_is_damaged() {
     fill(&env, "other", COMMITS);
     let path = place.at("crashed");
     crash(&env, &path);
-    // The slot of the first database: the drop in it is not to be read any more.
+    // The slot of the first database: its drop becomes unreadable.
     let mut register = fs::read(path.join("databases")).unwrap();
     register[512 + 40] ^= 1;
     fs::write(path.join("databases"), &register).unwrap();
@@ -397,7 +398,7 @@ fn what_opening_reads_does_not_grow_with_the_number_of_databases() {
     let many = sizes::number("LIBTP_TEST_DATABASES", 300);
     let begun = Instant::now();
     for number in 0..many {
-        // A process has so many descriptors.
+        // A process has a limited number of descriptors.
         if number % 900 == 899 {
             drop(env);
             env = open(&path);
@@ -414,7 +415,7 @@ fn what_opening_reads_does_not_grow_with_the_number_of_databases() {
     assert_eq!(got, None);
     println!("figures: opened among {many} databases in {opened:.1?}, with one get in {:.1?}", begun.elapsed());
     drop(env);
-    // Opening does not look at files that it has no use for: neither at their names nor at their first pages.
+    // Opening reads neither the names nor the first pages of files that it does not use.
     let away = place.at("away");
     fs::create_dir(&away).unwrap();
     let is_one = |name: &str| name.ends_with(".tp") && name.starts_with("db") && name != "db7.tp";

@@ -1,5 +1,5 @@
-//! A database's file is missing while a restart takes a transaction back, on a simulated disk: the power fails at any call of the
-//! restart, and the file is there again. Each change is taken back once.
+//! A database's file is missing while a restart undoes a transaction, on a simulated disk: the power fails at any
+//! call of the restart, and then the file is back. Each change is undone once.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const AWAY: &str = "kv away";
 fn open(disk: &SimDisk) -> libtp::Result<Env> {
     let settings = Settings {
         no_background: true,
-        // Less than the databases have, so that a restart writes pages and the log while it takes a transaction back.
+        // Smaller than the databases, so that a restart writes pages and log while it undoes the transaction.
         memory: Some(Bytes::kib(192)),
         log_segment_first: Some(Bytes::kib(16)),
         log_segment_max: Some(Bytes::kib(64)),
@@ -49,7 +49,7 @@ fn rename(disk: &SimDisk, from: &str, to: &str) {
     directory.sync().unwrap();
 }
 
-/// A disk on which a transaction has changed both databases and did not end, and what was in them before.
+/// Returns a disk on which an unfinished transaction has changed both databases, and their records before it.
 fn play(seed: u64) -> (SimDisk, [Records; 2]) {
     let disk = SimDisk::new(seed);
     disk.subdirectory("env").unwrap();
@@ -95,7 +95,7 @@ fn a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once() {
             let mut what = format!("LIBTP_TEST_SEED={seed} {at}");
             rename(&image, AWAY, FILE);
             for _ in 0..2 {
-                // A restart that is cut comes before one that ends.
+                // A restart is cut, and then another one ends.
                 let begun = image.io_index();
                 drop(open(&image).unwrap_or_else(|error| panic!("{what}: {error}")));
                 let (next, at) = cut(&image, begun);

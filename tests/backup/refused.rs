@@ -1,5 +1,5 @@
-//! Openings that are refused: they change no byte, and what is refused is put right by putting back what was missing. A restore
-//! that was cut off is refused, too: it is no environment.
+//! Refused openings: they change no byte, and succeed when the missing file is back. An unfinished restore is
+//! refused, too: it is no environment.
 
 use std::time::SystemTime;
 
@@ -18,17 +18,17 @@ fn segment_of(lsn: u64) -> u64 {
     lsn / SEGMENT_BYTES + 1
 }
 
-/// Every file with its bytes.
+/// Returns every file with its bytes.
 fn contents(disk: &SimDisk) -> Vec<(String, Option<Vec<u8>>)> {
     disk.paths().into_iter().map(|path| (path.clone(), disk.file_bytes(&path))).collect()
 }
 
-/// Opens the environment on that disk, after a new start of the machine.
+/// Opens the environment on that disk, after a restart of the machine.
 fn open_anew(disk: &SimDisk, name: &str) -> libtp::Result<Env> {
     open(platform(name, inside(disk, name), &SharedMemory::new()))
 }
 
-/// An environment with commits in several segments behind its last checkpoint, and what was committed.
+/// Makes an environment with commits in several segments behind its last checkpoint. Returns it with its commits.
 fn trade_on(disk: &SimDisk, seed: u64) -> (Shop, Vec<Commit>) {
     let shop = Shop::open(open_anew(disk, "env").unwrap()).unwrap();
     let mut random = Random::new(seed);
@@ -38,7 +38,7 @@ fn trade_on(disk: &SimDisk, seed: u64) -> (Shop, Vec<Commit>) {
     while segment_of(commits.last().unwrap().lsn) < checkpointed + 3 {
         commits.extend(shop.trade(&mut random).unwrap());
     }
-    // Some of them have not waited for the disk.
+    // Some of the commits have not waited for the disk.
     shop.env.flush().unwrap();
     (shop, commits)
 }
@@ -165,7 +165,7 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
         assert!(matches!(error, Error::Settings { .. }), "{error}");
         assert!(error.to_string().contains("libtp.toml"), "{error}");
     }
-    // Settings in the target go before the backup's.
+    // Settings in the target have precedence over the backup's.
     inside(&disk, "restored").open("libtp.toml", OpenMode::Create).unwrap().write_at(b"lanes = 64\n", 0).unwrap();
     let backup = Backup::open_on(with_settings(b"lanes = 65\n")).unwrap();
     backup.restore_on(target(), quiet(), Until::End, &mut |_, _, _| {}).unwrap();

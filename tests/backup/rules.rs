@@ -1,4 +1,4 @@
-//! The rules of PROTOCOLS L10 that the other cases do not meet by themselves.
+//! The rules of PROTOCOLS L10 that the other cases do not reach.
 
 use std::time::{Duration, SystemTime};
 
@@ -49,14 +49,14 @@ fn what_is_made_meanwhile_is_in_it() {
 fn a_restored_environment_is_another_one() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
-    // Without threads that would go on working when it is dead.
+    // Without background threads, which would go on working after its simulated death.
     let quiet = libtp::Settings { no_background: true, ..settings() };
     let shop = Shop::open(libtp::Env::builder().settings(quiet).open(directory.path()).unwrap()).unwrap();
     let mut commits = vec![shop.stock().unwrap()];
     let mut random = Random::new(3);
     let end = shop.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
     commits.extend(shop.trade(&mut random).unwrap());
-    // Its shared memory stays, as after a death, and knows of a commit that the backup has not.
+    // Its shared memory stays, as after a death, and has a commit that the backup does not have.
     shop.env.flush().unwrap();
     let id = |directory: &std::path::Path| std::fs::read(directory.join("control")).unwrap()[16..32].to_vec();
     let old = id(directory.path());
@@ -71,13 +71,13 @@ fn a_restored_environment_is_another_one() {
     let restored = open(directory.path());
     assert_eq!(restored.env.opened().how, How::Clean);
     judge(&restored, &commits, end);
-    // And beside it.
+    // The same in another directory beside it.
     let beside = other.path().join("beside");
     Backup::open(&backup).unwrap().restore(&beside, Until::End, &mut |_, _, _| {}).unwrap();
     let beside = open(&beside);
     beside.trade(&mut random).unwrap();
     judge(&restored, &commits, end);
-    // Nobody comes for it any more; who makes memory may have removed it.
+    // No process opens the old region any more; a process that makes regions may have removed it.
     let _ = std::fs::remove_file(region);
 }
 
@@ -89,7 +89,7 @@ fn a_log_that_went_another_way_is_not_added() {
     let shop = open(directory.path());
     shop.stock().unwrap();
     drop(shop);
-    // As `cp -a` copies it: with the same number.
+    // Copied with `cp -a`, so with the same identity.
     assert!(std::process::Command::new("cp").arg("-a").arg(directory.path()).arg(&copy).status().unwrap().success());
     let trade = |shop: &Shop, seed: u64| {
         let mut random = Random::new(seed);
@@ -144,7 +144,7 @@ fn log_that_is_kept_over_many_openings_is_added() {
     put(&env, 0).unwrap();
     env.backup(&backup, &mut |_, _, _| {}).unwrap();
     drop(env);
-    // More than the control file remembers by itself.
+    // More incarnations than the control file remembers by itself.
     for opening in 1..=100 {
         let env = opened();
         put(&env, opening).unwrap();
@@ -197,7 +197,7 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
     let shop = open(directory.path());
     let mut commits = vec![shop.stock().unwrap()];
     let backup = other.path().join("backup");
-    // What a second one was told while the first copied, and then while it added.
+    // The errors of a second backup while the first copies, and then while it adds.
     let mut told = Vec::new();
     let mut beside = |is_more: bool| {
         let second = match is_more {
@@ -227,7 +227,7 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
         .end;
     assert_eq!(told.len(), 2);
     assert!(told.iter().all(|told| told.contains("another backup is on its way there")), "{told:?}");
-    // Nobody has it any more.
+    // No process holds the backup any more.
     shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
     let restored = other.path().join("restored");
     Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();

@@ -1,4 +1,4 @@
-//! Files with damaged pages: every record that can be read is salvaged, and every page that cannot is named.
+//! Files with damaged pages: every readable record is salvaged, and every unreadable page is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -47,7 +47,7 @@ fn fill(env: &Env) {
     }
 }
 
-/// Every record of a database; of a list, each value with its place.
+/// Returns every record of a database. For values that have one key, key and value together are the key.
 fn records(env: &Env, name: &str) -> Records {
     let txn = env.begin().unwrap();
     let mut all = Records::new();
@@ -66,7 +66,7 @@ fn records(env: &Env, name: &str) -> Records {
                 all.insert([key, value].concat(), Vec::new());
             }
         }
-        // By what each was made with: numbers change where some are lost.
+        // Keyed by the first bytes of each line: numbers change if some lines are lost.
         "lines" => all.extend(in_order(env).into_iter().map(|line| (line[..8].to_vec(), line[8..].to_vec()))),
         _ => {
             let db = if name == "hash" { env.hash(name).unwrap() } else { env.btree(name).unwrap() };
@@ -79,7 +79,7 @@ fn records(env: &Env, name: &str) -> Records {
     all
 }
 
-/// The list's records by their numbers.
+/// Returns the list's records in the order of their numbers.
 fn in_order(env: &Env) -> Vec<Vec<u8>> {
     let (txn, lines) = (env.begin().unwrap(), env.list("lines").unwrap());
     let mut cursor = lines.cursor(&txn);
@@ -106,7 +106,7 @@ fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
             let mut bad = good.clone();
             let pages = good.len() / PAGE_BYTES;
             let used = |page: &usize| good[page * PAGE_BYTES..(page + 1) * PAGE_BYTES].iter().any(|byte| *byte != 0);
-            // None, a few, and from time to time the first page.
+            // No page, a few pages, and every third time also the first page.
             let count = if round == 0 { 0 } else { 1 + random.index(5) };
             let mut hit: BTreeSet<usize> = (0..count).map(|_| 1 + random.index(pages - 1)).filter(used).collect();
             if round % 3 == 2 && name != "lists" {
@@ -128,7 +128,7 @@ fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
             let is_lossless = hit.is_empty();
             let missing = wanted[name].len() - found.len();
             assert!(!is_lossless || (missing == 0 && done.lost.is_empty()), "{name}: {:?}", done.lost);
-            // A page has no more than so many of them.
+            // A page has no more records than this.
             assert!(missing <= hit.len() * 140, "{name}: {missing} records lost with {} pages", hit.len());
             assert_eq!(into.verify(name).unwrap().findings, Vec::new());
             if name == "lists" {
@@ -146,7 +146,7 @@ fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
     println!("figures: {damaged} pages damaged, {salvaged} records salvaged, {lost_records} lost");
 }
 
-/// The values that were salvaged of a key stand as they came, and those that come later behind them.
+/// Checks that the salvaged values of a key keep the order of their insertion, and that later ones come behind them.
 fn values_stand_as_they_came(env: &Env) {
     let lists = env.multi("lists", Duplicates::AsTheyCame).unwrap();
     let later = |key: u64| (key + 1_000_000).to_be_bytes().to_vec();
@@ -161,7 +161,8 @@ fn values_stand_as_they_came(env: &Env) {
     }
 }
 
-/// What was salvaged of the list is in the order that it had, unless it was told that this is lost; and the list can be changed.
+/// Checks that the salvaged records of the list keep their order, unless its loss was reported; and that the list can
+/// be changed.
 fn check_lines(env: &Env, wanted: &[Vec<u8>], is_told: bool) {
     let found = in_order(env);
     let mut rest = wanted.iter();

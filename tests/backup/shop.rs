@@ -1,9 +1,10 @@
-//! Databases of every kind under change, and their model at each place of the log: a B-tree, a hash file with an index, numbered
-//! records, a list that renumbers, and a tree whose keys have several values; parts of some transactions are taken back.
+//! Databases of every kind under change, and their model at each place of the log: a B-tree, a hash file with an
+//! index, numbered records, a list that renumbers, and a tree whose keys have several values. Parts of some
+//! transactions are rolled back.
 //!
-//! Every transaction notes the LSN of its commit record. Those that meet in a record are ordered by their locks, which fall
-//! after the commit record has its LSN; so the state at a place in the log is what the commits below it did, in the order of
-//! their LSNs.
+//! Every transaction notes the LSN of its commit record. Transactions that change the same record are ordered by
+//! their locks, which are released after the commit record has its LSN. So the state at a place in the log is the
+//! result of the commits below it, in the order of their LSNs.
 
 use std::collections::BTreeMap;
 
@@ -12,20 +13,20 @@ use libtp_sim::Random;
 
 /// Accounts among which money is moved: their sum stays.
 pub const ACCOUNTS: u64 = 48;
-/// What each has at first.
+/// Money of each account at first.
 const MONEY: u64 = 1000;
 const PARTS: u64 = 240;
 const CELLS: u64 = 60;
 const CELL_BYTES: usize = 40;
-/// About so many lines does the list have.
+/// Approximate number of lines in the list.
 const LINES: u64 = 12;
-/// Keys that have several values, and how many at most.
+/// Number of keys that have several values, and the most values of one.
 const TAGS: u64 = 16;
 const VALUES_MAX: usize = 5;
 /// The databases by number, as in [`Place`], and the index.
 pub const NAMES: [&str; 6] = ["accounts", "parts", "cells", "lines", "tags", "parts by length"];
 
-/// A record: the database, by number, and its key. The list counts as one, and so do the values of a key that has several.
+/// A record: the number of its database, and its key. The list counts as one record, and so do all values of one key.
 pub type Place = (u8, u64);
 /// Every record.
 pub type Model = BTreeMap<Place, Vec<u8>>;
@@ -33,13 +34,13 @@ pub type Model = BTreeMap<Place, Vec<u8>>;
 /// A transaction that committed.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// Its commit record.
+    /// The LSN of its commit record.
     pub lsn: u64,
-    /// What it did, none where it deleted.
+    /// Its changes; `None` for a deletion.
     pub effects: BTreeMap<Place, Option<Vec<u8>>>,
 }
 
-/// The state after all commits below that place in the log.
+/// Returns the state after all commits below that place in the log.
 pub fn model_at(commits: &[Commit], end: u64) -> Model {
     let mut sorted: Vec<&Commit> = commits.iter().filter(|commit| commit.lsn < end).collect();
     sorted.sort_by_key(|commit| commit.lsn);
@@ -53,7 +54,7 @@ pub fn model_at(commits: &[Commit], end: u64) -> Model {
     model
 }
 
-/// One user's handles.
+/// The handles of one user.
 pub struct Shop {
     accounts: Db,
     parts: Db,
@@ -64,19 +65,19 @@ pub struct Shop {
     pub env: Env,
 }
 
-/// A part is found under its length, and under its first byte.
+/// Makes the index keys of a part: its length, and its first byte.
 fn index_keys(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     keys.add(value.len().to_be_bytes());
     value.first().into_iter().for_each(|byte| keys.add([*byte]));
 }
 
-/// Several records as one.
+/// Encodes several records as one.
 fn joined(records: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     records.into_iter().flat_map(|record| [&record.len().to_le_bytes()[..], &record].concat()).collect()
 }
 
 impl Shop {
-    /// Opens the databases, and makes them if they are missing.
+    /// Opens the databases, or makes them if they are missing.
     pub fn open(env: Env) -> Result<Shop> {
         let (accounts, parts) = (env.btree(NAMES[0])?, env.hash(NAMES[1])?);
         let cells = env.recno(NAMES[2], u32::try_from(CELL_BYTES).unwrap())?;
@@ -85,7 +86,7 @@ impl Shop {
         Ok(Shop { accounts, parts, cells, lines, tags, by_length, env })
     }
 
-    /// The first transaction of a new shop.
+    /// Runs the first transaction of a new shop.
     pub fn stock(&self) -> Result<Commit> {
         let txn = self.env.begin()?;
         let mut effects = BTreeMap::new();
@@ -129,7 +130,7 @@ impl Shop {
         Ok(())
     }
 
-    /// One transaction of a few changes; none if it was taken back.
+    /// Runs one transaction of a few changes. Returns `None` if it aborted.
     pub fn trade(&self, random: &mut Random) -> Result<Option<Commit>> {
         let seed = random.next_u64();
         loop {
@@ -176,7 +177,7 @@ impl Shop {
             self.tag(&txn, random, &mut effects)?;
         }
         if random.chance(1, 4) {
-            // A part of the transaction that is taken back leaves nothing.
+            // A part of the transaction that is rolled back leaves nothing.
             let (savepoint, mut nothing) = (txn.savepoint(), BTreeMap::new());
             self.set(&txn, (1, random.below(PARTS)), Some(vec![3; 30]), &mut nothing)?;
             self.tag(&txn, random, &mut nothing)?;
@@ -190,7 +191,7 @@ impl Shop {
         self.commit(txn, random.chance(1, 6), effects).map(Some)
     }
 
-    /// Changes the list, whose lines get other numbers.
+    /// Changes the list, whose lines are renumbered.
     fn write_line(
         &self,
         txn: &Txn<'_>,
@@ -219,7 +220,7 @@ impl Shop {
         Ok(joined(lines))
     }
 
-    /// Gives a key one value more, or takes its first or all of them.
+    /// Adds a value to a key, or removes its first value or all of them.
     fn tag(&self, txn: &Txn<'_>, random: &mut Random, effects: &mut BTreeMap<Place, Option<Vec<u8>>>) -> Result<()> {
         let number = random.below(TAGS);
         let key = number.to_be_bytes();
@@ -236,14 +237,14 @@ impl Shop {
         Ok(())
     }
 
-    /// A transaction that has written and goes on.
+    /// Begins a transaction that has written and stays open.
     pub fn unfinished(&self, random: &mut Random) -> Result<Txn<'_>> {
         let txn = self.env.begin()?;
         self.set(&txn, (1, PARTS + random.below(1000)), Some(vec![9; 100]), &mut BTreeMap::new())?;
         Ok(txn)
     }
 
-    /// Every record.
+    /// Returns every record.
     pub fn state(&self) -> Result<Model> {
         let txn = self.env.begin()?;
         let mut model = Model::new();
@@ -272,7 +273,7 @@ impl Shop {
         Ok(model)
     }
 
-    /// What is found wrong with the structures of the databases.
+    /// Returns the faults in the structures of the databases.
     pub fn findings(&self) -> Result<Vec<String>> {
         let mut findings = Vec::new();
         for name in self.env.databases()? {
@@ -286,7 +287,7 @@ impl Shop {
     }
 }
 
-/// All the money there is.
+/// Returns the sum of all accounts.
 pub fn money(model: &Model) -> u64 {
     let accounts = model.range((0, 0)..(1, 0));
     accounts.map(|(_, value)| u64::from_le_bytes(value[..8].try_into().unwrap())).sum()

@@ -1,5 +1,6 @@
-//! A simulated disk: others change and write pages in the middle of each read of the copy, so that pages are torn; and the
-//! power fails at any call of a backup, which is then a backup or none, and the environment as it would be without.
+//! A simulated disk: in the middle of each read of the copy other sessions change and write pages, so that pages are
+//! torn. And the power fails at any call of a backup: the result is a whole backup or none, and the environment is
+//! unaffected.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,14 +15,14 @@ use libtp_tests::sizes;
 use crate::load::settings;
 use crate::shop::{judge, model_at, Commit, Shop};
 
-/// Bytes between two moments at which something else may happen: no page is whole in them.
+/// Bytes between two moments at which other work may run: less than a page.
 const MOMENT_BYTES: usize = 1536;
 /// Shorter reads are of single pages, under latches.
 const LONG_BYTES: usize = 16 << 10;
 
 type Meanwhile = Arc<dyn Fn() + Send + Sync>;
 
-/// A directory whose database files are read slowly, with much going on meanwhile.
+/// A directory whose database files are read slowly, while other work runs.
 struct Slow {
     inner: Arc<dyn Directory>,
     meanwhile: Meanwhile,
@@ -141,7 +142,7 @@ pub fn quiet() -> Settings {
     Settings {
         no_background: true,
         lock_timeout_millis: Some(0),
-        // Nothing keeps the log but who copies it, and there is little in each segment.
+        // Only a running backup keeps the log, and the segments are small.
         keep_log: None,
         log_segment_first: Some(Bytes::kib(16)),
         log_segment_max: Some(Bytes::kib(16)),
@@ -153,7 +154,7 @@ pub fn open(platform: Platform) -> libtp::Result<Env> {
     Env::builder().settings(quiet()).open_on(platform, &mut |_, _, _| {})
 }
 
-/// What is in the directory of the disk.
+/// Returns the directory of that name on the disk.
 pub fn inside(disk: &SimDisk, name: &str) -> Arc<dyn Directory> {
     disk.subdirectory(name).unwrap()
 }
@@ -178,7 +179,7 @@ pub struct Played {
 
 pub fn play(seed: u64) -> libtp::Result<Played> {
     let (disk, memory) = (SimDisk::new(seed), SharedMemory::new());
-    // The directories are there, whatever happens in them.
+    // The directories exist in any case.
     let _ = (inside(&disk, "env"), inside(&disk, "backup"));
     disk.sync()?;
     let shop = Arc::new(Shop::open(open(platform("env", inside(&disk, "env"), &memory))?)?);
@@ -239,7 +240,7 @@ fn a_power_cut_in_a_backup_leaves_a_backup_or_none() {
     let (mut whole, mut none) = (0, 0);
     for _ in 0..sizes::number("LIBTP_TEST_BACKUP_CUTS", 40) {
         let calls = played.calls.end - played.calls.start;
-        // Half of them in its last calls, where it becomes one.
+        // Half of the cuts are at the last calls, where the backup becomes valid.
         let at =
             if random.coin() { played.calls.end - random.index(12) } else { played.calls.start + random.index(calls) };
         let mode = LossMode::ALL[random.index(7)];

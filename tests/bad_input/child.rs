@@ -13,32 +13,32 @@ const COUNT: &str = "LIBTP_TEST_CHILD_COUNT";
 
 /// Bytes of every value a child puts.
 pub const VALUE_BYTES: usize = 1500;
-/// A child that is told no count ends after so many refusals.
+/// Number of refusals after which a child without a given count ends.
 const REFUSALS: u64 = 40;
 
-/// What a child that died had been told.
+/// The state that a dead child had reported.
 pub struct Dead {
-    /// The keys whose commits were acknowledged: all below it.
+    /// Number of acknowledged keys: all below it.
     pub acknowledged: u64,
-    /// How often a put was refused because something was full.
+    /// Number of puts that were refused because something was full.
     pub refusals: u64,
-    /// Its shared memory.
+    /// The path of its shared memory.
     pub region: PathBuf,
 }
 
-/// Settings that meet everything soon: small logs, few frames.
+/// Returns settings that reach all limits soon: small logs, few frames.
 pub fn settings() -> Settings {
     Settings {
         memory: Some(Bytes::mib(1)),
         log_segment_max: Some(Bytes::mib(2)),
         checkpoint_log: Some(Bytes::mib(2)),
-        // A transaction that was refused and keeps its locks should be found out, not waited for.
+        // A refused transaction that keeps its locks must cause an error, not a long wait.
         lock_timeout_millis: Some(10_000),
         ..Settings::default()
     }
 }
 
-/// Lets a process put keys, until there are so many or until nothing more goes in, and then die of `abort()`.
+/// Lets a process put `count` keys, or keys until no more fit, and then die of `abort()`.
 pub fn fill_and_die(directory: &Path, count: Option<u64>) -> Dead {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child::entry", "--nocapture", "--test-threads", "1"])
@@ -68,7 +68,7 @@ fn say(text: &str) {
 fn entry() {
     let (Some(directory), Ok(count)) = (std::env::var_os(DIRECTORY), std::env::var(COUNT)) else { return };
     let count: u64 = count.parse().unwrap();
-    // Who counts wants the whole log to be replayed.
+    // With a count, no checkpoint shortens the log: all of it must be replayed.
     let checkpoint_log = if count == u64::MAX { settings().checkpoint_log } else { Some(Bytes(1 << 40)) };
     let settings = Settings { checkpoint_log, ..settings() };
     let env = Env::builder().settings(settings).open(PathBuf::from(directory)).unwrap();
@@ -94,7 +94,7 @@ fn entry() {
     std::process::abort();
 }
 
-/// Puts one key in a transaction of its own. One that is refused can always be taken back.
+/// Puts one key in a transaction of its own. A refused transaction can always be aborted.
 pub fn put(env: &Env, table: &Db, number: u64) -> libtp::Result<()> {
     let txn = env.begin()?;
     match table.put(&txn, &key_of(number), &value_of(number, VALUE_BYTES)) {

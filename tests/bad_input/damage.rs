@@ -1,5 +1,6 @@
-//! Files that are cut, zeroed or flipped. Reads give what was stored or an error that names file and page; a damaged log or
-//! control file stops the opening and is left as it is; with the right bytes back, everything is there.
+//! Files that are cut, zeroed or flipped. Reads return the stored value, or an error that names file and page. A
+//! damaged log or control file stops the opening and is left unchanged; with the right bytes back, everything is
+//! there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::saying::{check_value, key_of, refused, says, value_of};
 const PAGE: usize = 8192;
 const COUNT: u64 = 600;
 
-/// An environment that was closed in good order.
+/// Makes an environment and closes it cleanly.
 fn closed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open(directory.path()).unwrap();
@@ -30,10 +31,11 @@ fn closed() -> tempfile::TempDir {
     directory
 }
 
-/// Records of an environment whose log must be replayed: enough for a second segment to testify for the first.
+/// Number of records of an environment whose log must be replayed: enough for a second segment, which proves the
+/// length of the first.
 const LOGGED: u64 = 1_200;
 
-/// An environment whose processes have died, and whose memory is gone: the log must be replayed.
+/// Makes an environment whose processes have died and whose memory is gone: the log must be replayed.
 fn crashed() -> (tempfile::TempDir, Dead) {
     let directory = tempfile::tempdir().unwrap();
     let dead = fill_and_die(directory.path(), Some(LOGGED));
@@ -41,7 +43,7 @@ fn crashed() -> (tempfile::TempDir, Dead) {
     (directory, dead)
 }
 
-/// Everything is there.
+/// Checks that everything is there.
 fn check(directory: &Path, count: u64) {
     let env = Env::open(directory).unwrap();
     assert!([How::Clean, How::Restarted].contains(&env.opened().how), "{:?}", env.opened());
@@ -50,13 +52,13 @@ fn check(directory: &Path, count: u64) {
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 
-/// What reading everything of a damaged environment came to.
+/// The result of reading everything of a damaged environment.
 struct Reading {
     good: u64,
     errors: Vec<Error>,
 }
 
-/// Reads every key by itself: what is read is right, what is not is an error.
+/// Reads every key by itself: each read returns the right value or an error.
 fn read_all(directory: &Path) -> Reading {
     let env = match Env::open(directory) {
         Ok(env) => env,
@@ -80,7 +82,7 @@ fn read_all(directory: &Path) -> Reading {
     reading
 }
 
-/// Damages a page of a closed environment: reads of it must fail and name it, all others go on.
+/// Damages a page of a closed environment: reads of the page must fail and name it, all others succeed.
 #[track_caller]
 fn page_is_named(page: usize, damage: impl Fn(&mut [u8])) {
     let directory = closed();
@@ -96,7 +98,7 @@ fn page_is_named(page: usize, damage: impl Fn(&mut [u8])) {
     }
 }
 
-/// A leaf somewhere in the middle of the file.
+/// Returns the number of a leaf in the middle of the file.
 fn a_leaf() -> usize {
     let directory = closed();
     let bytes = fs::read(directory.path().join("table.tp")).unwrap();
@@ -145,7 +147,8 @@ fn a_page_in_anothers_place_is_an_error_that_names_it() {
     reading.errors.iter().for_each(|error| says(error, &["table.tp", &format!("page {page}")]));
 }
 
-/// Makes the last page of a bucket lead back, as one of an earlier time can: to the page before it, or to itself. Which page.
+/// Links the last page of a bucket back to the page before it, or to itself, as a page of an earlier time can be.
+/// Returns its number.
 fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
     let further_behind = |page: usize| {
         let node = BucketPage::over(&bytes[page * PAGE..(page + 1) * PAGE]).filter(BucketPage::is_further)?;
@@ -164,7 +167,7 @@ fn lead_in_a_circle(bytes: &mut [u8], is_to_itself: bool) -> usize {
 
 #[test]
 fn a_bucket_whose_pages_lead_in_a_circle_stops_nobody() {
-    // Few records fit a page, so some buckets have three before the file has another for what they hold.
+    // Few records fit a page, so some buckets have three pages before the file is split further.
     let value = |one| value_of(one, 1_900);
     for is_to_itself in [false, true] {
         let directory = tempfile::tempdir().unwrap();
@@ -177,7 +180,7 @@ fn a_bucket_whose_pages_lead_in_a_circle_stops_nobody() {
         let page = lead_in_a_circle(&mut bytes, is_to_itself);
         fs::write(&file, bytes).unwrap();
 
-        // Twice as many records: each bucket is asked for room, and split.
+        // Twice as many records: each bucket needs room, and is split.
         let env = Env::open(directory.path()).unwrap();
         let table = env.hash("table").unwrap();
         let mut refused = [0; 2];
@@ -228,7 +231,7 @@ fn verify_tells_of_a_damaged_page() {
     assert!(env.verify("other").unwrap().findings.is_empty());
 }
 
-/// Where the log of a file ends: after its last byte that is not zero.
+/// Returns the end of the log in a file: the place after its last byte that is not zero.
 fn log_end(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1)
 }
@@ -237,7 +240,7 @@ fn first_segment(directory: &Path) -> PathBuf {
     directory.join("log.00000001")
 }
 
-/// Damages a log that must be replayed: opening must say so, name file and LSN, and change nothing.
+/// Damages a log that must be replayed: opening must fail, name file and LSN, and change nothing.
 #[track_caller]
 fn log_is_named(damage: impl Fn(&mut Vec<u8>, usize)) {
     let (directory, dead) = crashed();
@@ -248,7 +251,7 @@ fn log_is_named(damage: impl Fn(&mut Vec<u8>, usize)) {
     assert!(end > 100_000, "there is so little log that nothing is shown");
     damage(&mut bad, end);
     fs::write(&file, &bad).unwrap();
-    // Twice: that it was refused once must not make it pass.
+    // Twice: a refused log must be refused again.
     for _ in 0..2 {
         let error = refused(directory.path());
         assert!(matches!(error, Error::Corrupt(_)), "{error}");
@@ -275,7 +278,8 @@ fn a_zeroed_block_in_the_middle_of_the_log_is_never_a_silent_end() {
 
 #[test]
 fn a_log_that_is_zero_from_its_middle_on_is_never_a_silent_end() {
-    // Another segment, or the control file, knows that there was more; the last flush of all nobody can know.
+    // Another segment, or the control file, shows that there was more; only the loss of the very last flush cannot be
+    // noticed.
     let (directory, dead) = crashed();
     assert!(directory.path().join("log.00000002").exists(), "the log is too short for this test");
     let file = first_segment(directory.path());
@@ -362,7 +366,7 @@ fn one_damaged_half_of_the_control_file_loses_nothing() {
     }
 }
 
-/// Damages the control file beyond use: opening must say so, and nothing new is made in its place.
+/// Damages the control file beyond use: opening must fail, and make no new one in its place.
 #[track_caller]
 fn control_is_named(damage: impl Fn(&mut Vec<u8>)) {
     let directory = closed();

@@ -1,5 +1,5 @@
-//! Something else in an environment's place, files of other versions and of other environments. What is there is left as it
-//! is, and when the right thing is put back the environment opens.
+//! Other files in an environment's place, and files of other versions and other environments. The directory is left
+//! unchanged, and when the right file is back the environment opens.
 
 use std::fs;
 use std::path::Path;
@@ -11,14 +11,14 @@ use crate::saying::{check_value, key_of, refused, says, value_of};
 const COUNT: u64 = 300;
 const BYTES: usize = 200;
 
-/// Makes an environment and closes it in good order.
+/// Makes an environment and closes it cleanly.
 fn make(directory: &Path) {
     let env = Env::open(directory).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..COUNT).try_for_each(|one| table.put(txn, &key_of(one), &value_of(one, BYTES)))).unwrap();
 }
 
-/// All must be there.
+/// Checks that everything is there.
 fn check(directory: &Path) {
     let env = Env::open(directory).unwrap();
     // A refused opening may have begun a restart.
@@ -27,8 +27,8 @@ fn check(directory: &Path) {
     env.run(|txn| (0..COUNT).try_for_each(|one| check_value(&table, txn, one, BYTES))).unwrap();
 }
 
-/// Changes a file of an environment: opening must say these words, and change nothing, so that with the right file back
-/// all is well.
+/// Changes a file of an environment: opening must fail with these words and change nothing; with the right file back
+/// it succeeds.
 #[track_caller]
 fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     let directory = tempfile::tempdir().unwrap();
@@ -39,7 +39,7 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     change(&mut bad);
     assert_ne!(good, bad, "the test changes nothing");
     fs::write(&file, &bad).unwrap();
-    // Twice: that it was refused once must not make it pass.
+    // Twice: a refused file must be refused again.
     for _ in 0..2 {
         let error = refused(directory.path());
         says(&error, words);
@@ -50,7 +50,8 @@ fn refuses(name: &str, words: &[&str], change: impl Fn(&mut Vec<u8>)) {
     check(directory.path());
 }
 
-/// A file that cannot be a database's stops that database and no other: the words are said, and the file stays as it is.
+/// Checks that a file that cannot be a database's stops that database and no other: the error has these words, and
+/// the file stays unchanged.
 #[track_caller]
 fn stops_its_own(directory: &Path, name: &str, words: &[&str]) {
     let file = directory.join(format!("{name}.tp"));
@@ -73,7 +74,7 @@ fn a_foreign_file_in_the_control_files_place_is_refused_and_left_alone() {
         let file = directory.path().join("control");
         fs::write(&file, text).unwrap();
         if text.is_empty() {
-            // Nothing is nobody's: as if it were missing.
+            // An empty control file counts as a missing one.
             assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Created);
             continue;
         }
@@ -188,7 +189,7 @@ fn without_its_control_file_an_environment_is_not_made_anew() {
     let (control, away) = (directory.path().join("control"), directory.path().join("away"));
     fs::rename(&control, &away).unwrap();
     says(&refused(directory.path()), &["control", "log.00000001"]);
-    // What the refused opening left in its place is no environment.
+    // The directory that the refused opening may have left is no environment.
     fs::rename(&away, &control).unwrap();
     check(directory.path());
 }

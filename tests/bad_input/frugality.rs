@@ -1,4 +1,4 @@
-//! How little a new environment takes, and how much one holds without any setting.
+//! The memory and disk that a new environment takes, and the number of records that it holds with default settings.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use libtp_tests::sizes;
 
 use crate::saying::{check_value, key_of, value_of};
 
-/// Bytes of blocks that the files of a directory take.
+/// Returns the bytes of the blocks that the files of a directory take.
 fn allocated(directory: &Path) -> u64 {
     std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512).sum()
 }
@@ -71,7 +71,7 @@ fn many_records_need_no_setting() {
     let directory = tempfile::tempdir().unwrap();
     let env = Env::open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
-    // Neither in order nor at random: no key is met twice.
+    // A permutation of the keys, neither in order nor random: no key is met twice.
     let number = |one: u64| one.wrapping_mul(1_000_003) % records;
     let is_prime_to = |mut one: u64, mut other: u64| {
         while other != 0 {

@@ -1,7 +1,7 @@
-//! A disk that is really full (RELIABILITY R8): a small tmpfs, at several sizes.
+//! A disk that is really full: a small tmpfs, at several sizes.
 //!
-//! A process puts records until nothing more goes in, and dies. Opening and reading work on the full disk, with the shared
-//! memory there and without it; when space is freed, the environment that was opened on the full disk goes on by itself.
+//! A process puts records until no more fit, and dies. Opening and reading work on the full disk, with the shared
+//! memory and without it; when space is freed, the environment that was opened on the full disk goes on by itself.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use crate::child::{fill_and_die, put, settings, VALUE_BYTES};
 use crate::saying::{check_value, key_of, says, value_of};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
-/// Nobody waits so long for room that is there.
+/// Longest wait for room that is there.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What was seen on one disk.
+/// The counts of one disk.
 struct Seen {
     records: u64,
     refusals: u64,
@@ -25,7 +25,8 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     let disk = SmallDisk::mount(bytes);
     disk.ballast("ballast", bytes / 4);
     let directory = disk.path().join("env");
-    // Nobody else sees this disk: where all regions lie, whoever looks for those whose environment is gone would take ours for one.
+    // Other processes do not see this disk. In the common directory of regions they would take this region for one
+    // whose environment is gone.
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
     std::fs::create_dir(&directory).unwrap();
     let place = format!("region_directory = {:?}\n", memory.path().display().to_string());
@@ -33,7 +34,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     let dead = fill_and_die(&directory, None);
     assert!(dead.refusals > 0, "{bytes}: it was never full");
     assert!(dead.acknowledged > 0, "{bytes}: nothing went in");
-    // Not a byte is left.
+    // No byte is left.
     disk.ballast("filler", u64::MAX);
     if is_memory_lost {
         std::fs::remove_file(&dead.region).unwrap();
@@ -48,7 +49,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
         env.run(|txn| (0..count).try_for_each(|one| check_value(&table, txn, one, VALUE_BYTES))).unwrap();
     };
     read_all(&env, dead.acknowledged);
-    // What does not go in is refused, in words, and nothing happens to what is there.
+    // Puts that do not fit are refused with a message, and the present records stay.
     let (mut next, mut refusals) = (dead.acknowledged, 0);
     while refusals < 20 {
         match put(&env, &table, next) {
@@ -62,7 +63,7 @@ fn one_disk(bytes: u64, is_memory_lost: bool) -> Seen {
     }
     read_all(&env, next);
 
-    // Space is freed, nobody is told: it goes on by itself.
+    // Space is freed without a notice: the environment goes on by itself.
     disk.free("ballast");
     disk.free("filler");
     let (start, until) = (Instant::now(), next + 50);
@@ -92,7 +93,7 @@ fn on_a_full_disk_it_opens_and_reads_and_goes_on_when_there_is_room() {
         let disks = sizes::number("LIBTP_TEST_DISKS", 5);
         let (mut records, mut refusals) = (0, 0);
         for one in 0..disks {
-            // From 6 MiB to 38 MiB, and never a multiple of anything.
+            // From 6 MiB to 38 MiB, in sizes that are no multiples of anything.
             let bytes = (6 << 20) + one * (32 << 20) / disks + 4096 * one;
             let seen = one_disk(bytes, one % 2 == 1);
             records += seen.records;

@@ -1,5 +1,5 @@
-//! A directory of shared memory that is full, or becomes so: really, on a small tmpfs. Growing is refused at a call, never
-//! found out by a signal, and what is there goes on working.
+//! A directory of shared memory that is full, or becomes full, on a small tmpfs. Growth is refused at a call and
+//! never fails by a signal, and the present state goes on working.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use libtp::{Bytes, Durability, Env, Error, Settings};
 use crate::saying::{check_value, key_of, says, value_of};
 use libtp_tests::small_disk::{alone, SmallDisk};
 
-/// Nobody waits so long for room that is there.
+/// Longest wait for room that is there.
 const LONG: Duration = Duration::from_secs(60);
-/// More than this must be free where shared memory is to lie.
+/// Free bytes that the directory of shared memory must have.
 const ROOM: u64 = 96 << 20;
 
 fn settings(memory: &SmallDisk) -> Settings {
@@ -32,7 +32,7 @@ fn where_there_is_little_room_the_memory_lies_beside_the_data() {
             assert!(region.starts_with(&directory.path().display().to_string()), "{region}");
             let table = env.btree("table").unwrap();
             env.run(|txn| table.put(txn, b"key", b"value")).unwrap();
-            // Others find it there.
+            // Another handle finds it there.
             let other = Env::builder().settings(settings(&memory)).open(directory.path()).unwrap();
             assert_eq!(other.opened().how, libtp::How::Joined);
         }
@@ -50,7 +50,7 @@ fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_
         env.run(|txn| (0..1000).try_for_each(|one| table.put(txn, &key_of(one), &value_of(one, 900)))).unwrap();
         memory.ballast("ballast", u64::MAX);
 
-        // Short transactions go on: the frames there are take turns.
+        // Short transactions go on: they share the present frames.
         let mut refused = 0;
         for one in 1000..30_000 {
             match env.run(|txn| table.put(txn, &key_of(one), &value_of(one, 900))) {
@@ -58,14 +58,14 @@ fn when_the_memory_is_full_pages_are_replaced_and_locks_are_refused_until_there_
                 Err(error) => panic!("key {one}: {error}"),
             }
         }
-        // One that needs more locks than there is memory for is refused, and undone.
+        // A transaction that needs more locks than fit the memory is refused, and undone.
         let many = env.begin().unwrap();
         let error = (100_000..1_000_000u64).find_map(|one| table.put(&many, &key_of(one), b"locked").err());
         let error = error.expect("a million locks fit into a full memory?");
         assert!(matches!(error, Error::Full { .. }), "{error}");
         says(&error, &["full"]);
         many.abort().unwrap();
-        // So may be a session, if there are many; those there are go on.
+        // New sessions may be refused, too, if there are many; the present ones go on.
         let sessions: Vec<_> =
             (0..3000).map_while(|_| env.begin().map_err(|error| says(&error, &["full"])).ok()).collect();
         refused += 3000 - sessions.len();

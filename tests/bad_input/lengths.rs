@@ -1,4 +1,4 @@
-//! Keys, values, records, numbers and names: empty, as long as may be, and one beyond.
+//! Keys, values, records, numbers and names: empty, of the largest allowed size, and one beyond.
 
 use libtp::{Bytes, Db, Env, Error};
 
@@ -98,7 +98,7 @@ fn values_of_no_bytes_and_of_many_pages_are_values_like_others() {
                 let found = env.run(|txn| table.get(txn, &key)).unwrap().unwrap();
                 assert!(found == value(length), "{length} bytes");
             }
-            // Each takes the place of another.
+            // Each value replaces another one.
             for pair in lengths.windows(2) {
                 let key = pair[0].to_be_bytes();
                 env.run(|txn| table.put(txn, &key, &value(pair[1]))).unwrap();

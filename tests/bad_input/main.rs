@@ -1,18 +1,18 @@
-//! Bad input: whatever is wrong with what the library is given, it says so in a sentence that names the file or the value;
-//! nothing is lost, nothing panics, nothing dies of SIGBUS.
+//! Bad input: the library reports every fault in a sentence that names the file or the value; nothing is lost, and no
+//! test panics or dies of SIGBUS.
 //!
-//! | file | what is bad |
+//! | file | bad input |
 //! |---|---|
 //! | `lengths` | keys, values, records, numbers, names and sizes at their limits and beyond |
-//! | `settings` | settings that cannot be meant |
-//! | `foreign` | something else in an environment's place; other versions; other environments' files |
+//! | `settings` | settings that make no sense |
+//! | `foreign` | other files in an environment's place; other versions; other environments' files |
 //! | `places` | directories that are files, read-only, or on a network |
 //! | `damage` | pages, log segments and control files that are cut, zeroed or flipped |
 //! | `full_disk` | a disk that is really full (R8) |
-//! | `full_memory` | a directory of shared memory that is |
-//! | `frugality` | how little a new environment takes, and how much it holds without a setting |
+//! | `full_memory` | a directory of shared memory that is full |
+//! | `frugality` | the little that a new environment takes, and the amount that it holds with default settings |
 //! | `segments` | a full disk under recoverable memory |
-//! | `child`, `saying` | what these share: a process that dies, what errors must say |
+//! | `child`, `saying` | shared parts: a process that dies, and the checks of errors |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]

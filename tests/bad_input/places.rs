@@ -44,7 +44,7 @@ fn directories_that_are_missing_are_made_or_not_as_asked() {
     assert!(!place.path().join("one").exists());
     assert_eq!(Env::open(&deep).unwrap().opened().how, How::Created);
     assert_eq!(Env::builder().create(false).open(&deep).unwrap().opened().how, How::Clean);
-    // There, but no environment: asked for one that exists, none is made.
+    // The directory is there, but has no environment: none is made on request for an existing one.
     let empty = place.path().join("empty");
     fs::create_dir(&empty).unwrap();
     says(&Env::builder().create(false).open(&empty).unwrap_err(), &["empty"]);
@@ -93,7 +93,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
         let path = place.path().join("env");
         drop(Env::open(&path).unwrap());
         let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-        // Nothing can be made in it; then nothing of what is there can be written either.
+        // No file can be made in the directory; then no existing file can be written either.
         let empty = place.path().join("empty");
         fs::create_dir(&empty).unwrap();
         set_mode(&empty, 0o555);
@@ -107,7 +107,7 @@ fn a_directory_that_may_not_be_written_is_refused_and_named() {
     });
 }
 
-/// An environment on a simulated disk.
+/// Opens an environment on a simulated disk.
 fn open_simulated(process: &libtp_sim::SimProcess) -> libtp::Result<Env> {
     let directory: Arc<dyn Directory> = process.directory();
     let platform = Platform {

@@ -1,4 +1,4 @@
-//! What an error must say.
+//! Checks of error messages.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtp::{Db, Env, Error, Txn};
 
-/// The error's sentence must contain these words, and be one that a person can read.
+/// Checks that the error's sentence contains these words and is readable.
 #[track_caller]
 pub fn says(error: &Error, words: &[&str]) {
     let sentence = error.to_string();
@@ -19,7 +19,7 @@ pub fn says(error: &Error, words: &[&str]) {
     }
 }
 
-/// Opening must fail, and soon.
+/// Checks that opening fails, and soon. Returns the error.
 #[track_caller]
 pub fn refused(directory: &Path) -> Error {
     let (to, from) = channel();
@@ -32,17 +32,17 @@ pub fn refused(directory: &Path) -> Error {
     }
 }
 
-/// The value the tests put under a number.
+/// Returns the value that the tests put under a number.
 pub fn value_of(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]).collect()
 }
 
-/// The key of a number.
+/// Returns the key of a number.
 pub fn key_of(number: u64) -> Vec<u8> {
     format!("key/{number:08}").into_bytes()
 }
 
-/// Reads what was put under a number and compares.
+/// Reads the value of a number and compares it.
 pub fn check_value(table: &Db, txn: &Txn<'_>, number: u64, bytes: usize) -> libtp::Result<()> {
     let found = table.get(txn, &key_of(number))?;
     assert!(found.as_deref() == Some(&value_of(number, bytes)[..]), "key {number} is lost or has another value");

@@ -1,5 +1,5 @@
-//! Recoverable memory on a disk that is really full: what needs room is refused, in words; what is there stays, the transaction
-//! that goes on can be ended or taken back, and when there is room everything goes on.
+//! Recoverable memory on a full disk: calls that need room are refused with a message; the present state stays, the
+//! current transaction can be ended or aborted, and with room everything goes on.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use vista::{Error, Options, Segment, Survives};
 
 const BYTES: usize = 1 << 20;
 const DISK: u64 = 64 << 20;
-/// Room that is left on the disk, in KiB: around the sizes of a page and of what a segment takes at once.
+/// Room left on the disk, in KiB: around the size of a page and the sizes that a segment takes at once.
 const LEFT: [u64; 9] = [0, 4, 60, 64, 68, 132, 200, 520, 1040];
 
 fn options() -> Options {
     Options::new(0).anywhere()
 }
 
-/// A sentence that names the file, and that its disk is full.
+/// Checks that the error is a sentence that names the file and its full disk.
 #[track_caller]
 fn is_full(error: &Error, file: &Path) {
     let said = error.to_string();
@@ -24,21 +24,21 @@ fn is_full(error: &Error, file: &Path) {
     assert!(matches!(error, Error::Memory(_)) && is_said && said.contains(name), "{said}");
 }
 
-/// All of the flat part is this, as a process that comes later finds it, too.
+/// Checks that the whole flat part has this value, and that the segment verifies.
 #[track_caller]
 fn holds(segment: &Segment, value: u8) {
     assert!(segment.bytes()[..BYTES].iter().all(|byte| *byte == value), "something is lost");
     segment.verify().unwrap();
 }
 
-/// A part of the flat part gets other bytes, which are taken back or stay.
+/// Fills a range of the flat part in a transaction; an error rolls it back.
 fn fill(segment: &mut Segment, bytes: usize, value: u8) -> Result<(), Error> {
     let mut txn = segment.begin();
     txn.set_range(0, bytes)?.fill(value);
     txn.end()
 }
 
-/// All of it, by ranges that are found by themselves; what the work sees is what it has stored.
+/// Fills all of the flat part with automatic ranges; the closure sees its own stores.
 fn store_all(segment: &mut Segment, value: u8) -> Result<(), Error> {
     segment.automatically(|bytes| {
         bytes.fill(value);
@@ -54,10 +54,10 @@ fn allocate(segment: &mut Segment, bytes: u64) -> Result<(), Error> {
     txn.end()
 }
 
-/// Each way to need room, again and again until it is refused.
+/// Uses each way to need room, again and again until it is refused.
 fn use_up(segment: &mut Segment, value: u8) -> u64 {
     let (file, mut refused) = (segment.path().to_path_buf(), 0);
-    // What is refused in a transaction leaves the rest of it as it was.
+    // A refused call leaves the rest of its transaction unchanged.
     let mut txn = segment.begin();
     txn.set_range(0, 100).unwrap().fill(value + 1);
     let error = loop {
@@ -78,7 +78,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         assert_eq!(segment.bytes().len(), BYTES);
         refused += 1;
     }
-    // The undo log has to grow for this.
+    // The undo log must grow for this.
     if let Err(error) = fill(segment, BYTES, value + 1) {
         is_full(&error, &file);
         refused += 1;
@@ -86,7 +86,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         fill(segment, BYTES, value).unwrap();
     }
     holds(segment, value);
-    // The same where nobody can be told before the end.
+    // The same with automatic ranges, which can report the full disk only at the end.
     if let Err(error) = store_all(segment, value + 2) {
         is_full(&error, &file);
         refused += 1;
@@ -94,7 +94,7 @@ fn use_up(segment: &mut Segment, value: u8) -> u64 {
         store_all(segment, value).unwrap();
     }
     holds(segment, value);
-    // What fits is done, and one that fails for its own reasons after that takes back its own.
+    // A change that fits succeeds. A later transaction that fails with its own error rolls back its own stores alone.
     let fits: Result<(), Error> = segment.automatically(|bytes| {
         bytes[5] = value + 1;
         Ok(())
@@ -121,7 +121,7 @@ fn with_so_much_left(left: u64, survives: Option<Survives>) -> u64 {
     store_all(&mut segment, 1).unwrap();
     segment.checkpoint(&checkpoint).unwrap();
     segment.close().unwrap();
-    // An undo log as a new one has, so that it has to grow.
+    // An undo log of the first size, so that it must grow later.
     let mut small = new.open(&at("small")).unwrap();
     for part in 0..BYTES as u64 / 4096 {
         let mut txn = small.begin();
@@ -142,7 +142,7 @@ fn with_so_much_left(left: u64, survives: Option<Survives>) -> u64 {
             is_full(&error, &checkpoint);
             refused += 1;
         }
-        // As if killed, and left in good order.
+        // First dropped as if killed, then closed cleanly.
         drop(segment);
         let segment = options().open(&at(name)).unwrap();
         holds(&segment, 1);

@@ -1,4 +1,4 @@
-//! Settings that cannot be meant: the error names the file, the line and the word. Small sizes work.
+//! Settings that make no sense: the error names the file, the line and the word. Small sizes work.
 
 use std::time::Duration;
 

@@ -1,19 +1,19 @@
-//! A business that is a check-in: each transaction makes version N of a record and of three files, one by replacing it, one by
-//! another name, one by making a new one and removing the old.
+//! A business like a check-in: each transaction makes version N of a record and of three files, one by replacing it,
+//! one by renaming it, one by making a new file and removing the old one.
 
 use std::path::{Path, PathBuf};
 
 use libtp::{Db, Env, Error, Result, Txn};
 
-/// So much of a file is its version, again and again.
+/// Number of lines of a file, each with its version.
 const LINES: usize = 300;
 
-/// What a file has in it.
+/// Returns the contents of a file of that version.
 pub fn contents(version: u64) -> Vec<u8> {
     format!("version {version:020}\n").repeat(LINES).into_bytes()
 }
 
-/// The version that a file is of; a text says what is wrong with it.
+/// Returns the version of a file, or a description of its fault.
 pub fn version_of(contents: &[u8]) -> std::result::Result<u64, String> {
     let text = String::from_utf8_lossy(contents);
     let mut lines = text.lines();
@@ -25,24 +25,24 @@ pub fn version_of(contents: &[u8]) -> std::result::Result<u64, String> {
     }
 }
 
-/// Where it is done.
+/// The record's database and the directory of the files.
 pub struct Business {
     records: Db,
     place: PathBuf,
 }
 
 impl Business {
-    /// In this directory.
+    /// Opens the business in this directory.
     pub fn open(env: &Env, place: &Path) -> Result<Business> {
         Ok(Business { records: env.btree("records")?, place: place.to_path_buf() })
     }
 
-    /// The path of a name.
+    /// Returns the path of a name.
     pub fn at(&self, name: &str) -> PathBuf {
         self.place.join(name)
     }
 
-    /// Version 0.
+    /// Makes version 0.
     pub fn begin(&self, env: &Env) -> Result<()> {
         env.run(|txn| {
             self.records.put(txn, b"version", &0_u64.to_le_bytes())?;
@@ -50,7 +50,7 @@ impl Business {
         })
     }
 
-    /// The next version in a transaction; which it will be.
+    /// Makes the next version in a transaction. Returns its number.
     pub fn change(&self, txn: &Txn<'_>) -> Result<u64> {
         let old = self.records.get_for_update(txn, b"version")?.expect("it was begun");
         let old = u64::from_le_bytes(old.try_into().expect("it has eight bytes"));
@@ -66,12 +66,12 @@ impl Business {
         Ok(new)
     }
 
-    /// The next version; which it is.
+    /// Makes and commits the next version. Returns its number.
     pub fn step(&self, env: &Env) -> Result<u64> {
         env.run(|txn| self.change(txn))
     }
 
-    /// The version as a transaction reads it, which must be that of all.
+    /// Returns the version as a transaction reads it; the record and all files must agree.
     pub fn read(&self, env: &Env) -> Result<u64> {
         let read = env.run(|txn| {
             let version = self.records.get(txn, b"version")?.expect("it was begun");
@@ -97,12 +97,12 @@ impl Business {
         Ok(version)
     }
 
-    /// The names of a version, as any program finds them when nothing is left to be done.
+    /// Returns the names of a version's files, as any program finds them when nothing is left to finish.
     pub fn names(version: u64) -> Vec<String> {
         vec![format!("made-{version}"), format!("moved-{version}"), "passwd".into()]
     }
 
-    /// So many files of committed transactions may not be in their places yet.
+    /// Returns the number of files of committed transactions that may not be in their places yet.
     pub fn rows(&self, env: &Env) -> Result<u64> {
         let rows = match env.database("plain-files") {
             Ok(_) => env.btree("plain-files")?,
@@ -114,7 +114,7 @@ impl Business {
     }
 }
 
-/// The names in a directory of the machine.
+/// Returns the names in a directory of the machine.
 pub fn names_in(path: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(path).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -122,7 +122,8 @@ pub fn names_in(path: &Path) -> Vec<String> {
     names
 }
 
-/// What any program finds in a directory of the machine where nothing is left to be done; what is wrong is said.
+/// Checks the files in a directory of the machine, as any program finds them when nothing is left to finish. Returns
+/// the first fault.
 pub fn judge(place: &Path, version: u64) -> std::result::Result<(), String> {
     let names = names_in(place);
     if names != Business::names(version) {

@@ -1,5 +1,5 @@
-//! Who commits files, puts them in their places or sweeps is killed at each place between two states. Those at work, or who opens
-//! next, find all of it or nothing.
+//! A process that commits files, puts them in their places or sweeps is killed at each place between two states. A
+//! survivor, or the next process, finds all of the change or none of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::business::{judge, names_in, Business};
 
 const JOB: &str = "LIBTP_TEST_FILES_JOB";
 const PLACE: &str = "LIBTP_TEST_FILES_PLACE";
-/// So long others may take to finish what the dead have left.
+/// Longest time for others to finish the dead process's work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who finds what the dead have left.
+/// The process that finds the remains of the dead one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heir {
-    /// One who has the environment open all the time.
+    /// A process that has the environment open all the time.
     Survivor,
-    /// The next who opens it.
+    /// The next process that opens it.
     Next,
-    /// The next who opens it, when its memory is gone.
+    /// The next process that opens it, without its shared memory.
     Restart,
 }
 
@@ -33,7 +33,7 @@ fn open(place: &Path) -> Env {
     Env::builder().settings(settings).open(place.join("env")).unwrap()
 }
 
-/// The child of this suite, which dies of what `LIBTP_FAILPOINT` says.
+/// The entry of the child, which dies at the failpoint in `LIBTP_FAILPOINT`.
 #[test]
 fn entry() {
     let (Ok(job), Ok(place)) = (std::env::var(JOB), std::env::var(PLACE)) else { return };
@@ -52,7 +52,7 @@ fn dies(place: &Path, job: &str, failpoint: &str) -> bool {
     Process::start("deaths::entry", &variables, |_| {}).wait().signal().is_some()
 }
 
-/// What a victim does, and where one died before it, if that is how the place is come to.
+/// Returns the failpoint at which another process must die first, if any, and the victim's job.
 fn way_to(name: &str) -> (Option<&'static str>, &'static str) {
     match name {
         "files: listed, nothing swept" | "files: one swept" => (Some("files: prepared, not committed"), "open"),
@@ -68,7 +68,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Heir) {
     let env = open(&place);
     let business = Business::open(&env, &etc).unwrap();
     if name == "files: directory noted" {
-        // Come to but once in an environment.
+        // This place is reached only once for each directory in an environment.
         std::fs::create_dir(place.join("first")).unwrap();
         Business::open(&env, &place.join("first")).unwrap().begin(&env).unwrap();
         for file in names_in(&place.join("first")) {
@@ -77,7 +77,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Heir) {
     } else {
         business.begin(&env).unwrap();
     }
-    // Beside those at work nothing is left for an opener to sweep or finish.
+    // Beside other processes nothing is left for an opener to sweep or finish.
     let keeps_open = heir == Heir::Survivor && before.is_none() && job == "step";
     let mut kept = Some((env, business));
     if !keeps_open {
@@ -97,7 +97,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Heir) {
         let business = Business::open(&env, &etc).unwrap();
         (env, business)
     });
-    // At once, whoever finishes it when.
+    // A transaction reads the new version at once, before the files are finished.
     let version = business.read(&env).unwrap();
     let start = Instant::now();
     loop {
@@ -126,7 +126,7 @@ fn who_dies_over_files_leaves_all_of_it_or_nothing() {
             deaths += 1 + u64::from(before.is_some());
         }
         if is_of_finishing(point.name) {
-            // By who opens after another died, too.
+            // Also with an opener that finishes after another process died.
             play(point.name, Some("files: committed, none in its place"), "open", Heir::Next);
             deaths += 2;
         }
@@ -146,7 +146,7 @@ fn is_of_finishing(name: &str) -> bool {
     .contains(&name)
 }
 
-/// For the yardstick: who survives a committer finishes what that one has left.
+/// For the yardstick: a survivor finishes the work of a dead committer.
 #[test]
 fn survivors_put_the_files_of_the_dead_in_their_places() {
     play("files: committed, none in its place", None, "step", Heir::Survivor);

@@ -1,5 +1,5 @@
-//! Many make versions of the same files and are killed at any moment, beside others that go on: what was answered is kept, who reads
-//! inside sees one version, and any program finds each file whole.
+//! Several processes make versions of the same files and are killed at any moment, beside others that go on: answered
+//! versions are kept, a transaction reads one version, and any program finds each file whole.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::business::{judge, version_of, Business};
 
 const PLACE: &str = "LIBTP_TEST_FILES_KILLS";
 const WORKERS: usize = 3;
-/// So long the living may take to finish what the dead have left.
+/// Longest time for the living to finish the dead processes' work.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A worker. In the run of all tests it does nothing.
@@ -34,12 +34,12 @@ fn entry() {
 fn start(place: &Path, answered: &Arc<AtomicU64>) -> Process {
     let answered = Arc::clone(answered);
     Process::start("kills::entry", &[(PLACE, place.display().to_string())], move |line| {
-        // Relaxed: looked at when the process has ended and all it said was heard.
+        // Relaxed: the value is used after the process has ended and all its lines were read.
         answered.fetch_max(line.parse().unwrap(), Ordering::Relaxed);
     })
 }
 
-/// What other programs see: each file whole, old or new.
+/// Reads a file as other programs do: whole, old or new.
 fn look_from_outside(place: &Path, is_over: &AtomicBool) -> u64 {
     let mut looks = 0;
     while !is_over.load(Ordering::Relaxed) {
@@ -53,7 +53,7 @@ fn look_from_outside(place: &Path, is_over: &AtomicBool) -> u64 {
 #[test]
 fn whoever_is_killed_files_and_records_are_of_one_version() {
     let kills = sizes::number("LIBTP_TEST_KILLS", 30);
-    // What the library warns of is told with a failure. Another test may have said so before.
+    // The library's warnings are printed with a failure. Another test may have set this up before.
     let warnings = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::WARN);
     let _ = warnings.with_writer(std::io::stderr).try_init();
     let dir = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn whoever_is_killed_files_and_records_are_of_one_version() {
     let mut kept = Some(env);
     let outside = std::thread::scope(|scope| {
         let looking = scope.spawn(|| look_from_outside(&etc, &is_over));
-        // Whatever fails here, the other ends.
+        // If this part fails, the other thread still ends.
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let mut workers: Vec<Process> = (0..WORKERS).map(|_| start(&place, &answered)).collect();
             for kill in 0..kills {
@@ -85,14 +85,15 @@ fn whoever_is_killed_files_and_records_are_of_one_version() {
                 workers[victim].kill();
                 let _ = workers[victim].wait();
                 if kill % 10 == 9 {
-                    // Everybody dies, now and then, and the next finds what they have left.
+                    // Now and then all processes die, and the next one finds their remains.
                     drop(kept.take());
                     workers.iter_mut().for_each(Process::kill);
                     workers.iter_mut().for_each(|it| {
                         it.wait();
                     });
                     let env = Env::open(place.join("env")).unwrap();
-                    // Or our own handle had not yet left, and its threads, or the new one's, do it.
+                    // If the old handle of this process has not left yet, its threads or the new handle's finish the
+                    // work later.
                     let is_alone = env.opened().how != How::Joined;
                     let patience = if is_alone { Duration::ZERO } else { PATIENCE };
                     settle(&env, &etc, answered.load(Ordering::Relaxed), patience);
@@ -116,7 +117,7 @@ fn whoever_is_killed_files_and_records_are_of_one_version() {
     println!("figures: {kills} kills among {version} versions, {inside} looks inside, {outside} from outside");
 }
 
-/// All are dead but us: what they have left is finished.
+/// Checks that the dead processes' work is finished, within `patience`. Returns the version.
 fn settle(env: &Env, etc: &Path, least: u64, patience: Duration) -> u64 {
     let business = Business::open(env, etc).unwrap();
     let version = business.read(env).unwrap();

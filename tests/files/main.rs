@@ -1,12 +1,13 @@
-//! Plain files in transactions: whoever dies wherever, they and the records are all new or all old (docs/design/0020-plain-files.md).
+//! Plain files in transactions: whichever process dies at whatever place, files and records are all new or all old
+//! (docs/design/0020-plain-files.md).
 //!
 //! | file | what |
 //! |---|---|
-//! | `business` | transactions over three files and a record, and what may be found of them |
-//! | `deaths` | who commits, finishes or sweeps is killed at each place between two states |
-//! | `kills` | many at work are killed at any moment, beside others that read |
+//! | `business` | transactions over three files and a record, and their possible results |
+//! | `deaths` | a process that commits, finishes or sweeps is killed at each place between two states |
+//! | `kills` | several processes are killed at any moment, beside others that read |
 //! | `rules` | rules that the others do not meet |
-//! | `simulated` | a simulated disk that loses what was not synced, names of files too |
+//! | `simulated` | a simulated disk that loses unsynced bytes, and unsynced names of files |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]

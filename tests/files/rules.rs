@@ -1,4 +1,5 @@
-//! Single rules of plain files: what another program changed stays, the living are not swept, a copy touches nothing.
+//! Single rules of plain files: another program's change stays, files of living processes are not swept, a copy of an
+//! environment changes no files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ fn place() -> (tempfile::TempDir, PathBuf, Env) {
     (dir, path, env)
 }
 
-/// Who keeps no house, and so finishes nothing that a test has left for later.
+/// Opens without background threads, which would finish work that a test has left for later.
 fn idle(path: &Path) -> Env {
     let settings = libtp::Settings { no_background: true, ..libtp::Settings::default() };
     Env::builder().settings(settings).open(path.join("env")).unwrap()
@@ -48,7 +49,7 @@ fn what_was_removed_and_is_put_back_stays() {
     let value = rows.get(&txn, &key).unwrap().unwrap();
     txn.abort().unwrap();
     assert_eq!(names_in(&path.join("etc")), ["passwd"]);
-    // As if it had been removed and put back, the very file, while the row that says so stays for a reader's sake.
+    // As after a removal that was undone by putting the same file back, while the row is kept for a reader.
     env.run(|txn| rows.put(txn, &key, &value)).unwrap();
     assert_eq!(env.run(|txn| txn.read_file(&file)).unwrap().as_deref(), Some(&b"one"[..]));
     drop((rows, env));
@@ -64,7 +65,7 @@ fn who_opens_sweeps_nothing_of_the_living() {
     let dead = env.begin().unwrap();
     dead.create_file(path.join("etc/b"), b"1").unwrap();
     dead.die();
-    // Whoever has repaired it sweeps, too.
+    // The process that repairs the dead one also sweeps.
     let start = std::time::Instant::now();
     while names_in(&path.join("etc")).len() > 1 {
         assert!(start.elapsed().as_secs() < 10, "{:?}", names_in(&path.join("etc")));
@@ -81,7 +82,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Replaces a file as far as who dies between the commit and its end: there is the row, and a temporary file, which is returned.
+/// Replaces a file up to the state of a death between the commit and its finish: the row is there, and a temporary
+/// file, whose path is returned.
 fn replace_half(env: &Env, file: &Path, contents: &[u8]) -> PathBuf {
     let (rows, directory) = (env.btree("plain-files").unwrap(), file.parent().unwrap());
     let txn = env.begin().unwrap();
@@ -139,7 +141,7 @@ fn a_copy_leaves_the_files_of_its_original_alone() {
     drop(Env::open(&copied).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "two");
     assert!(waiting.exists(), "it is the original's");
-    // Which goes on with it.
+    // The original then finishes it.
     drop(env);
     drop(Env::open(path.join("env")).unwrap());
     assert_eq!(fs::read_to_string(&file).unwrap(), "three");

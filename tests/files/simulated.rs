@@ -1,5 +1,5 @@
-//! A simulated disk: the power fails at any call, and what was not synced is lost, torn or kept, contents and names alike; then
-//! again while the environment is opened. The files and the record are of one version, and none that was answered is lost.
+//! A simulated disk: the power fails at any call, and unsynced contents and names are lost, torn or kept; then again
+//! while the environment is opened. The files and the record have one version, and no answered version is lost.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
         log_segment_max: Some(Bytes::kib(64)),
         checkpoint_log: Some(Bytes::kib(96)),
         lock_timeout_millis: Some(0),
-        // A transaction with files is made sure of all the same.
+        // A transaction with files is synced all the same.
         durability: Some(Durability::Relaxed),
         // Nothing may depend on the clock.
         relaxed_millis: Some(3_600_000),
@@ -39,12 +39,12 @@ fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
     Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
 }
 
-/// A business that was done on a disk.
+/// The disk after a run of the business.
 struct Played {
     disk: SimDisk,
-    /// From this call on it is begun.
+    /// The call from which on version 0 is there.
     begun: usize,
-    /// At which call each version was asked for, and at which it was answered.
+    /// For each version, the calls at which it was requested and answered.
     versions: Vec<(usize, usize)>,
 }
 
@@ -62,13 +62,13 @@ fn play(seed: u64, versions: u64) -> Played {
     let mut played = Vec::new();
     for _ in 0..versions {
         if random.chance(1, 3) {
-            // What was not made sure of otherwise is not made sure of by this.
+            // This transaction makes nothing else durable.
             let txn = env.begin().unwrap();
             business.change(&txn).unwrap();
             if random.coin() {
                 txn.abort().unwrap();
             } else {
-                // As a process that is killed leaves it.
+                // As a killed process leaves it.
                 txn.die();
                 env.managers().reap().unwrap();
             }
@@ -86,12 +86,12 @@ fn play(seed: u64, versions: u64) -> Played {
     Played { disk, begun, versions: played }
 }
 
-/// What a crash left is opened, and looked at from inside and outside; its version.
+/// Opens the state that a crash left, and checks it from inside and outside. Returns its version.
 fn judge(disk: &SimDisk) -> Result<u64, String> {
     let text = |error: libtp::Error| error.to_string();
     let env = open(disk, &SharedMemory::new()).map_err(text)?;
     let business = Business::open(&env, Path::new(PLACE)).map_err(text)?;
-    // Other programs first: nobody has touched the files since the environment was opened.
+    // As other programs first: the files are as the opening left them.
     let directory = disk.subdirectory("etc").map_err(|error| error.to_string())?;
     let mut names = directory.list().map_err(|error| error.to_string())?;
     names.sort();
@@ -116,7 +116,7 @@ fn judge(disk: &SimDisk) -> Result<u64, String> {
 }
 
 impl Played {
-    /// What version may be found after a crash at a call.
+    /// Returns the versions that may be found after a crash at a call.
     fn allowed(&self, at: usize) -> std::ops::RangeInclusive<u64> {
         let count =
             |is: &dyn Fn(&(usize, usize)) -> bool| self.versions.iter().filter(|version| is(version)).count() as u64;
@@ -142,7 +142,7 @@ fn files_and_records_are_of_one_version_after_any_crash() {
             let allowed = played.allowed(at);
             assert!(allowed.contains(&version), "{what}: version {version} is found, and {allowed:?} may be");
             if random.chance(1, 3) {
-                // And again while it was opened.
+                // The power fails again during the opening.
                 let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
                 let at = random.index(image.io_index() + 1);
                 let again = image.image_at(at, mode, random.next_u64());
@@ -155,7 +155,7 @@ fn files_and_records_are_of_one_version_after_any_crash() {
     println!("figures: {judged} crashes and {deeper} of the openings after them, 0 in part, 0 lost");
 }
 
-/// What a failed call may leave, by what was answered.
+/// Returns the versions that a failed call may leave, by its answer.
 fn after_failure(answer: &libtp::Result<u64>) -> std::ops::RangeInclusive<u64> {
     match answer {
         Ok(_) | Err(Error::FilesWaiting { .. }) => 1..=1,
@@ -189,7 +189,7 @@ fn whatever_call_fails_files_and_records_are_of_one_version() {
             refused += u64::from(answer.is_err());
             waiting += u64::from(matches!(answer, Err(Error::FilesWaiting { .. })));
             let allowed = after_failure(&answer);
-            // Who goes on sees one version, too, if it sees anything.
+            // Reads in the environment that goes on show an allowed version, too, if they succeed.
             if let Ok(version) = business.read(&env) {
                 assert!(allowed.contains(&version), "{what}: version {version} is seen");
             }

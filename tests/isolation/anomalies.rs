@@ -1,11 +1,11 @@
-//! The anomalies the field has names for, each as a schedule that produces it where isolation is weaker (after Kleppmann's
-//! hermitage, and Adya's names). Here each ends in a wait, a deadlock, or an answer as if the transactions ran one by one.
+//! The known anomalies, each as a schedule that produces it under weaker isolation (after Kleppmann's hermitage, and
+//! Adya's names). Here each schedule ends in a wait, a deadlock, or an answer as if the transactions ran one by one.
 
 use crate::session::{pairs, value, with_both, Do, Ended, Scene, Session};
 
 const XY: &[(&str, &str)] = &[("x", "10"), ("y", "20")];
 
-/// Both begin; exactly one of two steps that wait for each other ends in a deadlock. Returns the survivor.
+/// Checks that exactly one of two steps that wait for each other ends in a deadlock. Returns the survivor.
 #[track_caller]
 fn one_is_victim<'s>(one: &'s Session, other: &'s Session) -> &'s Session {
     match (one.ended(), other.ended()) {
@@ -313,7 +313,7 @@ fn phantom_a_gap_that_its_reader_splits_stays_closed_to_others() {
         let (one, two) = (scene.session("one"), scene.session("two"));
         one.does(Do::Scan("g", "p"), pairs(&[]));
         one.does(Do::Put("k", "5"), Ended::Done);
-        // Below its own new key, where only the lock on the new gap keeps others out.
+        // Below the first session's own new key, where only the lock on the new gap keeps others out.
         two.waits(Do::Put("h", "6"));
         one.does(Do::Scan("g", "p"), pairs(&["k=5"]));
         one.does(Do::Commit, Ended::Done);

@@ -1,9 +1,9 @@
-//! Random transactions that append without a look at what is there: values to keys of a `Multi`, records to a `List` and to a `Recno`,
-//! and records that an index puts into order.
+//! Random transactions that append without reading: values to keys of a `Multi`, records to a `List` and to a
+//! `Recno`, and records that an index sorts.
 //!
-//! What an append to a `Multi` or a `List` does not tell, reads tell: the order in which the values stand is the order of the
-//! transactions. A number of a `Recno` is chosen without a lock, and says nothing of the order (PROTOCOLS K3); its records are rows, which a
-//! scan finds or not, and so are the entries of an index.
+//! An append to a `Multi` or a `List` reports no order, but reads do: the order of the values is the order of the
+//! transactions. A number of a `Recno` is chosen without a lock and has nothing to do with the order (PROTOCOLS K3);
+//! its records are rows, which a scan finds or not, and so are the entries of an index.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +17,15 @@ use crate::checker::{check, lost_at_the_end, Verdict};
 use crate::history::{Element, Record, Row, Step};
 
 const THREADS: usize = 4;
-/// Transactions in one environment: what is read grows with each.
+/// Transactions in one environment: the reads get longer with each.
 const ROUND: u64 = 600;
-/// Keys of the `Multi`, which are lists 0 to 3; behind them come the lists that are databases.
+/// Keys of the `Multi`, which are lists 0 to 3; the following lists are databases.
 const KEYS: u32 = 4;
 const LISTS: u32 = 2;
-/// Ranges of rows.
+/// The ranges of rows.
 const NUMBERS: u32 = 0;
 const INDEXED: u32 = 1;
-/// Records of the database with the index, and places of the index that they move among.
+/// Number of records of the database with the index, and of places in the index.
 const RECORDS: u64 = 24;
 const PLACES: u32 = 8;
 
@@ -49,7 +49,7 @@ fn key_of(number: u32) -> Vec<u8> {
     format!("key {number}").into_bytes()
 }
 
-/// A record of the database with the index: its place, and its element.
+/// Returns a record of the database with the index: its place, and its element.
 fn record_of(row: Row) -> Vec<u8> {
     [&row.place.to_be_bytes()[..], &row.element.to_le_bytes()].concat()
 }
@@ -71,7 +71,7 @@ impl<'e> Stage<'e> {
     }
 
     fn new_element(&self) -> Element {
-        // Relaxed: only that each is drawn once matters.
+        // Relaxed: it matters only that each element is drawn once.
         1 + self.elements.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -116,7 +116,7 @@ impl<'e> Stage<'e> {
         Ok(Step::Scan { range: NUMBERS, from: 0, to: u32::MAX, rows })
     }
 
-    /// Moves a record to another place of the index, or makes it.
+    /// Moves a record to another place of the index, or inserts it.
     fn move_record(&self, txn: &Txn<'_>, key: u64, place: u32, steps: &mut Vec<Step>) -> Result<()> {
         let old = self.records.get_for_update(txn, &key.to_be_bytes())?;
         let row = Row { range: INDEXED, place, element: self.new_element() };
@@ -173,7 +173,7 @@ impl<'e> Stage<'e> {
         Ok(())
     }
 
-    /// One transaction of two to four steps, and how it ended.
+    /// Runs one transaction of two to four steps. Returns its record.
     fn transaction(&self, thread: usize, random: &mut Random) -> Result<Record> {
         let (begin, txn, mut steps) = (now(), self.env.begin()?, Vec::new());
         let worked = (0..2 + random.below(3)).try_for_each(|_| self.step(&txn, random, &mut steps));
@@ -187,7 +187,7 @@ impl<'e> Stage<'e> {
 
     fn play(&self, thread: usize, seed: u64) -> Result<Vec<Record>> {
         let (mut random, mut records) = (Random::new(seed << 8 | thread as u64), Vec::new());
-        // Relaxed: a plain counter, nothing is published by it.
+        // Relaxed: a plain counter, which publishes nothing.
         while self.begun.fetch_add(1, Ordering::Relaxed) < self.transactions {
             records.push(self.transaction(thread, &mut random)?);
         }
@@ -195,7 +195,7 @@ impl<'e> Stage<'e> {
     }
 }
 
-/// Plays a round; what the checker says of its history.
+/// Runs a round. Returns the checker's verdict on its history.
 fn play(seed: u64, transactions: u64) -> Result<Verdict> {
     let directory = tempfile::tempdir().map_err(|error| Error::Io(Box::new(error)))?;
     let settings =

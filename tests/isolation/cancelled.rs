@@ -1,4 +1,4 @@
-//! Waits that the program ends. In a process of its own: a call ends the waits of all threads.
+//! Waits that the program cancels. In a process of its own, because the call cancels the waits of all threads.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use libtp_tests::process::alone;
 fn the_program_ends_its_waits() {
     alone("cancelled::the_program_ends_its_waits", || {
         let directory = tempfile::tempdir().unwrap();
-        // Longer than a wait goes on that is cancelled.
+        // Longer than a cancelled wait lasts.
         let env = Env::builder().lock_timeout(Duration::from_secs(10)).open(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         let holder = env.begin().unwrap();
@@ -25,7 +25,7 @@ fn the_program_ends_its_waits() {
             let error = waits.join().unwrap().unwrap_err();
             assert!(matches!(error, Error::Cancelled(_)) && !error.is_retryable(), "{error}");
             assert!(error.to_string().contains("record \"x\""), "{error}");
-            // A call that comes before the wait begins is not lost.
+            // A cancellation that comes before the wait begins is not lost.
             let (tell, told) = channel();
             let (go, gone) = channel();
             let waits = scope.spawn(move || {
@@ -40,7 +40,7 @@ fn the_program_ends_its_waits() {
             assert!(matches!(waits.join().unwrap(), Err(Error::Cancelled(_))));
         });
         holder.commit().unwrap();
-        // Transactions that begin later wait as ever, and so does a session that was used before.
+        // Transactions that begin later wait as usual, also on a session that was used before.
         env.run(|txn| table.put(txn, b"x", b"4")).unwrap();
     });
 }

@@ -1,25 +1,25 @@
-//! From a history to its dependencies, and to what no order at all can explain.
+//! Computes the dependencies of a history, and finds the observations that no order explains.
 //!
 //! Invariants
-//! 1. Sound: an anomaly or a cycle that is reported is there, whatever the library does.
-//! 2. Where the history does not say which of two absences of a row a scan saw (before its insertion, after its deletion),
-//!    and time does not tell either, nothing is concluded; such cases are counted.
+//! 1. Sound: a reported anomaly or cycle is real, whatever the library does.
+//! 2. If neither the history nor time says which of two absences of a row a scan saw (before its insertion, or after
+//!    its deletion), the checker concludes nothing; such cases are counted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::graph::{Cycle, Graph, Kind, Object};
 use crate::history::{Element, Record, Row, Step};
 
-/// What is wrong apart from cycles.
+/// An error other than a cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// A committed transaction saw what an aborted one wrote, or what nobody did (G1a).
+    /// A committed transaction saw a write of an aborted transaction, or an element that was never written (G1a).
     AbortedRead(Object, Element),
-    /// Two reads of one list tell different orders.
+    /// Two reads of one list show different orders.
     TwoOrders(u32),
     /// Two committed writes replaced the same version, or two transactions deleted the same row.
     LostUpdate(Object),
-    /// A committed write is not there at the end.
+    /// A committed write is missing at the end.
     LostWrite(Object, Element),
     /// A transaction did not see its own writes.
     NotItsOwn(Row),
@@ -27,29 +27,29 @@ pub enum Anomaly {
     Missed(Row),
 }
 
-/// What came of checking a history.
+/// The result of checking a history.
 pub struct Verdict {
     /// Committed transactions.
     pub committed: usize,
-    /// Dependencies between them, time apart.
+    /// Number of dependencies between them, real-time order apart.
     pub dependencies: usize,
-    /// Absences nobody can explain in one way only.
+    /// Number of absences with more than one explanation.
     pub ambiguous: usize,
-    /// What is wrong apart from cycles.
+    /// Errors other than cycles.
     pub anomalies: Vec<Anomaly>,
     /// Cycles of dependencies: the history is not serializable.
     pub cycles: Vec<Cycle>,
-    /// Cycles when the order of time counts too: it is not strictly so.
+    /// Cycles with the real-time order added: the history is not strictly serializable.
     pub strict_cycles: Vec<Cycle>,
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
+    /// Returns whether no error was found.
     pub fn is_clean(&self) -> bool {
         self.anomalies.is_empty() && self.cycles.is_empty() && self.strict_cycles.is_empty()
     }
 
-    /// The first few things that are wrong.
+    /// Returns the first few errors.
     pub fn worst(&self) -> String {
         let anomalies = self.anomalies.iter().take(5).map(|anomaly| format!("{anomaly:?}"));
         let cycles = self.cycles.iter().chain(&self.strict_cycles).take(5).map(Cycle::to_string);
@@ -66,7 +66,7 @@ pub fn check(history: &[Record]) -> Verdict {
     let dependencies = checker.graph.len();
     let cycles = checker.graph.cycles();
     checker.real_time();
-    // A history that is not serializable is not strictly so either; once is enough.
+    // A history that is not serializable is not strictly serializable either; one report is enough.
     let strict_cycles = if cycles.is_empty() { checker.graph.cycles() } else { Vec::new() };
     let committed = history.iter().filter(|record| record.is_committed).count();
     let Checker { anomalies, ambiguous, .. } = checker;
@@ -80,7 +80,7 @@ struct Checker<'h> {
     ambiguous: usize,
 }
 
-/// The versions of one object in their order, and who wrote each; the first is that of no write.
+/// The versions of one object in order; the first is the state before any write.
 struct Versions {
     object: Object,
     order: Vec<Element>,
@@ -104,7 +104,7 @@ impl<'h> Checker<'h> {
         self.history.iter().enumerate().filter(|(_, record)| record.is_committed)
     }
 
-    /// Who committed each element of lists and cells.
+    /// Returns the committed writer of each element of lists and cells.
     fn writers(&self) -> HashMap<Element, usize> {
         let mut writers = HashMap::new();
         for (txn, record) in self.committed() {
@@ -121,7 +121,7 @@ impl<'h> Checker<'h> {
 
     fn lists(&mut self) {
         let writers = self.writers();
-        // (transaction, list, elements seen) of every read; an append sees what it wrote as well.
+        // (transaction, list, elements seen) of every read; an append also sees its own element.
         let mut reads: BTreeMap<u32, Vec<(usize, Vec<Element>)>> = BTreeMap::new();
         for (txn, record) in self.committed() {
             for step in &record.steps {
@@ -188,7 +188,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// Each version replaced the one before it.
+    /// Adds the order of the versions: each version replaced the one before it.
     fn follow(&mut self, versions: &Versions, writers: &HashMap<Element, usize>) {
         for pair in versions.order[1..].windows(2) {
             if let (Some(&one), Some(&other)) = (writers.get(&pair[0]), writers.get(&pair[1])) {
@@ -197,7 +197,7 @@ impl<'h> Checker<'h> {
         }
     }
 
-    /// A transaction read a version: it comes after that one's writer and before the next one's.
+    /// Adds the order of a read: it comes after the writer of its version and before the writer of the next.
     fn read(&mut self, txn: usize, found: Element, versions: &Versions, writers: &HashMap<Element, usize>) {
         let Some(&place) = versions.place.get(&found) else {
             self.anomalies.push(Anomaly::AbortedRead(versions.object, found));
@@ -292,14 +292,15 @@ impl<'h> Checker<'h> {
             (true, None) => self.graph.add(txn, inserter, Kind::ReadWrite, object),
             (false, Some(deleter)) => self.graph.add(deleter, txn, Kind::WriteRead, object),
             (true, Some(deleter)) if deleter == inserter => {
-                // It was never there for others: both absences are one.
+                // Other transactions never saw the row: both absences are the same.
             }
             (true, Some(_)) => self.ambiguous += 1,
             (false, None) => self.anomalies.push(Anomaly::Missed(row)),
         }
     }
 
-    /// Who had ended when another began comes before it. The last of each thread is enough: it comes after those before it.
+    /// Adds the real-time order: a transaction that ended before another began comes first. The last one of each
+    /// thread is enough, because it comes after the thread's earlier ones.
     fn real_time(&mut self) {
         let mut ends: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.end, txn)).collect();
         let mut begins: Vec<(u64, usize)> = self.committed().map(|(txn, record)| (record.begin, txn)).collect();
@@ -318,8 +319,8 @@ impl<'h> Checker<'h> {
     }
 }
 
-/// Committed writes that transaction `last`, which read everything when all others had ended, did not find; and rows that
-/// it found although they were deleted.
+/// Returns the committed writes that transaction `last` did not find, and the deleted rows that it found. `last` read
+/// everything after all others had ended.
 pub fn lost_at_the_end(history: &[Record], last: usize) -> Vec<Anomaly> {
     let mut there = HashSet::new();
     for step in &history[last].steps {

@@ -1,8 +1,8 @@
-//! The checker sees every anomaly it is there for, and none in a good history.
+//! The checker finds every anomaly that it knows, and none in a good history.
 
 use super::*;
 
-/// Histories in which transactions overlap, so that time says nothing.
+/// Makes a history whose transactions overlap, so that time orders nothing.
 fn history(transactions: &[&[Step]]) -> Vec<Record> {
     let count = transactions.len() as u64;
     let record = |(thread, steps): (usize, &&[Step])| Record {
@@ -142,7 +142,7 @@ fn time_tells_which_absence_it_was() {
     let verdict = check(&later);
     assert!(verdict.is_clean(), "{}", verdict.worst());
     assert_eq!(verdict.ambiguous, 0);
-    // Without the deletion the scan should have found it.
+    // Without the deletion the scan should have found the row.
     later[1].steps.clear();
     assert_eq!(check(&later).anomalies, [Anomaly::Missed(row(5))]);
 }

@@ -1,4 +1,4 @@
-//! Transactions that wait for each other: one is told, the others go on, and `Env::run` runs the victim again.
+//! Transactions that wait for each other: one gets an error, the others go on, and `Env::run` repeats the victim.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Barrier;
@@ -51,7 +51,8 @@ fn three_in_a_circle_lose_one() {
     }
     sessions[0].waits(Do::Get("b"));
     sessions[1].waits(Do::Get("c"));
-    // The last closes the circle. Who is third in the row waits for the second, so end them as they become free.
+    // The last step closes the circle. The third waits for the second, so they are ended in the order in which they
+    // become free.
     sessions[2].begins(Do::Get("a"));
     let mut victims = 0;
     for at in [2, 1, 0] {

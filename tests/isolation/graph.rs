@@ -3,20 +3,20 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Why one transaction comes before another.
+/// The reason that one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The other replaced what the one wrote.
+    /// The second replaced a version that the first wrote.
     WriteWrite,
-    /// The other read what the one wrote.
+    /// The second read a version that the first wrote.
     WriteRead,
-    /// The other replaced what the one read, or wrote what the one did not find.
+    /// The second replaced a version that the first read, or wrote a row that the first did not find.
     ReadWrite,
-    /// The one had ended when the other began.
+    /// The first had ended when the second began.
     RealTime,
 }
 
-/// What the dependency is about.
+/// The object of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// A list.
@@ -25,7 +25,7 @@ pub enum Object {
     Cell(u32),
     /// A row, by its element.
     Row(u64),
-    /// Nothing but time.
+    /// No object: the real-time order.
     Clock,
 }
 
@@ -36,7 +36,7 @@ struct Edge {
     object: Object,
 }
 
-/// Transactions by number, and who comes before whom.
+/// Transactions by number, and the dependencies between them.
 #[derive(Default)]
 pub struct Graph {
     edges: Vec<Vec<Edge>>,
@@ -51,7 +51,7 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// The field's name for it.
+    /// Returns the field's name for this cycle.
     pub fn name(&self) -> &'static str {
         let count = |kind| self.steps.iter().filter(|step| step.1 == kind).count();
         match (count(Kind::ReadWrite), count(Kind::WriteRead), count(Kind::RealTime)) {
@@ -81,19 +81,19 @@ impl fmt::Display for Cycle {
 }
 
 impl Graph {
-    /// A graph of so many transactions.
+    /// Makes a graph of `transactions` transactions.
     pub fn new(transactions: usize) -> Graph {
         Graph { edges: vec![Vec::new(); transactions], count: 0 }
     }
 
-    /// `from` comes before `to`. A transaction and itself are in order.
+    /// Adds that `from` comes before `to`. A dependency of a transaction on itself is ignored.
     pub fn add(&mut self, from: usize, to: usize, kind: Kind, object: Object) {
         if from == to {
             return;
         }
         let to = u32::try_from(to).expect("histories have fewer than 2^32 transactions");
         let edges = &mut self.edges[from];
-        // Most repetitions come one after the other.
+        // Most repetitions are adjacent.
         if edges.last().is_some_and(|last| last.to == to && last.kind == kind && last.object == object) {
             return;
         }
@@ -101,17 +101,18 @@ impl Graph {
         self.count += 1;
     }
 
-    /// How many dependencies there are.
+    /// Returns the number of dependencies.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// One shortest cycle of each knot of transactions that cannot be put in order.
+    /// Returns one shortest cycle of each strongly connected component of more than one transaction.
     pub fn cycles(&self) -> Vec<Cycle> {
         self.knots().iter().map(|knot| self.shortest(knot)).collect()
     }
 
-    /// The strongly connected components of more than one transaction, without recursion: histories are long.
+    /// Returns the strongly connected components of more than one transaction. Without recursion, because histories
+    /// are long.
     fn knots(&self) -> Vec<Vec<u32>> {
         const UNSEEN: u32 = u32::MAX;
         let count = self.edges.len();
@@ -157,7 +158,7 @@ impl Graph {
         knots
     }
 
-    /// A shortest cycle through one transaction of a knot: enough to see what went wrong.
+    /// Returns a shortest cycle through one transaction of a component: enough to see the fault.
     fn shortest(&self, knot: &[u32]) -> Cycle {
         let start = *knot.iter().min().expect("a knot has two transactions or more");
         let members: std::collections::HashSet<u32> = knot.iter().copied().collect();

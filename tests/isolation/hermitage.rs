@@ -1,22 +1,23 @@
-//! Hermitage's cases by their names (Kleppmann, after Adya), each with reads of a key and with reads of a range, with locks
-//! on records and on pages.
+//! Hermitage's cases by their names (Kleppmann, after Adya), each with reads of a key and with reads of a range, with
+//! locks on records and on pages.
 //!
-//! A case is a schedule. Without isolation it must show its anomaly; in an environment what comes of it must be what some
-//! serial order of its committed transactions gives, also if those who only read do so by snapshots. Two departures: hermitage lets the second writer of G0 come second
-//! at both keys, which no outcome tells from a serial one; here it comes first at one. And where a value was a number to
-//! filter by (`value % 3 = 0`), a range of keys stands for the predicate.
+//! A case is a schedule. Without isolation it must show its anomaly. In an environment its outcome must equal that of
+//! a serial order of its committed transactions, also if the transactions that only read use snapshots. There are two
+//! departures. In hermitage's G0 the second writer comes second at both keys, which no outcome distinguishes from a
+//! serial order; here it comes first at one key. And where hermitage filters by a value (`value % 3 = 0`), a range of
+//! keys stands for the predicate.
 
 use libtp::Granularity;
 
 use crate::serial::{interleaved, is_serial, played, readers, Readers, Step};
 use crate::session::Do;
 
-/// Two accounts to begin with.
+/// Two accounts at the beginning.
 const XY: &[(&str, &str)] = &[("x", "10"), ("y", "20")];
 
-/// A range that holds them.
+/// A range that contains the accounts.
 const XYZ: Do = Do::Scan("x", "z");
-/// A range behind them, empty at first.
+/// A range behind the accounts, empty at first.
 const BEHIND: Do = Do::Scan("z", "zz");
 
 fn put(key: &'static str, value: &'static str) -> Do {
@@ -31,13 +32,13 @@ fn of<const N: usize>(session: usize, steps: [Do; N]) -> Vec<Step> {
     steps.into_iter().map(|step| (session - 1, step)).collect()
 }
 
-/// Write cycles: both write both keys, each is first once.
+/// Write cycles: both write both keys, and each is first at one key.
 fn g0() -> Vec<Step> {
     let (one, two) = (of(1, [put("x", "11")]), of(2, [put("x", "12"), put("y", "22")]));
     [one, two, of(1, [put("y", "21"), Do::Commit]), of(2, [Do::Commit])].concat()
 }
 
-/// The same, over a range both have read for it.
+/// The same, with scans of the range before the commits.
 fn g0_predicate() -> Vec<Step> {
     let (one, two) = (of(1, [put("x", "11")]), of(2, [put("x", "12"), Do::Delete("y")]));
     [one, two, of(1, [put("y", "21"), XYZ, Do::Commit]), of(2, [XYZ, Do::Commit])].concat()
@@ -92,7 +93,7 @@ fn pmp() -> Vec<Step> {
     [of(1, [BEHIND]), of(2, [put("z", "30"), Do::Commit]), of(1, [BEHIND, Do::Commit])].concat()
 }
 
-/// The same for a predicate that says what is written: all in the range is deleted.
+/// The same for a predicate that selects the writes: all in the range is deleted.
 fn pmp_predicate() -> Vec<Step> {
     let one = of(1, [put("x", "20"), put("y", "30")]);
     [one, of(2, [XYZ, Do::Delete("y")]), of(1, [get("y"), Do::Commit]), of(2, [XYZ, Do::Commit])].concat()
@@ -136,13 +137,13 @@ fn g2_item_predicate() -> Vec<Step> {
     [reads, of(1, [put("x", "11")]), of(2, [put("y", "21")]), of(1, [Do::Commit]), of(2, [Do::Commit])].concat()
 }
 
-/// Anti-dependency cycles over a range that nothing was in.
+/// Anti-dependency cycles over an empty range.
 fn g2() -> Vec<Step> {
     let reads = [of(1, [BEHIND]), of(2, [BEHIND])].concat();
     [reads, of(1, [put("z3", "30")]), of(2, [put("z4", "42")]), of(1, [Do::Commit]), of(2, [Do::Commit])].concat()
 }
 
-/// The one with two anti-dependencies among three, one of which only reads (Fekete, O'Neil and O'Neil).
+/// The case with two anti-dependencies among three transactions, one of which only reads (Fekete, O'Neil and O'Neil).
 fn g2_two_edges() -> Vec<Step> {
     let start = [of(1, [XYZ]), of(2, [get("x"), put("y", "25"), Do::Commit])].concat();
     [start, of(3, [XYZ, Do::Commit]), of(1, [put("x", "0"), Do::Commit])].concat()
@@ -157,7 +158,7 @@ fn check(granularity: Granularity, how: Readers, schedule: &[Step]) {
     assert!(is_serial(XY, &outcome), "no serial order gives this: {outcome:?}");
 }
 
-/// Each case under its name.
+/// Makes a test of each case, under its name.
 macro_rules! cases {
     ($module:ident: $granularity:ident, $how:ident: $($name:ident)*) => {
         mod $module {
@@ -182,7 +183,7 @@ cases! {
     p4 p4_predicate g_single g_single_predicate g_single_write_predicate g2_item g2_item_predicate g2 g2_two_edges
 }
 
-// The cases in which somebody only reads: by a snapshot.
+// The cases in which a transaction only reads, here by a snapshot.
 cases! {
     snapshot: Record, Snapshot:
     g1a g1a_predicate g1b g1b_predicate otv otv_predicate pmp g_single g_single_predicate g2_two_edges

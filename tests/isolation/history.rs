@@ -1,16 +1,18 @@
-//! What transactions did and saw, told so that the order of versions can be worked out afterwards.
+//! The actions and observations of transactions, in a form from which the order of versions can be computed
+//! afterwards.
 //!
-//! Three kinds of objects. A *list* grows at its end: each append adds a number that no other append adds, so a read tells
-//! the order of all writes before it (the idea of Elle); a push adds one, too, and tells nothing. A *cell* holds the number of its last write, and each write tells
-//! the number it replaced. A *row* is inserted once and deleted at most once, at a place of a range that scans read: so it
+//! There are three kinds of objects. A *list* grows at its end: each append adds a unique number, so a read shows the
+//! order of all writes before it (the idea of Elle); a push adds a number without reading. A *cell* holds the number
+//! of its last write, and each write reports the number that it replaced. A *row* is inserted once and deleted at
+//! most once, at a place of a range that scans read, so it shows phantoms.
 //! tells of phantoms.
 
 use std::collections::BTreeSet;
 
-/// A number no two writes of a history share; 0 is what was there before any write.
+/// A number that is unique among the writes of a history; 0 is the state before any write.
 pub type Element = u64;
 
-/// A row's key: the range it is in, its place there, and a number that no other row has.
+/// A row's key: its range, its place there, and its unique number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row {
     pub range: u32,
@@ -18,14 +20,14 @@ pub struct Row {
     pub element: Element,
 }
 
-/// One thing a transaction did.
+/// One step of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read a list.
     ReadList { list: u32, elements: Vec<Element> },
     /// Read a list and wrote it back with one more element.
     Append { list: u32, before: Vec<Element>, element: Element },
-    /// Added an element behind a list without a look at the list.
+    /// Added an element behind a list without reading the list.
     Push { list: u32, element: Element },
     /// Read a cell.
     ReadCell { cell: u32, found: Element },
@@ -39,17 +41,17 @@ pub enum Step {
     Delete { row: Row },
 }
 
-/// One transaction as its thread saw it.
+/// One transaction as its thread observed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which thread.
+    /// The thread's number.
     pub thread: usize,
-    /// When it began, on the clock of all processes: just before.
+    /// A time just before its beginning, on the clock of all processes.
     pub begin: u64,
-    /// When it had ended; for ever, if nobody lived to say.
+    /// A time after its end; the largest number if the process was killed before it could report.
     pub end: u64,
     /// Whether it committed.
     pub is_committed: bool,
-    /// What it did, in order. Of an aborted one only the writes count: nobody may see them.
+    /// Its steps, in order. Of an aborted transaction only the writes count: no other transaction may see them.
     pub steps: Vec<Step>,
 }

@@ -1,6 +1,6 @@
 //! Histories of random transactions of eight processes, one of which is killed every 50 to 200 ms, have no cycle.
 //!
-//! `LIBTP_TEST_TXNS` says how many transactions, `LIBTP_TEST_SEED` where the seeds begin.
+//! `LIBTP_TEST_TXNS` sets the number of transactions, `LIBTP_TEST_SEED` the first seed.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,18 +19,18 @@ use crate::unheard::settle;
 use crate::workload::{settings, Discipline, Plan, Stage, EPOCH};
 
 const PROCESSES: u64 = 8;
-/// One environment's share.
+/// Number of transactions in one environment.
 const ROUND: u64 = 10_000;
-/// Nobody says anything for so long: they are stuck.
+/// Without a line from any process for this time, the processes are stuck.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// What all processes of a round have told.
+/// The reports of all processes of a round.
 #[derive(Default)]
 struct Told {
     history: Vec<Record>,
     /// Transactions that were aborted, most of them as victims of deadlocks.
     gone: u64,
-    /// By process: what it tries to commit.
+    /// For each process, the transaction that it is committing.
     trying: Vec<Option<Record>>,
     wrong: Option<String>,
 }
@@ -40,7 +40,7 @@ impl Told {
         self.history.len() as u64 + self.gone
     }
 
-    /// Takes in a line of process `who`.
+    /// Reads a line of process `who`.
     fn hear(&mut self, who: u64, line: &str) {
         let at = usize::try_from(who).expect("few processes");
         if self.trying.len() <= at {
@@ -67,7 +67,7 @@ impl Told {
     }
 }
 
-/// One environment, eight processes, and what they told.
+/// One environment, its eight processes, and their reports.
 struct Round<'d> {
     plan: Plan,
     directory: &'d Path,
@@ -98,7 +98,7 @@ impl<'d> Round<'d> {
         lock(&self.told)
     }
 
-    /// Lets them work, and kills one after the other; returns the number of kills.
+    /// Lets the processes work, and kills one after the other. Returns the number of kills.
     fn work(&mut self, random: &mut Random) -> Result<u64, String> {
         let mut kills = 0;
         let (mut last, mut heard) = (Instant::now(), 0);
@@ -148,7 +148,8 @@ impl<'d> Round<'d> {
         }
     }
 
-    /// All are killed, or leave; returns what was told, and what was tried and never heard of again.
+    /// Kills all processes, or lets them leave. Returns the reports, and the transactions whose outcome was never
+    /// reported.
     fn end(mut self, kill: bool) -> Result<(Told, Vec<Record>), String> {
         self.living.iter_mut().for_each(|(_, process)| if kill { process.kill() } else { process.order("leave") });
         let start = Instant::now();
@@ -176,7 +177,7 @@ fn pause(random: &mut Random) -> Duration {
     Duration::from_millis(50 + random.below(150))
 }
 
-/// What is summed up over rounds.
+/// Sums over rounds.
 #[derive(Default)]
 struct Sums {
     committed: usize,

@@ -1,20 +1,20 @@
-//! R11: transactions are serializable, and strictly so: as if each ran alone, between its beginning and its end.
+//! R11: transactions are strictly serializable: as if each ran alone, at a moment between its beginning and its end.
 //!
 //! | file | what |
 //! |---|---|
-//! | `history` | what transactions did and saw |
-//! | `graph` | dependencies, and a finder of cycles among them |
-//! | `checker` | from a history to its dependencies and anomalies |
+//! | `history` | the steps and observations of transactions |
+//! | `graph` | dependencies, and the search for cycles among them |
+//! | `checker` | computes the dependencies and anomalies of a history |
 //! | `workload` | random transactions of eight threads |
-//! | `serializable` | no cycle in their histories; controls with broken isolation must have some |
-//! | `appended` | appends that look at nothing: values of a key, lists, records by number, and what an index finds |
-//! | `killed` | the same of eight processes that are killed |
-//! | `process`, `telling`, `unheard` | such a process, how it tells what it did, and what it had no time to tell |
+//! | `serializable` | their histories have no cycle; controls with broken isolation must have some |
+//! | `appended` | appends without reads: values of a key, lists, records by number, and entries of an index |
+//! | `killed` | the same for eight processes that are killed |
+//! | `process`, `telling`, `unheard` | such a process, its reports, and the transactions that it could not report |
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
-//! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains them |
-//! | `deadlocks` | victims are told, and `Env::run` runs them again |
-//! | `session_order` | what a session has seen, or was told, it sees ever after |
-//! | `waits`, `cancelled` | how long a lock is waited for, and what ends a wait |
+//! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains their outcomes |
+//! | `deadlocks` | victims get an error, and `Env::run` repeats them |
+//! | `session_order` | a session never sees an older state than it has seen or was told |
+//! | `waits`, `cancelled` | how long a session waits for a lock, and events that end a wait |
 //! | `yardstick` | planted bugs that these notice |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]

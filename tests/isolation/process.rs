@@ -1,7 +1,7 @@
-//! A process that does random transactions and tells of each: this very program.
+//! A process that runs random transactions and reports each: this program.
 //!
-//! Before a commit it says what the transaction did (`try BEGIN STEPS`), after it when it had ended (`done END`). What it
-//! says last before a kill is therefore all that may be there unheard.
+//! Before a commit it reports the transaction's steps (`try BEGIN STEPS`), after it the time of its end (`done END`).
+//! So only the last transaction before a kill can be committed without a report.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,13 +16,13 @@ use crate::workload::{settings, Actor, Discipline, Plan, Stage};
 
 /// The test that such a process runs.
 pub const ENTRY: &str = "process::entry";
-/// What it is to do: see [`orders`]. Without it, it is no such process.
+/// The variable with its parameters: see [`orders`]. A process without it is not such a process.
 const ORDERS: &str = "LIBTP_TEST_WORKER_ORDERS";
 
-/// How long a process lingers.
+/// How long a process pauses in [`linger`].
 const LINGER: Duration = Duration::from_millis(2);
 
-/// The variables for process `number`: it begins with that epoch.
+/// Returns the variables for process `number`, which begins with `epoch`.
 pub fn orders(directory: &std::path::Path, plan: Plan, number: u64, epoch: u32) -> Vec<(&'static str, String)> {
     let pages = u8::from(plan.granularity == Granularity::Page);
     let Plan { seed, transactions, .. } = plan;
@@ -37,7 +37,7 @@ fn entry() {
     let mut number = || words.next().unwrap().parse::<u64>().unwrap();
     let (seed, transactions, pages, who, epoch) = (number(), number(), number(), number(), number());
     let granularity = if pages == 1 { Granularity::Page } else { Granularity::Record };
-    // Each process has transactions of its own.
+    // Each process has random transactions of its own.
     let plan = Plan { seed: seed << 20 | who, transactions, granularity, discipline: Discipline::Transactions };
     let directory = PathBuf::from(words.next().unwrap());
     if let Err(error) = work(directory, plan, who, u32::try_from(epoch).unwrap()) {
@@ -63,7 +63,7 @@ fn play(env: &Env, plan: Plan, who: u64, epoch: &AtomicU32, is_over: &AtomicBool
         linger(begin);
     });
     let mut actor = Actor::new(&stage, usize::try_from(who).expect("few processes"));
-    // Relaxed: the flag and the number alone are told.
+    // Relaxed: the flag and the number publish no other data.
     while !is_over.load(Ordering::Relaxed) {
         let record = actor.transaction(epoch.load(Ordering::Relaxed))?;
         linger(record.end);
@@ -75,14 +75,14 @@ fn play(env: &Env, plan: Plan, who: u64, epoch: &AtomicU32, is_over: &AtomicBool
     Ok(())
 }
 
-/// Now and then stays where nobody knows whether it has committed, for a kill to come.
+/// Pauses now and then at a place where a kill leaves the outcome unknown.
 fn linger(chance: u64) {
     if chance / 64 % 16 == 0 {
         std::thread::sleep(LINGER);
     }
 }
 
-/// Takes orders: another epoch, or the end.
+/// Takes orders: a new epoch, or the end.
 fn listen(epoch: Arc<AtomicU32>, is_over: Arc<AtomicBool>) {
     std::thread::spawn(move || loop {
         match next_order().and_then(|order| order.parse().ok()) {

@@ -1,8 +1,9 @@
-//! Schedules of a few transactions, and whether what came of one is what some serial order gives.
+//! Schedules of a few transactions, and whether some serial order explains the outcome of a schedule.
 //!
-//! A schedule says in which order its sessions want to do their steps. [`played`] lets the library decide who waits: who
-//! has to wait does its further steps as soon as it may. [`interleaved`] lets nobody wait, on a map without isolation: the
-//! control, in which each schedule must show its anomaly. [`is_serial`] tries every order of the committed transactions.
+//! A schedule gives the order in which its sessions try their steps. [`played`] runs it on the library, which makes
+//! sessions wait: a session that had to wait does its further steps as soon as it can. [`interleaved`] runs it
+//! without waits, on a map without isolation: the control, in which each schedule must show its anomaly.
+//! [`is_serial`] tries every order of the committed transactions.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,10 +11,10 @@ use libtp::Granularity;
 
 use crate::session::{Do, Ended, Scene, Session};
 
-/// A step of a session, by its number.
+/// The number of a session, and its step.
 pub type Step = (usize, Do);
 
-/// What every session did and saw, in its own order, and what was there at the end.
+/// The steps and results of every session, in its own order, and the final contents.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     sessions: Vec<Vec<(Do, Ended)>>,
@@ -26,7 +27,7 @@ type Pairs = [(&'static str, &'static str)];
 const NAMES: [&str; 3] = ["T1", "T2", "T3"];
 
 impl Outcome {
-    /// Sessions that committed.
+    /// Returns the sessions that committed.
     pub fn committed(&self) -> Vec<usize> {
         let ended = |number: &usize| self.sessions[*number].last().is_some_and(is_commit);
         (0..self.sessions.len()).filter(ended).collect()
@@ -41,7 +42,7 @@ fn owned(map: &Map) -> BTreeMap<String, String> {
     map.iter().map(|(&key, &value)| (key.to_owned(), value.to_owned())).collect()
 }
 
-/// Does one step on a map, alone.
+/// Does one step on a map, without other sessions.
 fn on_map(map: &mut Map, step: &Do) -> Ended {
     let pair = |(key, value): (&&str, &&str)| format!("{key}={value}");
     match *step {
@@ -62,7 +63,7 @@ fn on_map(map: &mut Map, step: &Do) -> Ended {
     }
 }
 
-/// What comes of a schedule when nobody waits and everything is seen at once; an abort puts back what was there before.
+/// Runs a schedule without waits and isolation; an abort restores the values before the session's writes.
 pub fn interleaved(pairs: &Pairs, schedule: &[Step]) -> Outcome {
     let mut map: Map = pairs.iter().copied().collect();
     let count = schedule.iter().map(|(session, _)| session + 1).max().unwrap_or(0);
@@ -85,7 +86,7 @@ pub fn interleaved(pairs: &Pairs, schedule: &[Step]) -> Outcome {
     Outcome { sessions, finally: owned(&map) }
 }
 
-/// One session at work: what it has still to do, and whether a step of its waits.
+/// One session at work: its remaining steps, and the step that waits.
 struct Player {
     session: Session,
     todo: VecDeque<Do>,
@@ -94,7 +95,7 @@ struct Player {
 }
 
 impl Player {
-    /// Goes as far as it gets without waiting for long.
+    /// Goes on until a step waits for long.
     fn go(&mut self) {
         loop {
             let step = match self.waiting.take() {
@@ -123,23 +124,23 @@ impl Player {
     }
 }
 
-/// How they read who only read.
+/// How sessions that only read do so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readers {
-    /// As everybody: with locks.
+    /// With locks, as all others.
     Lock,
-    /// By a snapshot, begun with their first step.
+    /// By a snapshot, begun with the first step.
     Snapshot,
 }
 
-/// Those of a schedule who only read.
+/// Returns the sessions of a schedule that only read.
 pub fn readers(schedule: &[Step]) -> Vec<usize> {
     let only_reads = |step: &Do| matches!(step, Do::Get(_) | Do::Scan(..) | Do::ScanBack(..) | Do::Commit | Do::Abort);
     let count = schedule.iter().map(|(session, _)| session + 1).max().unwrap_or(0);
     (0..count).filter(|one| schedule.iter().all(|(session, step)| session != one || only_reads(step))).collect()
 }
 
-/// What comes of a schedule in an environment with locks on records or on pages.
+/// Runs a schedule in an environment with locks on records or on pages.
 pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, schedule: &[Step]) -> Outcome {
     let looks = if how == Readers::Snapshot { readers(schedule) } else { Vec::new() };
     let scene = Scene::new(granularity, pairs);
@@ -155,13 +156,13 @@ pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, sch
         .collect();
     for (session, step) in schedule {
         let player = &mut players[*session];
-        // A victim's transaction is over.
+        // A victim's transaction has ended.
         if player.done.last().is_none_or(|(_, ended)| *ended != Ended::Deadlock) {
             player.todo.push_back(step.clone());
             player.go();
         }
     }
-    // Whoever still waits can go on once others have ended: as many times round as there are sessions.
+    // A waiting session can go on once others have ended: as many rounds as there are sessions are enough.
     for _ in 0..count {
         players.iter_mut().for_each(Player::go);
     }
@@ -171,7 +172,8 @@ pub fn played(granularity: Granularity, how: Readers, pairs: &'static Pairs, sch
     Outcome { sessions, finally: scene.everything() }
 }
 
-/// Whether some order of the committed transactions, each alone, gives what was seen and what is there.
+/// Returns whether some order of the committed transactions, each alone, gives the same observations and final
+/// contents.
 pub fn is_serial(pairs: &Pairs, outcome: &Outcome) -> bool {
     let start: Map = pairs.iter().copied().collect();
     orders(&outcome.committed()).into_iter().any(|order| {
@@ -181,7 +183,7 @@ pub fn is_serial(pairs: &Pairs, outcome: &Outcome) -> bool {
     })
 }
 
-/// All orders of a few.
+/// Returns all permutations.
 fn orders(of: &[usize]) -> Vec<Vec<usize>> {
     if of.is_empty() {
         return vec![Vec::new()];

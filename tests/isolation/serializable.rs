@@ -1,7 +1,7 @@
-//! Histories of random transactions have no cycle; where isolation is switched off, they have.
+//! Histories of random transactions have no cycle; with isolation switched off they have cycles.
 //!
-//! `LIBTP_TEST_TXNS` says how many transactions, `LIBTP_TEST_SEED` where the seeds begin. Threads make each run another one;
-//! the seed says only which transactions there are.
+//! `LIBTP_TEST_TXNS` sets the number of transactions, `LIBTP_TEST_SEED` the first seed. A seed determines the
+//! transactions, but not how the threads interleave.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use libtp_tests::sizes;
 use crate::checker::{check, lost_at_the_end};
 use crate::workload::{run, Discipline, Plan, Tally, THREADS};
 
-/// One environment's share: a history as long as this is checked in a moment.
+/// Number of transactions in one environment: such a history is checked in a moment.
 const ROUND: u64 = 10_000;
 
 #[test]
@@ -20,7 +20,7 @@ fn random_transactions_of_eight_threads_are_strictly_serializable() {
     let start = Instant::now();
     let (mut committed, mut dependencies, mut ambiguous, mut sum) = (0, 0, 0, Tally::default());
     for (seed, done) in (first..).zip((0..wanted.div_ceil(ROUND)).map(|round| round * ROUND)) {
-        // Pages every third time: the first rounds show both.
+        // Locks on pages every third time, so that the first rounds test both kinds.
         let granularity = if seed % 3 == 2 { Granularity::Page } else { Granularity::Record };
         let transactions = ROUND.min(wanted - done);
         let plan = Plan { seed, transactions, granularity, discipline: Discipline::Transactions };
@@ -51,7 +51,7 @@ fn random_transactions_of_eight_threads_are_strictly_serializable() {
     assert!(sum.deadlocks > 0 || wanted < 2_000, "so little contention that nothing is shown");
 }
 
-/// The control: the same transactions, the same checker, no isolation.
+/// The control: the same transactions and the same checker, without isolation.
 fn control(discipline: Discipline) -> (usize, usize) {
     let plan = Plan { seed: sizes::first_seed(), transactions: 2_000, granularity: Granularity::Record, discipline };
     let (history, _) = run(plan).expect("the control runs as the real thing does");

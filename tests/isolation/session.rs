@@ -1,7 +1,7 @@
-//! Transactions driven step by step from a script: who does what, who has to wait, who goes on.
+//! Transactions driven step by step from a script, which says for each step whether it ends or waits.
 //!
-//! Each [`Session`] is a thread with one transaction at a time. A script says of each step that it ends ([`Session::does`]),
-//! or that it has to wait ([`Session::waits`]) and, later, that it has ended ([`Session::goes_on`]).
+//! Each [`Session`] is a thread with one transaction at a time. A script says of each step that it ends
+//! ([`Session::does`]), or that it waits ([`Session::waits`]) and, later, that it has ended ([`Session::goes_on`]).
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use libtp::{Db, Durability, Env, Error, Granularity, Reader, Snapshot, Txn};
 
-/// A step that has not ended after this time waits.
+/// A step that has not ended after this time is waiting.
 const WAIT: Duration = Duration::from_millis(80);
-/// A step that has not ended after this time never will.
+/// A step that has not ended after this time hangs.
 const HANG: Duration = Duration::from_secs(30);
 
 /// One step of a script. Keys and values are words.
 #[derive(Clone, Debug)]
 pub enum Do {
     Begin,
-    /// Begins to read what is committed now, without locks.
+    /// Begins a snapshot: reads the present commits, without locks.
     BeginSnapshot,
     Get(&'static str),
     GetForUpdate(&'static str),
@@ -27,7 +27,7 @@ pub enum Do {
     Delete(&'static str),
     /// Reads the keys `from..to` upwards.
     Scan(&'static str, &'static str),
-    /// Reads them downwards.
+    /// Reads the keys `from..to` downwards.
     ScanBack(&'static str, &'static str),
     Commit,
     Abort,
@@ -38,9 +38,9 @@ pub enum Do {
 pub enum Ended {
     /// Done.
     Done,
-    /// What was read.
+    /// The value read.
     Value(Option<String>),
-    /// Whether there was something to delete.
+    /// Whether there was a record to delete.
     WasThere(bool),
     /// The pairs read, as `key=value`, in order.
     Pairs(Vec<String>),
@@ -52,17 +52,17 @@ pub enum Ended {
     Failed(String),
 }
 
-/// The value of a key that is there.
+/// Makes the result of a read of a key that is there.
 pub fn value(text: &str) -> Ended {
     Ended::Value(Some(text.to_owned()))
 }
 
-/// What a scan found.
+/// Makes the result of a scan.
 pub fn pairs(found: &[&str]) -> Ended {
     Ended::Pairs(found.iter().map(|&pair| pair.to_owned()).collect())
 }
 
-/// An environment with the keys of a script in it.
+/// An environment with the keys of a script.
 pub struct Scene {
     env: Env,
     table: Db,
@@ -71,8 +71,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// A scene with these pairs. With locks on pages the key `y` lies in a database of its own, so that scripts which
-    /// speak of two objects have two.
+    /// Makes a scene with these pairs. With locks on pages the key `y` lies in a database of its own, so that a
+    /// script about two objects has two.
     pub fn new(granularity: Granularity, pairs: &[(&'static str, &'static str)]) -> Scene {
         let directory = tempfile::tempdir().expect("a directory for the test");
         let builder = Env::builder().durability(Durability::Relaxed);
@@ -95,7 +95,7 @@ impl Scene {
         self.other.as_ref().filter(|_| key == "y").unwrap_or(&self.table)
     }
 
-    /// The environment.
+    /// Returns the environment.
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -107,7 +107,7 @@ impl Scene {
         session
     }
 
-    /// Starts a session that has none yet.
+    /// Starts a session without a transaction.
     pub fn idle(&self, name: &'static str) -> Session {
         let (to, steps) = channel();
         let (answers, from) = channel();
@@ -116,7 +116,7 @@ impl Scene {
         Session { name, to, from }
     }
 
-    /// All pairs, as a new transaction reads them.
+    /// Returns all pairs, as a new transaction reads them.
     pub fn everything(&self) -> BTreeMap<String, String> {
         let read = |txn: &Txn<'_>| {
             let mut all = BTreeMap::new();
@@ -131,7 +131,7 @@ impl Scene {
         self.env.run(read).expect("reading works")
     }
 
-    /// What a new transaction reads.
+    /// Returns the value that a new transaction reads.
     pub fn now(&self, key: &'static str) -> Option<String> {
         let read = |txn: &Txn<'_>| self.database(key).get(txn, key.as_bytes());
         self.env.run(read).expect("reading works").map(|value| String::from_utf8_lossy(&value).into_owned())
@@ -212,7 +212,7 @@ impl Actors {
         self.other.as_ref().filter(|_| key == "y").unwrap_or(&self.table)
     }
 
-    /// A step that changes nothing.
+    /// Does a step that changes nothing.
     fn read(&self, step: &Do, reader: &impl Reader) -> libtp::Result<Ended> {
         Ok(match step {
             Do::Get(key) => found(self.database(key).get(reader, key.as_bytes())?),
@@ -222,7 +222,7 @@ impl Actors {
         })
     }
 
-    /// Over both databases where there are two, in the order of keys.
+    /// Scans both databases, if there are two, in the order of keys.
     fn scan(&self, reader: &impl Reader, from: &str, to: &str, is_upwards: bool) -> libtp::Result<Vec<String>> {
         let mut found = scan(&self.table, reader, from, to, is_upwards)?;
         if let Some(other) = self.other.as_ref().filter(|_| (from..to).contains(&"y")) {
@@ -270,21 +270,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// Does a step that ends, whatever comes of it.
+    /// Does a step that ends, with any result.
     pub fn ends(&self, step: Do) -> Ended {
         let text = format!("{step:?}");
         self.to.send(step).expect("the session's thread is there");
         self.from.recv_timeout(HANG).unwrap_or_else(|_| panic!("{}: {text} has not ended after {HANG:?}", self.name))
     }
 
-    /// Does a step that ends like this.
+    /// Does a step that ends with the wanted result.
     #[track_caller]
     pub fn does(&self, step: Do, wanted: Ended) {
         let text = format!("{step:?}");
         assert_eq!(self.ends(step), wanted, "{}: {text}", self.name);
     }
 
-    /// Begins a step that has to wait for another transaction.
+    /// Begins a step that must wait for another transaction.
     #[track_caller]
     pub fn waits(&self, step: Do) {
         let text = format!("{step:?}");
@@ -295,28 +295,28 @@ impl Session {
         }
     }
 
-    /// The step that waited ends like this.
+    /// Waits until the waiting step ends with the wanted result.
     #[track_caller]
     pub fn goes_on(&self, wanted: Ended) {
         assert_eq!(self.ended(), wanted, "{}: the step that waited", self.name);
     }
 
-    /// How the step ended that was begun last, unless it waits.
+    /// Returns the result of the step begun last, unless it waits.
     pub fn ended_by_now(&self) -> Option<Ended> {
         self.from.recv_timeout(WAIT).ok()
     }
 
-    /// Its name in the script.
+    /// Returns the session's name in the script.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How the step ends that was begun last.
+    /// Waits for the result of the step begun last.
     pub fn ended(&self) -> Ended {
         self.from.recv_timeout(HANG).unwrap_or_else(|_| panic!("{}: a step waits for ever", self.name))
     }
 
-    /// Begins a step and does not look how it fares.
+    /// Begins a step without waiting for its result.
     pub fn begins(&self, step: Do) {
         self.to.send(step).expect("the session's thread is there");
     }

@@ -1,12 +1,14 @@
-//! Session order: what a session has seen committed, or was told by who saw it, it sees ever after, by whichever way it looks.
+//! Session order: a session that has seen a commit, or was told of it by another session that saw it, never sees an
+//! older state, in any way of reading.
 //!
-//! A process counts a number up, in a record, its index, a list of values and a segment of memory, each time in one transaction that is
-//! answered when it is on disk, or at once; the process is killed now and then, and another goes on. Two others look, by turns, each time another
-//! way: one is this process, the other is told over a pipe and answers over one. The number only grows, so the checker is one comparison: a
-//! look finds no less than what was found by any look that had ended when it began.
+//! A process counts a number up, in a record, its index, a list of values and a segment of memory, each time in one
+//! transaction that is answered at once or when it is on disk. The process is killed now and then, and another goes
+//! on. Two others read in turns, each time in another way: one is this process, the other gets its orders over a pipe
+//! and answers over a pipe. The number only grows, so the checker is one comparison: a read finds no less than any
+//! read that had ended when it began.
 //!
-//! Of these ways the first waits for the disk before it answers, the others do not. So the second look by a snapshot begins while what the first
-//! has found may not be on disk yet.
+//! Some ways of reading wait for the disk before they answer, others do not. So a read by a snapshot can begin while
+//! the number that an earlier read found is not yet on disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, Receiver};
@@ -20,16 +22,16 @@ const ENTRY: &str = "session_order::entry";
 const ORDERS: &str = "LIBTP_TEST_SESSION_ORDER";
 const KEY: &[u8] = b"number";
 
-/// Ways to look.
+/// Ways of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// In a transaction that is committed so.
+    /// In a transaction that commits with this durability.
     Locked(Durability),
-    /// In one that is committed, and whose answer is not waited for.
+    /// In a transaction that commits without waiting for the answer.
     Async,
-    /// In one that is aborted.
+    /// In a transaction that aborts.
     Aborted,
-    /// In one that goes on while a snapshot looks, too.
+    /// In a transaction that stays open while a snapshot reads, too.
     Open,
     /// By the index, in a transaction.
     Index,
@@ -58,7 +60,7 @@ const WAYS: [Way; 13] = [
     Way::SnapshotOfValues,
 ];
 
-/// A look, and the most that was known when it began.
+/// A read, and the largest number that was known when it began.
 #[derive(Clone, Copy)]
 struct Look {
     way: Way,
@@ -78,7 +80,7 @@ impl Look {
     }
 }
 
-/// An environment with the number in it.
+/// An environment with the number.
 struct Counted {
     env: Env,
     records: Db,
@@ -91,9 +93,9 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().unwrap())
 }
 
-/// Those of an environment whose commits are answered so, unless a transaction says otherwise.
+/// Returns settings with this durability for transactions that do not choose another.
 fn settings(durability: Durability) -> Settings {
-    // For `Rio` the operator's word is enough: no machine fails here.
+    // For `Rio` the declaration is enough: no machine fails here.
     let (durability, region_survives) = (Some(durability), Some(Survives::System));
     Settings { durability, region_survives, relaxed_millis: Some(1000), ..Settings::default() }
 }
@@ -130,7 +132,7 @@ impl Counted {
         Ok(self.values.get(reader, KEY)?.map_or(0, |bytes| number(&bytes)))
     }
 
-    /// What it finds, in the order in which it is found.
+    /// Returns the numbers found, in the order of reading.
     fn look(&self, way: Way) -> libtp::Result<Vec<u64>> {
         let in_memory =
             |durability| self.env.run_with(durability, |txn| Ok(number(&txn.join(&self.memory)?.bytes()[..8])));
@@ -164,7 +166,8 @@ impl Counted {
     }
 }
 
-/// A process that counts up (`count2`), or that looks as it is told (`look2`), in an environment whose durability has that number.
+/// The entry of a process that counts up (`count2`) or reads as ordered (`look2`); the digit is the index of its
+/// durability.
 #[test]
 fn entry() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
@@ -177,7 +180,7 @@ fn entry() {
         "count" => loop {
             counted.count_up().unwrap();
             if durability != Durability::Sync {
-                // Other tests run beside this one.
+                // Leaves time for the other tests that run beside this one.
                 std::thread::sleep(Duration::from_micros(500));
             }
         },
@@ -195,13 +198,13 @@ const DURABILITIES: [Durability; 3] = [Durability::Sync, Durability::Relaxed, Du
 fn start(task: &str, directory: &Path) -> (Process, Receiver<String>) {
     let (tell, told) = channel();
     let orders = format!("{task} {}", directory.display());
-    // Who does not listen any more has ended.
+    // A failed send is ignored: the receiver has ended.
     let process = Process::start(ENTRY, &[(ORDERS, orders)], move |line| drop(tell.send(line.to_owned())));
     assert_eq!(told.recv().unwrap(), "ready");
     (process, told)
 }
 
-/// Looks by turns in two processes beside one that counts up, with durabilities of these numbers.
+/// Reads in turns in two processes beside one that counts up, with durabilities of these indices.
 fn looks(looking: usize, counting: usize) -> Vec<Look> {
     let directory = tempfile::tempdir().unwrap();
     let counted = Counted::open(directory.path(), DURABILITIES[looking]).unwrap();
@@ -216,11 +219,11 @@ fn looks(looking: usize, counting: usize) -> Vec<Look> {
     };
     let (mut all, mut known, mut before) = (Vec::new(), 0, Way::Snapshot);
     let mut round = 0;
-    // On a busy machine it takes more looks until the number was counted up.
+    // On a busy machine it takes more reads until the number has grown.
     while round < rounds || known <= rounds / 20 && round < 100 * rounds {
         let way = draw();
         let found = match round % 4 {
-            // Told over a pipe, and answered over one.
+            // Ordered over a pipe, and answered over a pipe.
             1 | 2 => {
                 other.order(&way.to_string());
                 answers.recv().unwrap().split(' ').map(|found| found.parse().unwrap()).collect()

@@ -1,4 +1,4 @@
-//! A transaction's steps as a line of words: how a process tells another what it did.
+//! A transaction's steps as a line of words, with which a process reports them to another.
 //!
 //! ```text
 //! R7:10,11          read list 7            A7:10,11>12       appended 12 to it
@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 use crate::history::{Row, Step};
 
-/// The line.
+/// Returns the line for these steps.
 pub fn tell(steps: &[Step]) -> String {
     let mut line = String::new();
     let list = |elements: &[u64]| elements.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
@@ -38,7 +38,7 @@ pub fn tell(steps: &[Step]) -> String {
     line
 }
 
-/// The steps of a line, or none if it is no such line: one that a kill cut off.
+/// Returns the steps of a line, or `None` if the line is malformed, as one that a kill cut off.
 pub fn understand(line: &str) -> Option<Vec<Step>> {
     line.split(' ').filter(|word| !word.is_empty()).map(step).collect()
 }

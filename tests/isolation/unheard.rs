@@ -1,19 +1,20 @@
-//! Transactions whose process was killed while it committed: each is there or not, and which, the others tell.
+//! Transactions whose process was killed while it committed: the observations of other transactions show whether each
+//! is there.
 //!
-//! Whole or not at all: one that any trace is found of counts as committed, with all it did, and the checker says if the
-//! rest is not there. One without a trace counts as aborted, and nobody may have seen it. Its end is unknown, so time says
-//! nothing about what came after it.
+//! A transaction that left any trace counts as committed, with all its steps, and the checker reports missing ones. A
+//! transaction without a trace counts as aborted, and no other may have seen it. Its end is unknown, so time orders
+//! nothing after it.
 
 use std::collections::HashSet;
 
 use crate::history::{Element, Record, Step};
 
-/// Adds those of `unheard` that are there to a history, before its last record, which read everything at the end. Returns
-/// how many.
+/// Adds the transactions of `unheard` that are there to a history, before its last record, which read everything at
+/// the end. Returns their number.
 pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
     let end = history.pop().expect("the last record read everything");
     let before = history.len();
-    // One may be known only from what another of them saw.
+    // A transaction may be known only from an observation of another such transaction.
     loop {
         let seen = seen(history.iter().chain([&end]));
         let (found, still): (Vec<_>, Vec<_>) = unheard.into_iter().partition(|record| left_a_trace(record, &seen));
@@ -27,7 +28,7 @@ pub fn settle(history: &mut Vec<Record>, mut unheard: Vec<Record>) -> usize {
         let is_deletion = |step: &Step| matches!(step, Step::Delete { row: of } if of.element == row);
         let deleted_it = |record: &Record| record.steps.iter().any(is_deletion);
         let Some(at) = unheard.iter().rposition(|record| only_deletes(record) && deleted_it(record)) else { continue };
-        // Of two that were at it, either may have done it: so nothing is concluded from what it read.
+        // If two of them tried the deletion, either may have done it: so its reads are dropped.
         let mut record = there(unheard.remove(at));
         record.steps.retain(|step| matches!(step, Step::Delete { .. }));
         history.push(record);
@@ -41,7 +42,7 @@ fn there(record: Record) -> Record {
     Record { is_committed: true, end: u64::MAX, ..record }
 }
 
-/// Every element that anybody saw.
+/// Returns every element that a transaction saw.
 fn seen<'r>(records: impl Iterator<Item = &'r Record>) -> HashSet<Element> {
     let mut seen = HashSet::new();
     for step in records.flat_map(|record| &record.steps) {
@@ -74,7 +75,7 @@ fn only_deletes(record: &Record) -> bool {
     })
 }
 
-/// Rows that were inserted, that nobody is known to have deleted, and that are gone.
+/// Returns the rows that were inserted, have no known deleter, and are gone.
 fn vanished(history: &[Record], end: &Record) -> Vec<Element> {
     let steps = || history.iter().filter(|record| record.is_committed).flat_map(|record| &record.steps);
     let mut there = HashSet::new();

@@ -1,4 +1,5 @@
-//! How long a lock is waited for: by the environment's word, a transaction's, a call's; and what ends a wait before that.
+//! How long a session waits for a lock: as the environment, a transaction or a call sets it; and events that end a
+//! wait before that.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
@@ -8,7 +9,7 @@ use libtp::{Durability, Env, Error, Life, Run};
 
 const MOMENT: Duration = Duration::from_millis(30);
 
-/// An environment of a test, with one table that has a key `x`.
+/// Makes an environment with one table that has a key `x`.
 fn table(builder: libtp::Builder) -> (tempfile::TempDir, Env, libtp::Db) {
     let directory = tempfile::tempdir().unwrap();
     let env = builder.durability(Durability::Relaxed).open(directory.path()).unwrap();
@@ -17,7 +18,7 @@ fn table(builder: libtp::Builder) -> (tempfile::TempDir, Env, libtp::Db) {
     (directory, env, table)
 }
 
-/// Until `count` sessions wait for locks.
+/// Waits until `count` sessions wait for locks.
 fn until_waiting(env: &Env, count: usize) {
     while env.sessions().iter().filter(|session| session.waits_since.is_some()).count() < count {
         std::thread::yield_now();
@@ -42,7 +43,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_says_who_is_in_the_way() 
     let wait = error.lock_wait().unwrap();
     assert_eq!((wait.in_the_way[0].txn, wait.in_the_way[0].pid), (Some(txn), pid));
     assert_eq!(wait.in_the_way[0].life, Life::Alive);
-    // Of other kinds of databases, too.
+    // The same for other kinds of databases.
     let numbers = env.recno("numbers", 1).unwrap();
     let values = env.multi("values", libtp::Duplicates::AsTheyCame).unwrap();
     numbers.put(&holder, 3, b"3").unwrap();
@@ -52,7 +53,7 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_says_who_is_in_the_way() 
     assert!(said.starts_with("record 3 of database `numbers` was not to be had"), "{said}");
     let said = text(values.put(&waiter, b"x", b"2").unwrap_err());
     assert!(said.starts_with("a value of the key \"x\" of database `values` was not to be had"), "{said}");
-    // The transaction goes on without them.
+    // The transaction goes on without these locks.
     table.put(&waiter, b"y", b"1").unwrap();
     waiter.commit().unwrap();
     holder.commit().unwrap();
@@ -105,7 +106,7 @@ fn transactions_and_calls_have_timeouts_of_their_own() {
     assert!(is_timeout(refused, Some(MOMENT * 2)));
     drop(cursor);
     waiter.abort().unwrap();
-    // The session that had the word is used again, without it.
+    // The session is used again, without the transaction's own timeout.
     std::thread::scope(|scope| {
         let read = scope.spawn(|| env.run(|txn| table.get(txn, b"x")));
         until_waiting(&env, 1);
@@ -138,7 +139,7 @@ fn a_transaction_may_have_an_error_type_of_its_own() {
     });
     assert_eq!((refused, tries.load(Ordering::Relaxed)), (Err(Trouble::OutOfStock), 1));
     assert_eq!(env.run(|txn| table.get(txn, b"x")).unwrap().as_deref(), Some(&b"1"[..]), "it was taken back");
-    // A deadlock is run again, though the error says no more what it was.
+    // A deadlock is repeated, even if the caller's error hides its cause.
     env.run(|txn| table.put(txn, b"y", b"1")).unwrap();
     let (told, met) = (channel(), channel());
     std::thread::scope(|scope| {
@@ -161,7 +162,7 @@ fn a_transaction_may_have_an_error_type_of_its_own() {
         told.1.recv().unwrap();
         met.0.send(()).unwrap();
         until_waiting(env, 1);
-        // The second is the younger: it gives way.
+        // The second transaction is younger, so it is the victim.
         table.put(&first, b"y", b"2").unwrap();
         first.commit().unwrap();
         second.join().unwrap().unwrap();
@@ -172,7 +173,7 @@ fn a_transaction_may_have_an_error_type_of_its_own() {
 
 #[test]
 fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
-    // Longer than a wait goes on that is refused.
+    // Longer than a refused wait lasts.
     let (_directory, env, table) = table(Env::builder().lock_timeout(Duration::from_secs(10)));
     let (one, two) = (env.begin().unwrap(), env.begin().unwrap());
     table.put(&one, b"x", b"2").unwrap();
@@ -180,7 +181,7 @@ fn two_transactions_of_one_thread_that_wait_for_each_other_are_refused() {
     assert!(matches!(error, Error::OwnThread(_)) && !error.is_retryable(), "{error}");
     let text = error.to_string();
     assert!(text.contains("record \"x\"") && text.contains(&format!("transaction {}", one.id())), "{text}");
-    // Through another thread, which waits for the first.
+    // The circle also goes through another thread, which waits for the first transaction.
     table.put(&two, b"y", b"3").unwrap();
     std::thread::scope(|scope| {
         let (env, table) = (&env, &table);
@@ -213,7 +214,7 @@ fn a_transaction_that_another_thread_goes_on_with_is_waited_for() {
         scope.spawn(move || {
             table.put(&one, b"y", b"2").unwrap();
             until_waiting(env, 1);
-            // Longer than one waits that is refused.
+            // Longer than a refused wait lasts.
             std::thread::sleep(Duration::from_millis(1500));
             one.commit().unwrap();
         });

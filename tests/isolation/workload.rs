@@ -1,7 +1,7 @@
 //! Random transactions of many threads, or processes, over a few keys.
 //!
-//! Lists, cells and ranges of rows are used up: after so many transactions the next ones are taken, so that what is read
-//! stays short and the beginning of a list is met often. The names of one epoch lie side by side on a few pages.
+//! Lists, cells and ranges of rows are replaced: after [`EPOCH`] transactions the next ones are taken, so that reads
+//! stay short and empty lists are met often. The names of one epoch lie side by side on a few pages.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,29 +12,29 @@ use libtp_tests::process::now;
 
 use crate::history::{Element, Record, Row, Step};
 
-/// Threads at work.
+/// Number of threads at work.
 pub const THREADS: usize = 8;
-/// Transactions before the next lists are taken.
+/// Number of transactions before the next lists are taken.
 pub const EPOCH: u64 = 250;
-/// Lists, cells and ranges of an epoch.
+/// Number of lists, cells and ranges of an epoch.
 const LISTS: u32 = 6;
 const CELLS: u32 = 16;
 const RANGES: u32 = 2;
-/// Places of a range.
+/// Number of places of a range.
 const PLACES: u32 = 100;
 
-/// How well transactions are kept apart.
+/// How well transactions are isolated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Discipline {
     /// As they should be.
     Transactions,
-    /// A control: each step is a transaction of its own, so what is taken for one transaction is not isolated.
+    /// A control: each step is a transaction of its own, so a recorded transaction is not isolated.
     StepByStep,
     /// A control: each read and each write is a transaction of its own.
     ReadThenWrite,
 }
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -43,14 +43,14 @@ pub struct Plan {
     pub discipline: Discipline,
 }
 
-/// What happened apart from the history.
+/// Counts beside the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub deadlocks: u64,
     pub aborts: u64,
 }
 
-/// Little memory, small pages and short logs, so that much of the library takes part.
+/// Returns settings with little memory, small pages and short logs, so that much of the library takes part.
 pub fn settings(plan: Plan) -> Settings {
     let small = DatabaseSettings {
         page_bytes: Some(Bytes::kib(4)),
@@ -66,7 +66,7 @@ pub fn settings(plan: Plan) -> Settings {
     }
 }
 
-/// Runs a plan; returns the history, whose last transaction read everything alone, and a tally.
+/// Runs a plan. Returns the history, whose last transaction read everything alone, and a tally.
 pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
     let directory = tempfile::tempdir().map_err(|error| Error::Io(Box::new(error)))?;
     let env = Env::builder().settings(settings(plan)).open(directory.path())?;
@@ -91,7 +91,7 @@ pub fn run(plan: Plan) -> Result<(Vec<Record>, Tally)> {
     Ok((history, tally))
 }
 
-/// What all threads of a process share.
+/// The state that all threads of a process share.
 pub struct Stage<'e> {
     env: &'e Env,
     plan: Plan,
@@ -100,24 +100,24 @@ pub struct Stage<'e> {
     rows: Db,
     begun: AtomicU64,
     elements: AtomicU64,
-    /// Told of each transaction just before it commits: from then on it may be there, whatever becomes of the process.
+    /// Called with each transaction just before it commits: from then on it may be there, even if the process dies.
     announce: fn(u64, &[Step]),
 }
 
 impl<'e> Stage<'e> {
-    /// The databases; elements are drawn from `first_element` on.
+    /// Opens the databases; elements are drawn from `first_element` on.
     pub fn new(env: &'e Env, plan: Plan, first_element: Element) -> Result<Stage<'e>> {
         let (lists, cells, rows) = (env.btree("lists")?, env.recno("cells", 8)?, env.btree("rows")?);
         let (begun, elements) = (AtomicU64::new(0), AtomicU64::new(first_element));
         Ok(Stage { env, plan, lists, cells, rows, begun, elements, announce: |_, _| {} })
     }
 
-    /// With somebody who is told of each transaction before it commits.
+    /// Sets the function that is called before each commit.
     pub fn announcing(self, announce: fn(u64, &[Step])) -> Stage<'e> {
         Stage { announce, ..self }
     }
 
-    /// Makes every cell there will be, so that a cell is always replaced.
+    /// Makes all cells, so that a write always replaces a cell.
     pub fn fill(&self) -> Result<()> {
         let count = self.cell_count();
         for first in (0..count).step_by(512) {
@@ -136,7 +136,7 @@ impl<'e> Stage<'e> {
     }
 
     fn new_element(&self) -> Element {
-        // Relaxed: only that each is drawn once matters.
+        // Relaxed: it matters only that each element is drawn once.
         1 + self.elements.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -144,7 +144,7 @@ impl<'e> Stage<'e> {
         u32::try_from(self.plan.transactions / EPOCH + 1).expect("there are fewer epochs than transactions")
     }
 
-    /// One transaction that reads every list, cell and row when nobody else is at work.
+    /// Reads every list, cell and row in one transaction, while no other is at work.
     pub fn everything(&self) -> Result<Record> {
         let begin = now();
         let mut steps = Vec::new();
@@ -218,7 +218,7 @@ fn scan(rows: &Db, txn: &Txn<'_>, range: u32, from: u32, to: u32, is_upwards: bo
     Ok(found)
 }
 
-/// One thread.
+/// One thread of the workload.
 pub struct Actor<'s, 'e> {
     stage: &'s Stage<'e>,
     number: usize,
@@ -226,7 +226,7 @@ pub struct Actor<'s, 'e> {
     tally: Tally,
 }
 
-/// A transaction, which may be several in a control.
+/// A transaction; in a control it may be several.
 struct Running<'s, 'e> {
     stage: &'s Stage<'e>,
     txn: Option<Txn<'e>>,
@@ -239,7 +239,7 @@ impl Running<'_, '_> {
         self.txn.as_ref().expect("a transaction is running between its beginning and its end")
     }
 
-    /// In a control, others get in between here.
+    /// Ends the transaction and begins another, so that in a control others get in between.
     fn seam(&mut self) -> Result<()> {
         if let Some(txn) = self.txn.take() {
             txn.commit()?;
@@ -262,7 +262,7 @@ impl Running<'_, '_> {
 }
 
 impl<'s, 'e> Actor<'s, 'e> {
-    /// Thread, or process, `number`.
+    /// Makes thread (or process) `number`.
     pub fn new(stage: &'s Stage<'e>, number: usize) -> Actor<'s, 'e> {
         let seed = stage.plan.seed << 8 | number as u64;
         Actor { stage, number, random: Random::new(seed), tally: Tally::default() }
@@ -271,7 +271,7 @@ impl<'s, 'e> Actor<'s, 'e> {
     fn play(mut self) -> Result<(Vec<Record>, Tally)> {
         let mut records = Vec::new();
         loop {
-            // Relaxed: a plain counter, nothing is published by it.
+            // Relaxed: a plain counter, which publishes nothing.
             let place = self.stage.begun.fetch_add(1, Ordering::Relaxed);
             if place >= self.stage.plan.transactions {
                 return Ok((records, self.tally));
@@ -280,7 +280,7 @@ impl<'s, 'e> Actor<'s, 'e> {
         }
     }
 
-    /// One transaction over the lists, cells and ranges of an epoch.
+    /// Runs one transaction over the lists, cells and ranges of an epoch.
     pub fn transaction(&mut self, epoch: u32) -> Result<Record> {
         let begin = now();
         let txn = Some(self.stage.env.begin()?);
@@ -321,7 +321,7 @@ impl<'s, 'e> Actor<'s, 'e> {
             Err(Error::Deadlock) => {
                 self.tally.deadlocks += 1;
                 txn.abort()?;
-                // What a control did before is committed already.
+                // In a control the earlier steps are committed already.
                 Ok(is_broken)
             }
             Err(error) => Err(error),

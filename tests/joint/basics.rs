@@ -1,4 +1,4 @@
-//! One process: what commits is there, what aborts is not, and what cannot be said is refused.
+//! One process: committed changes are there, aborted changes are not, and invalid calls are refused.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn who_forgets_to_let_go_has_stored_all_the_same_and_the_segment_comes_back() {
             memory.set_range(0, 1).unwrap().fill(round);
             if nth == 1 {
                 std::mem::forget(memory);
-                // It may be at work still, as far as the transaction knows.
+                // The transaction cannot know that the forgotten guard no longer stores.
                 let refused = txn.join(segment).map(drop).unwrap_err();
                 assert!(refused.to_string().contains("at work in it already"), "{refused}");
             }
@@ -56,7 +56,7 @@ fn who_forgets_to_let_go_has_stored_all_the_same_and_the_segment_comes_back() {
         let expected = if is_committed { round } else { round - 1 };
         assert_eq!(segments.each_ref().map(|segment| read(&env, segment, 1)[0]), [expected; 3]);
     }
-    // One that is dropped gives it back, too.
+    // A dropped transaction gives the segment back, too.
     let txn = env.begin().unwrap();
     std::mem::forget(txn.join(&segments[0]).unwrap());
     drop(txn);
@@ -111,7 +111,7 @@ fn whom_it_does_not_belong_to_is_refused() {
     let path = dir.path().join("memory.vista");
     let env = Env::open(dir.path()).unwrap();
     let segment = env.segment("memory", 4096).unwrap();
-    // Left in the middle: nobody but the environment knows what becomes of it.
+    // The process dies in the middle of a transaction: only the environment knows the outcome.
     let txn = env.begin().unwrap();
     txn.join(&segment).unwrap().set_range(0, 4).unwrap().copy_from_slice(b"torn");
     txn.die();
@@ -126,7 +126,7 @@ fn whom_it_does_not_belong_to_is_refused() {
     assert!(refused.contains("belongs to the environment whose id is"), "{refused}");
     let refused = vista::Segment::open(&moved, 0).unwrap_err().to_string();
     assert!(refused.contains("belongs to the environment whose id is"), "{refused}");
-    // Nor was anything of it changed: a refused one is as it was.
+    // The refused segment is unchanged.
     assert_eq!(std::fs::read(&moved).unwrap(), std::fs::read(&path).unwrap());
 }
 

@@ -1,14 +1,15 @@
-//! Counters in two segments and a journal of records: every transaction raises both and adds a record, or does nothing.
+//! Counters in two segments and a journal of records: every transaction raises both counters and adds a record, or
+//! does nothing.
 //!
-//! Some change one segment alone, some are aborted, and of some a part is taken back. A block of the heap bears the number of the
-//! transaction that made it; its predecessor is freed.
+//! Some transactions change one segment alone, some abort, and some roll back a part. A block of the heap has the
+//! number of the transaction that made it; the block before it is freed.
 
 use std::path::Path;
 
 use libtp::{Db, Env, Result, Segment};
 use libtp_sim::Random;
 
-/// The length of the flat parts.
+/// The length of the flat parts of the segments.
 const BYTES: u64 = 4096;
 /// Places in the left segment.
 const COUNT: u64 = 0;
@@ -17,7 +18,7 @@ const ALONE: u64 = 16;
 const ALONE_TOO: u64 = 2048;
 const BLOCK_BYTES: usize = 5000;
 
-/// What is open.
+/// An environment with its segments and its journal.
 pub struct Business {
     pub env: Env,
     pub left: Segment,
@@ -32,7 +33,8 @@ fn number(bytes: &[u8]) -> u64 {
 impl Business {
     pub fn open(directory: &Path) -> Result<Business> {
         let env = Env::open(directory)?;
-        // Other tests of this process have segments, too, at addresses that the child that makes these does not know of.
+        // Mapped anywhere: other tests of this process have segments, too, at addresses that the child that makes
+        // these does not know.
         let options = vista::Options::new(BYTES).anywhere();
         let open = |name: &str| env.segment_at(directory.join(name), &options);
         let (left, right) = (open("left.vista")?, open("right.vista")?);
@@ -40,7 +42,8 @@ impl Business {
         Ok(Business { env, left, right, journal })
     }
 
-    /// One transaction; the number that it has reached, if it is committed and not of one segment alone.
+    /// Runs one transaction. Returns the number that it reached, or `None` if it aborted or changed one segment
+    /// alone.
     pub fn transact(&self, random: &mut Random) -> Result<Option<u64>> {
         match random.below(10) {
             0 | 1 => self.alone(random).map(|()| None),
@@ -54,7 +57,7 @@ impl Business {
         }
     }
 
-    /// One transaction over records and both segments; its number.
+    /// Runs one transaction over records and both segments. Returns its number.
     pub fn both(&self, random: &mut Random) -> Result<u64> {
         let txn = self.env.begin()?;
         let number = self.all(&txn, random)?;
@@ -92,7 +95,7 @@ impl Business {
         Ok(next)
     }
 
-    /// A part that spoils everything, with one in it, and is taken back.
+    /// Spoils everything in a part, with another part inside, and rolls it back.
     fn part(&self, txn: &libtp::Txn<'_>, next: u64) -> Result<()> {
         let part = txn.savepoint();
         self.spoil(txn, next + 1)?;
@@ -105,14 +108,14 @@ impl Business {
         part.roll_back()
     }
 
-    /// Stores what belongs to no transaction wherever one stores.
+    /// Stores wrong values at every place that transactions store to.
     fn spoil(&self, txn: &libtp::Txn<'_>, wrong: u64) -> Result<()> {
         self.journal.put(txn, &wrong.to_be_bytes(), b"of a part")?;
         let mut left = txn.join(&self.left)?;
         for at in [COUNT, ALONE, COUNT] {
             left.set_range(at, 8)?.copy_from_slice(&wrong.to_le_bytes());
         }
-        // The old one, and then the one that was made here.
+        // Frees the old block, and in the inner part the block that was made here.
         let old = number(&left.bytes()[8..]);
         if old != 0 {
             left.set_range(old, BLOCK_BYTES)?.fill(stamp(wrong));
@@ -122,7 +125,7 @@ impl Business {
         left.set_range(block, BLOCK_BYTES)?.fill(stamp(wrong));
         left.set_range(BLOCK, 8)?.copy_from_slice(&block.to_le_bytes());
         drop(left);
-        // Joined in the part, as the transaction did not need it before.
+        // The right segment is joined in the part, because the transaction did not need it before.
         let mut right = txn.join(&self.right)?;
         for at in [COUNT, BLOCK] {
             right.set_range(at, 8)?.copy_from_slice(&wrong.to_le_bytes());
@@ -140,7 +143,7 @@ impl Business {
         })
     }
 
-    /// How many transactions there were, if everything agrees.
+    /// Returns the number of transactions, or the first disagreement.
     pub fn judge(&self) -> std::result::Result<u64, String> {
         let judged = self.env.run(|txn| {
             let left = txn.join(&self.left)?;

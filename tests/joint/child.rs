@@ -1,4 +1,5 @@
-//! A process that a test starts: it transacts until it is stopped or dies, and tells each number that was acknowledged.
+//! A process that a test starts: it runs transactions until it is stopped or dies, and reports each acknowledged
+//! number.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{channel, Receiver};
@@ -11,7 +12,7 @@ use crate::business::Business;
 
 const DIRECTORY: &str = "LIBTP_TEST_JOINT_DIRECTORY";
 const SEED: &str = "LIBTP_TEST_JOINT_SEED";
-/// So long is waited for anything that a process is to say.
+/// Longest wait for a line from a process.
 pub const LONG: Duration = Duration::from_secs(20);
 
 /// The entry of a child. In the run of all tests it does nothing.
@@ -27,7 +28,7 @@ fn entry() {
 
 fn serve(business: &Business, random: &mut Random) {
     say("open");
-    // `work N`: so many transactions; others are told below. Then the next order.
+    // `work N` runs N transactions; the other orders are below. An order is answered by `done`.
     while let Some(order) = next_order() {
         match order.as_str() {
             "checkpoint" => {
@@ -59,13 +60,13 @@ fn work(business: &Business, random: &mut Random, order: &str) {
     }
 }
 
-/// Commits something that nobody looks at, so that all that was committed before is on the disk.
+/// Commits a record that no test reads, so that all earlier commits are on the disk.
 fn note(env: &libtp::Env) {
     let notes = env.btree("notes").unwrap();
     env.run(|txn| notes.put(txn, b"key", b"value")).unwrap();
 }
 
-/// Leaves no room in the shared memory, for anybody.
+/// Fills the shared memory completely.
 fn fill(region: &rio::Region) {
     let header = region.header();
     header.reserve.publish(header.size.load());
@@ -74,7 +75,7 @@ fn fill(region: &rio::Region) {
     }
 }
 
-/// A child and what it said.
+/// A child and its output.
 pub struct Child {
     pub process: Process,
     said: Receiver<String>,
@@ -83,7 +84,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts one that dies at `failpoint`, if that is not empty.
+    /// Starts a child that dies at `failpoint`, if that is not empty.
     pub fn start(directory: &Path, seed: u64, failpoint: &str) -> Child {
         let (tell, said) = channel();
         let variables = [
@@ -98,7 +99,7 @@ impl Child {
         Child { process, said, told: 0 }
     }
 
-    /// Listens until it says `word`; false if it died before.
+    /// Reads lines until the child says `word`; false if it died before.
     pub fn says(&mut self, word: &str) -> bool {
         loop {
             match self.line() {
@@ -109,7 +110,7 @@ impl Child {
         }
     }
 
-    /// What it says next; none if it has died.
+    /// Returns the child's next line, or `None` if it has died.
     pub fn line(&mut self) -> Option<String> {
         match self.said.recv_timeout(LONG) {
             Ok(line) => Some(line),
@@ -118,13 +119,13 @@ impl Child {
         }
     }
 
-    /// Has it done.
+    /// Sends an order and waits until it is done.
     pub fn does(&mut self, order: &str) {
         self.process.order(order);
         assert!(self.says("done"), "it has died of {order}: {}", self.process.errors());
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the child is stopped.
     pub fn stops(&self) {
         let begun = std::time::Instant::now();
         while !self.is_stopped() {
@@ -135,7 +136,7 @@ impl Child {
 
     fn is_stopped(&self) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/stat", self.process.pid())).unwrap_or_default();
-        // Behind the program's name, which is in parentheses.
+        // The state is behind the program's name, which is in parentheses.
         status.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
     }
 
@@ -150,7 +151,7 @@ impl Child {
         self.process.order(&format!("work {count}"));
     }
 
-    /// Waits until it has ended; whether it was killed.
+    /// Waits until the child has ended. Returns whether a signal killed it.
     pub fn end(&mut self) -> bool {
         use std::os::unix::process::ExitStatusExt;
         let status = self.process.wait();

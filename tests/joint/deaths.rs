@@ -1,7 +1,7 @@
-//! A process dies at each failpoint of the way from joining to the last segment that was told.
+//! A process dies at each failpoint between joining a segment and telling the last segment the outcome.
 //!
-//! Afterwards records and memory agree: for who lived beside it, for who opens when everybody has died, and for a restart
-//! from the log, where the shared memory is gone too. What was acknowledged is there.
+//! Afterwards records and memory agree: for a process that lived beside the victim, for a process that opens after
+//! all have died, and for a restart from the log without the shared memory. Acknowledged changes are there.
 
 use std::path::Path;
 
@@ -12,29 +12,29 @@ use libtp_tests::sizes;
 use crate::business::Business;
 use crate::child::Child;
 
-/// Who looks at what the dead one has left.
+/// The process that looks at the state that the victim left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finder {
-    /// Somebody who works beside it.
+    /// A process that works beside the victim.
     Survivor,
-    /// Who opens the environment next.
+    /// The process that opens the environment next.
     Next,
-    /// The same, when the shared memory is gone.
+    /// The same, without the shared memory.
     Restart,
 }
 
-/// When commits are answered.
+/// Durability settings: they say when commits are answered.
 pub const SYNC: &str = "sync";
 const RELAXED: &str = "relaxed";
-/// What a segment is refused with that has followed what the log has lost.
+/// The error of a segment that followed commits that the log has lost.
 const NOTICED: &str = "The two are of different times";
 const FINDERS: [Finder; 3] = [Finder::Survivor, Finder::Next, Finder::Restart];
-/// Where somebody dies that the next has something to do.
+/// A failpoint at which a death leaves work for the next process.
 pub const BEFORE: &str = "joined: logged, memory not told";
-/// So many transactions a victim does at most: what is rare happens in them.
+/// The most transactions of a victim: enough for rare events.
 const MANY: u64 = 60;
 
-/// An environment whose shared memory lies where it can be taken away.
+/// Makes an environment whose shared memory lies in a directory that can be deleted.
 pub fn found(directory: &Path, durability: &str) {
     std::fs::create_dir_all(directory.join("shm")).unwrap();
     let shm = directory.join("shm").display().to_string();
@@ -48,27 +48,28 @@ pub fn lose_memory(directory: &Path) {
     }
 }
 
-/// What segments may not know of.
+/// Returns the segments that may not have been told an outcome.
 fn open_outcomes(env: &libtp::Env) -> Vec<libtp::JoinedSegment> {
     env.joined_segments().into_iter().filter(|segment| segment.untold_txn.is_some()).collect()
 }
 
-/// Somebody dies, and somebody looks at what that leaves.
+/// A victim's death, and the process that looks at the result.
 #[derive(Clone, Copy, Debug)]
 struct Death {
-    /// Where.
+    /// The failpoint.
     name: &'static str,
-    /// At the how manieth time that it comes there.
+    /// The visit to the failpoint at which the victim dies.
     hit: u64,
-    /// Where another died before, if it is to find what that left.
+    /// The failpoint where another process dies first, if the victim is to find its remains.
     after: Option<&'static str>,
-    /// When commits are answered.
+    /// The durability setting.
     durability: &'static str,
     finder: Finder,
 }
 
 impl Death {
-    /// It dies in an environment of its own; false if it did not come there so often.
+    /// Runs the death in an environment of its own. Returns false if the victim did not visit the failpoint that
+    /// often.
     fn happens(self) -> bool {
         let directory = tempfile::tempdir().unwrap();
         let (directory, seed) = (directory.path(), sizes::first_seed() + self.hit);
@@ -106,7 +107,7 @@ impl Death {
         let may_be_lost = self.durability == RELAXED && self.finder == Finder::Restart;
         for round in 0..2 {
             let count = match business.judge() {
-                // Memory has what the log has lost. That is said, however often it is asked.
+                // The memory has commits that the log has lost. This is reported at every attempt.
                 Err(wrong) if may_be_lost && wrong.contains(NOTICED) => continue,
                 judged => judged.unwrap_or_else(|wrong| panic!("{self:?}, round {round}: {wrong}")),
             };
@@ -117,12 +118,12 @@ impl Death {
     }
 }
 
-/// How often a victim comes to a place before it dies there.
+/// The visits to a failpoint at which victims die.
 fn hits() -> impl Iterator<Item = u64> {
     [1, 4].into_iter().chain(2..sizes::number("LIBTP_TEST_HITS", 0))
 }
 
-/// As [`Death::happens`], of nobody who finds what another has left.
+/// As [`Death::happens`], without an earlier death.
 fn dies_once(name: &'static str, hit: u64, finder: Finder) -> bool {
     Death { name, hit, after: None, durability: SYNC, finder }.happens()
 }
@@ -139,7 +140,7 @@ fn who_opens_next_finds_what_was_committed() {
 
 #[test]
 fn a_restart_finds_what_was_committed() {
-    // When the first of two segments was told, the record that decided is on the disk.
+    // Once the first of two segments was told, the commit record is on the disk.
     for name in [BEFORE, "joined: one segment told"] {
         assert!([1, 3, 5].map(|hit| dies_once(name, hit, Finder::Restart)).contains(&true));
     }
@@ -152,7 +153,7 @@ fn what_is_not_committed_is_taken_back() {
     }
 }
 
-/// A part of it is on its way back to where it was when it dies: whoever comes next finds all of its undo log.
+/// The process dies while a part of its transaction is being rolled back: the next process finds the whole undo log.
 #[test]
 fn what_dies_while_a_part_is_taken_back_is_taken_back_whole() {
     let places = [
@@ -168,7 +169,8 @@ fn what_dies_while_a_part_is_taken_back_is_taken_back_whole() {
     }
 }
 
-/// Its commit record goes with the shared memory. What was told of it does not, and is told from what was not.
+/// The commit record is lost with the shared memory, but a segment that was already told keeps the change. The
+/// mismatch is reported.
 #[test]
 fn a_restart_notices_memory_whose_records_are_lost() {
     let places = [
@@ -185,7 +187,8 @@ fn a_restart_notices_memory_whose_records_are_lost() {
     }
 }
 
-/// Who takes memory back whose decision was lost dies, too: what is found then is as it was, and in nobody's way.
+/// The process that rolls back memory whose decision was lost dies, too: the next process finds the memory as it was,
+/// and is not blocked.
 #[test]
 fn what_was_rolled_back_is_not_what_was_followed() {
     for nth in 0..3 {
@@ -193,7 +196,7 @@ fn what_was_rolled_back_is_not_what_was_followed() {
         let (directory, seed) = (directory.path(), sizes::first_seed() + nth);
         found(directory, RELAXED);
         for name in [
-            // The first that it ever comes to: what was followed before would be lost, too.
+            // The first visit: changes that segments followed earlier would be lost, too.
             "member: about to follow, undo log not empty",
             "member: rolled back, the transaction still named",
         ] {
@@ -208,7 +211,7 @@ fn what_was_rolled_back_is_not_what_was_followed() {
     }
 }
 
-/// Nobody joins the segments for a while; meanwhile the log goes on, and is closed in good order.
+/// No transaction joins the segments for a while; meanwhile the log goes on and is closed cleanly.
 #[test]
 fn checkpoints_carry_what_nobody_has_told() {
     let directory = tempfile::tempdir().unwrap();

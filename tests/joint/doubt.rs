@@ -1,7 +1,7 @@
-//! A transaction is over and its program does not know it yet: it still has the permission to store.
+//! A transaction has ended without the knowledge of its program, which can still store.
 //!
-//! Its session died of a panic inside the library, or the shared memory was made anew under it. Whoever joins the segment next
-//! waits until it lets go, and finds nothing of it.
+//! Its session died of a panic inside the library, or its shared memory was rebuilt. The next transaction that joins
+//! the segment waits until the program lets go, and finds no store of the ended transaction.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use libtp::{Env, Error, Segment, Txn};
 
 fn open(directory: &std::path::Path) -> (Env, Segment) {
     let env = Env::builder().lock_timeout(Duration::from_millis(100)).open(directory).unwrap();
-    // Two handles of one process: they do not lie at the same address.
+    // Two handles of one process cannot map the segment at the same address.
     let segment = env.segment_at(directory.join("memory.vista"), &vista::Options::new(64).anywhere()).unwrap();
     (env, segment)
 }
@@ -18,7 +18,7 @@ fn read(txn: &Txn<'_>, segment: &Segment) -> libtp::Result<u8> {
     Ok(txn.join(segment)?.bytes()[0])
 }
 
-/// Somebody keeps the segment whose transaction ends by `end`.
+/// Keeps the segment while `end` ends its transaction.
 fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     let dir = tempfile::tempdir().unwrap();
     let ((one, ours), (other, theirs)) = (open(dir.path()), open(dir.path()));
@@ -27,7 +27,7 @@ fn keeps_memory_until_it_lets_go(end: impl FnOnce(&Env, &Txn<'_>)) {
     let mut memory = txn.join(&ours).unwrap();
     let range = memory.set_range(0, 1).unwrap();
     end(&one, &txn);
-    // In another process this would be the next transaction's memory.
+    // In another process the next transaction would already have this memory.
     for _ in 0..3 {
         let next = other.begin().unwrap();
         let refused = read(&next, &theirs);
@@ -55,7 +55,7 @@ fn whose_shared_memory_was_made_anew_keeps_memory_until_it_lets_go() {
     keeps_memory_until_it_lets_go(|env, _| env.managers().processes.declare_broken());
 }
 
-/// Memory is given up while the commit record is written, and the next life has it.
+/// The shared memory is given up while the commit record is written, and the next life keeps the commit.
 #[test]
 fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     let dir = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     let env = Env::builder().settings(settings).open(dir.path()).unwrap();
     let segment = env.segment("memory", 64).unwrap();
     let records = env.btree("records").unwrap();
-    // The first relaxed commit of a life writes the control file before its record, and is refused there.
+    // The first relaxed commit of a life writes the control file before its record, and would be refused there.
     env.run_with(libtp::Durability::Relaxed, |txn| records.put(txn, b"before", b"value")).unwrap();
     let txn = env.begin_with(libtp::Durability::Relaxed).unwrap();
     records.put(&txn, b"key", b"value").unwrap();
@@ -75,7 +75,8 @@ fn who_is_caught_as_it_publishes_its_commit_is_told_that_it_is_kept() {
     assert_eq!(env.run(|txn| read(txn, &segment)).unwrap(), 2);
 }
 
-/// A `Relaxed` commit needs nothing of the disk, so it is done although the memory that it is in was given up: it is of no life.
+/// A `Relaxed` commit does not need the disk, so it completes although its shared memory was given up: it belongs to
+/// no life.
 #[test]
 fn what_commits_in_memory_that_was_given_up_is_told_to_no_segment() {
     for has_records in [true, false] {
@@ -84,7 +85,7 @@ fn what_commits_in_memory_that_was_given_up_is_told_to_no_segment() {
         one.run(|txn| txn.join(&ours)?.set_range(0, 1).map(|range| range.fill(1))).unwrap();
         let records = one.btree("records").unwrap();
         let txn = one.begin_with(libtp::Durability::Relaxed).unwrap();
-        // So that what it has read is beyond what the next life has.
+        // So that the transaction has read past the end of the next life's log.
         assert_eq!(records.get(&txn, b"key").unwrap(), None);
         txn.join(&ours).unwrap().set_range(0, 1).unwrap().fill(2);
         if has_records {

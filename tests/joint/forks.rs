@@ -1,5 +1,5 @@
-//! A child of a fork, and of a clone that the C library does not know of, outlives its killed parent and never calls us: it keeps
-//! nobody from the parent's segments (PROTOCOLS D9).
+//! A child of a fork, or of a clone that bypasses the C library, outlives its killed parent and never calls the
+//! library: it keeps no process from the parent's segments (PROTOCOLS D9).
 
 use std::mem::offset_of;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn entry() {
     }
 }
 
-/// Without threads of its own: a child of clone has only the one that made it.
+/// Opens without background threads: a child of clone has only the thread that made it.
 fn open(directory: &Path) -> (Env, Segment) {
     let settings = Settings { no_background: true, ..Settings::default() };
     let env = Builder::default().settings(settings).lock_timeout(Duration::from_secs(2)).open(directory).unwrap();
@@ -38,7 +38,7 @@ fn open(directory: &Path) -> (Env, Segment) {
     (env, segment)
 }
 
-/// A parent makes a child and is killed; with an order, while it does that.
+/// Starts a parent that makes a child, and kills the parent; with an order, while the parent executes it.
 fn orphan(directory: &Path, way: &str, order: Option<&str>) -> Orphan {
     let variables = [(DIRECTORY, directory.display().to_string()), (WAY, way.to_owned())];
     Orphan::of("forks::entry", &variables, order)
@@ -50,7 +50,7 @@ fn first_byte(env: &Env, segment: &Segment) -> libtp::Result<u8> {
     txn.commit().map(|()| byte)
 }
 
-/// Whether the segment says that it was left in good order.
+/// Returns whether the segment's header says that it was closed cleanly.
 fn is_left_in_good_order(directory: &Path) -> bool {
     let bytes = std::fs::read(directory.join("memory.vista")).unwrap();
     bytes[offset_of!(rio::RegionHeader, clean)] == 1
@@ -66,7 +66,7 @@ fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
         assert_eq!(first_byte(&env, &segment).unwrap(), 0, "{way}: what its parent had not committed");
         env.run(|txn| txn.join(&segment)?.set_range(0, 1).map(|range| range.fill(9))).unwrap();
         drop((segment, env));
-        // Of a clone nobody knows whether it may store.
+        // The library cannot know whether a clone stores.
         assert_eq!(is_left_in_good_order(directory), way == "fork", "{way}");
         assert!(orphan.lives(), "the child is still there");
         let (env, segment) = open(directory);
@@ -96,12 +96,12 @@ fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
                 tried.push(memory.free(0));
                 drop(memory);
                 tried.push(if is_committed { txn.commit() } else { txn.abort() });
-                // What is not allocated is not freed by whomever.
+                // `free` is refused for another reason: nothing is allocated there.
                 let is_refused = |tried: &&libtp::Result<()>| !matches!(tried, Err(libtp::Error::Forked { .. }));
                 exit_now(i32::try_from(tried.iter().filter(is_refused).count()).unwrap());
             };
             let (_, status) = waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap().unwrap();
-            // `free` finds nothing there.
+            // Only `free` failed otherwise, because nothing is allocated there.
             assert_eq!(status.exit_status(), Some(1), "{how:?}: so many calls were not refused");
             memory.set_range(16, 1).unwrap().fill(7);
             drop(memory);
@@ -117,7 +117,7 @@ fn a_child_is_refused_in_what_its_parent_has_joined_and_that_commits() {
     }
 }
 
-/// Whoever leaves a segment last has it alone for a moment.
+/// The last process that leaves a segment holds it exclusively for a moment.
 #[test]
 fn a_child_of_who_was_killed_while_leaving_keeps_nobody_out() {
     let directory = tempfile::tempdir().unwrap();

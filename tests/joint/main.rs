@@ -1,15 +1,15 @@
-//! One transaction over records and memory: both or neither, whoever dies wherever.
+//! One transaction over records and memory: both change or neither does, at whatever place a process dies.
 //!
 //! | file | what |
 //! |---|---|
-//! | `business` | what is done: counters in two segments and a journal of records, which agree; how that is judged |
-//! | `child` | a process that a test starts: this very program, which does that until it is stopped or dies |
-//! | `basics` | one process: commit, abort, and what is refused |
-//! | `parts` | parts of transactions are taken back, one after the other, until something is found to be wrong |
-//! | `deaths` | a process dies at each failpoint of the way; who lives, who opens next, and restart find both or neither |
-//! | `moments` | others come in between: a checkpoint is stopped while memory is told; the disk fails, and there is no room |
-//! | `forks` | a process that has forked is killed: its child, which never calls us, keeps nobody from a segment |
-//! | `doubt` | a transaction whose session died of a panic, or whose shared memory was made anew, while its process lives |
+//! | `business` | the work: counters in two segments and a journal of records, which agree; and the check |
+//! | `child` | a process that a test starts: this program, which does that work until it is stopped or dies |
+//! | `basics` | one process: commit, abort, and refused calls |
+//! | `parts` | parts of transactions are rolled back, one after the other |
+//! | `deaths` | a process dies at each failpoint; survivors, the next opener, and restart find both or neither |
+//! | `moments` | a checkpoint is stopped while memory is told; the disk fails, and there is no room |
+//! | `forks` | a process that has forked is killed: its child, which never calls the library, blocks no segment |
+//! | `doubt` | a transaction whose session panicked, or whose shared memory was rebuilt, in a living process |
 //! | `queue` | the example of a message queue: killed producers and consumers, each message delivered once |
 //! | `token` | the example of a token: killed stations, one token |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |

@@ -1,4 +1,4 @@
-//! Two processes at once, one of which stands still at a chosen place.
+//! Two processes at once, one of which is stopped at a chosen place.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn start(directory: &Path, seed: u64) -> Child {
     child
 }
 
-/// Waits until it is so; false if that takes too long.
+/// Waits until the condition holds; false if that takes too long.
 fn becomes(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !is_so() {
@@ -29,14 +29,14 @@ fn becomes(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A checkpoint looks at what is unresolved. Meanwhile that is resolved, and somebody else dies between his commit and his
-/// memory. Then everybody dies, and the shared memory is gone.
+/// A checkpoint reads the unresolved transactions. Meanwhile they are resolved, and another process dies between its
+/// commit and its memory. Then all processes die, and the shared memory is lost.
 #[test]
 fn a_checkpoint_takes_no_transaction_for_another() {
     let directory = tempfile::tempdir().unwrap();
     let (directory, seed) = (directory.path(), sizes::first_seed());
     found(directory, SYNC);
-    // It dies with everybody else, and repairs who dies before.
+    // It dies with the others at the end; until then it repairs the dead sessions.
     let mut beside = start(directory, seed);
     let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
     let unresolved = |before: u64| {
@@ -56,14 +56,14 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     checkpointer.does("arm unresolved: row read in part!stop");
     checkpointer.process.order("checkpoint");
     checkpointer.stops();
-    // As far as it comes beside one who stands still.
+    // The second process goes as far as it can while the checkpointer is stopped.
     dies(&mut second);
     becomes(Duration::from_secs(2), || unresolved(one).is_some());
     checkpointer.process.resume();
     assert!(checkpointer.says("done"));
     assert!(second.end(), "the second one comes to {BEFORE}");
     assert!(becomes(LONG, || unresolved(one).is_some()), "who died is repaired");
-    // What they have committed is on the disk.
+    // Puts their commits on the disk.
     beside.does("note");
     drop(looks);
     for child in [&mut beside, &mut checkpointer] {
@@ -75,8 +75,8 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     assert_eq!(judged, Ok(2), "both had their records on the disk");
 }
 
-/// The disk fails between a commit's record and its memory, and the shared memory has no room: it is committed, and what its
-/// segments may not know is noted all the same.
+/// The disk fails between a commit's record and its memory, and the shared memory has no room: the transaction is
+/// committed, and the untold segments are noted all the same.
 #[test]
 fn a_commit_on_a_failed_disk_needs_no_room() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! One process whose transactions take parts of themselves back: what is left is what they kept.
+//! One process whose transactions roll back parts of themselves: the parts that they kept are there.
 
 use libtp_sim::Random;
 use libtp_tests::sizes;

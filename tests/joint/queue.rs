@@ -1,5 +1,5 @@
-//! The example of a message queue under kills: a message leaves if and only if its transaction commits, and one whose taker
-//! died is delivered.
+//! The example of a message queue under kills: a message leaves the queue if and only if its transaction commits, and
+//! a message whose consumer died is delivered.
 
 #[allow(clippy::cast_possible_truncation)]
 #[path = "../../crates/libtp/examples/message_queue/queue.rs"]
@@ -67,7 +67,7 @@ fn send(txn: &Txn<'_>, queue: &Queue, sent: &Db) -> Result<bool> {
 fn receive(txn: &Txn<'_>, queue: &Queue, sent: &Db, received: &Db) -> Result<bool> {
     let Some(message) = queue.take(txn)? else { return Ok(false) };
     assert!(sent.get(txn, &message)?.is_some(), "message {message:?} was never sent");
-    // Refused if it came before.
+    // The put is refused if the message was received before.
     received.put_new(txn, &message, b"")?;
     Ok(true)
 }
@@ -93,7 +93,7 @@ fn each_message_is_delivered_once_whoever_is_killed() {
     for _ in 0..kills {
         std::thread::sleep(Duration::from_micros(random.below(30_000)));
         let chosen = usize::try_from(random.below(4)).unwrap();
-        // Also all at once: nobody repairs them then.
+        // Sometimes all are killed at once, so that no survivor repairs them.
         let all = random.below(5) == 0;
         for nth in (0..4).filter(|&nth| all || nth == chosen) {
             crew[nth].0.kill();

@@ -1,4 +1,4 @@
-//! The example of a token under kills: there is one, and whoever has it does its work once.
+//! The example of a token under kills: there is one token, and its holder does its work once.
 
 #[path = "../../crates/libtp/examples/token/ring.rs"]
 mod example;

@@ -1,4 +1,4 @@
-//! The workers, and what each has told.
+//! The workers, and the output of each.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,23 +8,23 @@ use libtp_tests::process::{now, Process};
 
 use crate::worker::{DIRECTORY, DURABILITY, ENTRY, NUMBER, SEED};
 
-/// What one worker has told.
+/// The output of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// How it opened the environment, and the log's incarnation then.
+    /// How the worker opened the environment, and the log's incarnation then.
     pub opened: Option<(String, u64)>,
     /// When each of its transfers was acknowledged, on the clock of all processes.
     pub acknowledged: Vec<u64>,
-    /// When the last line was heard.
+    /// When the worker's last line was read.
     pub heard: u64,
-    /// Whether it left in good order.
+    /// Whether the worker left cleanly.
     pub left: bool,
-    /// The error it ended with, or a line that makes no sense.
+    /// The error that ended the worker, or a line that makes no sense.
     pub failed: Option<String>,
 }
 
 impl Told {
-    /// Takes in a line.
+    /// Reads a line of the worker.
     pub fn hear(&mut self, line: &str, at: u64) {
         self.heard = at;
         let words: Vec<&str> = line.split(' ').collect();
@@ -41,7 +41,7 @@ impl Told {
 
 /// A worker as the driver sees it.
 pub struct Worker {
-    /// Its number.
+    /// The worker's number.
     pub number: u64,
     /// The process.
     pub process: Process,
@@ -51,7 +51,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts one.
+    /// Starts a worker.
     pub fn start(directory: &Path, number: u64, seed: u64, durability: Option<Durability>) -> Worker {
         let told = Arc::new(Mutex::new(Told::default()));
         let theirs = Arc::clone(&told);
@@ -65,12 +65,12 @@ impl Worker {
         Worker { number, process, started: now(), told }
     }
 
-    /// What it has told so far.
+    /// Returns the worker's output so far.
     pub fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it has acknowledged anything.
+    /// Returns whether the worker has acknowledged a transfer.
     pub fn is_working(&self) -> bool {
         !self.told().acknowledged.is_empty()
     }

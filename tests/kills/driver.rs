@@ -1,4 +1,4 @@
-//! Starts workers, kills one after the other and replaces it, watches that the work goes on, and judges what is there.
+//! Starts workers, kills and replaces one after the other, checks that the work goes on, and judges the final state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,32 +13,34 @@ use libtp_tests::sizes;
 use crate::crew::{Told, Worker};
 use crate::stall::{Instant, Life, Stalls};
 
-/// Nobody acknowledges anything for so long: they are stuck.
+/// Without an acknowledgement for this time, the workers are stuck.
 const NOBODY: u64 = 10 * SECOND;
-/// The same while one of them waits for the disk, which has more to do than this test.
+/// The same while a worker waits for the disk, which may be busy with other work.
 const NOBODY_WITH_DISK: u64 = 120 * SECOND;
-/// One worker among others acknowledges nothing for so long: it is stuck.
+/// A worker without an acknowledgement for this time, while others go on, is stuck.
 const ONE: u64 = 30 * SECOND;
-/// Who has been told to leave leaves within this time.
+/// A worker that was ordered to leave leaves within this time.
 const LEAVING: Duration = Duration::from_secs(60);
-/// Who waits for so long, while one of them is stopped, waits for that one: others let go within microseconds.
+/// A session that waits this long while a worker is stopped waits for that worker: others release within
+/// microseconds.
 const WAITING: Duration = Duration::from_millis(1);
-/// Somebody comes to mend what one who was killed has left within this time, or perhaps there is nothing to mend.
+/// A repair of a killed worker begins within this time, or perhaps there is nothing to repair.
 const MENDING: Duration = Duration::from_millis(5);
 const SECOND: u64 = 1_000_000_000;
 
-/// Who is killed.
+/// The choice of victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kills {
-    /// Nobody: the gaps of ordinary work, to compare with.
+    /// No victim: measures the gaps of ordinary work, to compare with.
     None,
-    /// Anyone, one after the other.
+    /// A random worker at a time.
     One,
-    /// Anyone, and then who is seen to be mending what that one left; if nobody is within 5 ms, another.
+    /// A random worker, and then the worker that repairs its remains; if none does within 5 ms, another random
+    /// worker.
     Two,
 }
 
-/// A run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -46,11 +48,11 @@ pub struct Plan {
     pub time: Duration,
     pub kills: Kills,
     pub pace: Pace,
-    /// How every transfer is committed; at random if that is none.
+    /// The durability of every transfer; random if `None`.
     pub durability: Option<Durability>,
 }
 
-/// How soon the next one is killed.
+/// The time between kills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// After 50 to 200 ms.
@@ -69,16 +71,16 @@ impl Pace {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
     pub acknowledged: u64,
     pub kills: usize,
     /// Kills of workers that had not acknowledged anything yet: most of them were opening the environment.
     pub newcomers: usize,
-    /// Kills of workers that were seen to be mending what another had left.
+    /// Kills of workers that were repairing another worker's remains.
     pub menders: usize,
-    /// Times at which nobody was left, and the next one found shared memory to repair.
+    /// Times at which no worker was left, and the next one repaired the shared memory.
     pub repaired: usize,
     pub stalls: Stalls,
 }
@@ -86,7 +88,7 @@ pub struct Report {
 /// Runs a plan in a new environment.
 ///
 /// # Panics
-/// With the seed and what is wrong; `LIBTP_TEST_KEEP` keeps the environment then.
+/// Panics if a check fails, with the seed and the fault; `LIBTP_TEST_KEEP` then keeps the environment.
 pub fn run(plan: Plan) -> Report {
     let directory = tempfile::tempdir().unwrap();
     let incarnation = prepare(directory.path());
@@ -101,11 +103,11 @@ pub fn run(plan: Plan) -> Report {
     })
 }
 
-/// Makes the bank; returns the incarnation of the log that the workers will have if nothing is ever rebuilt.
+/// Fills the bank. Returns the incarnation of the log that the workers see if the region is never rebuilt.
 fn prepare(directory: &Path) -> u64 {
     let env = Env::builder().settings(settings()).open(directory).unwrap();
     Bank::open(&env).unwrap().fill().unwrap();
-    // It was closed in good order, so the first worker begins the next one.
+    // The environment was closed cleanly, so the first worker begins the next incarnation.
     env.stats().unwrap().log_incarnation + 1
 }
 
@@ -114,12 +116,12 @@ struct Run<'d> {
     directory: &'d Path,
     random: Random,
     workers: Vec<Worker>,
-    /// Those who were killed, and when.
+    /// The killed workers, and when each was killed.
     graves: Vec<(u64, Worker)>,
     instants: Vec<Instant>,
     newcomers: usize,
     menders: usize,
-    /// Looks on, and is none of them.
+    /// A handle that only looks at the environment.
     onlooker: Option<Env>,
     next: u64,
 }
@@ -147,7 +149,7 @@ impl<'d> Run<'d> {
         Worker::start(self.directory, self.next - 1, self.plan.seed, self.plan.durability)
     }
 
-    /// Lets them work, and kills.
+    /// Lets the workers work, and kills some.
     fn work(&mut self) -> Result<(), String> {
         let end = Time::now() + self.plan.time;
         while Time::now() < end {
@@ -155,7 +157,7 @@ impl<'d> Run<'d> {
             std::thread::sleep(pause.min(end.saturating_duration_since(Time::now())));
             self.watch()?;
             let victim = self.random.index(self.workers.len());
-            // Every second one is stopped a moment before, so that it can be looked who waits for it.
+            // Every second victim is stopped a moment before, to find the sessions that wait for it.
             let is_looked_at = self.plan.kills == Kills::One && self.instants.len() % 2 == 1;
             let waited = if is_looked_at { self.waiting_for(victim) } else { Vec::new() };
             self.kill(victim, waited);
@@ -174,7 +176,7 @@ impl<'d> Run<'d> {
         Ok(())
     }
 
-    /// Stops a worker; the numbers of those who wait for what it holds, or for one who does.
+    /// Stops a worker. Returns the numbers of the workers that wait for its locks, directly or through other workers.
     fn waiting_for(&mut self, victim: usize) -> Vec<u64> {
         self.workers[victim].process.stop();
         let Some(managers) = self.onlooker().map(Env::managers) else { return Vec::new() };
@@ -188,7 +190,7 @@ impl<'d> Run<'d> {
         self.workers.iter().filter(is_one).map(|worker| worker.number).collect()
     }
 
-    /// Before the first has opened it there is nothing to look at.
+    /// Opens the looking handle, once the first worker has opened the environment.
     fn onlooker(&mut self) -> Option<&Env> {
         if self.onlooker.is_none() {
             self.onlooker = Env::builder().look(self.directory).ok().flatten();
@@ -196,7 +198,7 @@ impl<'d> Run<'d> {
         self.onlooker.as_ref()
     }
 
-    /// Who is at a repair, if anybody but the victim comes to be within the time.
+    /// Returns the worker that repairs, if one other than the victim begins to within the time.
     fn mender(&mut self, victim: usize) -> Option<usize> {
         let begun = Time::now();
         let processes = self.onlooker()?.managers().processes.clone();
@@ -204,7 +206,7 @@ impl<'d> Run<'d> {
             let roles = processes.roles();
             let repairs = roles.iter().find(|(role, _)| role.starts_with("repairs"));
             let Some(&(_, mender)) = repairs else { continue };
-            // Not the list of all sessions: making it takes longer than many a repair.
+            // The list of all sessions takes longer to make than many repairs.
             let name = processes.describe(mender);
             if let Some(at) = self.workers.iter().position(|worker| is_of(&name, worker)).filter(|&at| at != victim) {
                 return Some(at);
@@ -213,7 +215,7 @@ impl<'d> Run<'d> {
         None
     }
 
-    /// Kills a worker, or takes down the instant at which it would have been killed.
+    /// Kills a worker, or notes the instant at which it would have been killed.
     fn kill(&mut self, victim: usize, waited: Vec<u64>) {
         let working = |(at, worker): (usize, &Worker)| (at != victim && worker.is_working()).then_some(worker.number);
         let survivors = self.workers.iter().enumerate().filter_map(working).collect();
@@ -225,7 +227,7 @@ impl<'d> Run<'d> {
         self.newcomers += usize::from(!self.workers[victim].is_working());
     }
 
-    /// Starts another in the place of one that was killed.
+    /// Starts another worker in the place of a killed one.
     fn replace(&mut self, victim: usize) {
         if self.plan.kills == Kills::None {
             return;
@@ -233,13 +235,13 @@ impl<'d> Run<'d> {
         let at = self.instants.last().map_or(0, |instant| instant.at);
         let another = self.recruit();
         self.graves.push((at, std::mem::replace(&mut self.workers[victim], another)));
-        // Nobody stays a zombie for long.
+        // Reaps the dead processes.
         for (_, dead) in &mut self.graves {
             dead.process.ended();
         }
     }
 
-    /// Nobody may have ended by itself, and nobody may be stuck.
+    /// Fails if a worker has ended by itself or is stuck.
     fn watch(&mut self) -> Result<(), String> {
         for worker in &mut self.workers {
             let status = worker.process.ended();
@@ -270,7 +272,7 @@ impl<'d> Run<'d> {
         Ok(())
     }
 
-    /// Whether one of them is in a call that waits for the disk.
+    /// Returns whether a worker is in a system call that waits for the disk.
     fn waits_for_disk(&self) -> bool {
         let syncs = [libc::SYS_fsync, libc::SYS_fdatasync].map(|number| number.to_string());
         let is_syncing = |worker: &Worker| {
@@ -283,7 +285,8 @@ impl<'d> Run<'d> {
         self.workers.iter().any(is_syncing)
     }
 
-    /// After the last kill everybody must get on with the work: else a run that is stuck at its end would pass.
+    /// Waits until every worker has acknowledged a transfer after the last kill: otherwise a run that is stuck at its
+    /// end would pass.
     fn recover(&mut self) -> Result<(), String> {
         let last = now();
         while self.workers.iter().any(|worker| worker.told().acknowledged.last().is_none_or(|&stamp| stamp < last)) {
@@ -293,7 +296,7 @@ impl<'d> Run<'d> {
         Ok(())
     }
 
-    /// Ends the run: where one was killed at a time everybody is; else all leave in good order.
+    /// Ends the run: if workers were killed one at a time, all are killed; otherwise all leave cleanly.
     fn end(&mut self) -> Result<(), String> {
         self.recover()?;
         if self.plan.kills == Kills::One {
@@ -327,15 +330,15 @@ impl<'d> Run<'d> {
         Ok(())
     }
 
-    /// Opens the environment anew, and holds what is there against what everybody was told.
+    /// Opens the environment again, and compares its contents with the workers' acknowledgements.
     fn judge(&self, incarnation: u64) -> Result<Report, String> {
         let all: Vec<(u64, Told)> = self.everybody().map(|worker| (worker.number, worker.told().clone())).collect();
         let env = Env::builder().settings(settings()).open(self.directory).map_err(|error| error.to_string())?;
         if env.opened().how == How::Restarted {
             return Err(format!("the shared memory was lost: {:?}", env.opened()));
         }
-        // Who is killed while it makes the memory leaves none: then the next one has an incarnation of its own. All who got as
-        // far as telling have the same.
+        // A worker that is killed while it makes the region leaves none, so the next worker has a new incarnation.
+        // All workers that got as far as reporting must report the same one.
         let told_of = || all.iter().filter_map(|(_, told)| told.opened.as_ref().map(|(_, found)| *found));
         let first = told_of().min().unwrap_or(incarnation);
         let is_made_again = first > incarnation && all.iter().all(|(_, told)| told.opened.is_some());
@@ -356,7 +359,7 @@ impl<'d> Run<'d> {
         }
         let bank = Bank::open(&env).map_err(|error| error.to_string())?;
         compare(&bank.audit()?, &all)?;
-        // Work goes on.
+        // The work can go on.
         let put = bank.transfer(self.next, 0, &mut Random::new(1), Durability::Sync);
         put.map_err(|error| format!("after all that nothing can be done: {error}"))?;
         let lives: Vec<Life> = self.lives();
@@ -384,7 +387,7 @@ impl<'d> Run<'d> {
     }
 }
 
-/// Whether a session's description says that it is this worker's.
+/// Returns whether a session's description names this worker's process.
 fn is_of(name: &str, worker: &Worker) -> bool {
     name.ends_with(&format!(" of process {}", worker.process.pid()))
 }
@@ -393,7 +396,8 @@ fn is_repaired(told: &Told) -> bool {
     told.opened.as_ref().is_some_and(|(how, _)| how == "Repaired")
 }
 
-/// What is there against what was told: nothing acknowledged is lost, and at most the last one is unheard of.
+/// Compares the transfers found with those acknowledged: no acknowledged transfer is lost, and at most the last one
+/// was not acknowledged.
 fn compare(found: &BTreeMap<u64, u64>, told: &[(u64, Told)]) -> Result<(), String> {
     for (worker, told) in told {
         let (found, acknowledged) = (found.get(worker).copied().unwrap_or(0), told.acknowledged.len() as u64);
@@ -423,7 +427,7 @@ fn describe(worker: &Worker, now: u64) -> String {
     )
 }
 
-/// Where its threads are, if this machine has a debugger.
+/// Returns the stacks of the worker's threads, if this machine has a debugger.
 fn stack(worker: &Worker) -> String {
     let arguments = ["-p", &worker.process.pid().to_string(), "--batch", "-ex", "thread apply all bt 14"];
     let output = std::process::Command::new("gdb").args(arguments).output();

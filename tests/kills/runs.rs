@@ -1,7 +1,7 @@
-//! The runs: `LIBTP_TEST_KILL_SECONDS` says how long each is, `LIBTP_TEST_SEED` where the seeds begin.
+//! The runs: `LIBTP_TEST_KILL_SECONDS` sets the length of each, `LIBTP_TEST_SEED` the first seed.
 //!
-//! Long runs are several in a row, each in a new environment. Nothing asserts how long a stall is; what fails a run is lost
-//! or torn work, a rebuilt region, and ten seconds of silence.
+//! A long run is split into rounds, each in a new environment. The length of a stall is not judged; a run fails by
+//! lost or torn work, a rebuilt region, or ten seconds without an acknowledgement.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use libtp_tests::sizes;
 
 use crate::driver::{run, Kills, Pace, Plan, Report};
 
-/// A run in one environment is no longer.
+/// The longest run in one environment, in seconds.
 const ROUND: u64 = 60;
-/// Runs are one at a time, or they would be in each other's figures.
+/// Held by each run, because simultaneous runs would distort each other's figures.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn seconds() -> u64 {
@@ -80,8 +80,8 @@ fn four_processes_go_on_when_who_mends_is_killed_too() {
     kills_and_control(4, Kills::Two, seconds().div_ceil(2));
 }
 
-/// How long survivors are held up where all processes commit in one way. `LIBTP_TEST_STALL_SECONDS` says how long each run is; without it
-/// there is none.
+/// Measures how long survivors are held up if all processes commit in the same way. `LIBTP_TEST_STALL_SECONDS` sets
+/// the length of each run; without it there is none.
 #[test]
 fn survivors_go_on_where_all_commits_are_of_one_kind() {
     let seconds = sizes::number("LIBTP_TEST_STALL_SECONDS", 0);

@@ -1,19 +1,20 @@
-//! How long the others were held up by each kill.
+//! How long each kill held up the other workers.
 //!
-//! Three figures: until the next acknowledgement of *any* survivor; until *every* survivor has had one; and until the next one of
-//! each who *waited* for something that the victim held, where it was looked who did. Beside them the first two of instants
-//! in a run without kills, because workers that wait for each other and for the disk have gaps of their own.
+//! Three figures: the time until the next acknowledgement of *any* survivor; until *every* survivor has had one; and
+//! until the next one of each survivor that *waited* for something that the victim held, for the kills at which this
+//! was observed. Beside them are the first two figures for instants in a run without kills, because workers that wait
+//! for each other and for the disk have gaps of their own.
 
 use std::fmt;
 
-/// A kill, or an instant when nobody was killed.
+/// A kill, or an instant in a run without kills.
 #[derive(Clone, Debug)]
 pub struct Instant {
     /// On the clock of all processes.
     pub at: u64,
-    /// The numbers of those who were at work and were not killed just then.
+    /// The numbers of the workers that were at work and were not killed at this instant.
     pub survivors: Vec<u64>,
-    /// Of those, who waited for the one that was killed.
+    /// The survivors that waited for the victim.
     pub waited: Vec<u64>,
 }
 
@@ -34,7 +35,7 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Works them out.
+    /// Computes the figures.
     pub fn of(instants: &[Instant], lives: &[Life]) -> Stalls {
         let mut stalls = Stalls::default();
         for instant in instants {
@@ -44,7 +45,7 @@ impl Stalls {
             for life in survivors {
                 let next = life.acknowledged.partition_point(|&stamp| stamp <= instant.at);
                 let stamp = life.acknowledged.get(next).copied();
-                // One that was killed before its next acknowledgement was held up at least until then.
+                // A worker that was killed before its next acknowledgement was held up at least until its death.
                 let held_up = stamp.or(life.killed).map_or(0, |end| end.saturating_sub(instant.at));
                 longest = longest.max(held_up);
                 if instant.waited.contains(&life.number) {
@@ -62,7 +63,7 @@ impl Stalls {
         stalls
     }
 
-    /// Takes in those of another run.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: Stalls) {
         self.any.extend(other.any);
         self.every.extend(other.every);
@@ -74,7 +75,7 @@ impl Stalls {
         [&mut self.any, &mut self.every, &mut self.waited].into_iter().for_each(|times| times.sort_unstable());
     }
 
-    /// How many kills had a survivor that went on.
+    /// Returns the number of kills after which a survivor went on.
     pub fn len(&self) -> usize {
         self.any.len()
     }

@@ -1,4 +1,4 @@
-//! A worker: a process that makes transfers until it is killed, or told to leave.
+//! A worker: a process that makes transfers until it is killed or ordered to leave.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use libtp_tests::process::{next_order, now, say};
 
 /// The test that a worker runs.
 pub const ENTRY: &str = "worker::entry";
-/// Where a worker finds the environment's directory. Without it, it is no worker.
+/// The variable with the environment's directory. A process without it is no worker.
 pub const DIRECTORY: &str = "LIBTP_TEST_WORKER_DIRECTORY";
-/// The worker's number, another for each process.
+/// The variable with the worker's number, which is unique.
 pub const NUMBER: &str = "LIBTP_TEST_WORKER_NUMBER";
-/// Where its randomness begins.
+/// The variable with the seed.
 pub const SEED: &str = "LIBTP_TEST_WORKER_SEED";
-/// How it commits, `Sync` or `Relaxed`; at random without it.
+/// The variable with the durability, `Sync` or `Relaxed`; random without it.
 pub const DURABILITY: &str = "LIBTP_TEST_WORKER_DURABILITY";
 
 /// The entry of a worker. In the run of all tests it does nothing.
@@ -35,10 +35,10 @@ fn work(directory: PathBuf, worker: u64, seed: u64) -> libtp::Result<()> {
     say(&format!("opened {:?} {}", env.opened().how, env.stats()?.log_incarnation));
     let stop = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&stop);
-    // Any order, or the end of the test: leave.
+    // Any order, or the end of the test, makes the worker leave.
     std::thread::spawn(move || {
         next_order();
-        // Relaxed: the flag alone is told.
+        // Relaxed: the flag publishes no other data.
         theirs.store(true, Ordering::Relaxed);
     });
     let (bank, mut random) = (Bank::open(&env)?, Random::new(seed));

@@ -1,4 +1,4 @@
-//! What a first program does: file systems and drivers; and how the machine is crashed from inside.
+//! The work of an init program: file systems and drivers; and crashes of the machine from inside.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -14,17 +14,18 @@ const DISK: &str = "/dev/vda";
 /// A ready-made file system, up to its last byte that is not zero.
 const IMAGE: &str = "/fs.img";
 
-/// A crash after which a second kernel goes on (`second`).
+/// A crash after which a second kernel starts (`second`).
 pub const SECOND: &str = "p";
 
-/// An argument of the kernel's command line.
+/// Returns an argument of the kernel's command line.
 pub fn argument(name: &str) -> String {
     let line = fs::read_to_string("/proc/cmdline").unwrap();
     let value = line.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     value.unwrap_or_else(|| panic!("the kernel was started without {name}")).to_owned()
 }
 
-/// Mounts everything: the file system on memory at `/p`, the one on the disk at `/d`, one that is lost at `/tmp`. Makes the first two at the first start.
+/// Mounts everything: the file system on memory at `/p`, the file system on the disk at `/d`, a volatile one at
+/// `/tmp`. Makes the first two at the first start.
 pub fn prepare() {
     for (what, place) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev")] {
         mount(what, place, what, MountFlags::empty(), c"").unwrap();
@@ -65,15 +66,16 @@ fn has_file_system(device: &str) -> bool {
     magic == [0x53, 0xef]
 }
 
-/// Crashes the machine, or asks whoever started it to.
+/// Crashes the machine, or asks the host to crash it.
 pub fn crash(kind: &str) {
     match kind {
-        // A panic of the kernel, and with another waiting for it; a start without anything being written before.
+        // A panic of the kernel, with or without a second kernel that waits for it; or a reboot without any writing
+        // before.
         "c" | "b" | SECOND => {
             fs::write("/proc/sys/kernel/sysrq", "1").unwrap();
             fs::write("/proc/sysrq-trigger", if kind == "b" { "b" } else { "c" }).unwrap();
         }
-        // An interrupt that nobody knows is a panic.
+        // An unknown interrupt causes a panic.
         _ => {
             fs::write("/proc/sys/kernel/unknown_nmi_panic", "1").unwrap();
             println!("LAB YOURS {kind}");

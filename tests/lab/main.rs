@@ -1,19 +1,20 @@
-//! The guest of the warm-reboot lab: the first and only program of a machine whose kernel crashes in the midst of its stores.
+//! The guest of the warm-reboot lab: the init program, and the only program, of a machine whose kernel crashes in the
+//! midst of its stores.
 //!
-//! Paper: Rio Vista, section 3: a crash of the operating system that memory outlives. `cargo xtask lab` starts the machine and
-//! crashes it, or has it crash itself; what was stored in a file of memory that a warm start keeps (`/dev/pmem0`, ext4, DAX) is
-//! there when it comes back. A machine is not its own witness: it tells of each transaction that has ended through a port of
-//! the machine (`port`), and whoever started it compares.
+//! Paper: Rio Vista, section 3: a crash of the operating system that memory outlives. `cargo xtask lab` starts the
+//! machine and crashes it, or has it crash itself. Stores to a file of memory that a warm start keeps (`/dev/pmem0`,
+//! ext4, DAX) are there after the restart. The machine is not its own witness: it reports each transaction that has
+//! ended through a port (`port`), and the host compares.
 //!
 //! | file | what |
 //! |---|---|
-//! | `kernel` | what a first program does: file systems, drivers, the crash |
-//! | `port` | telling the world outside |
-//! | `second` | a second kernel, which the one that panics starts |
-//! | `work` | what is stored in segments, and what is found of it |
-//! | `records` | what is stored in records, by the library itself, and what is found of it |
+//! | `kernel` | the work of an init program: file systems, drivers, the crash |
+//! | `port` | reports to the host |
+//! | `second` | a second kernel, which the panicking kernel starts |
+//! | `work` | stores to segments, and the check of their contents |
+//! | `records` | records of the library itself, and the check of their contents |
 //!
-//! What it says on its console, a line each, begins with `LAB`.
+//! Each line that it prints on its console begins with `LAB`.
 // A panic is the report, and the end of the machine.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]
@@ -35,7 +36,7 @@ fn main() {
     }
     std::panic::set_hook(Box::new(|what| println!("LAB ERROR {}", what.to_string().replace('\n', " "))));
     if std::panic::catch_unwind(run).is_err() {
-        // The world outside has read it and ends the machine. The first program must not end.
+        // The host has read the panic's message and ends the machine. An init program must not end.
         loop {
             std::thread::sleep(Duration::from_secs(1));
         }
@@ -61,7 +62,7 @@ fn run() {
     work::set_boots(boots + 1);
     println!("LAB BOOT {} {kind}", boots + 1);
     let wait = kernel::argument("lab.seed").parse::<u64>().unwrap().wrapping_add(boots as u64);
-    // At least some transactions, and never the same number.
+    // At least some transactions, and a different number each time.
     let wait = 200 + business::Draw(wait.wrapping_mul(0x9e37_79b9)).below(600);
     let crash = move || {
         std::thread::sleep(Duration::from_millis(wait));

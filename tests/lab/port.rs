@@ -1,4 +1,4 @@
-//! Telling the world outside: bytes given to a port that the machine's maker writes to a file, one by one and at once.
+//! Reports to the host: bytes written to a port, which the virtual machine appends to a file at once, one by one.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -11,7 +11,7 @@ const PORT: u16 = 0xe9;
 pub struct Port(());
 
 impl Port {
-    /// Opens it, and ends the line that a crash may have cut off.
+    /// Opens the port, and ends the line that a crash may have cut off.
     pub fn open() -> Port {
         // SAFETY: asks for the right to one port, which nothing but this program uses.
         let done = unsafe { libc::ioperm(PORT.into(), 1, 1) };
@@ -23,23 +23,24 @@ impl Port {
 
     fn say(&self, text: &str) {
         for byte in text.bytes() {
-            // SAFETY: the right to the port was given in `open`; the machine writes the byte to a file and changes nothing
-            // that a program can see.
+            // SAFETY: the right to the port was given in `open`; the machine writes the byte to a file and changes
+            // nothing that a program can see.
             unsafe { asm!("out dx, al", in("dx") PORT, in("al") byte, options(nomem, nostack, preserves_flags)) };
         }
     }
 
-    /// Says that the machine was started, and how many transactions there were then.
+    /// Reports that the machine was started, and the number of transactions found.
     pub fn began(&self, ended: u64) {
         self.say(&format!("b{ended:012x}\n"));
     }
 
-    /// Says that so many transactions have ended.
+    /// Reports the number of transactions that have ended.
     pub fn ended(&self, ended: u64) {
         self.say(&format!("k{ended:012x}\n"));
     }
 
-    /// Says that a transfer was committed, by one letter for each environment; in capitals, how many there were at the start.
+    /// Reports a committed transfer; the letter names the environment, a capital letter marks the state found at the
+    /// start.
     pub fn committed(&self, letter: char, committed: Committed) {
         self.say(&format!("{letter}{:012x}{:016x}\n", committed.number, committed.digest));
     }

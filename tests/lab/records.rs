@@ -1,23 +1,24 @@
-//! What is stored in records, by the library itself, and what is found of it.
+//! Records of the library itself: their changes, and the check of their contents.
 //!
-//! Two environments. Their files lie on a disk, whose page cache goes down with the system, and both answer commits from memory.
-//! That of one lies where a warm start keeps it, which the library finds out by itself. That of the other does not, and was
-//! declared to survive all the same: it is a control, which has to refuse at first, then to lose, and to say so.
+//! There are two environments. Their files lie on a disk, whose page cache is lost with the system, and both answer
+//! commits from memory. The memory of the first lies where a warm start keeps it, which the library detects. The
+//! memory of the second is lost, although it was declared to survive: it is a control, which must refuse to open at
+//! first, then lose commits, and report it.
 //!
-//! Whatever is not as it has to be is a panic, and so a failure, also in the control, but for how much there is of it: who loses
-//! commits loses the last, and those whole.
+//! Any other deviation is a panic, and so a failure, also in the control, except for the number of lost commits: the
+//! control loses the last commits, each as a whole.
 
 use libtp::{Bytes, Db, Durability, Env, Error, How, Keep, Recno, Settings, Survives};
 
 use crate::business::Draw;
 
 const ACCOUNTS: usize = 64;
-/// The ledger has the last so many transfers.
+/// Number of transfers that the ledger keeps.
 const KEPT: u64 = 512;
-/// Bytes of a transfer in the ledger; behind them it is filled with whatever.
+/// Bytes of a transfer in the ledger; filler follows.
 const TRANSFER: usize = 48;
 
-/// Where an environment is, and what it is told of its memory.
+/// The directories of an environment, and the declaration about its memory.
 struct Place {
     name: &'static str,
     files: &'static str,
@@ -29,8 +30,9 @@ const KEPT_OVER_STARTS: Place = Place { name: "records", files: "/d/records", me
 const LOST: Place = Place { name: "lost", files: "/d/lost", memory: "/tmp", declared: Some(Survives::System) };
 
 impl Place {
-    /// With files that are small, so that the log goes from one to the next between two crashes, and checkpoints are taken. Every
-    /// other time nobody writes the log to the disk but who has to, and where it is to be lost hardly anybody ever has.
+    /// Makes settings with small files, so that between two crashes the log fills several files and checkpoints run.
+    /// At every second start, and always in the control, no background thread writes the log to the disk; the control
+    /// has no small limit for checkpoints either.
     fn builder(&self, boots: usize) -> libtp::Builder {
         let is_control = self.declared.is_some();
         let is_lazy = is_control || boots % 2 == 1;
@@ -48,14 +50,14 @@ impl Place {
     }
 }
 
-/// A transfer that was committed: its number, and what it and all before it come to.
+/// A committed transfer: its number, and the digest of all transfers up to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
     pub number: u64,
     pub digest: u64,
 }
 
-/// An environment: accounts whose sum never changes, and a ledger that says where each balance comes from.
+/// An environment: accounts whose sum never changes, and a ledger that explains each balance.
 pub struct Books {
     env: Env,
     accounts: Recno,
@@ -63,7 +65,7 @@ pub struct Books {
     last: Committed,
 }
 
-/// Opens the environments, and says what is there if the machine was started before: the one that is kept, and the control.
+/// Opens both environments, the kept one and the control, and prints their state if the machine was started before.
 pub fn open(boots: usize) -> (Books, Books) {
     let kept = Books::open(&KEPT_OVER_STARTS.builder(boots), &KEPT_OVER_STARTS, "");
     let (builder, mut refused) = (LOST.builder(boots), "");
@@ -79,7 +81,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// What a transfer and all before it come to.
+/// Returns the digest of a transfer and all before it.
 fn digest(before: u64, from: u64, to: u64, amount: u64) -> u64 {
     [from, to, amount].iter().fold(before, |sum, value| (sum ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(23))
 }
@@ -112,12 +114,12 @@ impl Books {
         books
     }
 
-    /// The last transfer that was committed.
+    /// Returns the last committed transfer.
     pub fn last(&self) -> Committed {
         self.last
     }
 
-    /// Finds out what is there, and whether it is whole; what all transfers but the last come to.
+    /// Reads and checks the whole state. Returns the digest of all transfers but the last.
     fn look(&mut self) -> Result<u64, String> {
         for name in ["accounts", "ledger"] {
             let found = self.env.verify(name).map_err(|error| error.to_string())?.findings;
@@ -168,13 +170,13 @@ impl Books {
         Ok(before)
     }
 
-    /// An account's balance, and the transfer it comes from.
+    /// Returns an account's balance, and the number of the transfer that set it.
     fn account(&self, txn: &libtp::Txn<'_>, account: u64) -> (u64, u64) {
         let record = self.accounts.get(txn, account + 1).unwrap();
         record.map_or((0, 0), |record| (number(&record), number(&record[8..])))
     }
 
-    /// One transfer that is committed.
+    /// Runs transfers until one commits.
     pub fn step(&mut self, draw: &mut Draw) -> Committed {
         loop {
             if let Some(committed) = self.transfer(draw) {
@@ -184,7 +186,7 @@ impl Books {
         }
     }
 
-    /// One transfer; none if it was aborted.
+    /// Runs one transfer. Returns `None` if it aborted.
     fn transfer(&self, draw: &mut Draw) -> Option<Committed> {
         let this = self.last.number + 1;
         let accounts = ACCOUNTS as u64;

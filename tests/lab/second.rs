@@ -1,7 +1,8 @@
-//! A second kernel, loaded beside the one that runs, which starts it when it panics: no firmware comes in between.
+//! A second kernel, loaded beside the running one, which starts it when it panics: no firmware runs in between.
 //!
-//! Paper: Rio Vista, section 3, whose warm start reads memory before anybody clears it. The second kernel lives in memory that was
-//! set aside for it (`crashkernel=`), finds the file system in the memory that is kept, and this program goes on there.
+//! Paper: Rio Vista, section 3, whose warm start reads memory before it is cleared. The second kernel lives in memory
+//! that was reserved for it (`crashkernel=`), finds the file system in the kept memory, and this program goes on
+//! there.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -11,23 +12,23 @@ use std::path::Path;
 
 const KERNEL: &str = "/second/kernel";
 const INITRD: &str = "/second/initrd";
-/// What only such a kernel has: the memory of the one that panicked.
+/// A file that only such a kernel has: the memory of the kernel that panicked.
 const MEMORY_OF_THE_FIRST: &str = "/proc/vmcore";
 
-/// Whether this is one.
+/// Returns whether this is the second kernel.
 pub fn is_running() -> bool {
     Path::new(MEMORY_OF_THE_FIRST).exists()
 }
 
-/// Loads it; it is told what the running one was told.
+/// Loads the second kernel, with the command line of the running one.
 pub fn load() {
     let line = std::fs::read_to_string("/proc/cmdline").unwrap();
     let words = line.split_whitespace().filter(|word| !word.starts_with("crashkernel="));
     let words: Vec<&str> = words.chain(["nr_cpus=1", "reset_devices"]).collect();
     let line = CString::new(words.join(" ")).unwrap();
     let (kernel, initrd) = (File::open(KERNEL).unwrap(), File::open(INITRD).unwrap());
-    // SAFETY: two open files, and a text of so many bytes with the zero at its end, which all outlive the call; the kernel copies
-    // what it is given and changes nothing that this program can see.
+    // SAFETY: two open files, and a text of the given length with a zero at its end; all outlive the call. The kernel
+    // copies them and changes nothing that this program can see.
     let done = unsafe {
         libc::syscall(
             libc::SYS_kexec_file_load,

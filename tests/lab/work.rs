@@ -1,7 +1,7 @@
-//! What is stored in segments, and what is found of it; and the work itself, in turns with the records'.
+//! Stores to segments, and the check of their contents; and the main loop, which alternates with the records.
 //!
-//! One segment lies in memory that a warm start keeps. Two others are controls: one in the page cache of a disk, which has to
-//! lose; and one without before-images (a planted bug), which has to be torn.
+//! One segment lies in memory that a warm start keeps. Two others are controls: one in the page cache of a disk,
+//! which must lose stores; and one without before-images (a planted bug), which must be torn.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,22 +17,22 @@ const CACHE: &str = "/d/segment";
 const TORN: &str = "/p/torn";
 const BOOTS: &str = "/p/boots";
 const BYTES: u64 = 256 << 10;
-/// Ranges and blocks have at most so many bytes.
+/// The longest ranges and blocks, in bytes.
 const LONGEST: u64 = 3000;
 
-/// How often the machine was started before.
+/// Returns how often the machine was started before.
 pub fn boots() -> usize {
     std::fs::read_to_string(BOOTS).map_or(0, |text| text.trim().parse().unwrap())
 }
 
-/// Says how often it was started.
+/// Stores how often the machine was started.
 pub fn set_boots(boots: usize) {
     std::fs::write(BOOTS, boots.to_string()).unwrap();
     std::fs::File::open(BOOTS).unwrap().sync_all().unwrap();
     std::fs::File::open("/p").unwrap().sync_all().unwrap();
 }
 
-/// Says what is there after a crash.
+/// Prints the state after a crash.
 pub fn look() {
     let declared = |options: Options| options.survives(Survives::System);
     for (name, path, options) in [("memory", MEMORY, Options::new(0)), ("cache", CACHE, declared(Options::new(0)))] {
@@ -53,7 +53,7 @@ pub fn look() {
     println!("LAB FOUND torn {}", torn.replace('\n', " "));
 }
 
-/// Works until the machine crashes; `begun` is called when it is under way.
+/// Works until the machine crashes; calls `begun` once the work has started.
 #[allow(clippy::zombie_processes)] // It ends with the machine.
 pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOnce()) {
     for control in [CACHE, TORN] {
@@ -61,7 +61,7 @@ pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOn
     }
     let mut tears = std::process::Command::new("/init").arg("torn").spawn().unwrap();
     let mut memory = Options::new(BYTES).open(Path::new(MEMORY)).unwrap();
-    // Nothing is said of it here, so that nothing of it is synced; who looks is told that it survives, and so believes it.
+    // Opened without a declaration, so that it is not synced; `look` declares that it survives, and so trusts it.
     let mut cache = Options::new(BYTES).open(Path::new(CACHE)).unwrap();
     println!("LAB MEMORY survives {:?}, {}", memory.survives(), mapped());
     let (port, mut draw, mut other) = (Port::open(), Draw(seed), Draw(seed));
@@ -85,7 +85,7 @@ pub fn work(seed: u64, (mut records, mut lost): (Books, Books), begun: impl FnOn
     }
 }
 
-/// One transaction that ends.
+/// Runs transactions until one ends.
 fn step(segment: &mut Segment, draw: &mut Draw) -> u64 {
     loop {
         if let Some(ended) = transact(segment, draw, LONGEST) {
@@ -94,7 +94,7 @@ fn step(segment: &mut Segment, draw: &mut Draw) -> u64 {
     }
 }
 
-/// How the kernel has mapped the segment: `sf` is a mapping whose metadata are safe at the first store.
+/// Returns how the kernel has mapped the segment: `sf` marks a mapping whose metadata is durable at the first store.
 fn mapped() -> String {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let mut ours = maps.lines().skip_while(|line| !line.ends_with(MEMORY));
@@ -102,7 +102,7 @@ fn mapped() -> String {
     format!("mapped{}", if flags.split_whitespace().any(|flag| flag == "sf") { " synchronously" } else { "" })
 }
 
-/// The process that forgets its before-images, and takes its time between two stores.
+/// Runs the process without before-images, which pauses between two stores.
 pub fn tear() -> ! {
     rio::planted::plant(Some("rio: areas change without before-images"));
     let mut segment = Options::new(BYTES).open(Path::new(TORN)).unwrap();

@@ -1,4 +1,4 @@
-//! The databases that are lived in, one of each kind, and what is in them.
+//! The databases of the long run, one of each kind, and their expected contents.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -8,45 +8,45 @@ use libtp_sim::Random;
 
 use crate::stock::{self, Listed, Numbered, Window};
 
-/// Who works at once.
+/// Number of threads that work at once.
 pub const WORKERS: usize = 2;
-/// Each has so many queues of its own: one is emptied by a cursor, one by its keys.
+/// Queues of each worker: one is emptied by a cursor, one by its keys.
 pub const QUEUES: usize = 2;
-/// Bytes of a record by number.
+/// Bytes of a record in the record-number file.
 pub const RECORD_BYTES: usize = 48;
-/// Behind each queue there is something else: a key that stays.
+/// Number of a key that stays behind the end of each queue.
 const FENCE: u32 = u32::MAX;
 
-/// An environment, its databases, and what must be in them.
+/// An environment, its databases, and their expected contents.
 pub struct House {
     pub path: PathBuf,
     pub env: Env,
     /// A B-tree in which keys come and go at random.
     pub records: Db,
     pub of_records: Numbered,
-    /// The same in a hash file.
+    /// A hash file with the same kind of keys.
     pub hashed: Db,
     pub of_hashed: Numbered,
-    /// The same with an index.
+    /// A B-tree with an index and the same kind of keys.
     pub indexed: Db,
-    /// Its entries are kept as long as this is.
+    /// Keeps the index's entries up to date as long as it lives.
     _index: Index,
     pub of_indexed: Numbered,
-    /// Records by number.
+    /// A record-number file.
     pub numbers: Recno,
     pub of_numbers: Numbered,
-    /// A B-tree in which keys come at one end and go at the other.
+    /// A B-tree in which keys are added at one end and removed at the other.
     pub queues: Db,
     pub windows: [Mutex<Window>; WORKERS * QUEUES],
-    /// Records that are renumbered.
+    /// A list of records that are renumbered.
     pub list: List,
     pub of_list: Listed,
 }
 
-/// How much there is of everything.
+/// The size of all databases, derived from a number of keys.
 #[derive(Clone, Copy)]
 pub struct Extent {
-    /// Keys of `records`; the others have a fifth, a tenth, ..
+    /// Keys of `records`; the other databases have a fraction (a fifth, a tenth, ..) of them.
     pub keys: usize,
 }
 
@@ -59,12 +59,12 @@ impl Extent {
         200 + self.keys / 50
     }
 
-    /// The page cache: less than the files have.
+    /// Returns the size of the page cache: less than the files have.
     pub fn memory(self) -> Bytes {
         Bytes((160 * self.keys as u64).max(1 << 20))
     }
 
-    /// Log between two checkpoints.
+    /// Returns the bytes of log between two checkpoints.
     pub fn checkpoint_log(self) -> Bytes {
         Bytes((400 * self.keys as u64).max(2 << 20))
     }
@@ -75,7 +75,7 @@ impl Extent {
 }
 
 impl House {
-    /// Makes it, empty.
+    /// Makes an empty house.
     pub fn new(path: &Path, extent: Extent) -> House {
         let settings = Settings {
             memory: Some(extent.memory()),
@@ -113,7 +113,7 @@ impl House {
         }
     }
 
-    /// Puts in what is there at the beginning: seven of ten keys, queues and a list of the length that they keep.
+    /// Fills the databases: seven of ten keys, and the queues and the list at the length that they keep.
     pub fn furnish(&self, extent: Extent, seed: u64) {
         let mut random = Random::new(seed);
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -145,7 +145,7 @@ impl House {
         txn.commit().unwrap();
     }
 
-    /// Compares every record with what it must be, and looks at every page.
+    /// Compares every record with its expected bytes and verifies every page. Returns the number of records.
     pub fn audit(&self) -> u64 {
         let txn = self.env.begin().unwrap();
         let (mut key, mut value, mut audited) = (Vec::new(), Vec::new(), 0);
@@ -203,7 +203,7 @@ impl House {
         audited
     }
 
-    /// Another transaction: the locks of what was read so far need not be kept.
+    /// Begins another transaction: the locks of the records read so far need not be kept.
     fn audited<'e>(&'e self, txn: libtp::Txn<'e>) -> libtp::Txn<'e> {
         txn.commit().unwrap();
         self.env.begin().unwrap()

@@ -1,25 +1,26 @@
-//! Long-lived use: a fixed working set is changed at random for long, and nothing grows.
+//! Long-lived use: a fixed working set is changed at random for long, and nothing may grow.
 //!
-//! The doubt: what is freed and never used again, what is kept for somebody who has gone, what is remembered and never forgotten
-//! shows in no test that is short. It is a file that is larger every day, memory that is, a log whose old files stay, and
-//! operations that take longer.
+//! No short test shows space that is freed and never used again, resources kept for a session that has gone, or state
+//! that is never forgotten. In a long run they show as files that grow, memory that grows, old log files that stay,
+//! and operations that take longer.
 //!
 //! | file | what |
 //! |---|---|
 //! | `house` | the databases of each kind, and the audit |
-//! | `stock` | what must be in them |
+//! | `stock` | the expected contents of the databases |
 //! | `worker` | transactions of random changes, some aborted |
-//! | `sample` | what everything takes, once in a hundredth of the run |
+//! | `sample` | the sizes of files and memory, once in a hundredth of the run |
 //! | `plot` | the run as a picture |
 //! | `yardstick` | planted bugs, each to be noticed (built with `planted`) |
 //!
-//! Two threads update, insert and delete at random over keys of which seven in ten are there, with values of 20 to 400 bytes and some
-//! of thousands, in a B-tree, a hash file, a B-tree with an index, records by number and a list; and messages come at one end
-//! of queues and go at the other. The page cache is smaller than the files, checkpoints go on. The first tenth of the run is to become
-//! what it will be; against what was there then the rest is compared. Times are printed, drawn, and not judged.
+//! Two threads update, insert and delete at random. Seven in ten keys are there; values have 20 to 400 bytes, some of
+//! them thousands. The databases are a B-tree, a hash file, a B-tree with an index, a record-number file and a list;
+//! in queues, messages are added at one end and removed at the other. The page cache is smaller than the files, and
+//! checkpoints go on. The first tenth of the run warms up; the rest is compared with the sizes at its end. Times are
+//! printed and drawn, but not judged.
 //!
-//! `LIBTP_TEST_OPERATIONS` says how many, `LIBTP_TEST_KEYS` over how many keys; `LIBTP_TEST_PLOT` is the file of the picture, from
-//! the root of the tree.
+//! `LIBTP_TEST_OPERATIONS` sets the number of operations, `LIBTP_TEST_KEYS` the number of keys; `LIBTP_TEST_PLOT` is
+//! the file of the picture, relative to the root of the tree.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
@@ -43,34 +44,34 @@ use house::{Extent, House, WORKERS};
 use sample::{Pages, Sample};
 use worker::{Stretch, Worker};
 
-/// So often it is looked what everything takes.
+/// Number of samples in a run.
 const SAMPLES: u64 = 100;
-/// So many of them are to become what it will be.
+/// Number of samples in the warm-up, which is the first tenth.
 const WARM: usize = 10;
 const TENTHS: usize = 10;
-/// What is there at the end, and at any time after that, is no more than so many hundredths of what was there then.
+/// The largest allowed size after the warm-up, in percent of the size at its end.
 const GROWTH_PERCENT: u64 = 110;
-/// The pages of one database, which may become somewhat more before they are what they will be ..
+/// The same for the pages of one database, which may settle later ..
 const GROWTH_PERCENT_OF_ONE: u64 = 125;
-/// .. and of each in the second half of the run.
+/// .. and for the pages of each database in the second half of the run.
 const GROWTH_PERCENT_LATE: u64 = 108;
-/// Beside that: the process's own memory comes a piece at a time, for each thread ..
+/// Allowed beside the percentage: the process's own memory grows by pieces, one for each thread ..
 const PIECE: u64 = 4 << 20;
 /// .. and less of it in the second half ..
 const PIECE_LATE: u64 = 3 << 20;
-/// .. where memory is behind it the kernel may put some huge pages for what is handed out of them ..
+/// .. where the kernel backs memory, it may add some huge pages ..
 const HUGE_PIECE: u64 = 8 << 20;
-/// .. and of the region more is handed out once, and for good, where the machine is so busy that log and pages wait to be written: one
-/// of forty small houses had more than 4 MiB more, and why was not looked into.
+/// .. and the region hands out more memory once, and for good, when the machine is so busy that log and pages wait to
+/// be written: one of forty small runs took more than 4 MiB more, for a reason that is not known.
 const REGION_PIECE: u64 = 12 << 20;
-/// Files are extended by pieces of up to so much.
+/// Files are extended by pieces of up to this size.
 const FILE_PIECE: u64 = 4 << 20;
-/// Pages that come and go by chance, where there are so few that this is more than a hundredth or two.
+/// Pages that vary by chance, for databases so small that this is more than a few percent.
 const PAGES: u64 = 64;
-/// Log that is written while a checkpoint is taken, and its files are kept to be used again.
+/// Log written while a checkpoint runs, and log files kept for reuse.
 const LATE_LOG: u64 = 24 << 20;
 
-/// All that was seen of a run.
+/// The samples, page counts and sums of a run.
 struct Run {
     samples: Vec<Sample>,
     /// Pages at each tenth.
@@ -123,7 +124,7 @@ fn mib(bytes: u64) -> f64 {
 
 const HEAD: &str = "| operations | a second | data, MiB | pages in use, free | log, MiB | region, MiB | resident, own, MiB | operation p50/p99/max, µs | commit p50/p99/max, µs |\n|---|---|---|---|---|---|---|---|---|";
 
-/// The last tenth as a row of a table.
+/// Returns the last tenth as a row of a table.
 fn row(run: &Run) -> String {
     let samples = &run.samples;
     let (Some(last), Some(pages)) = (samples.last(), run.pages.last()) else { return String::new() };
@@ -155,10 +156,10 @@ fn row(run: &Run) -> String {
     )
 }
 
-/// Something of a sample, in bytes.
+/// Reads one size of a sample, in bytes.
 type Measure<'m> = &'m dyn Fn(&Sample) -> u64;
 
-/// What grew, with how much.
+/// Returns a complaint for each size that grew too much.
 fn grown(run: &Run, extent: Extent) -> Vec<String> {
     let (warm, rest) = run.samples.split_at(WARM + 1);
     let mut complaints = Vec::new();
@@ -204,10 +205,11 @@ fn grown(run: &Run, extent: Extent) -> Vec<String> {
     complaints
 }
 
-/// Which databases, or all together, had more pages in use and free than before; `tenths` has them after each tenth.
+/// Returns a complaint for each database, and for all together, whose pages (used and free) grew; `tenths` has the
+/// pages after each tenth.
 ///
-/// Leaves and buckets that were too full once stay split, and how full they are varies by chance; so there are a few more
-/// with every tenth, and ever fewer. What is never used again comes with every tenth alike.
+/// Leaves and buckets that once were too full stay split, and their fill varies by chance, so every tenth adds a few
+/// pages, and ever fewer. Pages that are never used again are added by every tenth alike.
 fn grown_pages(tenths: &[BTreeMap<String, Pages>]) -> Vec<String> {
     let count = |tenth: &BTreeMap<String, Pages>, name: &str| tenth.get(name).map_or(0, |pages| pages.all());
     let names = tenths[0].keys().map(String::as_str);
@@ -228,7 +230,7 @@ fn grown_pages(tenths: &[BTreeMap<String, Pages>]) -> Vec<String> {
     complaints
 }
 
-/// Where the picture goes: beside the logs of the suites, unless it is told.
+/// Returns the picture's path: beside the logs of the suites by default.
 fn picture() -> PathBuf {
     match sizes::chosen::<PathBuf>("LIBTP_TEST_PLOT") {
         Some(path) => Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path),
@@ -236,14 +238,15 @@ fn picture() -> PathBuf {
     }
 }
 
-/// Where the files are: in memory if there is such a directory, so that times are the library's and not a disk's.
+/// Returns the directory of the files: in memory if there is such a directory, so that times are the library's and
+/// not a disk's.
 fn place() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let chosen = sizes::chosen::<PathBuf>("LIBTP_TEST_DIRECTORY");
     chosen.or_else(|| memory.is_dir().then_some(memory)).unwrap_or_else(std::env::temp_dir)
 }
 
-/// Furnishes a house, has it lived in, and compares every record with what it must be.
+/// Fills a house, runs the workers on it, and compares every record with its expected bytes.
 fn lived(operations: u64, extent: Extent) -> (Run, u64) {
     let directory = tempfile::tempdir_in(place()).unwrap();
     let house = House::new(&directory.path().join("house"), extent);
@@ -269,7 +272,7 @@ fn a_fixed_working_set_takes_no_more_however_long_it_is_changed() {
     assert!(grown.is_empty(), "{}", grown.join("; "));
 }
 
-/// What was seen, in a line.
+/// Returns the run's figures as one line.
 fn figures(run: &Run, extent: Extent, audited: u64) -> String {
     let (warm, end) = (&run.samples[WARM], &run.samples[WARM * TENTHS]);
     let all = |tenth: usize| run.pages[tenth].values().map(|pages| pages.all()).sum::<u64>();

@@ -7,18 +7,18 @@ use crate::sample::Sample;
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 680.0;
-/// Of one of the three panels.
+/// Height of one of the three panels.
 const HEIGHT: f64 = 210.0;
 const TOP: f64 = 46.0;
 
-/// One curve: its name, its colour, and what it shows of a sample.
+/// One curve: its name, its colour, and its value at a sample.
 type Curve<'c> = (&'c str, &'c str, &'c dyn Fn(&Sample) -> f64);
 
 /// A panel's vertical axis.
 enum Axis {
-    /// From zero to somewhat above the largest, in MiB.
+    /// From zero to somewhat above the largest value, in MiB.
     Mib(f64),
-    /// By powers of ten, in microseconds.
+    /// Logarithmic, in microseconds.
     Micros,
 }
 
@@ -51,13 +51,13 @@ impl Axis {
     }
 }
 
-/// A round number not below that.
+/// Returns the smallest round number not below `least`.
 fn step_of(least: f64) -> f64 {
     let tens = 10_f64.powf(least.max(1.0).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * tens).find(|step| *step >= least).unwrap_or(tens)
 }
 
-/// Draws them.
+/// Draws the samples as SVG.
 pub fn drawn(title: &str, samples: &[Sample]) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let micros = |nanos: u64| nanos as f64 / 1000.0;
@@ -87,7 +87,7 @@ pub fn drawn(title: &str, samples: &[Sample]) -> String {
     ];
     panel(&mut svg, 0, "files", &files, samples, |most| Axis::Mib(1.15 * most));
     panel(&mut svg, 1, "memory", &memory, samples, |most| Axis::Mib(1.15 * most));
-    // Before the first there are none.
+    // The first sample has no times.
     panel(&mut svg, 2, "times", &times, &samples[1..], |_| Axis::Micros);
     svg + "</svg>\n"
 }
@@ -140,7 +140,7 @@ fn panel(
         ));
         names.push((samples.last().map_or(top, |sample| axis.down(top, of(sample))), name, colour));
     }
-    // From the bottom up, so that no name lies on another.
+    // From the bottom up, so that no name overlaps another.
     names.sort_by(|one, other| other.0.total_cmp(&one.0));
     let mut label = f64::INFINITY;
     for (y, name, colour) in names {

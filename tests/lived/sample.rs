@@ -1,4 +1,4 @@
-//! What everything takes, looked at while nobody works.
+//! Sizes and times of the whole environment, sampled while no worker works.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,26 +8,26 @@ use libtp_histogram::Histogram;
 
 use crate::house::House;
 
-/// One look, and what was measured since the one before. Sizes are in bytes, times in nanoseconds.
+/// One sample, with the times measured since the sample before it. Sizes are in bytes, times in nanoseconds.
 #[derive(Clone)]
 pub struct Sample {
-    /// Operations so far.
+    /// Operations since the beginning.
     pub operations: u64,
     /// Seconds since the beginning.
     pub seconds: f64,
-    /// Of each database.
+    /// Size of each database's file.
     pub files: BTreeMap<String, u64>,
     /// The log's files.
     pub log: u64,
-    /// What else is in the environment's directory.
+    /// Other files in the environment's directory.
     pub beside: u64,
-    /// Of the region what is handed out, and what has memory behind it.
+    /// The region's bytes that are handed out, and its bytes backed by memory.
     pub region_used: u64,
     pub region: u64,
-    /// Of the process: what is resident, and of that what is its own.
+    /// The process's resident memory, and the anonymous part of it.
     pub resident: u64,
     pub own: u64,
-    /// Locks that anybody has.
+    /// Locks that are held.
     pub locks: usize,
     pub checkpoints: u64,
     pub operation: Latency,
@@ -68,7 +68,7 @@ impl Sample {
         let (mut log, mut beside) = (0, 0);
         for entry in fs::read_dir(&house.path).unwrap() {
             let entry = entry.unwrap();
-            // A file of the log may just have been given up.
+            // A log file may have been removed meanwhile.
             let Ok(bytes) = entry.metadata().map(|metadata| metadata.len()) else { continue };
             let name = entry.file_name().into_string().unwrap();
             if let Some(database) = name.strip_suffix(".tp") {
@@ -96,13 +96,13 @@ impl Sample {
         }
     }
 
-    /// All databases.
+    /// Returns the size of all databases.
     pub fn data(&self) -> u64 {
         self.files.values().sum()
     }
 }
 
-/// How the pages of each database are used. Reads all of them.
+/// Returns the page counts of each database, for which it reads all pages.
 pub fn pages(house: &House) -> BTreeMap<String, Pages> {
     let mut found = BTreeMap::new();
     for name in house.env.databases().unwrap() {
@@ -114,7 +114,7 @@ pub fn pages(house: &House) -> BTreeMap<String, Pages> {
     found
 }
 
-/// Bytes that the kernel counts under that word.
+/// Returns the bytes that the kernel reports under `word`.
 fn of_process(word: &str) -> u64 {
     let status = fs::read_to_string(Path::new("/proc/self/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(word)).expect("the kernel counts what is resident");

@@ -1,21 +1,21 @@
-//! What is in the databases, as the test knows it: of each record a number from which its bytes follow.
+//! The expected contents of the databases: for each record, a number that determines its bytes.
 //!
-//! It takes the same memory however long the run is, so that what grows is the library's. It is changed while the changing transaction
-//! has the record locked: before it commits, or back, before it aborts. So of two who change one record both books agree on
-//! who was last.
+//! The books take the same memory however long the run is, so that any growth is the library's. A transaction changes
+//! them while it has the record locked: before it commits, and back before it aborts. So when two transactions change
+//! one record, the books and the database agree on the last.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libtp_sim::Random;
 
-/// Nobody's number: there is no such record.
+/// The number that means that there is no such record.
 pub const ABSENT: u32 = 0;
 
-/// One value in so many is longer than a page likes.
+/// One value in this number is longer than a page holds well.
 const LONG_IN: u64 = 256;
 
-/// The records of one database by their keys' numbers.
+/// The numbers of one database's records, by the numbers of their keys.
 pub struct Numbered(Vec<AtomicU32>);
 
 impl Numbered {
@@ -27,20 +27,20 @@ impl Numbered {
         self.0.len()
     }
 
-    /// What the record is. A guess, if nobody has it locked.
+    /// Returns the number of the record. The caller has the record locked, or the number is a guess.
     pub fn get(&self, key: usize) -> u32 {
-        // Relaxed: whoever relies on it has the record locked, and a lock hands on what was written under it.
+        // Relaxed: a caller that relies on the number has the record locked, and the lock orders the accesses.
         self.0[key].load(Ordering::Relaxed)
     }
 
-    /// Notes what the record is now, and returns what it was.
+    /// Sets the record's number and returns the one before.
     pub fn set(&self, key: usize, now: u32) -> u32 {
-        // Relaxed: as above.
+        // Relaxed: as in `get`.
         self.0[key].swap(now, Ordering::Relaxed)
     }
 }
 
-/// The records of the list in their order.
+/// The numbers of the list's records, in the list's order.
 pub struct Listed(Mutex<Vec<u32>>);
 
 impl Listed {
@@ -53,7 +53,7 @@ impl Listed {
     }
 }
 
-/// Where one queue begins and ends.
+/// The first message of a queue and the number behind its last.
 #[derive(Clone, Copy, Default)]
 pub struct Window {
     pub first: u32,
@@ -66,12 +66,12 @@ impl Window {
     }
 }
 
-/// A number for a record that is stored now.
+/// Returns a random number for a record that is stored now.
 pub fn fresh(random: &mut Random) -> u32 {
     u32::try_from(random.below(u64::from(u32::MAX))).unwrap() + 1
 }
 
-/// Writes the bytes of a record: 20 to 400 of them, seldom several thousand.
+/// Writes the bytes of a record: 20 to 400 bytes, seldom several thousand.
 pub fn value_of(number: u32, of: u64, into: &mut Vec<u8>) {
     let mut random = Random::new(u64::from(number) ^ (of << 32));
     let length = match random.below(LONG_IN) {
@@ -81,7 +81,7 @@ pub fn value_of(number: u32, of: u64, into: &mut Vec<u8>) {
     fill(&mut random, length, into);
 }
 
-/// Writes the bytes of a record that has so many.
+/// Writes the bytes of a record of `length` bytes.
 pub fn record_of(number: u32, of: u64, length: usize, into: &mut Vec<u8>) {
     fill(&mut Random::new(u64::from(number) ^ (of << 32)), length, into);
 }
@@ -94,7 +94,7 @@ fn fill(random: &mut Random, length: usize, into: &mut Vec<u8>) {
     into.truncate(length);
 }
 
-/// Writes the key of that number: eight to 31 bytes, in no order of the numbers.
+/// Writes the key with that number: eight to 31 bytes, in no order of the numbers.
 pub fn key_of(number: usize, into: &mut Vec<u8>) {
     let scattered = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     into.clear();

@@ -1,4 +1,4 @@
-//! One who lives there: transactions of random changes, some of them taken back.
+//! A worker: transactions of random changes, some of them aborted.
 
 use std::time::Instant;
 
@@ -11,20 +11,20 @@ use crate::stock::{self, Numbered, Window, ABSENT};
 
 /// Operations of a transaction.
 const BATCH: u64 = 50;
-/// One transaction in so many is on the list, which it has for itself.
+/// One transaction in this number works on the list, which it locks as a whole.
 const LIST_IN: u64 = 25;
-/// One in so many is aborted.
+/// One transaction in this number aborts.
 const ABORT_IN: u64 = 16;
-/// Of ten operations on a key that is there so many change it; the others remove it. An operation on one that is not puts it
-/// there. So seven of ten keys are there.
+/// Of `CHANGES_OF` operations on a key that is there, `CHANGES` change it and the others remove it. An operation on a
+/// missing key puts it. So seven of ten keys are there.
 const CHANGES: u64 = 4;
 const CHANGES_OF: u64 = 7;
-/// Before one change in so many the record is read and compared.
+/// One change in this number first reads and compares the record.
 const READ_IN: u64 = 4;
-/// A queue has as many messages as its window, or so many fewer.
+/// A queue has at most its window of messages, and at least this number fewer.
 const PLAY: u32 = 32;
 
-/// What happened in a stretch.
+/// Times and counts of a stretch of the run.
 #[derive(Default)]
 pub struct Stretch {
     pub operations: Histogram,
@@ -33,7 +33,7 @@ pub struct Stretch {
     pub victims: u64,
 }
 
-/// A change of the books, to be taken back with its transaction.
+/// A change of the books, with the state that an abort restores.
 enum Noted<'h> {
     Numbered(&'h Numbered, usize, u32),
     Queue(usize, Window),
@@ -45,7 +45,7 @@ enum Noted<'h> {
 pub struct Worker<'h> {
     house: &'h House,
     extent: Extent,
-    /// Its number.
+    /// The worker's number.
     who: usize,
     random: Random,
     noted: Vec<Noted<'h>>,
@@ -61,7 +61,7 @@ impl<'h> Worker<'h> {
         Worker { house, extent, who, random, noted: Vec::new(), key, value, stretch: Stretch::default() }
     }
 
-    /// Does so many operations, those of transactions that are aborted among them.
+    /// Does `operations` operations, including those of transactions that abort.
     pub fn work(&mut self, operations: u64) {
         let mut left = operations;
         while left != 0 {
@@ -98,7 +98,7 @@ impl<'h> Worker<'h> {
         self.stretch.commits.record(nanos(begun, Instant::now()));
     }
 
-    /// The books first: behind the abort the records are anybody's.
+    /// Restores the books before the abort: after it other transactions may change the records.
     fn abort(&mut self, txn: Txn<'_>) {
         while let Some(noted) = self.noted.pop() {
             match noted {
@@ -123,7 +123,7 @@ impl<'h> Worker<'h> {
         }
     }
 
-    /// A record is put, changed or removed.
+    /// Puts, changes or removes a record.
     fn keyed(&mut self, txn: &Txn<'_>, db: &Db, numbered: &'h Numbered) -> Result<()> {
         let at = self.random.index(numbered.len());
         stock::key_of(at, &mut self.key);
@@ -134,7 +134,7 @@ impl<'h> Worker<'h> {
             let must = (number != ABSENT).then_some(&self.value);
             assert!(found.as_ref() == must, "record {at} of {} was read wrong", db.name());
         }
-        // If nobody else has changed it by then.
+        // Another transaction may have changed the record until the lock was granted.
         let is_there = numbered.get(at) != ABSENT;
         let now =
             if is_there && !self.random.chance(CHANGES, CHANGES_OF) { ABSENT } else { stock::fresh(&mut self.random) };
@@ -151,7 +151,7 @@ impl<'h> Worker<'h> {
         Ok(())
     }
 
-    /// The same with a record by number.
+    /// Puts, changes or removes a record of the record-number file.
     fn numbered(&mut self, txn: &Txn<'_>) -> Result<()> {
         let (numbers, numbered) = (&self.house.numbers, &self.house.of_numbers);
         let at = self.random.index(numbered.len());
@@ -171,7 +171,7 @@ impl<'h> Worker<'h> {
         Ok(())
     }
 
-    /// A message comes at the end of a queue, or the first one goes.
+    /// Adds a message at the end of a queue, or removes the first one.
     fn queued(&mut self, txn: &Txn<'_>) -> Result<()> {
         let of_worker = self.random.index(QUEUES);
         let queue = self.who * QUEUES + of_worker;
@@ -201,10 +201,10 @@ impl<'h> Worker<'h> {
         Ok(())
     }
 
-    /// A record of the list is inserted, removed or replaced. Whoever does one has the list from then on.
+    /// Inserts, removes or replaces a record of the list. The transaction then has the list locked until its end.
     fn on_list(&mut self, txn: &Txn<'_>) -> Result<()> {
         let list = &self.house.list;
-        // Before it is locked it may get longer or shorter, but not by so many.
+        // Until the lock is granted the list's length may change, but by fewer than `2 * BATCH` records.
         let likely = self.extent.listed() - usize::try_from(2 * BATCH).unwrap();
         let at = self.random.index(likely);
         let number = stock::fresh(&mut self.random);

@@ -1,4 +1,4 @@
-//! The yardstick: what grows by a planted bug is noticed, in a house so small that it takes seconds.
+//! The yardstick: the growth that each planted bug causes is noticed, in a house so small that it takes seconds.
 
 use libtp_tests::planted_deaths::PlantedDeath;
 use libtp_tests::planted_lived::PLANTED_LIVED;
@@ -18,6 +18,6 @@ fn a_small_house_does_not_grow_either() {
 #[test]
 fn every_planted_bug_by_which_something_grows_is_noticed() {
     let bugs: Vec<&PlantedDeath> = PLANTED_LIVED.iter().collect();
-    // Each names its own case.
+    // Each bug names its own case.
     trial::all_noticed(&bugs, "yardstick::none");
 }

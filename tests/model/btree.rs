@@ -12,7 +12,7 @@ use crate::life::{acts, failed, run, Outcome, Shape, Subject, NAME};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A value: how long, as a part of the longest, and what is in it.
+/// A value: its length, as a part of the longest, and its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Filling {
     length: Length,
@@ -22,9 +22,9 @@ pub struct Filling {
 #[derive(Clone, Copy, Debug)]
 enum Length {
     Bytes(u16),
-    /// So many 256ths of three pages.
+    /// 256ths of three pages.
     Pages(u8),
-    /// So many bytes fewer or more than fit into a page.
+    /// Bytes more (or fewer) than fit into a page.
     Edge(i8),
 }
 
@@ -32,7 +32,7 @@ enum Length {
 enum Step {
     Put(u8, Filling),
     PutNew(u8, Filling),
-    /// Puts keys side by side, in order or against it.
+    /// Puts neighbouring keys, in ascending or descending order.
     PutMany {
         first: u8,
         count: u8,
@@ -45,10 +45,10 @@ enum Step {
         first: u8,
         count: u8,
     },
-    /// All keys from one to another, the last included or not; or all that begin as one does.
+    /// Deletes all keys in a range, with or without its upper bound, or with a prefix.
     DeleteRange(Part),
     Count(Part),
-    /// A cursor over some of the keys, to its end and back.
+    /// Walks a cursor over some of the keys, to the end and back.
     WalkRange(Part),
     Get(u8),
     GetForUpdate(u8),
@@ -57,7 +57,7 @@ enum Step {
     Seek(u8),
     Next,
     Prev,
-    /// So many steps up or down.
+    /// A number of steps up or down.
     Walk(i8),
 }
 
@@ -67,7 +67,7 @@ enum Part {
     Between(u8, u8),
     UpTo(u8, u8),
     From(u8),
-    /// So many bytes of the key.
+    /// The first bytes of the key.
     Prefix(u8, u8),
 }
 
@@ -80,7 +80,7 @@ fn part() -> impl Strategy<Value = Part> {
     ]
 }
 
-/// Mostly short, a few of up to three pages.
+/// Returns mostly short values, a few of up to three pages.
 pub fn filling() -> impl Strategy<Value = Filling> + Clone {
     let length = prop_oneof![
         6 => (0u16..80).prop_map(Length::Bytes),
@@ -117,7 +117,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The key of a number: a few are as long as may be, one is empty, many share a beginning.
+/// Returns the key of a number: a few keys have the longest length, one is empty, many share a prefix.
 pub fn key(number: u8, limit: usize) -> Vec<u8> {
     let text = format!("{number:03}");
     let mut key = match number % 8 {
@@ -135,7 +135,7 @@ pub fn key(number: u8, limit: usize) -> Vec<u8> {
     key
 }
 
-/// The bytes of a value.
+/// Returns the bytes of a value.
 pub fn value(filling: Filling, page_bytes: usize) -> Vec<u8> {
     let length = match filling.length {
         Length::Bytes(bytes) => usize::from(bytes),
@@ -150,7 +150,7 @@ struct Tree {
     page_bytes: usize,
 }
 
-/// Where the model's cursor stands.
+/// The position of the model's cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     Nowhere,
@@ -166,7 +166,7 @@ struct Cursors<'t> {
 }
 
 impl Cursors<'_> {
-    /// Compares what a step found; where it found nothing, the cursor is at `miss`.
+    /// Compares the pair that a step found with the wanted pair; if both are `None`, the cursor is then at `miss`.
     fn arrive(&mut self, step: &Step, found: Option<Pair>, wanted: Option<Pair>, miss: Standing) -> Outcome<()> {
         if found != wanted {
             let (found, wanted) = (brief(found.as_ref()), brief(wanted.as_ref()));
@@ -234,7 +234,7 @@ impl Tree {
         key
     }
 
-    /// The pairs of the model that are meant.
+    /// Returns the model's pairs in `part`.
     fn of_part(&self, part: Part, model: &Map) -> Vec<Pair> {
         let is_meant = |key: &Vec<u8>| match part {
             Part::Between(low, high) => *key >= self.key(low) && *key < self.key(high),
@@ -383,7 +383,7 @@ impl Subject for Tree {
 
     fn compact(&self) -> Outcome<()> {
         match self.db.compact(90) {
-            // An open transaction has locked all of it.
+            // An open transaction has locked the whole database.
             Ok(_) | Err(Error::LockTimeout(_)) => Ok(()),
             Err(error) => Err(failed("compact")(error)),
         }
@@ -425,7 +425,7 @@ impl Subject for Tree {
     }
 }
 
-/// A tree that was loaded when it was new.
+/// A tree that was bulk-loaded when it was new.
 struct Loaded(Tree);
 
 impl Subject for Loaded {

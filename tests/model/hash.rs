@@ -1,4 +1,4 @@
-//! Hash files against `BTreeMap`: as for B-trees, and cursors that others of the same transaction work beside.
+//! Hash files against `BTreeMap`: as for B-trees, and scans during which the same transaction puts records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ enum Step {
     },
     Get(u16),
     GetForUpdate(u16),
-    /// Everything, with so many records put when so many have been met.
+    /// Scans everything, and puts `put` records when `met` records have been met.
     Scan {
         met: u8,
         put: u8,
@@ -95,7 +95,8 @@ impl File {
         }
     }
 
-    /// Whatever is there all the time is met once, and as it is; what comes meanwhile, once at most.
+    /// Checks that a scan meets every record that is there all the time once and unchanged, and a record put
+    /// meanwhile at most once.
     fn scan(&self, txn: &Txn<'_>, (met, put, filling): (u8, u8, Filling), model: &mut Map) -> Outcome<()> {
         let mut missing: BTreeSet<Vec<u8>> = model.keys().cloned().collect();
         let mut found = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! A database with two indices, one of them dropped and made anew now and then, against maps.
+//! A database with two indices, one of them dropped and recreated now and then, against maps.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ enum Step {
     Put(u8, u16),
     PutNew(u8, u16),
     Delete(u8),
-    /// Another value of the same length.
+    /// Puts another value of the same length.
     Update(u8, u8),
     DeleteRange(u8, u8),
-    /// What is found under so much.
+    /// Finds the records under an index key.
     Find(u8),
-    /// From there on, forwards and backwards.
+    /// Walks from an index key on, forwards and backwards.
     Walk(u8),
-    /// A part that is taken back.
+    /// Steps that are rolled back to a savepoint.
     Part(u8, u16),
 }
 
@@ -46,13 +46,13 @@ fn key(number: u8) -> Vec<u8> {
     [&[number / 4 * 4, 0][..], &[number]].concat()
 }
 
-/// Some values are long: their chains are replaced beside the entries.
+/// Returns a value. Some values are long, so that their chains of pages are replaced beside the entries.
 fn value(number: u16) -> Vec<u8> {
     let bytes = if number % 32 == 31 { usize::from(number) } else { usize::from(number % 50) };
     number.to_be_bytes().iter().copied().cycle().take(bytes).collect()
 }
 
-/// Under what is left of the length, and of each of the first bytes.
+/// Makes the index keys: the length modulo ten, and each of the first two bytes modulo ten.
 fn parts(_key: &[u8], value: &[u8], keys: &mut IndexKeys) {
     index_keys(value).into_iter().for_each(|key| keys.add(key));
 }
@@ -81,7 +81,7 @@ fn agree<T: PartialEq + std::fmt::Debug>(step: &Step, found: T, wanted: T) -> Ou
     }
 }
 
-/// Index key and key of every entry, as the model has them.
+/// Returns index key and key of every entry of the model.
 fn entries(model: &Map) -> Vec<(Vec<u8>, Vec<u8>)> {
     let of_one =
         |(key, value): (&Vec<u8>, &Vec<u8>)| index_keys(value).into_iter().map(|one| (one, key.clone())).collect();
@@ -166,7 +166,7 @@ impl<const HASH: bool> Subject for Indexed<HASH> {
     fn open(env: &Env, _: Shape) -> libtp::Result<Self> {
         let db = if HASH { env.hash(NAME)? } else { env.btree(NAME)? };
         let by_parts = db.index("by parts", parts)?;
-        // One that was there before, and goes, and is made of what is there then.
+        // An index that existed before is dropped and rebuilt from the present records.
         db.index("by key", whole_key)?;
         db.drop_index("by key")?;
         db.index("by key", whole_key)?;

@@ -1,7 +1,7 @@
-//! An environment's life on a simulated disk, and what must be there after each of its crashes.
+//! An environment's life on a simulated disk, and the state that must be there after each of its crashes.
 //!
-//! A commit that was answered as durable stays; a relaxed one may be lost in a power cut, but only with all later ones;
-//! nothing of an unfinished or aborted transaction is ever there. The death of all processes loses no commit at all.
+//! A commit that was answered as durable stays. A relaxed commit may be lost in a power cut, but only with all later
+//! ones. No change of an unfinished or aborted transaction stays. The death of all processes loses no commit.
 
 use std::fmt::Debug;
 use std::ops::AddAssign;
@@ -25,17 +25,17 @@ pub enum End {
     Commit,
     /// Answered at once.
     Relaxed,
-    /// Answered at once, and waited for afterwards.
+    /// Answered at once, and made durable by a later wait.
     Waited,
-    /// Taken back.
+    /// Aborted.
     Abort,
-    /// Dropped.
+    /// Dropped without an end.
     Drop,
-    /// Running when what comes after it happens.
+    /// Still running when the following event happens.
     Unfinished,
 }
 
-/// What happens after a transaction.
+/// The event after a transaction.
 #[derive(Clone, Copy, Debug)]
 pub enum After {
     /// Nothing.
@@ -44,17 +44,17 @@ pub enum After {
     Background,
     /// A checkpoint.
     Checkpoint,
-    /// Everything committed is written to disk.
+    /// All commits are written to disk.
     Flush,
-    /// The environment is closed in good order and opened again.
+    /// The environment is closed cleanly and opened again.
     Reopen,
     /// All processes die; their memory stays.
     Death,
-    /// The power fails; what was not synced fares as the mode says.
+    /// The power fails; the mode says which unsynced bytes stay.
     PowerCut(LossMode, u64),
 }
 
-/// One transaction and what comes after it.
+/// One transaction and the event after it.
 #[derive(Clone, Debug)]
 pub struct Act<S> {
     steps: Vec<S>,
@@ -62,49 +62,49 @@ pub struct Act<S> {
     after: After,
 }
 
-/// What is tested, and its model.
+/// The tested database, and its model.
 pub trait Subject: Sized {
     /// One step of a transaction.
     type Step: Clone + Debug + 'static;
-    /// What is in the database.
+    /// The database's contents.
     type Model: Clone + PartialEq + Default;
 
-    /// Opens the database, which is made if it is missing.
+    /// Opens the database, or creates it if it is missing.
     fn open(env: &Env, shape: Shape) -> libtp::Result<Self>;
-    /// Does the steps, and on the model too.
+    /// Does the steps on the database and on the model.
     fn work(&self, txn: &Txn<'_>, steps: &[Self::Step], model: &mut Self::Model) -> Outcome<()>;
-    /// What a new database has from the beginning.
+    /// Returns the contents of a new database.
     fn begin(&self) -> Outcome<Self::Model> {
         Ok(Self::Model::default())
     }
-    /// Puts the database in order, in no transaction: nothing is to be seen of it.
+    /// Compacts the database, in no transaction: its contents stay the same.
     fn compact(&self) -> Outcome<()> {
         Ok(())
     }
-    /// Everything that is there, read upwards and downwards.
+    /// Reads all contents, upwards and downwards.
     fn state(&self, txn: &Txn<'_>) -> Outcome<Self::Model>;
-    /// Where two models differ.
+    /// Describes the differences between two models.
     fn difference(wanted: &Self::Model, found: &Self::Model) -> String;
 }
 
-/// What the database of a case is like.
+/// Sizes of the database of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Bytes of a page.
     pub page_bytes: usize,
-    /// Bytes of a record, where all have the same.
+    /// Bytes of a record, if all records have the same size.
     pub record_bytes: usize,
 }
 
 /// The result of anything in a case.
 pub type Outcome<T> = Result<T, TestCaseError>;
 
-/// What `error` says, as the reason for which a case fails.
+/// Returns a function that turns an error into the failure of a case.
 pub fn failed(what: &str) -> impl Fn(libtp::Error) -> TestCaseError + '_ {
     move |error| TestCaseError::fail(format!("{what}: {error}"))
 }
 
-/// What has been done, over all cases.
+/// Counts over all cases.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     dense: u64,
@@ -126,7 +126,7 @@ impl AddAssign for Tally {
     }
 }
 
-/// Transactions of up to so many steps.
+/// Returns transactions of up to `steps` steps.
 pub fn acts<S: Clone + Debug + 'static>(
     step: impl Strategy<Value = S> + 'static,
     steps: usize,
@@ -153,7 +153,7 @@ pub fn acts<S: Clone + Debug + 'static>(
     proptest::collection::vec(act.prop_map(|(steps, end, after)| Act { steps, end, after }), 1..24)
 }
 
-/// Runs cases of one shape and reports.
+/// Runs cases of one shape and reports the counts.
 pub fn run<T: Subject>(name: &str, shape: Shape, cases: u64, acts: impl Strategy<Value = Vec<Act<T::Step>>>) {
     let seed = sizes::first_seed();
     let mut bytes = [0; 32];
@@ -181,13 +181,13 @@ pub fn run<T: Subject>(name: &str, shape: Shape, cases: u64, acts: impl Strategy
     }
 }
 
-/// A panic is a failure like any other, and is not printed again for every smaller case that is tried.
+/// Turns a panic into a failure like any other, so that it is not printed again for every smaller case that is tried.
 fn quietly<R>(work: impl FnOnce() -> Outcome<R>) -> Outcome<R> {
     let caught = caught(|| work().map_err(|error| error.to_string()));
     caught.map_err(TestCaseError::fail)
 }
 
-/// A machine, the environment open on it, and what may be in it.
+/// A machine, the environment open on it, and its possible states.
 struct Life<T: Subject> {
     subject: Option<T>,
     env: Option<Env>,
@@ -195,9 +195,9 @@ struct Life<T: Subject> {
     disk: SimDisk,
     memory: SharedMemory,
     shape: Shape,
-    /// Whether full leaves share before they split: in every second case.
+    /// Whether full leaves share records with neighbours before they split: in every second case.
     is_dense: bool,
-    /// The states a power cut may leave, the oldest first; the last is that of all commits.
+    /// The states that a power cut may leave, the oldest first; the last has all commits.
     states: Vec<T::Model>,
     tally: Tally,
 }
@@ -300,7 +300,7 @@ impl<T: Subject> Life<T> {
         match act.end {
             End::Commit => {
                 txn.commit().map_err(failed("committing"))?;
-                // A transaction that read nothing and wrote nothing has nothing to wait for.
+                // An empty transaction waits for no sync, so earlier relaxed commits are still not durable.
                 if act.steps.is_empty() {
                     self.states.push(model);
                 } else {
@@ -339,7 +339,8 @@ impl<T: Subject> Life<T> {
             Next::Death => {
                 self.tally.deaths += 1;
                 self.process.kill();
-                // No destructor runs in a process that is killed. Its memory goes: that of thousands would not fit the machine.
+                // A killed process runs no destructor. Its spare memory is freed: that of thousands of processes
+                // would not fit the machine.
                 if let Some(env) = &self.env {
                     env.managers().buffers.forget_spares();
                 }
@@ -350,7 +351,7 @@ impl<T: Subject> Life<T> {
             }
             Next::PowerCut(image) => {
                 self.tally.power_cuts += 1;
-                // The machine is off: whatever the destructors still do is done to nothing.
+                // The machine is off: the writes of the destructors go to a discarded disk.
                 self.disk.discard();
                 self.close();
                 self.disk = image;
@@ -405,7 +406,7 @@ impl<T: Subject> Life<T> {
         Ok(state)
     }
 
-    /// Everything committed must be there.
+    /// Checks that every commit is there.
     fn look(&self) -> Outcome<()> {
         let (found, wanted) = (self.state()?, self.states.last().expect("there is always a state"));
         if found != *wanted {
@@ -414,7 +415,7 @@ impl<T: Subject> Life<T> {
         Ok(())
     }
 
-    /// One of the states must be there that a loss may leave.
+    /// Checks that one of the states that a loss may leave is there.
     fn look_after_loss(&mut self) -> Outcome<()> {
         let found = self.state()?;
         if !self.states.contains(&found) {
@@ -426,7 +427,7 @@ impl<T: Subject> Life<T> {
     }
 }
 
-/// What follows an act.
+/// The event that follows an act.
 enum Next {
     Stay,
     Reopen,

@@ -13,7 +13,7 @@ type Lines = Vec<Vec<u8>>;
 enum Step {
     Append(u8),
     AppendMany(u8),
-    /// Before the record that is so far from the end, in 256 parts of the whole.
+    /// Inserts before the record at a distance from the end, in 256ths of the list.
     InsertBefore(u8, u8),
     InsertMany(u8, u8),
     InsertAfter(u8, u8),
@@ -23,7 +23,7 @@ enum Step {
     DeleteMany(u8, u8),
     Get(u8),
     Count,
-    /// Changes that are taken back.
+    /// Changes that are rolled back.
     Part(u8),
     First,
     Last,
@@ -86,7 +86,7 @@ fn wrong<T>(what: String) -> Outcome<T> {
     Err(TestCaseError::fail(what))
 }
 
-/// A place among so many records, zero-based.
+/// Returns a zero-based place among `count` records.
 fn place(at: u8, count: usize) -> usize {
     usize::from(at) * count / 256
 }
@@ -157,7 +157,7 @@ impl Cursors<'_, '_> {
         }
     }
 
-    /// Changes what is there where the cursor stands.
+    /// Changes the list at the cursor.
     fn change(&mut self, step: &Step, record: &[u8], model: &mut Lines) -> Outcome<()> {
         match (step, self.standing) {
             (Step::PutHere(_), standing) => {
@@ -221,7 +221,7 @@ impl Cursors<'_, '_> {
     }
 }
 
-/// Behind the last, empty records come before it.
+/// Inserts a record; beyond the end, empty records fill the gap before it.
 fn insert(model: &mut Lines, index: usize, record: &[u8]) {
     if index > model.len() {
         model.resize(index, Vec::new());
@@ -230,7 +230,7 @@ fn insert(model: &mut Lines, index: usize, record: &[u8]) {
 }
 
 impl Listed {
-    /// Few are as long as several pages.
+    /// Returns a record. A few records are as long as several pages.
     fn record(&self, byte: u8) -> Vec<u8> {
         let length = match byte % 64 {
             0 => 0,

@@ -5,14 +5,14 @@
 //! | `life` | an environment's life on a simulated disk: transactions, closing, deaths of processes, power cuts |
 //! | `btree` | B-trees with keys up to the limit and values of up to three pages |
 //! | `hash` | hash files, with the same keys and values, and scans among changes |
-//! | `multi` | keys with several values, sorted or as they came |
+//! | `multi` | keys with several values, sorted or in the order of insertion |
 //! | `list` | records by number that are renumbered, through cursors too |
 //! | `index` | a database with indices |
 //! | `recno` | records by number |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 //!
-//! `LIBTP_TEST_CASES` says how many cases with the smallest pages, `LIBTP_TEST_SEED` which ones; a failure prints a case
-//! that has been made as small as it goes.
+//! `LIBTP_TEST_CASES` sets the number of cases with the smallest pages, `LIBTP_TEST_SEED` chooses them; a failure
+//! prints its case, shrunk as far as possible.
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]

@@ -14,18 +14,18 @@ type Map = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 #[derive(Clone, Debug)]
 enum Step {
     Put(u8, u16),
-    /// So many values of one key.
+    /// A number of values of one key.
     PutMany(u8, u16, u8),
     Delete(u8),
     DeleteValue(u8, u16),
     Get(u8),
     Count(u8),
-    /// Goes to a key, so many duplicates on, and deletes there, or puts another value there.
+    /// Seeks a duplicate of a key by its position, and deletes it or puts another value there.
     DeleteAt(u8, u8),
     PutAt(u8, u8, u16),
-    /// From a key to its neighbours.
+    /// Walks from a key to its neighbours.
     Around(u8),
-    /// From one key up to another, which is in it or not, both ways; and those that begin as the first.
+    /// Walks a range both ways, with or without its upper bound; and the keys with the first key as prefix.
     Range(u8, u8, bool),
     DeleteRange(u8, u8, bool),
 }
@@ -48,7 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Some keys are the beginning of others, some have zeros in them.
+/// Returns a key. Some keys are prefixes of others, some have zero bytes.
 fn key(number: u8) -> Vec<u8> {
     match number % 4 {
         0 => vec![0; usize::from(number / 4)],
@@ -58,7 +58,7 @@ fn key(number: u8) -> Vec<u8> {
     }
 }
 
-/// Some keys, and whether one is among them.
+/// Some keys, and a predicate for them.
 type Chosen = (Keys, Box<dyn Fn(&[u8]) -> bool>);
 
 fn between(one: u8, other: u8, with_high: bool) -> Chosen {
@@ -79,13 +79,13 @@ fn agree<T: PartialEq + std::fmt::Debug>(step: &Step, found: T, wanted: T) -> Ou
 }
 
 impl<const SORTED: bool> Kind<SORTED> {
-    /// A value: in lists some are very long.
+    /// Returns a value; in insertion order (lists) some values are very long.
     fn value(number: u16) -> Vec<u8> {
         let bytes = if SORTED || number % 64 != 0 { usize::from(number % 200) } else { usize::from(number) };
         number.to_be_bytes().iter().copied().cycle().take(bytes).collect()
     }
 
-    /// Adds a value to the model; false if it is there.
+    /// Adds a value to the model. Returns false if the value is already there.
     fn add(model: &mut Map, key: u8, value: Vec<u8>) -> bool {
         let values = model.entry(self::key(key)).or_default();
         if !SORTED {
@@ -148,7 +148,7 @@ impl<const SORTED: bool> Kind<SORTED> {
         }
     }
 
-    /// Walks some keys both ways, and counts their pairs.
+    /// Walks some keys both ways and counts their pairs.
     fn walk(&self, txn: &Txn<'_>, step: &Step, (keys, is_within): Chosen, model: &Map) -> Outcome<()> {
         let pairs = |(key, values): (&Vec<u8>, &Vec<Vec<u8>>)| {
             values.iter().map(|value| (key.clone(), value.clone())).collect::<Vec<_>>()
@@ -207,7 +207,7 @@ impl<const SORTED: bool> Kind<SORTED> {
             Some(value) if SORTED => drop(Self::add(model, number, value)),
             Some(value) => values.insert(at, value),
             None => {
-                // It stands between its neighbours.
+                // The cursor stands between its neighbours.
                 let next = cursor.next_duplicate().map_err(failed("next_duplicate"))?;
                 agree(step, next.map(|pair| pair.1).as_ref(), values.get(at))?;
                 agree(step, self.db.delete_at(txn, &self.db.cursor(txn)).map_err(failed("nowhere"))?, false)?;

@@ -1,4 +1,4 @@
-//! What the tasks do, and what must be there at the end.
+//! The tasks' work, and the state that must be there at the end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use shuttle::thread::{spawn, JoinHandle};
 
 use crate::world::{explore, World};
 
-/// Tasks at work.
+/// Number of working tasks.
 const TASKS: usize = 3;
-/// Values of this length fill a page with four.
+/// Length of a value: four values fill a page.
 const VALUE: usize = 800;
-/// What all accounts have together.
+/// Number of accounts, and the balance of all of them together.
 const ACCOUNTS: u64 = 3;
 const BALANCE: u64 = 100;
 
 fn key(task: u64, number: u64) -> Vec<u8> {
-    // Keys of different tasks are neighbours.
+    // The keys of different tasks are neighbours.
     format!("{number:02}/{task}").into_bytes()
 }
 
@@ -31,7 +31,7 @@ fn balance(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// The pairs of the tree whose keys are no accounts'.
+/// Returns the tree's keys that are not account keys.
 fn rows(env: &Env, tree: &Db) -> BTreeSet<Vec<u8>> {
     let read = |txn: &Txn<'_>| {
         let (mut cursor, mut rows) = (tree.cursor(txn), BTreeSet::new());
@@ -45,7 +45,7 @@ fn rows(env: &Env, tree: &Db) -> BTreeSet<Vec<u8>> {
     rows
 }
 
-/// Puts and deletes keys of its own for a while, some of them in transactions that are aborted. Returns which are there.
+/// Puts and deletes keys of its own, some in transactions that abort. Returns the keys that are there at the end.
 fn grow_and_shrink(env: &Env, tree: &Db, task: u64, mut random: Random) -> BTreeSet<Vec<u8>> {
     let mut there = BTreeSet::new();
     for _ in 0..3 {
@@ -99,7 +99,7 @@ fn a_tree_keeps_every_key_while_its_pages_are_split() {
     explore("tree", tree_under_changes);
 }
 
-/// Moves money between accounts, in an order of its own, so that some wait in a circle; and counts it.
+/// Moves money between accounts in a random order, so that some transactions deadlock; or audits the accounts.
 fn transfer(env: &Env, tree: &Db, random: &mut Random) -> Result<()> {
     let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
     let is_audit = random.chance(1, 3);
@@ -136,7 +136,7 @@ fn judge(env: &Env, tree: &Db) {
     assert!(locks.is_empty(), "locks are left: {locks:?}");
 }
 
-/// Two processes, and accounts. The world lasts as long as it is held.
+/// Opens two processes on a world with accounts. The world lasts as long as its value is held.
 fn bank(random: &mut Random) -> (World, [(Env, Db); 2]) {
     let mut world = World::new(random.next_u64());
     let handles = [world.open(), world.open()];
@@ -160,7 +160,7 @@ fn locks_keep_transactions_apart_and_every_circle_is_opened() {
     explore("locks", locks_and_circles);
 }
 
-/// Dies in the middle of a transaction, with locks on accounts and pages that are full of its own.
+/// Dies in the middle of a transaction that has locks on accounts and pages full of its own records.
 fn die(env: &Env, tree: &Db, random: &mut Random) {
     let txn = env.begin().unwrap();
     for number in 0..1 + random.below(5) {
@@ -170,7 +170,7 @@ fn die(env: &Env, tree: &Db, random: &mut Random) {
         };
         match done {
             Ok(()) => {}
-            // A victim of a deadlock dies as one.
+            // A victim of a deadlock dies as a victim.
             Err(Error::Deadlock) => break,
             Err(error) => panic!("{error}"),
         }
@@ -178,18 +178,19 @@ fn die(env: &Env, tree: &Db, random: &mut Random) {
     txn.die();
 }
 
-/// Adds one to the first account: what all want.
+/// Adds one to the first account, which all tasks compete for.
 fn increase(env: &Env, tree: &Db, is_upgrade: bool) {
     env.run(|txn| {
-        // Who reads first holds a lock that it then wants more of, also when it was overtaken for the first.
+        // An upgrader reads under a shared lock and then asks for an exclusive one, also after other sessions
+        // overtook its first request.
         let found = if is_upgrade { tree.get(txn, &account(0))? } else { tree.get_for_update(txn, &account(0))? };
         tree.put(txn, &account(0), &(balance(&found.unwrap()) + 1).to_le_bytes())
     })
     .unwrap();
 }
 
-/// One record that all want, so that each lock given back is granted to one that sleeps: two that run take it from there at
-/// once, others trade what they read for more, and some of those who have overtaken die with it.
+/// Tests one record that all tasks want. Each released lock is granted to a sleeping waiter, two running tasks
+/// overtake the waiter at once, readers upgrade their locks, and some overtakers die with the lock.
 fn one_hot_record(mut random: Random) {
     let (_world, handles) = bank(&mut random);
     let worker = |at: usize| {
@@ -205,7 +206,7 @@ fn one_hot_record(mut random: Random) {
                 let txn = env.begin().unwrap();
                 let taken = tree.get_for_update(&txn, &account(0));
                 if taken.is_ok() && random.coin() {
-                    // Refused only as a deadlock's victim.
+                    // A put is refused only to a deadlock's victim.
                     let _ = tree.put(&txn, &account(0), &0_u64.to_le_bytes());
                 }
                 txn.die();
@@ -240,7 +241,7 @@ fn whoever_is_overtaken_has_its_turn_also_when_those_who_overtake_die() {
     explore("overtaking", one_hot_record);
 }
 
-/// Two die, two work on, and two look for the dead at the same time.
+/// Two tasks die, two work on, and two repair the dead sessions at the same time.
 fn death_among_others(mut random: Random) {
     let (_world, handles) = bank(&mut random);
     let dying = |at: usize| {
@@ -286,8 +287,9 @@ fn those_who_die_are_repaired_once_while_others_work() {
     explore("death", death_among_others);
 }
 
-/// Control: with a rule left out, some schedule shows it. In a process of its own, for the others run beside it, and it is not waited
-/// for: who panics may want a latch of another task, which does not go on meanwhile.
+/// Control: with a rule left out, some schedule shows the mistake. The control runs in its own process, because other
+/// tests run beside it. The test does not wait for its end: a panicking task may want a latch of another task, which
+/// does not run meanwhile.
 #[cfg(feature = "planted")]
 #[test]
 fn readers_let_in_beside_a_writer_are_noticed() {

@@ -1,7 +1,7 @@
 //! An environment whose threads are shuttle's tasks.
 //!
-//! What a handle makes once, behind a lock of the standard library, it makes before the tasks begin ([`World::open`]): a task
-//! that stood still there would keep the one thread of all from going on.
+//! [`World::open`] makes before the tasks begin every structure that a handle makes once behind a lock of the
+//! standard library: a task that is suspended inside such a lock would block the one thread of all tasks.
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ use shuttle::{Config, Runner};
 /// Bytes of a task's stack.
 const STACK: usize = 1 << 20;
 
-/// A point: perhaps another goes on.
+/// Lets the scheduler switch to another task.
 fn at_point() {
-    // While one unwinds, the others would be taken for panicking too: all tasks are on one thread.
+    // While one task unwinds, the other tasks would appear to panic too: all tasks are on one thread.
     if !std::thread::panicking() {
         shuttle::thread::yield_now();
     }
@@ -33,17 +33,17 @@ pub struct World {
 }
 
 impl World {
-    /// Nothing in it yet.
+    /// Makes an empty world.
     pub fn new(seed: u64) -> World {
         World { disk: SimDisk::new(seed), memory: SharedMemory::new(), processes: Vec::new() }
     }
 
-    /// Another process opens the environment and its tree.
+    /// Opens the environment and its tree as another process.
     pub fn open(&mut self) -> (Env, Db) {
         let env = self.open_environment();
         let tree = env.btree("tree").unwrap();
         env.run(|txn| tree.put(txn, b"first", b"").and_then(|()| tree.delete(txn, b"first"))).unwrap();
-        // Looks at every pool.
+        // Reads the statistics of every pool, so that nothing is left to initialize.
         env.stats().unwrap();
         (env, tree)
     }
@@ -71,7 +71,7 @@ impl World {
     }
 }
 
-/// Runs `schedule` under so many random schedules, each with another seed, which it is given.
+/// Runs `schedule` under `LIBTP_TEST_SCHEDULES` random schedules, and passes each one its own seed.
 pub fn explore(name: &str, schedule: fn(Random)) {
     let count = usize::try_from(sizes::number("LIBTP_TEST_SCHEDULES", 100)).unwrap();
     let first = sizes::first_seed();

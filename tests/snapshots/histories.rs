@@ -1,7 +1,7 @@
 //! Random histories against a model, and sums among threads.
 //!
-//! The doubt: what a snapshot shows is put together from pages as they are now and from the log, by comparing LSNs; an LSN
-//! that is restored, inherited or compared wrongly shows what nobody ever committed, and nobody notices.
+//! A snapshot's view is computed from the current pages and the log by comparing LSNs. A wrongly restored, inherited
+//! or compared LSN would silently show a state that was never committed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use libtp_txn::{Durability, TxnSession};
 use crate::held::{put, Held, Model};
 use crate::world::{Place, Random, World};
 
-/// A writer's transaction that is open, and what it has changed.
+/// A writer's open transaction, and its changes.
 struct Writer {
     who: TxnSession,
     is_open: bool,
@@ -84,7 +84,7 @@ fn random_history(seed: u64, method: Method) {
                     writer.who.begin(&world.managers);
                     writer.is_open = true;
                 }
-                // Keys of its own, so that nobody waits.
+                // Each writer has keys of its own, so that no writer waits.
                 let key = (random.below(300) * 3 + number + 1).to_be_bytes().to_vec();
                 let value = (random.below(3) != 0).then(|| value_of(&mut random, method));
                 let access = Access::new(&world.managers, &writer.who, &database, Wait::Forever);
@@ -186,7 +186,7 @@ fn a_sum_that_nobody_changes_is_the_same_in_every_snapshot() {
             let (transfer, is_over, world) = (&transfer, &is_over, &world);
             scope.spawn(move || {
                 let (who, mut random) = (world.join(), Random(seed));
-                // Relaxed: nothing is handed over by it.
+                // Relaxed: the flag publishes no other data.
                 while !is_over.load(Ordering::Relaxed) {
                     transfer(&who, &mut random);
                 }

@@ -1,4 +1,4 @@
-//! Snapshots out of the log: what they show is what was committed at one moment, whatever becomes of the pages.
+//! Snapshots from the log: they show the committed state of one moment, whatever happens to the pages.
 //!
 //! | file | what |
 //! |---|---|

@@ -32,7 +32,8 @@ fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
     who.begin(&world.managers);
     world.access(&who, &database).put(b"key", b"sync").unwrap();
     let committed = who.commit_now(&world.managers).unwrap();
-    // Committed, and not answered: others may have read it, and the machine may yet lose it. So who is to be told of it waits first.
+    // Committed but not answered: other sessions may have read it, and a crash may still lose it. So a reader that it
+    // is shown to waits first.
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"other"), None);
     assert!(!held.snapshot.is_unsure(), "what has not been changed lately is not waited for");
@@ -45,7 +46,7 @@ fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]));
     assert!(!held.snapshot.is_unsure());
     held.end();
-    // What is not there any more is not there for a reason that may be lost, too.
+    // A shown deletion that a crash may lose is waited for, too.
     who.begin(&world.managers);
     world.access(&who, &database).delete(b"key").unwrap();
     let committed = who.commit_now(&world.managers).unwrap();
@@ -54,7 +55,7 @@ fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
     assert!(held.snapshot.is_unsure());
     who.wait_durable(&world.managers, committed).unwrap();
     held.end();
-    // A version may be older than its commit.
+    // The version may be durable before its commit record is.
     who.begin(&world.managers);
     world.access(&who, &database).put(b"key", b"early").unwrap();
     world.managers.log.force_all(who.session()).unwrap();
@@ -64,7 +65,7 @@ fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
     assert!(held.snapshot.is_unsure());
     who.wait_durable(&world.managers, committed).unwrap();
     held.end();
-    // What is answered from memory takes along what it may have read.
+    // A commit that was answered before it was durable covers the commits that it may have read.
     who.begin(&world.managers);
     world.access(&who, &database).put(b"key", b"waits").unwrap();
     who.commit_now(&world.managers).unwrap();
@@ -89,7 +90,7 @@ fn s2_what_runs_is_not_seen_though_it_logged_before() {
     world.access(&one, &database).put(b"key", b"dirty").unwrap();
     world.access(&one, &database).put(b"new", b"dirty").unwrap();
     world.access(&one, &numbers).recno_put(3, b"dirt").unwrap();
-    // All of that is below what is visible now.
+    // All of these changes are below the LSN up to which changes are visible.
     put(&world, &two, &database, b"later", b"clean");
     let held = Held::begin(&world);
     let check = |held: &Held<'_>| {
@@ -122,7 +123,7 @@ fn s2_who_has_ended_beyond_what_is_sure_is_remembered() {
     // The change is on the disk, the commit is not.
     put(&world, &two, &database, b"later", b"clean");
     one.commit_now(&world.managers).unwrap();
-    // Its slot runs another.
+    // The session's slot then runs another transaction.
     one.begin(&world.managers);
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"new"[..]));
@@ -161,7 +162,7 @@ fn s3_what_is_undone_has_the_lsn_it_had() {
     held.end();
 }
 
-/// Fills leaves, deletes most keys, and inserts others so that room is wanted.
+/// Deletes keys, and inserts others so that the leaves need the room of the ghosts.
 fn churn(world: &World, who: &TxnSession, database: &Database, deleted: std::ops::Range<u32>, bytes: usize) {
     who.begin(&world.managers);
     for number in deleted {
@@ -222,7 +223,7 @@ fn told_that_ghosts_are_gone(settings: Settings) {
     let mut too_old = 0;
     for number in 0..600_u32 {
         match held.of(&database).get(&number.to_be_bytes(), <[u8]>::to_vec) {
-            // Also where the ghost was removed from a page that was split, or unlinked, since.
+            // This holds also if the ghost was removed from a page that has been split or unlinked since.
             Ok(found) => assert_eq!(found.as_deref(), Some(&[1; 90][..]), "{number} was there"),
             Err(Error::SnapshotTooOld { .. }) => too_old += 1,
             Err(other) => panic!("{other}"),
@@ -271,9 +272,10 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
             World::with_settings(&place, 1 << 24, Settings { snapshot_log_bytes: bytes, ..Settings::default() });
         let who = world.join();
         let database = world.database(&who, "records", Method::Btree, 4096);
-        // Beside it: what is too old is to be found out from the log.
+        // Fills the log beside the tested record: the log determines that the snapshot is too old.
         let filler = world.database(&who, "filler", Method::Btree, 4096);
-        // A shortcut to it leads to what was changed soon after, and from there through the log.
+        // A shortcut for it leads to a version that was written soon after, and from there the read goes on through
+        // the log.
         put(&world, &who, &database, b"key", &[1; 600]);
         let held = Held::begin(&world);
         for round in 0..40_u32 {
@@ -302,7 +304,7 @@ fn s4_a_long_history_is_walked_once() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
     let who = world.join();
-    // Too long for a shortcut.
+    // The records are too long for a shortcut.
     let database = world.database(&who, "records", Method::Recno { record_bytes: 20_000 }, 65_536);
     let value = |round: u64| round.to_be_bytes().repeat(2500);
     let change = |round: u64| {
@@ -359,7 +361,7 @@ fn s4_who_comes_late_is_led_past_a_long_history() {
         who.begin(&world.managers);
         world.access(&who, &numbers).recno_put(7, &round.to_le_bytes()).unwrap();
         commit(&world, &who);
-        // What is changed seldom must not drive out what is changed all the time.
+        // Records that change seldom must not displace the shortcuts of records that change all the time.
         for times in 0..round % 5 {
             put(&world, &who, &database, &round.to_be_bytes(), &[b'c'; 7][..usize::try_from(times + 1).unwrap()]);
         }
@@ -374,7 +376,7 @@ fn s4_who_comes_late_is_led_past_a_long_history() {
         assert_eq!(held.get(&wide, &length.to_string().into_bytes()), Some(vec![1; length]));
     }
     let reads = held.snapshot.log_reads();
-    // Of seven records that were changed 3,000 times each.
+    // For seven records that were changed 3,000 times each.
     assert!(reads < 200, "{reads} log records were read");
     assert!(held.forwards(&database).values().filter(|value| **value == b"cold").count() == 3000);
     held.end();
@@ -410,7 +412,7 @@ fn s4_what_was_undone_before_a_snapshot_is_no_shortcut_of_it() {
     let keys = || (0..200_u32).map(u32::to_be_bytes);
     undone.begin(&world.managers);
     keys().for_each(|key| world.access(&undone, &database).put(&key, b"undone").unwrap());
-    // What everybody may be shown ends here.
+    // This commit moves the visible LSN past the first changes.
     put(&world, &other, &database, b"other", b"1");
     keys().for_each(|key| world.access(&undone, &database).put(&key, b"undone, too").unwrap());
     undone.abort(&world.managers).unwrap();

@@ -7,6 +7,6 @@ use libtp_tests::trial;
 #[test]
 fn every_planted_bug_in_snapshots_is_noticed() {
     let bugs: Vec<&PlantedDeath> = PLANTED_SNAPSHOTS.iter().collect();
-    // Each names its own case.
+    // Each bug names its own case.
     trial::all_noticed(&bugs, "yardstick::none");
 }

@@ -1,5 +1,5 @@
-//! What the children do with values in boxes, by one thread or by several: cells whose sum never changes, and for each of two
-//! lists its boxes, with how many there are and the sum of their values beside them.
+//! The children's work with values in boxes, by one thread or by several: cells whose sum never changes, and two
+//! lists of boxes, each with its length and the sum of its values.
 
 use vista::{Persist, Ptr, Result, Segment, ThreadTxn, Threads, Txn};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -23,7 +23,7 @@ struct List {
     first: Ptr<Node>,
     length: u64,
     sum: u64,
-    /// So that each has a stripe.
+    /// Padding, so that each list has a stripe of its own.
     room: [u64; 4],
 }
 
@@ -34,7 +34,7 @@ struct Root {
     lists: [List; 2],
 }
 
-/// Where all of that lies.
+/// The places of all these values.
 struct Places {
     cells: Vec<Ptr<u64>>,
     lists: [Ptr<List>; 2],
@@ -48,7 +48,7 @@ impl Places {
     }
 }
 
-/// What a transaction does with boxes, whoever's it is.
+/// The calls of a transaction with boxes, of one thread or of several.
 trait Boxes {
     fn look<T: Persist + Copy>(&mut self, place: Ptr<T>) -> Result<T>;
     fn write<T: Persist>(&mut self, place: Ptr<T>) -> Result<&mut T>;
@@ -92,7 +92,7 @@ impl Boxes for ThreadTxn<'_, '_> {
     }
 }
 
-/// All of a transaction but its end.
+/// Does all of a transaction but its end.
 fn change(txn: &mut impl Boxes, places: &Places, draw: &mut Draw, nth: u64) -> Result<()> {
     let list = places.lists[usize::try_from(nth).unwrap()];
     for _ in 0..=draw.below(4) {
@@ -122,7 +122,7 @@ fn change(txn: &mut impl Boxes, places: &Places, draw: &mut Draw, nth: u64) -> R
     Ok(())
 }
 
-/// Transactions of one thread; `told` hears after each that ended that one more has.
+/// Runs transactions of one thread; calls `told` after each that ended.
 pub fn change_alone(segment: &mut Segment, seed: u64, told: &dyn Fn()) {
     let (places, mut draw) = (Places::of(segment), Draw(seed));
     loop {
@@ -138,7 +138,7 @@ pub fn change_alone(segment: &mut Segment, seed: u64, told: &dyn Fn()) {
     }
 }
 
-/// The same of two threads.
+/// Runs transactions of two threads.
 pub fn change_together(segment: Segment, stripe: u64, seed: u64, told: &(dyn Fn() + Sync)) {
     let places = Places::of(&segment);
     let threads: Threads = segment.share_by(stripe).unwrap();
@@ -156,7 +156,7 @@ pub fn change_together(segment: Segment, stripe: u64, seed: u64, told: &(dyn Fn(
     });
 }
 
-/// What was found: how many transactions ended, or what is torn.
+/// Returns the number of ended transactions, or a description of the torn part.
 pub fn judge(segment: &Segment) -> std::result::Result<u64, String> {
     let text = |error: vista::Error| error.to_string();
     segment.verify().map_err(text)?;

@@ -1,23 +1,23 @@
-//! What the children do with a segment, and how it is judged: cells whose sum never changes, and a list of blocks from the
-//! heap, whose length and the sum of what is in it stand beside it.
+//! The children's work with a segment, and its check: cells whose sum never changes, and a list of blocks from the
+//! heap, with its length and the sum of its values.
 
 use vista::{Error, Segment, Stores, Txn};
 
 /// Cells of eight bytes at the beginning of the segment.
 const CELLS: u64 = 512;
-/// Words behind the cells: transactions ended, the list's first block, its length, the sum of what is in it.
+/// Words behind the cells: transactions ended, the list's first block, its length, the sum of its values.
 const ENDED: u64 = CELLS * 8;
 const FIRST: u64 = ENDED + 8;
 const LENGTH: u64 = ENDED + 16;
 const SUM: u64 = ENDED + 24;
-/// What lies behind that is filled with whatever.
+/// The bytes from here on have arbitrary values.
 const REST: u64 = ENDED + 4096;
 
-/// Numbers from a seed.
+/// Random numbers from a seed.
 pub struct Draw(pub u64);
 
 impl Draw {
-    /// A number below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
@@ -28,7 +28,7 @@ pub fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes[..8].try_into().unwrap())
 }
 
-/// A transaction on memory, of either kind.
+/// A transaction on memory, of vista or of rvm.
 pub trait Announces: Stores {
     fn announce(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()>;
 }
@@ -47,7 +47,8 @@ fn set(txn: &mut impl Stores, at: u64, value: u64) {
     txn.set_range(at, 8).unwrap().copy_from_slice(&value.to_ne_bytes());
 }
 
-/// One transaction, whose ranges have at most `longest` bytes; how many have ended, if it did.
+/// Runs one transaction, whose ranges have at most `longest` bytes. Returns the number of ended ones, or `None` if it
+/// aborted.
 pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
     let mut txn = segment.begin();
     match change(&mut txn, draw, longest) {
@@ -62,14 +63,15 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<
     }
 }
 
-/// All of a transaction but its end; how many will have ended, or none if it is to be aborted.
+/// Does all of a transaction but its end. Returns the number of ended ones after it, or `None` if it is to be
+/// aborted.
 pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option<u64> {
     let rest = txn.segment().bytes().len() as u64 - REST;
     let ended = get(txn, ENDED);
     let moves: Vec<_> =
         (0..=draw.below(8)).map(|_| (draw.below(CELLS) * 8, draw.below(CELLS) * 8, draw.below(1000))).collect();
     if draw.below(2) == 0 {
-        // The first few, and one that is not declared.
+        // The first few ranges, and one that may never be declared.
         let ranges = moves.iter().take(5).flat_map(|&(from, to, _)| [(from, 8), (to, 8)]);
         txn.announce(&ranges.chain([(SUM, 8)]).collect::<Vec<_>>()).unwrap();
     }
@@ -97,7 +99,7 @@ pub fn change(txn: &mut impl Announces, draw: &mut Draw, longest: u64) -> Option
     Some(ended + 1)
 }
 
-/// One transaction whose ranges are found by themselves; how many have ended, if it did.
+/// Runs one transaction with automatic ranges. Returns the number of ended ones, or `None` if it was rolled back.
 pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u64) -> Option<u64> {
     let done = segment.automatically(|bytes| {
         let add = |bytes: &mut [u8], at: u64, amount: u64| {
@@ -116,7 +118,7 @@ pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u
         let length = (rest.len() - at).min(usize::try_from(1 + draw.below(longest)).unwrap());
         rest[at..at + length].fill(u8::try_from(draw.below(256)).unwrap());
         let ended = add(bytes, ENDED, 1);
-        // It is taken back.
+        // The error rolls the transaction back.
         if draw.below(8) == 0 {
             return Err(Error::NoRoom { path: "told to".into(), wanted: 0, most: 0 });
         }
@@ -129,7 +131,7 @@ pub fn transact_automatically(segment: &mut Segment, draw: &mut Draw, longest: u
     }
 }
 
-/// A block: the next one, its own length, and as many bytes of a value.
+/// Adds a block: the next block's place, its own length, and a value of as many bytes.
 fn push(txn: &mut impl Stores, draw: &mut Draw, longest: u64) {
     let bytes = 32 + draw.below(longest);
     let block = txn.malloc(bytes).unwrap();
@@ -155,7 +157,8 @@ fn pop(txn: &mut impl Stores) {
     txn.free(block).unwrap();
 }
 
-/// The word at a place, once the segment's own structures are found right and its first cells' sum is what it was.
+/// Checks the segment's own structures and the sum of its first cells. Returns a function that reads the word at a
+/// place.
 pub fn judge_cells(segment: &Segment, cells: u64) -> Result<impl Fn(u64) -> Result<u64, String> + use<'_>, String> {
     segment.verify().map_err(|error| error.to_string())?;
     let at = |at: u64| segment.get(at, 8).map(word).map_err(|error| error.to_string());
@@ -169,7 +172,7 @@ pub fn judge_cells(segment: &Segment, cells: u64) -> Result<impl Fn(u64) -> Resu
     Ok(at)
 }
 
-/// What was found: how many transactions ended, or what is torn.
+/// Returns the number of ended transactions, or a description of the torn part.
 pub fn judge(segment: &Segment) -> Result<u64, String> {
     let at = judge_cells(segment, CELLS)?;
     let (mut block, mut length, mut sum) = (at(FIRST)?, 0, 0);

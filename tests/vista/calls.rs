@@ -1,6 +1,6 @@
-//! A child whose system calls are told to its parent, each before it is carried out: the child is stopped meanwhile.
+//! A child that is stopped before each of its system calls, which its parent then sees.
 //!
-//! What is told lies between two marks, which are calls that nothing else makes.
+//! Only the calls between two marks are reported; a mark is a call that nothing else makes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,28 +16,28 @@ use crate::trace::stopped;
 pub struct Call {
     /// Its number.
     pub number: i64,
-    /// What it is given first, third and fourth: the file's number, bytes and offset of what is written.
+    /// Its first, third and fourth argument: for a write the descriptor, the number of bytes and the offset.
     pub given: [u64; 3],
     pid: Pid,
 }
 
 impl Call {
-    /// The file that it is about, if its first argument is one.
+    /// Returns the file of the call, if its first argument is a descriptor.
     pub fn file(&self) -> Option<PathBuf> {
         std::fs::read_link(format!("/proc/{}/fd/{}", self.pid, self.given[0])).ok()
     }
 }
 
-/// In the child, after [`be_traced`](crate::trace::be_traced): what is to be told begins, or ends.
+/// Begins or ends the reported calls. The child calls it after [`be_traced`](crate::trace::be_traced).
 pub fn mark() {
     let _ = getppid();
 }
 
-/// Runs the command, which calls [`be_traced`](crate::trace::be_traced) with that path, to its end, and tells of each system call
-/// between each first mark and the second after it.
+/// Runs the command, which calls [`be_traced`](crate::trace::be_traced) with that path, to its end. Reports each
+/// system call between a first mark and the second after it.
 ///
 /// # Errors
-/// What else the child came to.
+/// Fails with any other event of the child.
 pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> Result<(), String> {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let pid = stopped(&mut child, path);
@@ -55,7 +55,7 @@ pub fn calls(command: &mut Command, path: &Path, mut told: impl FnMut(Call)) -> 
         }
         let regs = ptrace::getregs(pid).unwrap();
         let number = signed(regs.orig_rax);
-        // A call is told of twice; when it begins there is no answer yet.
+        // Each call is reported twice; the first time it has no result yet.
         if signed(regs.rax) != -i64::from(libc::ENOSYS) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The end of a transaction: one store into the segment, and no system call. And a commit that is answered from memory: no system
-//! call either.
+//! The end of a transaction: one store into the segment, and no system call. A commit that is answered from memory
+//! makes no system call either.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
     Options::new(32 << 10).reserve(16 << 20).write_back(is_written_back).anywhere().open(path).unwrap()
 }
 
-/// Changes places of the segment, a block of its heap among them, and leaves it to the caller to end it.
+/// Changes places of the segment, a block of its heap among them. The caller ends the transaction.
 fn change(segment: &mut Segment, nth: u64) -> vista::Txn<'_> {
     let mut txn = segment.begin();
     for (at, bytes) in [(nth * 8 % 4096, 8), (8192, 100), (16_384, 1024)] {
@@ -28,10 +28,10 @@ fn change(segment: &mut Segment, nth: u64) -> vista::Txn<'_> {
     txn
 }
 
-/// The child's part: all but the end, and then the end, which is looked at.
+/// The child's part: all but the end, and then the traced end.
 fn end_one(path: &Path, is_written_back: bool) {
     let mut segment = open(path, is_written_back);
-    // So that what the undo log has room for is there.
+    // So that the undo log has all the room that it needs.
     (0..10).for_each(|nth| change(&mut segment, nth).end().unwrap());
     let mut txn = change(&mut segment, 10);
     txn.malloc(100).unwrap();
@@ -40,7 +40,8 @@ fn end_one(path: &Path, is_written_back: bool) {
     std::process::exit(0);
 }
 
-/// The child's part: a thousand transactions between two marks. (An abort asks for the process's number, by a call.)
+/// The child's part: a thousand transactions between two marks. (An abort makes a system call, for the process's
+/// number.)
 fn end_many(path: &Path) {
     let mut segment = open(path, true);
     (0..10).for_each(|nth| change(&mut segment, nth).end().unwrap());
@@ -57,7 +58,7 @@ fn end_many(path: &Path) {
 fn commit_many(path: &Path, durability: Durability) {
     let directory = path.with_extension("env");
     std::fs::create_dir_all(directory.join("memory")).unwrap();
-    // Nobody syncs in the background, and nobody is woken to.
+    // No background thread syncs or has to be woken.
     let text = "region_survives = \"power\"\nrelaxed_millis = 3600000\nno_background = true\n";
     let memory = format!("region_directory = {:?}\n", directory.join("memory"));
     std::fs::write(directory.join("libtp.toml"), memory + text).unwrap();
@@ -111,11 +112,12 @@ fn the_end_of_a_transaction_is_one_store() {
         let count = |what: fn(&Event) -> bool| events.iter().filter(|event| what(event)).count();
         let stores = count(|event| *event == Event::Store);
         println!("figures: {work}: the end is {stores} stores, {} events in {steps} steps", events.len());
-        // Where the memory outlives the cache they are a sum of what was stored, the log's number, which with that is the commit,
-        // the same without it, for which nobody waits, and the zero that empties the log.
+        // If the memory outlives the cache there are four stores: a checksum of the stored bytes; the log's number,
+        // which with the checksum is the commit; the number without the checksum, which no fence waits for; and the
+        // zero that empties the log.
         assert_eq!(stores, if work == "one" { 1 } else { 4 }, "{events:?}");
         assert_eq!(count(|event| *event == Event::Sync), 0);
-        // All of it is in memory before the answer, which waits once.
+        // All stores are in memory before the answer, which waits for one fence.
         let store = events.iter().position(|event| *event == Event::Store).unwrap();
         let fences = |events: &[Event]| events.iter().filter(|event| **event == Event::Fence).count();
         let expected = usize::from(work != "one");
@@ -126,7 +128,7 @@ fn the_end_of_a_transaction_is_one_store() {
     }
 }
 
-/// What a child asks of the system between its marks.
+/// Returns the system calls of a child between its marks.
 fn asked(work: &str) -> Vec<i64> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("segment");
@@ -143,7 +145,7 @@ fn a_thousand_transactions_make_no_system_call() {
 #[test]
 fn a_thousand_commits_that_are_answered_from_memory_make_no_system_call() {
     assert_eq!(asked("rio"), []);
-    // Who waits for the disk asks for it each time: the control.
+    // The control: a commit that waits for the disk syncs each time.
     let synced = asked("sync");
     let syncs = synced.iter().filter(|call| [libc::SYS_fsync, libc::SYS_fdatasync].contains(call)).count();
     assert!(syncs as u64 >= TXNS, "{syncs} syncs of {} calls", synced.len());

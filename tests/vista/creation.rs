@@ -1,5 +1,5 @@
-//! A segment is made: its blocks, its contents and its name are on the disk before anybody uses it, since what lies in ordinary
-//! memory is lost in a crash that the stores survive.
+//! A new segment's blocks, contents and name are on the disk before its first use: any part in ordinary memory would
+//! be lost in a crash that the stores survive.
 
 use std::fs::File;
 use std::ops::Range;
@@ -24,22 +24,23 @@ fn make(path: &Path) {
     be_traced(path);
     mark();
     let segment = Options::new(1 << 20).survives(Survives::System).write_back(true).anywhere().open(path).unwrap();
-    // From here on it is used.
+    // The first use begins here.
     mark();
     std::mem::forget(segment);
     std::process::exit(0);
 }
 
-/// What the calls so far have done.
+/// The effects of the calls so far.
 #[derive(Default)]
 struct Seen {
-    /// What was written of the new file: what is only set aside is zeros again after a crash.
+    /// The written ranges of the new file: a range that is only allocated is zeros again after a crash.
     filled: Vec<Range<u64>>,
-    /// It was made longer, or written to, and not synced since.
+    /// The file was extended or written to, and not synced since.
     is_unsynced: bool,
-    /// What was stored into its mapping since it became longer last is on the disk. (Stores are no calls: there are some.)
+    /// The stores into its mapping since its last extension are on the disk. (Stores are no calls; the test assumes
+    /// that there are some.)
     is_written: bool,
-    /// It has its name, which is not on the disk.
+    /// The file's new name is not on the disk.
     is_unnamed: bool,
     named: usize,
     wrong: Vec<String>,
@@ -68,13 +69,13 @@ impl Seen {
         }
     }
 
-    /// It is about to get its name.
+    /// Checks the file that is about to get its name.
     fn name(&mut self, path: &Path) {
         self.named += 1;
         self.is_unnamed = true;
         let mut files = std::fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
         let file = File::open(files.find(|file| is_passing(file)).expect("the new file is there")).unwrap();
-        // The header has its block by being stored to.
+        // The header's block is allocated by a store.
         let (bytes, mut to) = (file.metadata().unwrap().len(), 4096);
         self.filled.sort_by_key(|range| range.start);
         for range in &self.filled {
@@ -93,7 +94,7 @@ fn is_passing(file: &Path) -> bool {
     file.file_name().is_some_and(|name| name.to_string_lossy().contains(".new-"))
 }
 
-/// Makes one, and returns what is wrong with how.
+/// Makes a segment. Returns the violations of the order.
 fn made(bug: Option<&str>) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let path: PathBuf = directory.path().canonicalize().unwrap().join("segment");

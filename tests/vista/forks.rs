@@ -1,5 +1,5 @@
-//! A child of a fork, and of a clone that the C library does not know of, outlives its killed parent and never calls us: it keeps
-//! nobody from the parent's segment (PROTOCOLS D9).
+//! A child of a fork, or of a clone that bypasses the C library, outlives its killed parent and never calls the
+//! library: it keeps no process from the parent's segment (PROTOCOLS D9).
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ fn entry() {
     next_order();
 }
 
-/// The same of memory on a disk.
+/// The same for memory on a disk.
 #[test]
 fn entry_of_a_disk() {
     let Some((path, how)) = way() else { return };
@@ -58,7 +58,7 @@ fn refuses(path: &Path) {
 
 #[test]
 fn a_child_that_outlives_its_killed_parent_keeps_no_segment() {
-    // In memory, and on a disk.
+    // In a file system in memory, and in one on a disk.
     for home in [Path::new("/dev/shm"), &std::env::temp_dir()] {
         let directory = tempfile::tempdir_in(home).unwrap();
         if !rio::Anchor::holds_locks_of(std::fs::File::open(directory.path()).unwrap()) {
@@ -104,6 +104,6 @@ fn a_child_that_lets_go_of_what_it_inherited_takes_nothing_from_its_parent() {
 #[test]
 fn planted_bugs_in_what_a_child_has_are_noticed() {
     let bugs: Vec<_> = PLANTED_FORKS.iter().collect();
-    // Each names its own case.
+    // Each bug names its own case.
     trial::all_noticed(&bugs, "forks::none");
 }

@@ -1,7 +1,7 @@
-//! What is vista's cannot be stored to, also where nobody guards the rest: each page of it faults in the program's mapping, and
-//! so does what lies before and behind that mapping and the library's own.
+//! Vista's own structures are protected from stores even without a guard: each of their pages faults in the program's
+//! mapping, and so do the addresses before and behind that mapping and the library's own.
 //!
-//! Each store is done by a child of its own. A build in which the protection is left out is noticed.
+//! Each store is done by a child of its own. A build without the protection is noticed.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -13,14 +13,15 @@ use vista::{Options, Segment};
 
 use crate::wild::{store, waited};
 
-/// Whole units, so that nothing lies between the flat part and what comes behind it.
+/// Whole units, so that the part behind the flat part follows it directly.
 const BYTES: u64 = 256 << 10;
 const PAGE: usize = 4096;
-/// As long is the mapping that keeps a segment locked (`rio::Anchor`).
+/// Length of the mapping that keeps a segment locked (`rio::Anchor`).
 const ANCHOR: usize = 64 << 10;
 const CHILD: &str = "VISTA_TEST_HIDDEN";
 
-/// A segment with all that is hidden: the front, an undo log that has grown, logs of threads, and a heap's table that has.
+/// Makes a segment with all hidden parts: the front, an undo log that has grown, logs of threads, and a heap's table
+/// that has grown.
 fn of_all_kinds(path: &Path) -> Segment {
     let mut segment = Options::new(BYTES).open(path).unwrap();
     let mut txn = segment.begin();
@@ -37,7 +38,7 @@ fn of_all_kinds(path: &Path) -> Segment {
     segment
 }
 
-/// Where the file is mapped: from, to.
+/// Returns the first and last address of each mapping of the file.
 fn mappings(path: &Path) -> Vec<(usize, usize)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut mappings: Vec<(usize, usize)> = Vec::new();
@@ -46,7 +47,7 @@ fn mappings(path: &Path) -> Vec<(usize, usize)> {
         let (from, to) = words[0].split_once('-').unwrap();
         let (from, to) = (usize::from_str_radix(from, 16).unwrap(), usize::from_str_radix(to, 16).unwrap());
         if words[1] == "---s" && words[2] == "00000000" && to - from == ANCHOR {
-            // What keeps the file locked: nothing lies there.
+            // The mapping that keeps the file locked: nothing lies there.
             continue;
         }
         match mappings.last_mut().filter(|last| last.1 == from) {
@@ -67,7 +68,7 @@ fn faults(address: usize, value: u64) -> bool {
     }
 }
 
-/// The child's part: says what does not fault, and should.
+/// The child's part: prints whether each store faults.
 fn store_everywhere(path: &Path) {
     let segment = of_all_kinds(path);
     let mappings = mappings(path);
@@ -83,7 +84,7 @@ fn store_everywhere(path: &Path) {
     for place in (0..usize::try_from(segment.file_used()).unwrap()).step_by(PAGE) {
         let shown = place.checked_sub(front).and_then(|at| segment.get(at as u64, 8).ok());
         if let Some(bytes) = shown {
-            // The control; what is there is stored again.
+            // The control: stores the same bytes again.
             let value = u64::from_ne_bytes(bytes.try_into().unwrap());
             assert!(place % (1 << 20) != 0 || !faults(base + place, value), "what is shown can be stored to");
         } else {
@@ -95,7 +96,8 @@ fn store_everywhere(path: &Path) {
     println!("\nparts {parts}");
 }
 
-/// What was tried and what of that did not fault, by what it is, and in how many parts what is hidden lies.
+/// Returns the number of stores tried and of those that did not fault, for hidden pages and for ends of mappings, and
+/// the number of hidden parts.
 fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());

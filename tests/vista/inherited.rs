@@ -1,7 +1,7 @@
-//! What a child of a fork, or of a clone that the C library does not know of, has inherited of its parent's transactions is not
-//! its to use: every call says so, and what the parent does is whole.
+//! A child of a fork, or of a clone that bypasses the C library, cannot use its parent's transactions: every call is
+//! refused, and the parent's changes are whole.
 //!
-//! The child's word is its status: how many of its calls were not refused as they should be.
+//! The child's exit status is the number of calls that were not refused as they should be.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
     options.write_back(is_written_back).open(path).unwrap()
 }
 
-/// Each is to be refused since this is a child, in a sentence that names the parent and the file.
+/// Counts calls whose error does not name the fork, the parent and the file.
 struct Refusals {
     wrong: i32,
     parent: u32,
@@ -42,12 +42,12 @@ impl Refusals {
     }
 }
 
-/// Has a child do something, and end.
+/// Runs `work` in a child, which then ends.
 fn in_a_child(how: How, work: impl FnOnce(&mut Refusals)) {
     match make_child(how) {
         Side::Child => {
             let mut refusals = Refusals::new();
-            // A panic is not to unwind into the test program.
+            // A panic must not unwind into the test program.
             let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&mut refusals)));
             exit_now(if worked.is_ok() { refusals.wrong } else { 101 });
         }
@@ -58,7 +58,7 @@ fn in_a_child(how: How, work: impl FnOnce(&mut Refusals)) {
     }
 }
 
-/// All that can be called on a transaction; what it gets is stored to.
+/// Makes all calls of a transaction, and stores to each range that is granted.
 fn use_all(txn: &mut Txn<'_>, block: u64, refusals: &mut Refusals) {
     refusals.of("set_range", txn.set_range(0, 8).map(|range| range.fill(99)));
     refusals.of("a range that was declared", txn.set_range(64, 8).map(|range| range.fill(99)));
@@ -72,7 +72,7 @@ fn use_all(txn: &mut Txn<'_>, block: u64, refusals: &mut Refusals) {
     }
 }
 
-/// A block, and stores at 64 and in the block, of a transaction that was not ended.
+/// Begins a transaction, and stores at 64 and in the block.
 fn begin(segment: &mut Segment, block: u64) -> Txn<'_> {
     let mut txn = segment.begin();
     txn.set_range(64, 8).unwrap().fill(1);
@@ -92,11 +92,11 @@ fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
         let mut txn = segment.begin();
         let block = txn.malloc(100).unwrap();
         txn.end().unwrap();
-        // It ends the very transaction, or aborts it, or only goes.
+        // The child ends the parent's transaction, or aborts it, or only exits.
         for nth in 0..4 {
             let mut txn = begin(&mut segment, block);
             if nth == 3 {
-                // What was announced needs no record any more.
+                // An announced range needs no further record.
                 txn.announce(&[(64, 8)]).unwrap();
             }
             let mut txn = Some(txn);
@@ -110,13 +110,13 @@ fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
                 }
             });
             let mut txn = txn.unwrap();
-            // The parent goes on in it; then everything is taken back, so every image is there still.
+            // The parent goes on in it and then aborts: every before-image is still there.
             txn.set_range(128, 8).unwrap().fill(1);
             assert_eq!((txn.bytes()[0], txn.bytes()[64], txn.get(block, 100).unwrap()), (0, 1, &[1; 100][..]));
             txn.abort();
             assert!(segment.bytes().iter().all(|byte| *byte == 0), "{how:?}, {nth}: something was lost");
         }
-        // The same, and it stands.
+        // The same, with a transaction that the parent ends.
         let mut txn = Some(begin(&mut segment, block));
         in_a_child(how, |refusals| refusals.of("end", txn.take().unwrap().end()));
         txn.unwrap().end().unwrap();
@@ -194,7 +194,7 @@ fn a_child_ends_no_transaction_whose_ranges_are_found_by_themselves() {
             match make_child(how) {
                 Side::Child => {
                     is_child = true;
-                    // A page that its parent has not declared: it is not stored there.
+                    // A page that the parent has not declared: the child does not store there.
                     bytes[8192] = 99;
                 }
                 Side::Parent(child) => {
@@ -221,7 +221,7 @@ fn a_child_ends_no_transaction_whose_ranges_are_found_by_themselves() {
     }
 }
 
-/// What vista has refused, said by who has a log besides.
+/// Returns vista's error inside an error of rvm.
 fn of_segment<T>(tried: rvm::Result<T>) -> Result<T> {
     tried.map_err(|error| match error {
         rvm::Error::Segment(error) => error,
@@ -236,7 +236,7 @@ fn a_child_writes_nothing_to_its_parents_redo_log() {
     }
     for (how, nth) in WAYS.into_iter().flat_map(|how| (0..5).map(move |nth| (how, nth))) {
         let directory = tempfile::tempdir().unwrap();
-        // Two wait for their group while there is a child, so there is something that it could write.
+        // Two transactions wait for their group while the child exists, so it has something to write.
         let options = rvm::Options::of(vista::Options::new(BYTES).anywhere()).log_bytes(128 << 10).group(3);
         let mut memory = options.open(directory.path()).unwrap();
         let set = |memory: &mut rvm::Rvm, at: u64, value: u8| {
@@ -248,7 +248,7 @@ fn a_child_writes_nothing_to_its_parents_redo_log() {
             set(&mut memory, at, 1);
         }
         let mut inherited = Some(memory);
-        // It waits until the parent has gone on: the log's tail is another one by then.
+        // The child waits until the parent has gone on, and the log's tail has moved.
         let (mut told, tells) = std::os::unix::net::UnixStream::pair().unwrap();
         let child = match make_child(how) {
             Side::Child => {
@@ -278,7 +278,7 @@ fn a_child_writes_nothing_to_its_parents_redo_log() {
         for nth in 0..3 {
             set(&mut memory, 256 + 8 * nth, 3);
         }
-        // All are safe: nothing is lost when it goes now without another word.
+        // All transactions are durable: the parent can vanish without closing.
         std::mem::forget(memory);
         let copy = tempfile::tempdir().unwrap();
         for name in ["log", "database"] {
@@ -328,7 +328,7 @@ fn a_child_is_refused_in_transactions_of_threads() {
             let seen = other.run(|txn| Ok([0, 64, 128].map(|at| txn.get(at, 1).unwrap()[0]))).unwrap();
             assert_eq!(seen, [0, u8::from(is_ended), u8::from(is_ended)]);
         }
-        // What it inherits as one segment it leaves as it is.
+        // The child drops the threads' segment as inherited, and changes nothing.
         let mut txn = worker.begin();
         txn.set_range(64, 8).unwrap().fill(2);
         std::mem::forget(txn);

@@ -16,7 +16,7 @@ use crate::quiet::{Quiet, Successors};
 
 /// The longest instruction of the processor, rounded up to whole words.
 const WORDS: usize = 2;
-/// A store begins at most so many bytes before the first byte that it changes.
+/// The most bytes between the beginning of a store and the first byte that it changes.
 const LONGEST_STORE: u64 = 4096;
 
 /// What an instruction does to the file.
@@ -28,7 +28,7 @@ pub enum Effect {
     Store,
     /// The line at this offset of the file is written back.
     WriteBack(usize),
-    /// What was written back is in memory afterwards.
+    /// The lines written back so far are in memory afterwards.
     Fence,
     /// The kernel is called, with this number of a system call. The file may have other bytes afterwards.
     Call(i64),
@@ -39,7 +39,8 @@ struct Known {
     mnemonic: Mnemonic,
     /// The memory that the instruction writes to, or whose line it writes back.
     places: Vec<UsedMemory>,
-    /// Set if the instruction stores to nothing but the stack, and says itself where the child is after it.
+    /// Where the child can be after it, if the instruction stores to nothing but the stack and determines that
+    /// itself.
     successors: Option<Successors>,
 }
 
@@ -48,22 +49,22 @@ pub struct Instructions {
     pid: Pid,
     path: PathBuf,
     factory: InstructionInfoFactory,
-    /// What was decoded before, by address. A child loads no code while it is stepped.
+    /// The instructions decoded so far, by address. A child loads no code while it is stepped.
     known: HashMap<u64, Known>,
-    /// Where the child maps the file: first address, end, and the file's offset at the first.
+    /// The child's mappings of the file: first address, end, and the file's offset at the first.
     ranges: Vec<(u64, u64, u64)>,
     quiet: Quiet,
 }
 
 impl Instructions {
-    /// The instructions of the thread `pid`, which maps the file `path`.
+    /// Makes the instructions of the thread `pid`, which maps the file `path`.
     pub fn new(pid: Pid, path: &Path) -> Instructions {
         let factory = InstructionInfoFactory::new();
         let (ranges, quiet) = (ranges(pid, path), Quiet::new(pid));
         Instructions { pid, path: path.to_path_buf(), factory, known: HashMap::new(), ranges, quiet }
     }
 
-    /// What the child's next instruction does, behind the quiet ones.
+    /// Returns the effect of the child's next instruction, after the quiet ones have run.
     pub fn next(&mut self) -> Effect {
         let (pid, factory, known) = (self.pid, &mut self.factory, &mut self.known);
         let mut decoded = |address| known.entry(address).or_insert_with(|| decode(pid, address, factory)).successors;
@@ -86,13 +87,13 @@ impl Instructions {
         }
     }
 
-    /// The child may have mapped the file anew.
+    /// Reads the mappings again: the child may have mapped the file anew.
     pub fn has_called(&mut self) {
         self.ranges = ranges(self.pid, &self.path);
     }
 }
 
-/// Where memory lies that an instruction uses.
+/// The place of the memory that an instruction uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outside,
@@ -138,7 +139,8 @@ fn decode(pid: Pid, address: u64, factory: &mut InstructionInfoFactory) -> Known
     Known { mnemonic, places, successors }
 }
 
-/// Where the child is after the instruction, if the instruction alone says so and calls nothing of the kernel.
+/// Returns where the child can be after the instruction, if the instruction alone determines that and makes no system
+/// call.
 fn successors(instruction: &Instruction) -> Option<Successors> {
     let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
     match (instruction.mnemonic(), instruction.flow_control()) {
@@ -150,7 +152,7 @@ fn successors(instruction: &Instruction) -> Option<Successors> {
     }
 }
 
-/// The value of a general register, or the base of a segment.
+/// Returns the value of a general register, or the base of a segment.
 fn value(regs: &user_regs_struct, register: Register) -> Option<u64> {
     Some(match register.full_register() {
         Register::RAX => regs.rax,
@@ -176,7 +178,7 @@ fn value(regs: &user_regs_struct, register: Register) -> Option<u64> {
     })
 }
 
-/// Where the child has the file mapped: from, to, and the offset of the file there.
+/// Returns the child's mappings of the file: first address, end, and the file's offset at the first.
 fn ranges(pid: Pid, path: &Path) -> Vec<(u64, u64, u64)> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let ours = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));

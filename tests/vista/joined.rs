@@ -1,10 +1,11 @@
-//! One transaction over records and memory, where the machine loses its cache between any two stores to the memory: what the log
-//! has decided is in both, and what it has not in neither.
+//! One transaction over records and memory, where the machine loses its cache between any two stores to the memory: a
+//! transaction that the log has decided is in both, any other is in neither.
 //!
-//! The commit record decides, and the log's disk has it; of the segment memory has whatever lines had left the cache by then.
-//! So they must all have left it before the record can be on the disk. A child is stepped through its transactions (`trace`);
-//! after each store, each fence and each sync a machine is started again with a copy of the environment, as it is in its files or
-//! as it was when they were synced last, and with memory as it may be (`lines`). The environment's own memory is lost.
+//! The commit record decides, and it is on the log's disk; the segment's memory has the lines that had left the cache
+//! by then. So all lines must have left it before the record can be on the disk. A child is stepped through its
+//! transactions (`trace`). After each store, each fence and each sync a machine is started with a copy of the
+//! environment, with its files as they are or as they were last synced, and with a possible state of the memory
+//! (`lines`). The environment's own memory is lost.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,13 +23,13 @@ const BYTES: u64 = 8 << 10;
 const PATH: &str = "VISTA_TEST_JOINED";
 const TXNS: &str = "VISTA_TEST_TXNS";
 const BUG: &str = "VISTA_TEST_BUG";
-/// Transactions before the first that is looked at: then the file does not grow any more.
+/// Transactions before the traced ones: by then the file does not grow any more.
 const BEFORE: u64 = 20;
 /// Ranges of a transaction, a line of the cache or more each.
 const RANGES: u64 = 6;
 const RANGE_BYTES: usize = 100;
 
-/// Where the environment, its shared memory and the segment of a machine lie.
+/// The directory of a machine's environment, its shared memory and its segment.
 struct Place(PathBuf);
 
 impl Place {
@@ -47,7 +48,7 @@ impl Place {
         self.0.join("memory/segment")
     }
 
-    /// Another machine's files, in place of what is there, without shared memory.
+    /// Replaces the files by another machine's, and removes the shared memory.
     fn take(&self, other: &Place) {
         for name in ["files", "shared"] {
             for entry in std::fs::read_dir(self.0.join(name)).unwrap() {
@@ -62,12 +63,12 @@ impl Place {
     fn open(&self) -> libtp::Result<Business> {
         let settings = Settings {
             region_directory: Some(self.0.join("shared")),
-            // The segment's memory outlives the system, so what decides about it is on the disk all the same.
+            // Commits that change a segment whose memory outlives the system are synced all the same.
             durability: Some(Durability::Relaxed),
             memory: Some(Bytes::mib(1)),
             log_segment_first: Some(Bytes::kib(64)),
             log_segment_max: Some(Bytes::kib(64)),
-            // Only the thread that is stepped does anything.
+            // Only the stepped thread works.
             no_background: true,
             ..Settings::default()
         };
@@ -79,7 +80,8 @@ impl Place {
     }
 }
 
-/// The number of the last transaction, in a record and in the segment: at its beginning, in ranges all over it, and in a block.
+/// The number of the last transaction, in a record and in the segment: at its beginning, in ranges all over it, and
+/// in a block.
 struct Business {
     env: Env,
     segment: libtp::Segment,
@@ -108,7 +110,7 @@ impl Business {
         })
     }
 
-    /// The number of the last transaction, if everything agrees.
+    /// Returns the number of the last transaction, or the first disagreement.
     fn judge(&self) -> Result<u64, String> {
         let judged = self.env.run(|txn| {
             let memory = txn.join(&self.segment)?;
@@ -151,12 +153,12 @@ fn work(directory: &Path) {
     std::process::exit(0);
 }
 
-/// What was found out.
+/// The result of a run.
 #[derive(Default)]
 struct Findings {
     steps: u64,
     states: u64,
-    /// Of those the log had decided what the child did not know yet.
+    /// States in which the log had decided a commit that the child had not answered yet.
     decided: u64,
     torn: Option<String>,
 }
@@ -185,7 +187,7 @@ fn run(txns: u64, seed: u64, bug: Option<&str>) -> Findings {
             Event::Store | Event::WriteBack(_) | Event::Fence => {}
         }
         lines.told(event, stored);
-        // Memory may have what it might have had before; and one is enough.
+        // A write-back adds no new state of the memory; and one torn state is enough.
         if matches!(event, Event::WriteBack(_)) || found.torn.is_some() {
             return;
         }

@@ -1,6 +1,7 @@
-//! A process that changes a segment is killed again and again, and whoever maps it next finds every transaction whole.
+//! A process that changes a segment is killed again and again, and the next process that maps it finds every
+//! transaction whole.
 //!
-//! The child tells of transactions that ended, so that what was acknowledged is looked for, too.
+//! The child reports ended transactions, so that the test also checks that acknowledged ones are there.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,9 +14,9 @@ use crate::business::Draw;
 use crate::modes::{memory_of, tear, Mode};
 
 const CHILD: &str = "VISTA_TEST_CHILD";
-/// The child only opens what is there.
+/// Set if the child only opens the segment.
 const RECOVERS: &str = "VISTA_TEST_RECOVERS";
-/// So many children after another open what one has left, each killed, before it is looked at.
+/// Number of children that open a left segment, one after the other, and are killed, before it is judged.
 const OPENERS: u64 = 3;
 
 #[test]
@@ -28,7 +29,7 @@ fn killed_at_any_moment() {
         }
         std::process::exit(0);
     }
-    // Of all modes.
+    // In all modes.
     let kills = sizes::number("LIBTP_TEST_KILLS", 120).div_ceil(Mode::ALL.len() as u64);
     let total: u64 = Mode::ALL.into_iter().map(|mode| kill_again_and_again(mode, kills)).sum();
     println!("figures: {total} kills in {} modes, 0 torn, 0 lost", Mode::ALL.len());
@@ -45,7 +46,7 @@ fn start(directory: &Path, seed: u64, recovers: bool) -> Child {
         .unwrap()
 }
 
-/// Kills a child when it has told of something and some time has gone; the last number that it told.
+/// Kills a child some time after a given line. Returns the last number that it reported.
 fn kill(mut child: Child, is_told: impl Fn(&str) -> bool, later: Duration) -> u64 {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut told = lines.by_ref().find(|line| is_told(line)).into_iter().collect::<Vec<_>>();
@@ -57,7 +58,7 @@ fn kill(mut child: Child, is_told: impl Fn(&str) -> bool, later: Duration) -> u6
     told.iter().rev().find_map(|line| line.parse().ok()).unwrap_or(0)
 }
 
-/// How many were killed.
+/// Returns the number of kills.
 fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
     let place: PathBuf = if mode.is_in_memory() { "/dev/shm".into() } else { std::env::temp_dir() };
     let parent = tempfile::tempdir_in(place).unwrap();
@@ -66,7 +67,7 @@ fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
     let (begun, mut draw, mut rolled_back, mut least, mut killed) = (Instant::now(), Draw(7), 0, 0, 0);
     let mut most = 0;
     for seed in 0..kills {
-        // Under way, or it will not be; a few die while they map.
+        // Most children are killed after their first transactions; a few while they map.
         let is_under_way = seed % 16 != 15;
         let is_told = |line: &str| if is_under_way { line.parse::<u64>().is_ok() } else { line == "opening" };
         let later = Duration::from_micros(draw.below(4000));
@@ -92,18 +93,18 @@ fn kill_again_and_again(mode: Mode, kills: u64) -> u64 {
         rolled_back += u64::from(was_rolled_back);
         assert!(ended >= least, "{mode:?}: {least} were there or told of, {ended} are");
         most = ended.max(most);
-        // What was only in memory that was torn may be lost again.
+        // Changes that were only in torn memory may be lost again.
         if mode != Mode::Checkpoints {
             least = ended;
         }
-        // One that has grown to its end is begun anew.
+        // A segment that has grown to its end is replaced by a new one.
         if mode == Mode::Growing && seed % 10 == 9 {
             std::fs::remove_file(directory.join("segment")).unwrap();
             least = 0;
         }
     }
     if !mode.has_undo() {
-        // Whoever was killed has left nothing there: it refuses to go unless it is empty.
+        // The killed processes have left nothing there: the directory can be removed only if it is empty.
         std::fs::remove_dir(memory_of(&directory)).expect("memory that ends with its process has no name at any time");
     }
     println!(

@@ -1,7 +1,7 @@
-//! What memory has where it outlives the cache: more states than what was stored.
+//! The possible states of memory that outlives the cache: there are more than the states that were stored.
 //!
-//! Of each line that was stored to since it was last written back, memory has what it had then, or what it had after any of the
-//! stores since. And the file is as long as it was when it was synced last.
+//! For each line that was stored to since its last write-back, memory has the bytes of that time, or the bytes after
+//! any of the stores since. The file is as long as when it was last synced.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use crate::trace::Event;
 /// Bytes of a line.
 pub const LINE: usize = 64;
 
-/// What memory has where it outlives the cache.
+/// The states of memory that outlives the cache.
 pub struct Lines {
-    /// What is there for certain; as long as the file is on its disk.
+    /// The bytes that are certainly in memory; as long as the file is on its disk.
     memory: Vec<u8>,
-    /// What was stored last.
+    /// The bytes stored last.
     stored: Vec<u8>,
-    /// What each line has been since: one of these may be there instead.
+    /// The versions of each line since: memory may have any of these instead.
     since: BTreeMap<usize, Vec<Vec<u8>>>,
-    /// How many of those are on their way, in part or whole.
+    /// For each line, the number of these versions that a write-back has begun to write.
     underway: BTreeMap<usize, usize>,
     draw: Draw,
 }
 
 impl Lines {
-    /// In the beginning nothing is under way.
+    /// Begins without stores under way.
     pub fn new(stored: &[u8], seed: u64) -> Lines {
         let (memory, stored) = (stored.to_vec(), stored.to_vec());
         Lines { memory, stored, since: BTreeMap::new(), underway: BTreeMap::new(), draw: Draw(seed) }
     }
 
-    /// What happened, and what is stored after it.
+    /// Takes an event, and the stored bytes after it.
     pub fn told(&mut self, event: Event, stored: &[u8]) {
         if matches!(event, Event::Store | Event::Sync) {
             self.note(stored);
@@ -45,7 +45,7 @@ impl Lines {
                 for (line, count) in std::mem::take(&mut self.underway) {
                     let Some(versions) = self.since.get_mut(&line) else { continue };
                     if let Some(version) = versions.drain(..count).next_back() {
-                        // What lies behind the end of the file on its disk is nowhere.
+                        // A line behind the end of the file on its disk is lost.
                         if let Some(there) = self.memory.get_mut(line..line + LINE) {
                             there.copy_from_slice(&version);
                         }
@@ -55,7 +55,7 @@ impl Lines {
                     }
                 }
             }
-            // What is new was filled by calls, not by stores into the mapping.
+            // New bytes of the file were written by calls, not by stores into the mapping.
             Event::Sync => {
                 let known = self.memory.len();
                 self.memory.extend_from_slice(&stored[known.min(stored.len())..]);
@@ -63,7 +63,7 @@ impl Lines {
         }
     }
 
-    /// Notes what the lines that were stored to are now.
+    /// Notes the present versions of the lines that were stored to.
     fn note(&mut self, stored: &[u8]) {
         self.stored.resize(stored.len(), 0);
         for (line, now) in stored.chunks(LINE).enumerate() {
@@ -75,11 +75,11 @@ impl Lines {
         }
     }
 
-    /// What memory may have now: of each line what is there, or what it was after any store since.
+    /// Returns a possible state of memory: for each line its certain bytes, or a version since.
     pub fn state(&mut self) -> Vec<u8> {
         let mut state = self.memory.clone();
         for (line, versions) in self.since.iter().filter(|(line, _)| **line < self.memory.len()) {
-            // The first and the last more often than one in between.
+            // The first and the last version are drawn more often than one in between.
             let drawn = match self.draw.below(3) {
                 0 => None,
                 1 => usize::try_from(self.draw.below(versions.len() as u64)).ok(),

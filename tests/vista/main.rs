@@ -3,27 +3,27 @@
 //! | file | what |
 //! |---|---|
 //! | `killed` | a process that changes a segment is killed again and again, at random moments |
-//! | `trace` | a child is stepped through its transactions, one instruction at a time; each store it does, each line it writes back and each fence is told |
-//! | `instructions` | what the child's next instruction may do to the file |
-//! | `traced` | after each of them the segment is recovered as if the machine had stopped there |
-//! | `lines` | what memory may have then, where it outlives the cache |
-//! | `joined` | the same of a transaction over records and memory: of both, or of neither |
-//! | `members` | the same of a segment of an environment in which a transaction's number comes again |
-//! | `parts` | the same of parts of a transaction that are taken back |
-//! | `business` | what they do with a segment, and how it is judged |
-//! | `several` | the same by several threads, which are in each other's way |
+//! | `trace` | steps a child one instruction at a time; reports each store, each line written back and each fence |
+//! | `instructions` | the possible effects of the child's next instruction on the file |
+//! | `traced` | after each event the segment is recovered as if the machine had stopped there |
+//! | `lines` | the possible states of memory that outlives the cache |
+//! | `joined` | the same for a transaction over records and memory: all of both, or of neither |
+//! | `members` | the same for a segment of an environment in which a transaction's number recurs |
+//! | `parts` | the same for parts of a transaction that are rolled back |
+//! | `business` | the children's work with a segment, and its check |
+//! | `several` | the same by several threads that get in each other's way |
 //! | `typed` | the same with typed memory |
 //! | `boxes` | the same with values in boxes |
-//! | `mappings` | a process that may have few mappings more, and ranges that are found by themselves |
+//! | `mappings` | a process with few mappings left, and automatic ranges |
 //! | `forks` | children that outlive their killed parent |
-//! | `inherited` | what a child inherits of its parent's transactions is not its to use |
-//! | `calls` | a child whose system calls are told, one after the other |
+//! | `inherited` | a child cannot use its parent's transactions |
+//! | `calls` | a child whose system calls are reported, one after the other |
 //! | `creation` | a new segment is on its disk, name and all, before it is used |
 //! | `commit` | the end of a transaction: one store, no system call |
-//! | `modes` | what it does until it is killed: all ways to use recoverable memory, one after the other |
-//! | `hidden` | stores to what is vista's, and to the ends of both mappings, where nobody guards anything |
+//! | `modes` | the ways to use recoverable memory, one after the other, until the child is killed |
+//! | `hidden` | stores to vista's own structures, and to the ends of both mappings, without a guard |
 //! | `wild` | stores to anywhere, with the guard and without |
-//! | `wild_found` | without it: who notices each of them |
+//! | `wild_found` | without it: which check notices each of them |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]
 #![deny(unsafe_code)]

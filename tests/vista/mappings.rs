@@ -1,5 +1,5 @@
-//! A process that may have few mappings more: automatic ranges that lie apart take one each, until there are none. And what is
-//! vista's and has to be hidden takes two.
+//! A process with few mappings left: automatic ranges that lie apart take one mapping each, until there are none.
+//! Hiding a part of vista's own takes two.
 #![allow(unsafe_code)]
 
 use std::process::Command;
@@ -11,15 +11,15 @@ const PATH: &str = "VISTA_TEST_MAPPINGS";
 const HIDDEN: &str = "VISTA_TEST_MAPPINGS_HIDDEN";
 const BYTES: usize = 8 << 20;
 const PAGE: usize = 4096;
-/// Mappings that are left.
+/// Number of mappings that are left.
 const LEFT: usize = 300;
 
-/// Has all mappings that the kernel lets a process have but `left`, until it is dropped.
+/// Uses up all mappings that the kernel allows a process but `left`, until it is dropped.
 struct Used(*mut std::ffi::c_void, usize);
 
 impl Drop for Used {
     fn drop(&mut self) {
-        // SAFETY: the mapping made below, which nobody uses.
+        // SAFETY: the mapping made below, which nothing uses.
         unsafe { munmap(self.0, self.1) }.unwrap();
     }
 }
@@ -28,13 +28,13 @@ fn use_up_mappings(left: usize) -> Used {
     let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap().trim().parse::<usize>().unwrap();
     let bytes = 2 * (most + 2) * PAGE;
     let lazy = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nobody uses it.
+    // SAFETY: a null hint without MAP_FIXED replaces no existing mapping; nothing uses this one.
     let place = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), lazy) }.unwrap();
     let protect = |from: usize, pages: usize, flags: MprotectFlags| {
-        // SAFETY: a part of the mapping just made, which nobody uses.
+        // SAFETY: a part of the mapping just made, which nothing uses.
         unsafe { mprotect(place.wrapping_byte_add(from * PAGE), pages * PAGE, flags) }
     };
-    // Every other page may be read: each is a mapping.
+    // Makes every other page readable: each is then a mapping.
     let refused = (0..most).map(|nth| nth * 2 + 1).find(|page| protect(*page, 1, MprotectFlags::READ).is_err());
     assert!(refused.is_some(), "{most} mappings, and the kernel gives more");
     if left != 0 {
@@ -68,7 +68,7 @@ fn work(path: &str) {
     std::process::exit(0);
 }
 
-/// The rights of what is mapped at each place from one to another, of the segment's file: from `/proc`.
+/// Returns the rights of the segment's mappings between two places, from `/proc`.
 fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
     let start = segment.address() as u64 - segment.flat_places().start;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -81,25 +81,25 @@ fn rights(segment: &Segment, places: std::ops::Range<u64>) -> Vec<String> {
     maps.lines().filter_map(line).collect()
 }
 
-/// Units of two blocks that are allocated first: the undo log grows for the second, which lies behind all that is hidden by then, and
-/// what grows next is the heap's table.
+/// Units of two blocks that are allocated first. The undo log grows for the second block, which then lies behind all
+/// hidden parts; the heap's table grows next.
 const PREPARED: [u64; 2] = [80, 30];
 
-/// The child's part: nothing of vista's can be hidden any more, and then it can.
+/// The child's part: first no part of vista's can be hidden, and then it can.
 fn hide(path: &str) {
     let mut segment = Options::new(BYTES as u64).grows_to(2 * BYTES as u64).anywhere().open(path.as_ref()).unwrap();
     let is_refused = |refused: Result<(), Error>| {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("changing the protection"), "{refused}");
     };
-    // The heap's first blocks, before that.
+    // The heap's first blocks, before the mappings are used up.
     let mut txn = segment.begin();
     for units in PREPARED {
         txn.malloc(units << 16).unwrap();
     }
     txn.end().unwrap();
     let used = use_up_mappings(0);
-    // A longer undo log.
+    // A longer undo log cannot be hidden.
     let (before, mut after) = (segment.file_used(), 0);
     for nth in 0..5 {
         let mut txn = segment.begin();
@@ -115,7 +115,7 @@ fn hide(path: &str) {
         assert_eq!(segment.file_used(), after, "what was taken for it is for the next that tries");
     }
     assert!(after > before);
-    // More entries for the heap.
+    // More entries of the heap's table cannot be hidden.
     let mut txn = segment.begin();
     let have = std::iter::from_fn(|| txn.malloc(1 << 20).ok()).count();
     assert!(have < 100, "{have} blocks: the table never grew");
@@ -123,7 +123,7 @@ fn hide(path: &str) {
     is_refused(txn.malloc(1 << 20).map(drop));
     txn.set_range(8, 8).unwrap().fill(1);
     txn.end().unwrap();
-    // A longer flat part.
+    // A longer flat part cannot be protected.
     is_refused(segment.grow(BYTES as u64 + 4096));
     assert_eq!(segment.bytes().len(), BYTES, "it is as it was");
     segment.begin().set_range(BYTES as u64, 1).map(drop).unwrap_err();
@@ -135,7 +135,7 @@ fn hide(path: &str) {
     txn.abort();
     assert_eq!(rights(&segment, before.next_multiple_of(64 << 10)..after), ["---s"], "the longer log is hidden");
     assert_eq!((segment.bytes()[0], segment.bytes()[8], segment.verify().unwrap().blocks), (4, 1, have as u64 + 2));
-    // Of a thread. What lies beside what is hidden takes no mapping of its own, so something lies between.
+    // A worker's undo log. A hidden part beside another takes no mapping of its own, so a block lies between.
     let mut txn = segment.begin();
     txn.malloc(4 << 20).unwrap();
     txn.end().unwrap();
@@ -146,7 +146,7 @@ fn hide(path: &str) {
     }
     drop(used);
     let mut worker = threads.worker().unwrap();
-    // Twice: behind the first there may be more of the heap's table.
+    // Twice: behind the first block there may be more of the heap's table.
     for _ in 0..2 {
         worker.run(|txn| txn.malloc(4 << 20)).unwrap();
     }

@@ -1,9 +1,10 @@
-//! A segment of an environment whose transactions all have one number, where the machine loses its cache between any two stores.
+//! A segment of an environment whose transactions all have one number, where the machine loses its cache between any
+//! two stores.
 //!
-//! Numbers of transactions that have logged nothing may come again after the environment's memory was lost. What the segment says
-//! of a transaction lies in two lines, which get to memory in any order: so it may name the new transaction beside what it noted
-//! of an earlier one with its number (`Member::begin`). What was decided is there all the same, and nothing else, and it
-//! says what it has followed.
+//! Numbers of transactions that have logged nothing may recur after the environment's memory was lost. A segment's
+//! note about a transaction spans two lines, which reach memory in any order: so it may name the new transaction
+//! beside the note about an earlier one with the same number (`Member::begin`). All the same, the decided changes are
+//! there, and no others, and the segment states which transaction it has followed.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +20,7 @@ const PATH: &str = "VISTA_TEST_MEMBERS";
 const TXNS: u64 = 3;
 /// The number of each of them.
 const NUMBER: u64 = 5;
-/// A line of the cache for each.
+/// One line of the cache for each.
 const PLACES: [u64; 3] = [0, 1000, 2000];
 
 fn open(path: &Path) -> Member {
@@ -27,7 +28,7 @@ fn open(path: &Path) -> Member {
     options.open_member(path, Membership { environment: [7; 16], number: 1 }).unwrap()
 }
 
-/// As an environment does it: begun, stored, prepared; then it is decided, and told.
+/// Does the steps of an environment: begin, store, prepare; then the decision, and the end.
 fn transact(member: &mut Member, nth: u64, decided: impl FnOnce()) {
     member.begin(NUMBER, Holder { handle: nth, process: nth }).unwrap();
     for at in PLACES {
@@ -50,7 +51,7 @@ fn work(path: &Path) {
     std::process::exit(0);
 }
 
-/// Knows whether the one that is unfinished was decided.
+/// Knows whether the unfinished transaction was decided.
 struct Log(Option<u64>);
 
 impl Judge for Log {
@@ -88,7 +89,7 @@ fn a_number_that_comes_again_is_taken_for_no_earlier_transaction_when_the_cache_
             answers += u64::from(event == Event::Answered);
             lines.told(event, stored);
             if event == Event::Store || event == Event::Fence {
-                // Two to each transaction: it is decided, and it was told.
+                // Each transaction has two answers: after its decision, and after the segment was told.
                 let (last, is_told) = (answers / 2 + answers % 2, answers % 2 == 0);
                 std::fs::write(&started, lines.state()).unwrap();
                 judge(&started, last, &Log((!is_told).then_some(last)));
@@ -114,7 +115,7 @@ impl Judge for Nothing {
     }
 }
 
-/// What the program may do with the page at an address: from `/proc`.
+/// Returns the program's rights on the page at an address, from `/proc`.
 pub fn rights(address: usize) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let holds = |line: &&str| {
@@ -138,7 +139,7 @@ fn what_is_left_to_the_log_is_closed_to_wild_stores() {
     assert_eq!(rights(address), "rw-s");
     member.leave_to_judge();
     assert_eq!(rights(address), "r--s", "nobody stores here any more");
-    // And it goes on when that was found out.
+    // The segment goes on once the outcome is settled.
     member.settle(&Nothing).unwrap();
     member.begin(2, Holder { handle: 1, process: 1 }).unwrap();
     assert_eq!(member.set_range(0, 8).unwrap(), [0; 8]);

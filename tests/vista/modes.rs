@@ -1,5 +1,5 @@
-//! The ways in which the children of `killed` use recoverable memory: what each does until it is killed, and how what is left
-//! is opened and judged.
+//! The modes in which the children of `killed` use recoverable memory: the work until the kill, and how the remains
+//! are opened and judged.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -13,13 +13,13 @@ use crate::business::{self, Draw};
 use crate::{boxes, several, typed};
 
 const BYTES: u64 = 256 << 10;
-/// Ranges and blocks have at most so many bytes.
+/// The longest ranges and blocks, in bytes.
 const LONGEST: u64 = 5000;
-/// Where the undo log and the heap have to grow, and where there is much to be put back.
+/// The same where the undo log and the heap must grow, and where much must be rolled back.
 const LONG: u64 = 100_000;
-/// How long a flat part becomes that grows.
+/// The largest flat part in the mode in which it grows.
 const BYTES_MAX: u64 = 4 << 20;
-/// Where a region's header says of which boot it is (docs/formats/region.md).
+/// Offset in a region's header of the number of the boot (docs/formats/region.md).
 const BOOT: u64 = 32;
 
 /// A way to use recoverable memory.
@@ -29,7 +29,7 @@ pub enum Mode {
     Ranges,
     /// The same with a guard against other stores.
     Guarded,
-    /// Ranges that are found by themselves.
+    /// Automatic ranges.
     Automatic,
     /// The flat part, the heap and the undo log become longer.
     Growing,
@@ -43,7 +43,7 @@ pub enum Mode {
     Threads,
     /// Checkpoints, and segments that are restored from them.
     Checkpoints,
-    /// Who opens what was left is killed, too.
+    /// The process that recovers the segment is killed, too.
     Recovery,
     /// A redo log on a disk.
     Rvm,
@@ -67,7 +67,7 @@ impl Mode {
         Mode::RvmOnRio,
     ];
 
-    /// By what the name of the segment's directory says.
+    /// Returns the mode named by the segment's directory.
     pub fn of(path: &Path) -> Mode {
         let name = path.file_name().unwrap().to_str().unwrap();
         Mode::ALL.into_iter().find(|mode| mode.name() == name).unwrap()
@@ -77,13 +77,13 @@ impl Mode {
         format!("{self:?}")
     }
 
-    /// Whether the directory is to be in memory. A checkpoint is synced, which takes long on a busy disk, and a kill loses nothing
-    /// of a file.
+    /// Returns whether the directory is to be in memory. A checkpoint is synced, which takes long on a busy disk, and
+    /// a kill loses no bytes of a file.
     pub fn is_in_memory(self) -> bool {
         matches!(self, Mode::RvmOnRio | Mode::Checkpoints)
     }
 
-    /// Whether a segment's own file is left, with an undo log.
+    /// Returns whether a segment's own file is left, with an undo log.
     pub fn has_undo(self) -> bool {
         !matches!(self, Mode::Rvm | Mode::RvmOnRio)
     }
@@ -96,7 +96,7 @@ impl Mode {
         }
     }
 
-    /// Opens the segment, which is made if it is not there.
+    /// Opens the segment, or makes it if it is missing.
     fn open(self, directory: &Path, is_written_back: bool) -> vista::Result<Segment> {
         let (path, options) = (directory.join("segment"), self.options(is_written_back));
         if !path.exists() {
@@ -150,7 +150,7 @@ impl Mode {
         }
     }
 
-    /// Only opens what is there, which takes the longest where there is the most to be put back.
+    /// Only opens the segment: recovery takes the longest if there is much to roll back.
     pub fn recover(self, directory: &Path, seed: u64) {
         tell("\nopening");
         drop(self.open(directory, seed % 4 == 0).unwrap());
@@ -165,7 +165,7 @@ impl Mode {
         }
     }
 
-    /// What is there: how many transactions ended, and whether one was rolled back; or what is torn.
+    /// Returns the number of ended transactions, and whether one was rolled back; or a description of the torn part.
     pub fn judge(self, directory: &Path) -> Result<(u64, bool), String> {
         if !self.has_undo() {
             let memory = open_redo(directory, 1).map_err(|error| error.to_string())?;
@@ -176,13 +176,13 @@ impl Mode {
     }
 }
 
-/// Says something to who started this process.
+/// Prints a line for the parent process.
 fn tell(what: &str) {
     let mut told = std::io::stdout().lock();
     writeln!(told, "{what}").unwrap();
 }
 
-/// Copies the segment again and again; what is told of is in the copy.
+/// Makes checkpoints again and again; the reported transactions are in the checkpoint.
 fn change_and_copy(segment: &mut Segment, directory: &Path, mut draw: Draw) {
     loop {
         let mut last = None;
@@ -196,19 +196,19 @@ fn change_and_copy(segment: &mut Segment, directory: &Path, mut draw: Draw) {
     }
 }
 
-/// The machine has gone down under the segment, if that was in use: the boot is another, and memory is whatever.
+/// Simulates a crash of the machine under a segment in use: the boot's number differs, and memory is arbitrary.
 pub fn tear(directory: &Path) {
     let file = std::fs::OpenOptions::new().write(true).open(directory.join("segment")).unwrap();
     file.write_all_at(&[0x5a; 16], BOOT).unwrap();
 }
 
 fn open_redo(directory: &Path, group: u32) -> rvm::Result<Rvm> {
-    // Small, so that it is truncated again and again.
+    // Small, so that the log is truncated again and again.
     let options = rvm::Options::of(Options::new(BYTES).anywhere()).log_bytes(128 << 10).group(group);
     options.memory(memory_of(directory)).open(directory)
 }
 
-/// Where the memory lies that dies with the process: a directory that the parent removes, and that has nothing in it.
+/// Returns the directory of the memory that dies with the process: it stays empty, and the parent removes it.
 pub fn memory_of(directory: &Path) -> PathBuf {
     let number = directory.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let memory = Path::new("/dev/shm").join(format!("vista-killed{number}"));
@@ -229,7 +229,7 @@ fn change_by_redo(directory: &Path, seed: u64) {
     loop {
         let mut txn = memory.begin().unwrap();
         match business::change(&mut txn, &mut draw, LONGEST) {
-            // Those of a group that is not full may be lost.
+            // The transactions of a group that is not full may be lost.
             Some(ended) => {
                 txn.end().unwrap();
                 tell(&(ended + 1).saturating_sub(u64::from(group)).to_string());

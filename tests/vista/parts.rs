@@ -1,9 +1,9 @@
-//! Parts of transactions that are taken back, where the machine loses its cache between any two stores.
+//! Parts of transactions that are rolled back, where the machine loses its cache between any two stores.
 //!
-//! What a part has saved in the undo log is of the transaction that goes on, whose next record lies over it. So what was put back has
-//! to be in memory before the log is cut, and nothing that was cut off may be a record again behind the next one, whichever lines get
-//! to memory first (`rio/undo/mark.rs`). A record here is as long as a line of the cache, so that each may get there without the
-//! other.
+//! The before-images of a part lie in the undo log of a transaction that goes on, and the next record overwrites
+//! them. So the restored bytes must be in memory before the log is cut, and no cut-off record may become valid again
+//! behind the next one, in whatever order lines reach memory (`rio/undo/mark.rs`). A record here is as long as a line
+//! of the cache, so that each record may reach memory without the others.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,9 +19,9 @@ use crate::trace::{answer, be_traced, trace, Event};
 const PATH: &str = "VISTA_TEST_PARTS";
 const BUG: &str = "VISTA_TEST_BUG";
 const TXNS: u64 = 3;
-/// With a header and a checksum a line.
+/// With its header and checksum a record fills a line.
 const RANGE_BYTES: usize = LINE - 16;
-/// What is stored before the part, in it, and after it.
+/// Places stored to before the part, in it, and after it.
 const BEFORE: u64 = 0;
 const WITHIN: [u64; 2] = [1000, 1500];
 const AFTER: u64 = 2000;
@@ -35,13 +35,13 @@ fn fill(member: &mut Member, at: u64, value: u64) {
     member.set_range(at, RANGE_BYTES).unwrap().fill(u8::try_from(value).unwrap());
 }
 
-/// Two parts are taken back: one behind what was stored before, and all of it.
+/// Rolls two parts back: one that follows a store of the transaction, and one that is the whole transaction.
 fn transact(member: &mut Member, nth: u64, decided: impl FnOnce()) {
     member.begin(nth, Holder { handle: 1, process: 1 }).unwrap();
     for is_all in [false, true] {
         fill(member, BEFORE, nth);
         let mark = if is_all { Mark::default() } else { member.mark() };
-        // Each but the first has for its old bytes what the part has stored.
+        // The before-images of all stores but the first are bytes that the part has stored.
         for value in 100..103 {
             WITHIN.iter().for_each(|at| fill(member, *at, value));
         }
@@ -73,7 +73,7 @@ fn work(path: &Path) {
     std::process::exit(0);
 }
 
-/// Knows whether the one that is unfinished was decided.
+/// Knows whether the unfinished transaction was decided.
 struct Log(Option<u64>);
 
 impl Judge for Log {
@@ -84,7 +84,7 @@ impl Judge for Log {
     }
 }
 
-/// Whether memory has what the last transaction that was decided has left.
+/// Checks that memory has the result of the last decided transaction.
 fn judge(path: &Path, last: u64, log: &Log) -> Result<(), String> {
     let mut member = open(path);
     member.settle(log).map_err(|error| error.to_string())?;
@@ -101,7 +101,7 @@ fn judge(path: &Path, last: u64, log: &Log) -> Result<(), String> {
     }
 }
 
-/// How many states were judged; or what was torn.
+/// Returns the number of judged states, or a description of the torn part.
 fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let (path, started) = (directory.path().join("segment"), directory.path().join("started"));
@@ -117,7 +117,7 @@ fn run(seed: u64, bug: Option<&str>) -> Result<u64, String> {
         answers += u64::from(event == Event::Answered);
         lines.told(event, stored);
         if torn.is_ok() && (event == Event::Store || event == Event::Fence) {
-            // Two to each transaction: it is decided, and it was told.
+            // Each transaction has two answers: after its decision, and after the segment was told.
             let (last, is_told) = (answers / 2 + answers % 2, answers % 2 == 0);
             std::fs::write(&started, lines.state()).unwrap();
             torn = judge(&started, last, &Log((!is_told).then_some(last)));
@@ -165,7 +165,7 @@ fn pages_that_a_part_has_opened_are_closed_when_it_is_taken_back() {
     member.set_range(at(1), page).unwrap();
     member.set_range(at(3), 8).unwrap();
     let mark = member.mark();
-    // Around what is open, and beside it.
+    // A range around the open pages, and one beside them.
     member.set_range(at(0), 4 * page).unwrap();
     member.set_range(at(5), 8).unwrap();
     assert_eq!(open(), [0, 1, 2, 3, 5]);

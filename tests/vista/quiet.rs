@@ -1,7 +1,7 @@
 //! Quiet instructions of a stepped child: they store to nothing but the stack. The child runs through them at once.
 //!
-//! A step costs two switches of process. Most instructions are quiet, and the file under test has the same bytes after each of
-//! them.
+//! A step costs two switches of process. Most instructions are quiet, and the file under test has the same bytes
+//! after each of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
@@ -16,12 +16,12 @@ use nix::unistd::Pid;
 const LONGEST: usize = 128;
 /// The fewest instructions of a run. The tracer steps through shorter stretches.
 const SHORTEST: usize = 2;
-/// The stepped thread and the one that waits for it. Others could run into a breakpoint.
+/// The stepped thread and the thread that waits for it. Other threads could run into a breakpoint.
 const THREADS: usize = 2;
 /// `int3`.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Where a child may be after a quiet instruction.
+/// The addresses at which a child may be after a quiet instruction.
 #[derive(Clone, Copy)]
 pub struct Successors {
     pub one: u64,
@@ -35,22 +35,23 @@ type Exits = Vec<(u64, u8)>;
 pub struct Quiet {
     pid: Pid,
     memory: File,
-    /// The runs met before, by their first instruction; none for one that is too short.
+    /// The runs met before, by their first instruction; `None` for a run that is too short.
     runs: HashMap<u64, Option<Exits>>,
     /// Whether the child has no further threads.
     is_alone: bool,
 }
 
 impl Quiet {
-    /// The runs of the thread `pid`.
+    /// Makes the runs of the thread `pid`.
     pub fn new(pid: Pid) -> Quiet {
         let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
         Quiet { pid, memory, runs: HashMap::new(), is_alone: threads <= THREADS }
     }
 
-    /// Lets the child, which stands at `address`, run until an instruction comes that is not quiet. Each way out of the quiet
-    /// instructions has a breakpoint meanwhile. True if the child is elsewhere now; it may be at another quiet instruction.
+    /// Lets the child, which is at `address`, run to the next instruction that is not quiet. Each way out of the
+    /// quiet instructions has a breakpoint meanwhile. Returns whether the child has moved; it may be at another quiet
+    /// instruction.
     pub fn run(&mut self, address: u64, successors: impl FnMut(u64) -> Option<Successors>) -> bool {
         if !self.is_alone {
             return false;
@@ -75,7 +76,7 @@ impl Quiet {
     }
 }
 
-/// The ways out of the quiet instructions that the one at `address` leads to.
+/// Returns the ways out of the quiet instructions that start at `address`.
 fn exits(memory: &File, address: u64, mut successors: impl FnMut(u64) -> Option<Successors>) -> Option<Exits> {
     let (mut inside, mut exits, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![address]);
     while let Some(address) = open.pop() {

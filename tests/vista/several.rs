@@ -1,5 +1,5 @@
-//! What several threads do with a segment, and how it is judged: cells whose sum never changes, and for each thread a list of
-//! blocks from the heap, whose length and the sum of what is in it stand beside it.
+//! The work of several threads with a segment, and its check: cells whose sum never changes, and for each thread a
+//! list of blocks from the heap, with its length and the sum of its values.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,11 +11,12 @@ use crate::business::{judge_cells, word, Draw};
 
 /// Threads that change the segment.
 pub const WORKERS: u64 = 2;
-/// Bytes of a stripe: small, so that they are in each other's way.
+/// Bytes of a stripe: small, so that the threads get in each other's way.
 pub const STRIPE: u64 = 64;
 const CELLS: u64 = 256;
 
-/// What is a thread's own: transactions ended, the list's first block, its length, the sum of what is in it.
+/// Returns the place of a thread's own words: transactions ended, the list's first block, its length, the sum of its
+/// values.
 fn own(worker: u64) -> u64 {
     (CELLS + worker * 32) * 8
 }
@@ -69,7 +70,7 @@ fn count(txn: &mut ThreadTxn<'_, '_>, worker: u64) -> Done<()> {
     set(txn, own(worker), ended + 1)
 }
 
-/// One transaction of one of several threads that go on at once; whether it ended.
+/// Runs one transaction of one of several simultaneous threads. Returns whether it ended.
 fn transact(worker: &mut Worker<'_>, nth: u64, draw: &mut Draw, longest: u64) -> bool {
     loop {
         let mut txn = worker.begin();
@@ -91,7 +92,8 @@ fn transact(worker: &mut Worker<'_>, nth: u64, draw: &mut Draw, longest: u64) ->
     }
 }
 
-/// Threads that change the segment, each so many times; `told` hears of each transaction that ended how many have.
+/// Runs threads that change the segment, `times` times each; calls `told` with the number of ended transactions after
+/// each.
 pub fn change(threads: &Threads, seed: u64, times: u64, longest: u64, told: &(dyn Fn(u64) + Sync)) {
     let ended = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -109,7 +111,8 @@ pub fn change(threads: &Threads, seed: u64, times: u64, longest: u64, told: &(dy
     });
 }
 
-/// A transaction of one worker that lies around one of another, on one thread: what each does is always the same.
+/// Runs a worker's transaction that encloses one of another worker, on one thread, so that the steps are
+/// deterministic.
 pub fn interleaved(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64) {
     let outer_nth = usize::try_from(draw.below(2)).unwrap();
     let [first, second] = workers;
@@ -139,11 +142,11 @@ pub fn interleaved(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64)
     }
 }
 
-/// Two transactions, of which neither ends; `look` looks at what is there while both go on.
+/// Begins two transactions that do not end, and calls `look` while both are open.
 pub fn while_under_way(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: u64, look: impl FnOnce()) {
     let [first, second] = workers;
     let (mut one, mut other) = (first.begin(), second.begin());
-    // One of them has the heap.
+    // The first transaction has locked the heap.
     push_or_pop(&mut one, draw, 0, longest).unwrap();
     for (nth, txn) in (0..).zip([&mut one, &mut other]) {
         (0..4).for_each(|_| transfer(txn, draw, &(nth * CELLS / 2..(nth + 1) * CELLS / 2)).unwrap());
@@ -152,7 +155,7 @@ pub fn while_under_way(workers: &mut [Worker<'_>; 2], draw: &mut Draw, longest: 
     look();
 }
 
-/// What was found: how many transactions ended, or what is torn.
+/// Returns the number of ended transactions, or a description of the torn part.
 pub fn judge(segment: &Segment) -> Result<u64, String> {
     let at = judge_cells(segment, CELLS)?;
     let mut ended = 0;
@@ -188,17 +191,18 @@ fn threads_that_are_in_each_others_way_keep_every_sum() {
     change(&threads, 1, 20_000, 3000, &|_| {});
     let ended = judge(&threads.into_segment()).unwrap();
     println!("figures: {WORKERS} threads ended {ended} transactions that were in each other's way, every sum is right");
-    // As another process would find it.
+    // Opened again, as another process would.
     assert_eq!(judge(&Segment::open(&file, 64 << 10).unwrap()), Ok(ended));
     assert!(ended > 30_000);
-    // A lock that is none is noticed. Here, since what is planted is planted in all of the process.
+    // The control: locks that do not exclude each other are noticed. In this test, because a planted bug affects the
+    // whole process.
     rio::planted::plant(Some("threads: two have one lock"));
     let is_noticed = (0..50).any(|seed| !few_cells_keep_their_sum(&directory.path().join(seed.to_string()), seed));
     rio::planted::plant(None);
     assert!(is_noticed, "nobody noticed that two threads had one lock");
 }
 
-/// Without lists, which would lead anywhere if they broke.
+/// Checks the cells alone: broken lists would lead anywhere.
 fn few_cells_keep_their_sum(file: &Path, seed: u64) -> bool {
     let threads = Segment::open(file, 64 << 10).unwrap().share_by(STRIPE).unwrap();
     std::thread::scope(|scope| {

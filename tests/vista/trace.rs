@@ -1,6 +1,6 @@
-//! A child stepped from one store to the next, with what each step did to a file that it maps.
+//! Steps a child from one store to the next, and reports the effect of each step on a file that it maps.
 //!
-//! The `unsafe` is the mapping of that file here.
+//! The `unsafe` code maps that file here.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -18,28 +18,28 @@ use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 
 use crate::instructions::{Effect, Instructions};
 
-/// What a step did.
+/// The effect of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The file's bytes are others than before.
+    /// The file's bytes have changed.
     Store,
     /// The line of 64 bytes at this offset of the file is on its way to memory.
     WriteBack(usize),
-    /// What was on its way is there.
+    /// The lines on their way are in memory.
     Fence,
     /// A file was synced: the file is as long on its disk as it is now.
     Sync,
-    /// The child says that what it has ended is safe ([`answer`]).
+    /// The child has acknowledged its transactions as safe ([`answer`]).
     Answered,
 }
 
-/// In the child: what was ended so far was answered, so it is there whatever happens.
+/// Called in the child: acknowledges the transactions that have ended, which must then survive.
 pub fn answer() {
-    // A call that does nothing.
+    // A call without an effect.
     let _ = std::os::unix::process::parent_id();
 }
 
-/// In the child: from here on the parent steps this thread, whose number it finds beside the file.
+/// Called in the child: from here on the parent steps this thread, whose number is in a file beside `path`.
 pub fn be_traced(path: &Path) {
     ptrace::traceme().unwrap();
     let passing = path.with_extension("passing");
@@ -48,7 +48,7 @@ pub fn be_traced(path: &Path) {
     raise(Signal::SIGSTOP).unwrap();
 }
 
-/// The thread of the child that is to be stepped, when it has stopped.
+/// Waits until the child has stopped. Returns the thread to be stepped.
 pub fn stopped(child: &mut Child, path: &Path) -> Pid {
     let told = path.with_extension("thread");
     while !told.exists() {
@@ -59,13 +59,13 @@ pub fn stopped(child: &mut Child, path: &Path) -> Pid {
     let pid = Pid::from_raw(std::fs::read_to_string(told).unwrap().parse().unwrap());
     let stopped = waitpid(pid, Some(WaitPidFlag::__WALL)).unwrap();
     assert!(matches!(stopped, WaitStatus::Stopped(_, Signal::SIGSTOP)), "the child came to {stopped:?}");
-    // Should we be killed, it is not left behind.
+    // If this process is killed, the kernel kills the child.
     ptrace::setoptions(pid, ptrace::Options::PTRACE_O_EXITKILL).unwrap();
     pid
 }
 
-/// Runs the command, which calls [`be_traced`], to its end, and tells of each event with the file's bytes after it.
-/// Returns the number of steps, or what else the child came to.
+/// Runs the command, which calls [`be_traced`], to its end, and calls `told` with each event and the file's bytes
+/// after it. Returns the number of steps, or any other event of the child.
 pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u8])) -> Result<u64, String> {
     trace_while(command, path, |event, bytes| {
         told(event, bytes);
@@ -73,13 +73,14 @@ pub fn trace(command: &mut Command, path: &Path, mut told: impl FnMut(Event, &[u
     })
 }
 
-/// The same, until `told` answers false: the child is killed then.
+/// The same, until `told` returns false: the child is killed then.
 pub fn trace_while(
     command: &mut Command,
     path: &Path,
     mut told: impl FnMut(Event, &[u8]) -> bool,
 ) -> Result<u64, String> {
-    // On one processor, where the two take turns: to wake another for each step takes many times as long as the step.
+    // Both run on one processor, and take turns: waking another processor for each step takes many times as long as
+    // the step.
     let here = Pid::from_raw(0);
     let all = sched_getaffinity(here).unwrap();
     let ours: Vec<usize> = (0..CpuSet::count()).filter(|&nth| all.is_set(nth).unwrap()).collect();
@@ -93,13 +94,13 @@ pub fn trace_while(
     steps
 }
 
-/// How many pairs each processor has. Of a test that failed in between the pair is still counted: the suite has failed then.
+/// Returns the number of pairs on each processor. A pair whose test failed stays counted: the suite has failed then.
 fn busy() -> MutexGuard<'static, Vec<usize>> {
     static PAIRS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     PAIRS.lock().unwrap()
 }
 
-/// The processor among `ours` with the fewest pairs, which has one more now.
+/// Returns the processor among `ours` with the fewest pairs, and counts one more there.
 fn least_busy(ours: &[usize]) -> usize {
     let mut busy = busy();
     busy.resize(CpuSet::count(), 0);
@@ -144,7 +145,7 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
         };
         if !event.is_none_or(|event| told(event, file.bytes())) {
             child.kill().unwrap();
-            // The stepped thread is ours to wait for, before the child is.
+            // This thread waits for the stepped thread, before it waits for the child.
             while matches!(waitpid(pid, Some(WaitPidFlag::__WALL)), Ok(WaitStatus::Stopped(..))) {}
             let _ = child.wait();
             return Ok(steps);
@@ -152,10 +153,10 @@ fn step_through(command: &mut Command, path: &Path, told: &mut dyn FnMut(Event, 
     }
 }
 
-/// The file grows no longer than this.
+/// The longest that the file may grow.
 const BYTES_MAX: usize = 16 << 20;
 
-/// A file, mapped to be looked at.
+/// A file, mapped for reading.
 struct Mapped {
     file: File,
     place: *mut libc::c_void,
@@ -170,12 +171,12 @@ impl Mapped {
         Mapped { file, place }
     }
 
-    /// The bytes. The one process that changes them is stopped whenever we run.
+    /// Returns the bytes. The one process that changes them is stopped whenever this process runs.
     fn bytes(&self) -> &[u8] {
         let bytes = usize::try_from(self.file.metadata().unwrap().len()).unwrap();
         assert!(bytes <= BYTES_MAX, "the file has grown to {bytes} bytes");
         // SAFETY: the mapping just made, which lives as long as `self`; the file has these bytes and does not become
-        // shorter; who writes it is stopped.
+        // shorter; the process that writes it is stopped.
         unsafe { std::slice::from_raw_parts(self.place.cast::<u8>(), bytes) }
     }
 }

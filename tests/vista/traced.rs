@@ -1,6 +1,6 @@
 //! The machine stops between any two stores: each state of the memory is recovered, and each transaction is whole.
 //!
-//! Where memory outlives the cache a state is more than what was stored (`lines`); some such states are drawn.
+//! If memory outlives the cache, there are more states than the stored ones (`lines`); some of them are drawn.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -18,13 +18,13 @@ use crate::lines::{Lines, LINE};
 use crate::several;
 use crate::trace::{answer, be_traced, trace_while, Event};
 
-/// Bytes of the flat part: small, for it is compared after every step.
+/// Bytes of the flat part: small, because it is compared after every step.
 const BYTES: u64 = 16 << 10;
-/// Ranges and blocks have at most so many bytes: each store is a state.
+/// The longest ranges and blocks, in bytes: each store is a state.
 const LONGEST: u64 = 200;
-/// So many times the flat part fits into the undo log, and not once more.
+/// Number of times that the flat part fits into the undo log.
 const RANGES_OF_A_LOG: usize = 7;
-/// In the first bytes of the file lies what leads to everything else.
+/// The first bytes of the file, which lead to everything else.
 const FRONT: usize = 64 << 10;
 const PATH: &str = "VISTA_TEST_TRACED";
 const WRITTEN_BACK: &str = "VISTA_TEST_WRITTEN_BACK";
@@ -32,24 +32,25 @@ const TXNS: &str = "VISTA_TEST_TXNS";
 const BUG: &str = "VISTA_TEST_BUG";
 const SCENE: &str = "VISTA_TEST_SCENE";
 
-/// What is looked at.
+/// The traced part of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scene {
     /// Transactions.
     Work = 0,
-    /// The undo log, the heap and the flat part become longer than they were.
+    /// The undo log, the heap and the flat part grow.
     Growth = 1,
-    /// A segment is opened, used and left.
+    /// A segment is opened, used and closed.
     Life = 2,
-    /// Two transactions go on at once.
+    /// Two transactions are open at once.
     Two = 3,
-    /// A segment is opened in which two transactions, of an undo log each, were under way.
+    /// A segment is opened in which two transactions, with an undo log each, were open.
     Recovery = 4,
 }
 
 impl Scene {
-    /// In how many states an event is judged: what grows is copied by many stores, of which some are; what leads to it changes seldom,
-    /// and memory may have it before or after what it leads to.
+    /// Returns the number of states in which an event is judged. Growth copies bytes by many stores, of which a
+    /// sample is judged. Stores to the front, which lead to everything else, are rare, and memory may have them
+    /// before or after the bytes that they lead to.
     fn states(self, number: u64, is_link: bool) -> u64 {
         match self {
             Scene::Growth if is_link => 6,
@@ -60,7 +61,7 @@ impl Scene {
 }
 
 fn open(path: &Path, is_written_back: bool) -> Segment {
-    // One that is there is taken as it is.
+    // An existing segment keeps its length.
     let bytes = if path.exists() { 0 } else { BYTES };
     let options = Options::new(bytes).reserve(16 << 20).grows_to(4 * BYTES).write_back(is_written_back);
     options.anywhere().open(path).unwrap()
@@ -70,10 +71,11 @@ fn open(path: &Path, is_written_back: bool) -> Segment {
 fn work(path: &Path) {
     let (is_written_back, scene) = (sizes::number(WRITTEN_BACK, 0) == 1, sizes::number(SCENE, 0));
     let is_recovery = scene == Scene::Recovery as u64;
-    // What is to be recovered is a copy of one that is in use.
+    // The segment to be recovered is a copy of one in use.
     let used = if is_recovery { path.with_extension("used") } else { path.to_path_buf() };
     let (mut segment, mut draw) = (open(&used, is_written_back), Draw(sizes::first_seed()));
-    // The heap's first blocks, so that the file does not grow while it is looked at.
+    // Transactions before the traced ones take the heap's first blocks, so that the file does not grow while it is
+    // traced.
     let before = 300;
     let plant = || {
         if let Some(bug) = sizes::chosen::<String>(BUG) {
@@ -102,7 +104,7 @@ fn work(path: &Path) {
         std::process::exit(0);
     }
     if scene == Scene::Two as u64 {
-        // Here, since it is about how the logs are made.
+        // Planted here, because this bug is in the making of the logs.
         plant();
         let threads = segment.share_by(several::STRIPE).unwrap();
         let mut workers = [threads.worker().unwrap(), threads.worker().unwrap()];
@@ -137,12 +139,13 @@ fn work(path: &Path) {
     std::process::exit(0);
 }
 
-/// A transaction whose undo log has to grow, one that takes the file's next units, and between them a longer flat part.
+/// Runs a transaction whose undo log must grow, then grows the flat part, then runs transactions that take the file's
+/// next units.
 fn grow(segment: &mut Segment, path: &Path, begin: impl FnOnce()) {
     let bytes_of_file = || std::fs::metadata(path).unwrap().len();
     let mut txn = segment.begin();
     let all = usize::try_from(BYTES).unwrap();
-    // The log is all but full, and what it saved is not what is there any more.
+    // The log is almost full, and its before-images differ from the present bytes.
     for _ in 0..RANGES_OF_A_LOG {
         txn.set_range(0, all).unwrap().iter_mut().step_by(LINE).for_each(|byte| *byte ^= 1);
     }
@@ -165,7 +168,7 @@ fn grow(segment: &mut Segment, path: &Path, begin: impl FnOnce()) {
     }
 }
 
-/// What was found out.
+/// The result of a run.
 #[derive(Default)]
 struct Findings {
     steps: u64,
@@ -178,9 +181,9 @@ struct Run<'r> {
     directory: &'r Path,
     scene: Scene,
     is_written_back: bool,
-    /// What the flat part was when so many transactions had ended.
+    /// The flat part after each number of ended transactions.
     seen: BTreeMap<u64, Vec<u8>>,
-    /// So many transactions were answered.
+    /// Number of acknowledged transactions.
     answered: u64,
     findings: Findings,
 }
@@ -197,11 +200,11 @@ impl Run<'_> {
         }
     }
 
-    /// How many transactions have ended in that memory; or what is torn.
+    /// Returns the number of transactions that have ended in `memory`, or a description of the torn part.
     fn ended(&mut self, memory: &[u8]) -> Result<u64, String> {
         let copy = self.directory.join("copy");
         std::fs::write(&copy, memory).unwrap();
-        // Recovered as memory is that outlives the cache, and as other is, in turns.
+        // Recovered as memory that outlives the cache, and as other memory, in turns.
         let is_written_back = self.is_written_back && self.findings.states % 2 == 0;
         let opened = catch_unwind(|| open(&copy, is_written_back));
         let segment = opened.map_err(|_| "it cannot be opened")?;
@@ -240,10 +243,10 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
     };
     let (mut lines, mut stores, mut front): (Option<Lines>, u64, Vec<u8>) = (None, 0, Vec::new());
     let steps = trace_while(&mut command, &path, |event, stored| {
-        // The child begins with nothing under way.
+        // The child begins without stores under way.
         let lines = is_written_back.then(|| lines.get_or_insert_with(|| Lines::new(stored, seed)));
         if event == Event::Answered {
-            // What is in the cache is how far the child is.
+            // The stored bytes show how far the child has come.
             run.answered = run.ended(stored).unwrap_or(run.answered);
             return true;
         }
@@ -253,7 +256,7 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
             stored[..FRONT].clone_into(&mut front);
         }
         let states = match event {
-            // Memory may have what it might have had before.
+            // A write-back adds no new state of the memory.
             Event::WriteBack(_) => 0,
             _ => scene.states(stores, is_link || event == Event::Fence),
         };
@@ -265,7 +268,7 @@ fn run(scene: Scene, is_written_back: bool, txns: u64, seed: u64, bug: Option<&s
             None if states > 0 => run.judge(stored),
             None => {}
         }
-        // One that is torn is enough.
+        // One torn state is enough.
         run.findings.torn.is_empty()
     });
     match steps {

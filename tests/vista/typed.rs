@@ -1,5 +1,5 @@
-//! What the children do with typed memory, and how it is judged: a vector, an ordered map and a hash map with the same pairs, with how many there are and the
-//! sum of their values beside them.
+//! The children's work with typed memory, and its check: a vector, and an ordered map and a hash map with the same
+//! pairs, with their number and the sum of their values.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn places(segment: &Segment) -> (Ptr<Root>, Ptr<Vector<u64>>, Ptr<Names>, Ptr<Ha
     (root, numbers, names, root.part(|root| &root.hashed, segment).unwrap())
 }
 
-/// One transaction; how many have ended, if it did.
+/// Runs one transaction. Returns the number of ended ones, or `None` if it aborted.
 pub fn transact(segment: &mut Segment, draw: &mut Draw) -> Option<u64> {
     let (root, numbers, names, hashed) = places(segment);
     let mut txn = segment.begin();
@@ -71,7 +71,7 @@ pub fn transact(segment: &mut Segment, draw: &mut Draw) -> Option<u64> {
     Some(ended)
 }
 
-/// What was found: how many transactions ended, or what is torn.
+/// Returns the number of ended transactions, or a description of the torn part.
 pub fn judge(segment: &Segment) -> Result<u64, String> {
     segment.verify().map_err(|error| error.to_string())?;
     let (root, numbers, names, hashed) = places(segment);

@@ -1,7 +1,7 @@
-//! Wild stores into the program's mapping: with the guard on every one of them faults, and is told with the segment's name;
-//! with it off, those that would hit what is vista's fault, and the others are counted.
+//! Wild stores into the program's mapping. With a guard every one faults and is reported with the segment's name;
+//! without one, stores to vista's own structures fault, and the others are counted.
 //!
-//! Each store is done by a child of its own, which is a copy of a process that has the segment and, every other time, a
+//! Each store is done by a child of its own, a copy of a process that has the segment and, every other time, a
 //! transaction with a declared range.
 #![allow(unsafe_code)]
 
@@ -19,15 +19,15 @@ use crate::business::{self, Draw};
 
 const BYTES: u64 = 8 << 20;
 const CHILD: &str = "VISTA_TEST_WILD";
-/// The file's name says how it is guarded.
+/// The file's name states its guard.
 const GUARDS: [(&str, Guard); 3] = [("guarded", Guard::Pages), ("keys", Guard::Keys), ("open", Guard::Off)];
 /// Declared in every other transaction: no wild store goes to its pages.
 const DECLARED: std::ops::Range<usize> = 1 << 20..(1 << 20) + 100;
 
-/// A store that nothing allows.
+/// A store that no code may do.
 pub fn store(address: usize, value: u64) {
     let place = std::ptr::with_exposed_provenance_mut::<u64>(address);
-    // SAFETY: none: it is the wild store that is tried. The child that does it ends right after it.
+    // SAFETY: none: this is the wild store under test. The child that does it ends right after it.
     unsafe { place.write_unaligned(value) };
 }
 
@@ -39,7 +39,7 @@ pub fn waited(pid: i32) -> ExitStatus {
     ExitStatus::from_raw(status)
 }
 
-/// Lets children store, and says how many ended at the store.
+/// Lets children store, and prints how many ended at the store.
 fn store_wildly(path: &Path, guard: Guard) {
     let mut segment = Options::new(BYTES).guard(guard).open(path).unwrap();
     assert_eq!(segment.guard(), guard);
@@ -57,7 +57,7 @@ fn store_wildly(path: &Path, guard: Guard) {
             address = segment.address();
         }
         let mut txn = segment.begin();
-        // Who has declared anything may store anywhere, where there are keys.
+        // With protection keys, a transaction that has declared any range may store anywhere.
         if nth % 2 == 0 && guard != Guard::Keys {
             txn.set_range(DECLARED.start as u64, 100).unwrap()[0] = 1;
         }

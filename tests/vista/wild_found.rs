@@ -1,6 +1,6 @@
-//! Wild stores where nobody guards against them, judged one by one: who notices each, if anybody does.
+//! Wild stores without a guard, judged one by one: which check notices each, if any does.
 //!
-//! Each is done, and looked for, by a child of its own; then the file has again what it had.
+//! Each store is done and looked for by a child of its own; then the file gets its old bytes back.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -18,30 +18,30 @@ use crate::wild::{store, waited};
 const BYTES: u64 = 8 << 20;
 const CHILD: &str = "VISTA_TEST_WILD_FOUND";
 
-/// Where stores go.
+/// The target of the stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
-    /// To anywhere in the program's mapping.
+    /// Anywhere in the program's mapping.
     Program,
-    /// To anywhere in the library's, which shows all of the file.
+    /// Anywhere in the library's mapping, which shows all of the file.
     Library,
-    /// There, to vista's own structures before the flat part.
+    /// Vista's own structures before the flat part, in the library's mapping.
     Tables,
 }
 
-/// Who noticed a store, in a child's answer.
+/// The check that noticed a store, as a child's exit status.
 const NOBODY: i32 = 0;
 const BUSINESS: i32 = 10;
 const VERIFY: i32 = 11;
 
-/// In the child: looks for what was stored, as `tp vista verify` does, and as the program itself can.
+/// Called in the child: looks for the store, as `tp vista verify` does, and as the program itself can.
 fn look(segment: &Segment) -> i32 {
     let look = || match (segment.verify().is_ok(), business::judge(segment).is_ok()) {
         (false, _) => VERIFY,
         (true, false) => BUSINESS,
         (true, true) => NOBODY,
     };
-    // Who comes upon nonsense and says so has noticed it: the one of the two that did.
+    // A check that panics has noticed the store: finds out which one panicked.
     catch_unwind(AssertUnwindSafe(look)).unwrap_or_else(|_| {
         let verified = catch_unwind(AssertUnwindSafe(|| segment.verify().is_ok()));
         if verified.is_ok() {
@@ -52,7 +52,7 @@ fn look(segment: &Segment) -> i32 {
     })
 }
 
-/// How many of the stores who noticed.
+/// Number of stores by the check that noticed them.
 #[derive(Debug, Default)]
 struct Noticed {
     faulted: u64,
@@ -65,7 +65,7 @@ fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, no
     let bytes = file.metadata().unwrap().len();
     let base = segment.address() as u64;
     let front = front(file);
-    // A place of the file.
+    // A place in the file.
     let place = match target {
         // All of the file that is mapped there, and a little behind its end.
         Target::Program => draw.below(front + (10 << 20)),
@@ -78,7 +78,7 @@ fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, no
     let value = draw.0.to_ne_bytes();
     match make_child(How::Fork) {
         Side::Child => {
-            // Its end is the parent's to tell of.
+            // The parent reports the child's end.
             std::panic::set_hook(Box::new(|_| {}));
             match target {
                 Target::Program => store(usize::try_from(base - front + place).unwrap(), draw.0),
@@ -97,7 +97,7 @@ fn store_one(segment: &Segment, file: &File, target: Target, draw: &mut Draw, no
     file.write_all_at(&before, place).unwrap();
 }
 
-/// Where the flat part begins in the file.
+/// Returns the flat part's offset in the file.
 fn front(file: &File) -> u64 {
     let word = |at| {
         let mut word = [0; 8];
@@ -115,7 +115,7 @@ fn store_all(path: &Path) {
     }
     let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let count = sizes::number("LIBTP_TEST_WILD_JUDGED", 200);
-    // The line has the test's name already.
+    // The line already has the test's name.
     println!();
     for target in [Target::Program, Target::Library, Target::Tables] {
         let mut noticed = Noticed::default();
@@ -128,7 +128,7 @@ fn store_all(path: &Path) {
             "figures: no guard, {target:?}: of {count} wild stores one by one {faulted} faulted, verify found {verify}, \
              the program's own sums {business} more, nobody noticed {nobody}"
         );
-        // What is vista's is hidden from the program; and who looks at tables finds what is wrong in them.
+        // Vista's structures are hidden from the program; and `verify` finds wrong values in its tables.
         match target {
             Target::Program => assert!(faulted > 0 && verify == 0),
             Target::Library => assert!(nobody > 0),

@@ -1,4 +1,5 @@
-//! Where commits are answered from memory, where not, and what is told when the memory is gone: real files, one process.
+//! Where commits are answered from memory, where they are refused, and the report when the memory is gone: real
+//! files, one process.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,9 @@ pub fn region_of(directory: &Path) -> PathBuf {
     files.next().expect("the shared memory is there").unwrap().path()
 }
 
-/// An environment whose shared memory is declared to outlive the system, or not. Nobody syncs in the background: what a test
-/// takes from the files again must not have been synced, or it has lost what no disk loses.
+/// Makes the settings of an environment, with or without the declaration that its shared memory outlives the system.
+/// No background thread syncs: the files that a test rolls back must not have been synced, since no disk loses synced
+/// bytes.
 pub fn found(directory: &Path, declared: &str) {
     std::fs::create_dir_all(directory.join("memory")).unwrap();
     let always = "relaxed_millis = 3600000\nno_background = true";
@@ -34,7 +36,7 @@ fn where_memory_survives_processes_alone_it_is_refused_and_says_what_to_do() {
     for word in ["memory/libtp-", "the death of processes", "region_directory", "region_survives"] {
         assert!(text.contains(word), "{word} is not in: {text}");
     }
-    // Nothing was made but the empty file at whose locks it was looked.
+    // Only the empty control file was made, whose locks were looked at.
     let left = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap());
     let left: Vec<_> = left.filter(|entry| entry.metadata().unwrap().is_file()).collect();
     let bytes = |name| left.iter().find(|it| it.file_name() == name).map_or(0, |it| it.metadata().unwrap().len());
@@ -85,7 +87,8 @@ fn entry() {
     let _ = next_order();
 }
 
-/// The entry of a child that opens the environment, and says whether commits are lost. In the run of all tests it does nothing.
+/// The entry of a child that opens the environment and reports whether commits are lost. In the run of all tests it
+/// does nothing.
 #[test]
 fn opens() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
@@ -94,8 +97,7 @@ fn opens() {
     }
 }
 
-/// The entry of a child that opens it by what is in the files alone, whatever was in memory. In the run of all tests it does
-/// nothing.
+/// The entry of a child that opens the environment from its files alone. In the run of all tests it does nothing.
 #[test]
 fn opens_by_the_files() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
@@ -103,8 +105,8 @@ fn opens_by_the_files() {
     }
 }
 
-/// A process has the environment and answers a commit, and then is killed. The files lose what was not synced: they are as they
-/// were before.
+/// Starts a process that answers a commit, kills it, and restores the files to the state before that commit: they
+/// lose the bytes that were not synced.
 pub fn killed(directory: &Path) {
     let (tell, said) = std::sync::mpsc::channel();
     let variables = [(DIRECTORY, directory.display().to_string())];
@@ -117,12 +119,12 @@ pub fn killed(directory: &Path) {
     child.kill();
     child.wait();
     for (path, bytes) in before {
-        // The same file, with other contents.
+        // Written in place: the same file, with other contents.
         std::fs::OpenOptions::new().write(true).open(path).unwrap().write_all_at(&bytes, 0).unwrap();
     }
 }
 
-/// The machine is started again: the boot's number is another in the header of each region that is there.
+/// Simulates a restart of the machine: changes the number of the boot in the header of each region.
 pub fn start_machine_again(directory: &Path) {
     for region in std::fs::read_dir(directory.join("memory")).unwrap() {
         let file = std::fs::OpenOptions::new().write(true).open(region.unwrap().path()).unwrap();
@@ -130,7 +132,7 @@ pub fn start_machine_again(directory: &Path) {
     }
 }
 
-/// What the log's and the databases' files have.
+/// Returns the contents of the log's and the databases' files.
 fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let is_data = |path: &PathBuf| path.file_name().is_some_and(|name| name != "control" && name != "memory");
@@ -161,7 +163,7 @@ fn memory_that_was_not_declared_is_not_believed_after_a_new_start() {
     killed(directory.path());
     start_machine_again(directory.path());
     let (how, lost, _) = apples(directory.path());
-    // A relaxed commit was answered, and nobody knows whether it was on disk.
+    // A relaxed commit was answered, and it is not known whether it was on disk.
     assert_eq!((how, lost), (How::Restarted, true));
 }
 
@@ -200,7 +202,7 @@ fn memory_that_cannot_be_seen_yet_is_waited_for() {
     std::fs::rename(&memory, away.path().join("memory")).unwrap();
     refused_without_memory(directory.path());
     refused_without_memory(directory.path());
-    // It is mounted.
+    // The memory is mounted again.
     std::fs::rename(away.path().join("memory"), &memory).unwrap();
     assert_eq!(apples(directory.path()), (How::Survived, false, Some(b"3".to_vec())));
 }
@@ -222,7 +224,7 @@ fn who_may_not_answer_from_memory_changes_nothing() {
 fn what_is_declared_of_a_directory_is_not_of_another() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"power\"");
-    // It is not mounted, and the memory lies with the files.
+    // The memory's directory is not mounted, so the region lies with the files.
     std::fs::remove_dir(directory.path().join("memory")).unwrap();
     let env = Env::open(directory.path()).unwrap();
     assert!(directory.path().join("region").exists());

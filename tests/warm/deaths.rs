@@ -1,5 +1,5 @@
-//! A process dies as it is about to answer a commit from memory, or as it finds such commits after a new start of the machine. The
-//! next finds them all the same.
+//! A process dies as it is about to answer a commit from memory, or as it finds such commits after a restart of the
+//! machine. The next process finds them all the same.
 
 use libtp::How;
 use libtp_tests::failpoints::{Scene, FAILPOINTS};
@@ -7,7 +7,7 @@ use libtp_tests::process::Process;
 
 use crate::basics::{apples, found, killed, opened_by_the_files, region_of, start_machine_again, DIRECTORY};
 
-/// On the way of every warm start, some of them seldom come to.
+/// Failpoints on the way of every warm start; some of them are seldom reached.
 const ON_THE_WAY: [&str; 8] = [
     "rescue: a piece written, not synced",
     "rescue: a piece synced, its name not durable",
@@ -19,7 +19,7 @@ const ON_THE_WAY: [&str; 8] = [
     "warm start: region safe, not ready",
 ];
 
-/// Whether a process that does what `entry` says dies there.
+/// Returns whether a process that runs `entry` dies at the failpoint `name`.
 fn dies(directory: &std::path::Path, entry: &str, name: &str) -> bool {
     use std::os::unix::process::ExitStatusExt;
     let variables = [(DIRECTORY, directory.display().to_string()), ("LIBTP_FAILPOINT", name.to_owned())];
@@ -73,7 +73,7 @@ fn commits_after_a_close_that_did_not_end_are_known_of() {
     let directory = tempfile::tempdir().unwrap();
     found(directory.path(), "region_survives = \"system\"\ndurability = \"rio\"");
     assert!(dies(directory.path(), "basics::entry", "leave: closed, region there"));
-    // It finds the memory in order, and answers more from it.
+    // The next process finds the memory in order, and answers more commits from it.
     killed(directory.path());
     std::fs::remove_file(region_of(directory.path())).unwrap();
     assert_eq!(opened_by_the_files(directory.path()), (How::Restarted, true));

@@ -1,5 +1,5 @@
-//! A wild store hits a word of the memory that commits were answered from, and whoever stored it dies. They are found all the
-//! same, and nobody is told that they are lost.
+//! A wild store hits a word of the memory that commits were answered from, and the process that stored it dies. The
+//! commits are found all the same, and are not reported as lost.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -12,13 +12,13 @@ use libtp_tests::process::Process;
 use crate::basics::DIRECTORY;
 use crate::basics::{apples, found, killed, region_of, start_machine_again};
 
-/// Nobody has stored this anywhere.
+/// A word that no code stores.
 const NONSENSE: u64 = 0x1357_9BDF_0246_8ACE;
-/// Where the region's header says where the log's lies (docs/formats/region.md).
+/// Offset in the region's header of the place of the log's header (docs/formats/region.md).
 const LOG_ROOT: u64 = 128 + 8;
-/// The log's header before its directory, and the directory's first words, in words.
+/// The log's header before its directory, and the directory's first words, counted in words.
 const WORDS: std::ops::Range<u64> = 0..36;
-/// The one that says where the log ends.
+/// The word with the log's end.
 const TAIL: u64 = 1;
 
 fn hit(directory: &Path, word: u64) {
@@ -53,7 +53,8 @@ fn that_they_are_lost_is_not_told_where_all_were_found() {
     assert_eq!(apples(directory.path()), (How::Restarted, false, Some(b"3".to_vec())));
 }
 
-/// A panic where the log is taken from memory says that it cannot be trusted. Nobody who opens sees more of it.
+/// A panic while the log is read from memory means that the memory cannot be trusted. The opening process reports a
+/// loss and does not panic.
 #[cfg(feature = "failpoints")]
 #[test]
 fn a_panic_as_the_log_is_taken_is_told_as_a_loss() {
@@ -79,7 +80,7 @@ fn a_panic_as_the_log_is_taken_is_told_as_a_loss() {
 fn that_they_are_lost_is_told_where_one_was_hit_itself() {
     let directory = with_a_commit_in_memory_alone();
     hit(directory.path(), TAIL);
-    // The record's own bytes.
+    // Changes the record's own bytes, too.
     let file = std::fs::OpenOptions::new().read(true).write(true).open(region_of(directory.path())).unwrap();
     let memory = std::fs::read(region_of(directory.path())).unwrap();
     let places: Vec<usize> =

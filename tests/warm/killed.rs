@@ -1,8 +1,9 @@
-//! Real processes answer commits from memory and are killed at random moments; then the machine loses of their files what was not
-//! synced, and is started again. Whoever opens them next finds every commit that was answered, and none in part.
+//! Real processes answer commits from memory and are killed at random moments; then their files lose bytes that were
+//! not synced, and the machine is restarted. The next process that opens the environment finds every answered commit,
+//! and no commit in part.
 //!
-//! The memory is a file of this machine, declared to outlive the system: what is in the cache outlives it, too. The disk is one of
-//! real files, whose syncs are known of ([`LosingDirectory`]).
+//! The memory is a file of this machine that is declared to outlive the system; its content in the page cache stays,
+//! too. The disk consists of real files whose syncs are tracked ([`LosingDirectory`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +22,7 @@ use crate::basics::start_machine_again;
 const HOME: &str = "LIBTP_TEST_KILLED_HOME";
 const NUMBER: &str = "LIBTP_TEST_KILLED_NUMBER";
 const WORKERS: u64 = 3;
-/// Machines that go down before another environment is made: the history of one grows.
+/// Crashes before another environment is made: the history of one environment grows.
 const CRASHES_OF_ONE: u64 = 10;
 
 fn disk(home: &Path) -> LosingDirectory {
@@ -36,7 +37,7 @@ fn open(home: &Path) -> libtp::Result<Env> {
         durability: Some(Durability::Rio),
         region_survives: Some(Survives::System),
         region_directory: Some(memory.clone()),
-        // Much of the log is not on the disk when the machine goes down, and some is.
+        // So that much of the log is not on the disk when the machine goes down, and some is.
         relaxed_millis: Some(60_000),
         checkpoint_log: Some(Bytes::mib(2)),
         ..bank::settings()
@@ -66,7 +67,7 @@ fn entry() {
     }
 }
 
-/// A worker, and how many of its commits were answered.
+/// A worker, and the number of its answered commits.
 struct Worker {
     number: u64,
     process: Process,
@@ -89,13 +90,14 @@ impl Worker {
     }
 }
 
-/// Some work, some of whom are killed and replaced, until all are killed. What each was answered.
+/// Runs workers, kills and replaces some of them, and finally kills all. Returns each worker's number of answered
+/// commits.
 fn work_and_die(home: &Path, first: u64, random: &mut Random) -> BTreeMap<u64, u64> {
     let mut workers: Vec<Worker> = (first..first + WORKERS).map(|number| Worker::start(home, number)).collect();
     let is_awaited = random.chance(7, 8);
     let (mut dead, mut next) = (Vec::new(), first + WORKERS);
     if is_awaited {
-        // Under way: the others die while they open it.
+        // At least one worker works before the first kill: otherwise workers die while they open the environment.
         while workers.iter().all(|worker| worker.answered() < 10) {
             let ended = workers.iter_mut().find_map(|worker| worker.process.ended().map(|_| worker.process.errors()));
             assert!(ended.is_none(), "a worker ended by itself: {ended:?}");
@@ -117,12 +119,13 @@ fn work_and_die(home: &Path, first: u64, random: &mut Random) -> BTreeMap<u64, u
         std::thread::sleep(Duration::from_micros(random.below(300)));
     }
     dead.extend(workers);
-    // Waiting takes in all that it said.
+    // Waiting reads all output of the worker.
     dead.iter_mut().for_each(|worker| _ = worker.process.wait());
     dead.iter().map(|worker| (worker.number, worker.answered())).collect()
 }
 
-/// What is there against what was answered: nothing is lost, and at most the last of each is unheard of.
+/// Compares the commits found with the commits answered: no commit is lost, and at most the last one of each worker
+/// was not answered.
 fn compare(found: &BTreeMap<u64, u64>, answered: &BTreeMap<u64, u64>, what: &str) {
     for (worker, &answered) in answered {
         let found = found.get(worker).copied().unwrap_or(0);
@@ -165,7 +168,7 @@ fn what_was_answered_survives_kills_at_any_moment_and_a_disk_that_loses_what_was
         let bank = Bank::open(&env).unwrap();
         let found = bank.audit().unwrap_or_else(|torn| panic!("{what}: {torn}"));
         compare(&found, answered, &what);
-        // What is there is there for good: the last of each may have been unheard of.
+        // The found commits are final: the last one of each worker may not have been answered.
         *answered = answered.keys().map(|worker| (*worker, found.get(worker).copied().unwrap_or(0))).collect();
         commits += found.iter().filter(|(worker, _)| **worker >= crash * 100).map(|(_, count)| count).sum::<u64>();
         assert!(answered.len() >= before + 3);

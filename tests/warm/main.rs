@@ -1,13 +1,13 @@
-//! Commits that are answered from memory which outlives the system, and what is there after it went down.
+//! Commits that are answered from memory that outlives the system, and their state after the system went down.
 //!
 //! | file | what |
 //! |---|---|
-//! | `basics` | where such commits are refused, and what is told when the memory is gone |
-//! | `simulated` | a simulated machine goes down: its disk loses what was not synced, its cache what was not written back |
-//! | `ring` | the same for the log alone, whose ring is small and moves |
-//! | `killed` | processes are killed at random moments, and their files lose what was not synced |
+//! | `basics` | where such commits are refused, and the report when the memory is gone |
+//! | `simulated` | a simulated machine goes down: its disk loses unsynced bytes, its cache unwritten lines |
+//! | `ring` | the same for the log alone, with a small ring that moves |
+//! | `killed` | processes are killed at random moments, and their files lose unsynced bytes |
 //! | `hit` | a wild store hits the log's words in such memory |
-//! | `deaths` | a process dies as it finds what was answered from memory |
+//! | `deaths` | a process dies while it finds the commits that were answered from memory |
 //! | `yardstick` | planted bugs, each to be noticed by one of these |
 // Test code outside of test functions: a panic is the report.
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! The log alone, with a ring of small pieces that move all the time: what was kept is found when the machine is started again,
-//! whatever the cache had written back by then.
+//! The log alone, with a ring of small pieces that move all the time: records that were kept are found after a
+//! restart of the machine, whatever part of the cache had been written back.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn control_file(directory: &Arc<dyn Directory>) -> ControlFile {
     ControlFile::new(directory.open(CONTROL_NAME, OpenMode::Create).unwrap(), CONTROL_NAME)
 }
 
-/// A machine's log.
+/// The log of a simulated machine.
 struct Machine {
     disk: SimDisk,
     region: Region,
@@ -42,7 +42,7 @@ struct Machine {
 }
 
 impl Machine {
-    /// Starts it on that disk, where the log ends there.
+    /// Starts the machine on `disk`, whose log ends at `end`.
     fn start(disk: SimDisk, control: &Control, end: Lsn) -> Machine {
         let directory: Arc<dyn Directory> = Arc::new(disk.clone());
         let region = Region::anonymous(1 << 24).unwrap();
@@ -57,7 +57,7 @@ impl Machine {
         Machine { disk, region, log, session }
     }
 
-    /// The bodies of our records.
+    /// Returns the bodies of this test's records.
     fn bodies(&self) -> Vec<Vec<u8>> {
         let records = self.log.roll(Lsn::FIRST).map(Result::unwrap);
         records.filter(|record| record.header.kind() == KIND).map(|record| record.body).collect()
@@ -77,7 +77,7 @@ fn what_was_kept_is_found_whatever_the_cache_had() {
     let (mut crashes, mut kept_in_all, mut lost_lines, mut rescued_bytes) = (0, 0, 0, 0);
     for seed in first..first + sizes::number("LIBTP_TEST_WARM", 300) {
         libtp_tests::trial::begin_seed(seed - first + 1);
-        // The cache of the seed before: else it is kept for as long as the process lives.
+        // Drops the cache of the previous seed, which would otherwise be kept as long as the process lives.
         simulated_cache::forget_closed();
         let mut random = Random::new(seed);
         let disk = SimDisk::new(seed);
@@ -109,10 +109,10 @@ fn what_was_kept_is_found_whatever_the_cache_had() {
             }
             let image = machine.disk.crash_image(LossMode::ALL[random.index(7)], random.next_u64());
             let chance = random.below(11);
-            // All of it is looked at, also when its header is of a time when there was less.
+            // All of the region is checked, also if its header is from a time when the region was smaller.
             assert!(machine.region.reaches(machine.region.size()));
             lost_lines += simulated_cache::crash(&machine.region, || random.chance(chance, 10));
-            // It is done twice, and the first time may be crashed.
+            // The rescue runs twice, because a crash may interrupt the first.
             let at: Arc<dyn Directory> = Arc::new(image.clone());
             let old = control_file(&at).read().unwrap();
             for _ in 0..2 {
@@ -126,7 +126,7 @@ fn what_was_kept_is_found_whatever_the_cache_had() {
             let restarted =
                 restart(&at, &control_file(&at), &settings()).unwrap_or_else(|error| panic!("{what}: {error}"));
             control = restarted.control;
-            // Nobody has to decide anything about a region of an earlier life whose log the files have.
+            // A region of an earlier life needs no decision once its log is in the files.
             machine.region.pretend_earlier_start();
             all_in_files(&machine.region, &at, &control).unwrap_or_else(|error| panic!("{what}: {error}"));
             machine = Machine::start(image, &control, restarted.end.end);

@@ -1,5 +1,5 @@
-//! A simulated machine goes down and is started again: its disk has lost what was not synced, or some of it; its memory is as it
-//! was, or without some of what was still in the processor's cache; and opening is crashed, too.
+//! A simulated machine goes down and is restarted: its disk has lost some or all unsynced bytes; its memory is
+//! intact, or has lost some lines that were still in the processor's cache; and opening crashes, too.
 
 use libtp::{Durability, SharedMemory, Survives};
 use libtp_sim::{LossMode, Random, SimDisk};
@@ -8,7 +8,7 @@ use libtp_tests::oracle::{State, Table, Value};
 use libtp_tests::sizes;
 use rio::{simulated_cache, Lasting, Region, WriteBack};
 
-/// What was done and seen.
+/// Counts over all runs.
 #[derive(Debug, Default)]
 struct Figures {
     crashes: u64,
@@ -19,15 +19,15 @@ struct Figures {
     memories_lost: u64,
 }
 
-/// What was committed, one state after the other, and which of them has to be there after a crash.
+/// The committed states, in order, and the earliest one that may be found after a crash.
 struct Committed {
     states: Vec<State>,
-    /// Answered from memory or from the disk.
+    /// The last state answered from memory, and the last answered from the disk.
     in_memory: usize,
     on_disk: usize,
-    /// Whether a transaction asked for memory.
+    /// Whether a commit was answered from memory.
     is_rio: bool,
-    /// A relaxed commit was answered.
+    /// Whether a relaxed commit was answered.
     is_relaxed: bool,
 }
 
@@ -40,7 +40,7 @@ impl Committed {
         self.states.len() - 1
     }
 
-    /// Which of the states it is, none before `from`.
+    /// Returns the latest state from `from` on that equals `found`.
     fn place_of(&self, found: &State, from: usize) -> Option<usize> {
         (from..self.states.len()).rev().find(|&at| self.states[at] == *found)
     }
@@ -56,7 +56,7 @@ fn value(random: &mut Random) -> Vec<u8> {
     vec![fill; bytes]
 }
 
-/// Some transactions, of all durabilities.
+/// Runs some transactions of all durabilities.
 fn work(process: &Process, random: &mut Random, committed: &mut Committed, figures: &mut Figures) {
     for _ in 0..2 + random.below(20) {
         let durability = match random.below(10) {
@@ -104,14 +104,14 @@ fn work(process: &Process, random: &mut Random, committed: &mut Committed, figur
     }
 }
 
-/// A machine is started, works, and goes down, some times.
+/// Starts a machine, works, and crashes it, several times.
 fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
     let mut random = Random::new(seed);
     let layout = Layout::of_seed(seed);
     let mut disk = SimDisk::new(seed);
     let mut memory = SharedMemory::lasting(is_lasting(write_back));
     let mut committed = Committed::new(State::default());
-    // Of the life before: where the memory was lost, commits may be, too.
+    // About the life before: whether its memory was lost, and whether commits may be lost with it.
     let (mut is_lost, mut may_have_lost) = (false, false);
     for life in 0..1 + random.below(3) {
         let what = format!("seed {seed}, life {life}, {write_back:?}");
@@ -133,7 +133,7 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
         let image = disk.crash_image(mode, random.next_u64());
         let kept = random.below(11);
         if write_back == WriteBack::Simulated {
-            // All of it is looked at, also when its header is of a time when there was less.
+            // All of the region is checked, also if its header is from a time when the region was smaller.
             assert!(region.reaches(region.size()));
             figures.lines_lost += simulated_cache::crash(&region, || random.chance(kept, 10));
         }
@@ -157,7 +157,7 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
             );
         };
         figures.unanswered_found += u64::from(place > committed.in_memory);
-        // Opening is crashed; what memory had before is there again.
+        // A crash during opening, with the memory as it was before.
         let mut walk = image.crash_images();
         walk.advance_to(random.index(walk.end() + 1));
         let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
@@ -166,7 +166,7 @@ fn lives(seed: u64, write_back: WriteBack, figures: &mut Figures) {
         assert!(found_again == found, "{what}: after a crash of opening, {mode:?}: {}", found.difference(&found_again));
         figures.within += 1;
         (disk, memory) = (image.crash_image(LossMode::KeepAll, 0), holding(&region, write_back));
-        // It is opened with the memory of before once more, and by then has no need of it.
+        // The next life opens with the same old memory, which it no longer needs.
         committed.in_memory = place;
     }
 }
@@ -177,7 +177,7 @@ fn holding(region: &Region, write_back: WriteBack) -> SharedMemory {
     memory
 }
 
-/// What is there when the machine has been started again with that memory.
+/// Returns the state after a restart of the machine with that memory.
 fn look(disk: &SimDisk, layout: Layout, region: &Region, write_back: WriteBack, what: &str) -> State {
     let machine = Machine::with_memory(disk.clone(), layout, holding(region, write_back));
     let process = machine.start().unwrap_or_else(|trouble| panic!("{what}: opening failed: {trouble}"));

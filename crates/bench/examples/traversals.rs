@@ -1,7 +1,8 @@
-//! Goes through OO1's parts again and again, by one contender: for a profiler, and for two builds in turns.
+//! Traverses OO1's parts again and again on one contender: for a profiler, and to compare two builds in turns.
 //!
-//! `cargo run --release -p libtp-bench --features peers --example traversals -- CONTENDER PARTS SECONDS [backward]`, the contender being
-//! `libtp`, `libtp hash`, `libtp links` or a peer; the database lies in /dev/shm. It prints nanoseconds a part: the mean, and the best traversal's.
+//! `cargo run --release -p libtp-bench --features peers --example traversals -- CONTENDER PARTS SECONDS [backward]`,
+//! where the contender is `libtp`, `libtp hash`, `libtp links` or a peer. The database lies in /dev/shm. Prints
+//! nanoseconds per part: the mean, and the best traversal's.
 #![allow(clippy::unwrap_used)] // a measurement: what fails ends it
 
 use std::time::{Duration, Instant};

@@ -25,7 +25,7 @@ pub enum Error {
         why: String,
     },
     /// A sync of a data file failed earlier. Reading goes on.
-    #[error("a sync of a data file failed earlier, so no page can be made durable any more; what was committed is safe in the log; close the environment, look at the disk, and open it again: recovery then runs by itself")]
+    #[error("a sync of a data file failed earlier, so no page can be made durable any more; committed changes are safe in the log; close the environment, check the disk, and open it again: recovery then runs by itself")]
     Failed,
     /// No file of that number is registered.
     #[error("no database file has the number {file}: it was removed, or never registered")]

@@ -56,7 +56,7 @@ impl BufferManager {
     pub fn check_at_rest(&self) {
         let resident: usize = self.pools.shelves().into_iter().map(|(_, shelf)| shelf.check_at_rest()).sum();
         assert!(resident == self.table.check_at_rest(), "a page is in memory and not in the table");
-        assert!(self.header.writer.load() == SessionId::NONE, "somebody writes");
+        assert!(self.header.writer.load() == SessionId::NONE, "a session writes");
         assert!(self.header.home_writes.load() % 2 == 0, "pages are on their way home");
     }
 

@@ -35,10 +35,10 @@ codes! {
     TP_NOTFOUND = -31001, c"there is no such record, or none further on";
     TP_EXISTS = -31002, c"the key is there already; nothing was changed";
     TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen to end; abort it and run it again";
-    TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; tp_error says who is in the way";
+    TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; tp_error names the transaction that holds it";
     TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; run it again";
     TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; run it again";
-    TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs what is not kept any more; begin another";
+    TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs log that is not kept any more; begin another snapshot";
     TP_OUTCOME_UNKNOWN = -31008, c"the commit was written, and whether it is kept is not known";
     TP_HALF_UNDONE = -31009, c"a part of the transaction could not be taken back, so all of it was undone";
     TP_FULL = -31010, c"something is full; nothing was changed";
@@ -54,7 +54,7 @@ codes! {
     TP_SETTINGS = -31020, c"the settings are wrong";
     TP_IO = -31021, c"reading or writing failed";
     TP_MISUSE = -31022, c"the call was not made as it may be; nothing was changed";
-    TP_IN_USE = -31023, c"what was to be closed is in use, and stays open";
+    TP_IN_USE = -31023, c"the handle is in use, and stays open";
     TP_BUG = -31024, c"the library failed inside itself, and running it again will not help";
     TP_LOG_TYPE = -31025, c"the log has records of a type that was not registered; tp_error has its name and code";
     TP_NOT_PASSED = -31026, c"the transaction cannot be passed on, or waits no more to be taken over";

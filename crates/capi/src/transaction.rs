@@ -258,8 +258,7 @@ impl Transaction {
         match self.copies.iter().find(|(_, copied)| copied.is_changed()) {
             None => Ok(()),
             Some(((_, page), _)) => Err(Trouble::misuse(format!(
-                "page {page} was got and changed, and not unpinned: what was stored there would be lost, so nothing was done, and the \
-                 transaction goes on. Unpin it (buf_unpin), or abort the transaction"
+                "page {page} was changed and not unpinned: its change would be lost, so nothing was done, and the transaction goes on. Unpin the page (buf_unpin), or abort the transaction"
             ))),
         }
     }

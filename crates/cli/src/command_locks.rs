@@ -107,7 +107,7 @@ fn kept_waiting(look: &Env) -> Failure {
     };
     let seconds = PATIENCE.as_secs();
     Failure::Failed(format!(
-        "the lock table could not be read within {seconds} s: {who}; nothing was changed. `tp sessions` shows who holds what and who waits"
+        "the lock table could not be read within {seconds} s: {who}; nothing was changed. `tp sessions` lists the sessions, their locks and their waits"
     ))
 }
 

@@ -92,7 +92,7 @@ fn words(segment: JoinedSegment) -> String {
     let JoinedSegment { segment, untold_txn, untold_lsn } = segment;
     match (untold_txn, untold_lsn) {
         (Some(txn), Some(lsn)) => format!(
-            "segment of memory {segment}  may not know of transaction {txn}, committed at LSN {lsn}: who joins it next tells it"
+            "segment of memory {segment}  may not know of transaction {txn}, committed at LSN {lsn}: the next transaction that joins it brings the commit"
         ),
         _ => format!("segment of memory {segment}  knows of every commit"),
     }

@@ -192,8 +192,7 @@ impl HeaderLines {
             ) => {}
             _ => {
                 return Err(format!(
-                    "the header line `{name}` is unknown, and what it says would be lost. Take the line out of the dump to load it all \
-                     the same"
+                    "the header line `{name}` is unknown, and its setting would be lost. Remove the line from the dump to load it without the setting"
                 ));
             }
         }

@@ -112,9 +112,9 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
     let gap = "VERSION=3\nformat=print\ntype=recno\nkeys=1\nHEADER=END\n 1\n one\n 3\n three\nDATA=END\n";
     let tree = "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n a\n b\nDATA=END\n";
     let refused = [
-        (INTEGERS.replace("integerkey", "integerdup"), "line 9: with `integerdup` LMDB", "Take the line out"),
-        (INTEGERS.replace("integerkey", "reversedup"), "line 9: with `reversedup` LMDB", "Take the line out"),
-        (tree.replace("HEADER", "nodes=7\nHEADER"), "line 4: the header line `nodes` is unknown", "Take the line out"),
+        (INTEGERS.replace("integerkey", "integerdup"), "line 9: with `integerdup` LMDB", "Remove the line"),
+        (INTEGERS.replace("integerkey", "reversedup"), "line 9: with `reversedup` LMDB", "Remove the line"),
+        (tree.replace("HEADER", "nodes=7\nHEADER"), "line 4: the header line `nodes` is unknown", "Remove the line"),
         (tree.replace("btree", "heap"), "line 3: databases of type `heap`", "cannot be loaded"),
         (PADDED.replace("0x2a", "42"), "line 5: `42` is no byte", "one character, or 0x"),
         (PADDED.replace("=6", "=5"), "line 9: the record has 6 bytes", "to have 5"),

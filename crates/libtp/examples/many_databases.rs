@@ -1,4 +1,5 @@
-//! How long the first process, and one that joins it, take to open an environment of many databases and to get a record.
+//! Measures how long the first process, and a process that joins it, take to open an environment of many databases
+//! and to get a record.
 //!
 //! ```text
 //! cargo run --release -p libtp --example many_databases -- DIRECTORY 100000
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use libtp::Env;
 
-/// Databases that one process makes: each keeps a descriptor.
+/// Number of databases that one process makes: each keeps a descriptor.
 const AT_ONCE: u32 = 500;
 const LOOKS: u32 = 5;
 

@@ -1,12 +1,13 @@
-//! LIBTP's first two motives: the password file, and source control, as ordinary files that change together with records.
+//! LIBTP's first two motives: the password file, and source control, as plain files that change together with
+//! records.
 //!
 //! ```text
 //! cargo run -p libtp --example passwd
 //! ```
 //!
-//! `passwd` and `group` are files that every program of the machine reads, and none of which knows of transactions. A user is added
-//! to both and to a database at once, or to none. A check-in puts the new text of several sources in their places, keeps the old ones
-//! in a database, and notes who did it.
+//! Every program of the machine reads the files `passwd` and `group`, and none of these programs knows transactions.
+//! A user is added to both files and to a database at once, or to none. A check-in puts the new texts of several
+//! sources in their places, keeps the old ones in a database, and notes its author.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use libtp::{Db, Env, Txn};
 
-/// What a step answers.
+/// The result of a step.
 pub type Answer<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The users of a machine: two files and a database.
@@ -25,13 +26,13 @@ pub struct Users {
 }
 
 impl Users {
-    /// Adds one, in all three places.
+    /// Adds a user, in all three places.
     pub fn add(&self, txn: &Txn<'_>, name: &str, number: u32) -> libtp::Result<()> {
         self.by_name.put_new(txn, name.as_bytes(), &number.to_be_bytes())?;
         for (path, line) in
             [(&self.passwd, format!("{name}:x:{number}:{number}\n")), (&self.group, format!("{name}:x:{number}:\n"))]
         {
-            // What is read here and changed by another program before the commit makes that fail.
+            // If another program changes a file that was read here before the commit, the commit fails.
             let mut text = txn.read_file(path)?.unwrap_or_default();
             text.extend(line.as_bytes());
             txn.replace_file(path, &text)?;
@@ -40,7 +41,7 @@ impl Users {
     }
 }
 
-/// Puts new texts of some sources in their places, and keeps what they were under the next revision.
+/// Puts new texts of some sources in their places, and keeps the old texts under the next revision.
 pub fn check_in(env: &Env, history: &Db, who: &str, sources: &[(&Path, &str)]) -> libtp::Result<u32> {
     env.run(|txn| {
         let last = history
@@ -71,7 +72,7 @@ fn main() -> Answer<()> {
     shown
 }
 
-/// Says what it does.
+/// Runs the example and prints each step.
 pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     let env = Env::open(home.join("environment"))?;
     let users = Users { passwd: home.join("passwd"), group: home.join("group"), by_name: env.btree("users")? };
@@ -82,7 +83,7 @@ pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     write!(out, "passwd: {}", fs::read_to_string(&users.passwd)?.replace('\n', " "))?;
     writeln!(out, "group: {}", fs::read_to_string(&users.group)?.trim_end().replace('\n', " "))?;
 
-    // One who is there already: nothing of it happens.
+    // A user who is there already: none of the transaction's changes happens.
     let twice = env.run(|txn| {
         users.add(txn, "mao", 1002)?;
         users.add(txn, "margo", 1003)
@@ -90,7 +91,7 @@ pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     writeln!(out, "twice: {}", twice.err().map_or("added".into(), |error| error.to_string()))?;
     writeln!(out, "passwd has {} lines", fs::read_to_string(&users.passwd)?.lines().count())?;
 
-    // An editor that knows nothing of transactions comes in between.
+    // An editor that knows no transactions changes the file in between.
     let txn = env.begin()?;
     users.add(&txn, "mao", 1002)?;
     fs::write(&users.group, "root:x:0:\nmargo:x:1001:\nwheel:x:10:\n")?;

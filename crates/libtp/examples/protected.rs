@@ -1,13 +1,14 @@
-//! LIBTP 4.4's six steps: a small access method whose code reads and writes its file itself, and the same code under transactions.
+//! LIBTP 4.4's six steps: a small access method that reads and writes its file itself, and the same code under
+//! transactions.
 //!
 //! ```text
 //! cargo run -p libtp --example protected
 //! ```
 //!
-//! The file is a stack of words: page 0 says how many there are, and each page behind it holds as many as fit. `unprotected` is
-//! what such a program does with a plain file: killed between its two writes it leaves a word that nobody counts, or counts one
-//! that is not there, and two processes overwrite each other's words. `protected` is the same code with the six steps, each
-//! marked where it is.
+//! The file is a stack of words: page 0 has their number, and each page behind it holds as many words as fit.
+//! `unprotected` is such a program on a plain file. If it is killed between its two writes, it leaves a word that is
+//! not counted; and two processes overwrite each other's words. `protected` is the same code with the six steps, each
+//! marked in its place.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +16,7 @@ use std::path::Path;
 
 use libtp::{Env, LogType, PageLock};
 
-/// What a step answers.
+/// The result of a step.
 pub type Answer<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Bytes of a word.
@@ -35,7 +36,7 @@ fn count_of(page: &[u8]) -> Answer<usize> {
     Ok(usize::from_le_bytes(*page.first_chunk().ok_or("the page is too short")?))
 }
 
-/// The code as it was.
+/// The original code.
 mod unprotected {
     use std::fs::{File, OpenOptions};
     use std::os::unix::fs::FileExt;
@@ -72,7 +73,7 @@ mod unprotected {
             let mut page = self.read(number)?;
             page[at..at + WORD].copy_from_slice(&word(new));
             self.write(number, &page)?;
-            // Killed here, the word is there and not counted.
+            // If the process is killed here, the word is there and not counted.
             meta[..8].copy_from_slice(&(count + 1).to_le_bytes());
             self.write(0, &meta)
         }
@@ -95,7 +96,7 @@ mod protected {
 
     use super::{count_of, text, word, Answer, WORD};
 
-    /// The code of its log records.
+    /// The type code of its log records.
     pub const PUSHED: u16 = 1;
 
     pub struct Stack {
@@ -120,9 +121,9 @@ mod protected {
             let count = count_of(&meta.bytes)?;
             let (number, at) = self.place(count)?;
             meta.bytes[..8].copy_from_slice(&(count + 1).to_le_bytes());
-            // Steps 2, 4 and 5, the write: what was changed is logged, then the page is changed and given back.
+            // Steps 2, 4 and 5, the write: the change is logged, then the page is changed and given back.
             self.file.put(txn, &meta)?;
-            // Here the log record is of a type of its own, whose functions (step 6) make the change and take it back.
+            // Here the log record has a type of its own, whose functions (step 6) make the change and undo it.
             let argument = [&u64::try_from(at)?.to_le_bytes()[..], &word(new)].concat();
             self.file.apply(txn, number, PUSHED, &argument)?;
             Ok(())
@@ -163,7 +164,7 @@ fn main() -> Answer<()> {
     shown
 }
 
-/// Says what it does.
+/// Runs the example and prints each step.
 pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     let plain = unprotected::Stack::open(&home.join("stack"))?;
     for new in ["one", "two", "three"] {
@@ -182,14 +183,14 @@ pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
     txn.commit()?;
     writeln!(out, "protected: {}", stack.words(&env.begin()?)?.join(" "))?;
 
-    // What is not committed is taken back, all of it.
+    // An abort undoes all changes of the transaction.
     let txn = env.begin()?;
     stack.push(&txn, "four")?;
     writeln!(out, "in the transaction: {}", stack.words(&txn)?.join(" "))?;
     txn.abort()?;
     writeln!(out, "taken back: {}", stack.words(&env.begin()?)?.join(" "))?;
 
-    // Who opens it later finds what was committed.
+    // A later process finds the committed words.
     drop((stack, env));
     let env = open()?;
     let txn = env.begin()?;

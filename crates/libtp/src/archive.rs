@@ -78,7 +78,7 @@ impl Env {
             // A segment file is reused under another name when it is given up: the copy may then be of two segments.
             if !self.log_files()?.contains(&file) {
                 to.remove(UNFINISHED)?;
-                return Err(Error::Io(format!("{} was given up while it was copied; a larger `keep_log` keeps more of the log. What was copied before is there", file.name).into()));
+                return Err(Error::Io(format!("{} was recycled while it was copied; a larger `keep_log` keeps more of the log. The files copied before are complete", file.name).into()));
             }
             copy.sync()?;
             to.rename(UNFINISHED, &file.name)?;

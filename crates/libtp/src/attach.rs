@@ -1,4 +1,4 @@
-//! Opening an environment: create, join, repair or restart (DESIGN 6, PROTOCOLS F1, L6).
+//! Opening an environment: create, join, repair or restart (PROTOCOLS F1, L6).
 //!
 //! All of it happens at the door ([`crate::judge`]), one process at a time:
 //!
@@ -165,7 +165,7 @@ fn open_as(
                 if opening.has_lost.get() {
                     // The answer reports the loss. If this note fails, the next opening reports it again.
                     let noted = opening.note_told();
-                    noted.unwrap_or_else(|error| tracing::warn!(%error, "what is lost will be told of again"));
+                    noted.unwrap_or_else(|error| tracing::warn!(%error, "the loss will be reported again"));
                 }
                 break through;
             }

@@ -3,7 +3,7 @@
 //! Each process that opened the environment has three threads. One only flushes the log: the other threads' work can
 //! take long (a checkpoint writes pages and waits for the disk), and meanwhile the log's ring would fill, and appenders
 //! would wait. One repairs the sessions of dead processes at once. One does everything else. For each job one session
-//! of all processes has the role at a time, and any process may have it (DESIGN 7). For the log and the last kind of
+//! of all processes has the role at a time, and any process may have it. For the log and the last kind of
 //! work, one thread of all processes looks often while there is work; the others check that it still does (`Rounds`).
 //! So an idle process costs next to nothing.
 
@@ -361,7 +361,7 @@ fn keep_house(
         // In every process, whichever has the rounds: the others may have no such limit.
         if let Some(unclaimed) = unclaimed.as_mut().filter(|unclaimed| looked.elapsed() >= unclaimed.nap()) {
             looked = Instant::now();
-            quiet.report("ending what was passed on", unclaimed.look(managers));
+            quiet.report("aborting a detached transaction", unclaimed.look(managers));
         }
         bereaved.end_own();
         turns.is_busy = huge_pages.step(managers);

@@ -257,7 +257,7 @@ impl<'e> Copying<'e> {
     /// Runs `work` with the session. If the region was given up meanwhile, the backup ends with `Rebuilt`; the caller
     /// may start over.
     fn with<T>(&self, work: impl FnOnce(&Managers, &TxnSession) -> Result<T>) -> Result<T> {
-        let Seated { life, session } = &**self.who.as_ref().expect("who copies has a session until it ends");
+        let Seated { life, session } = &**self.who.as_ref().expect("a backup has a session until it ends");
         let done = life.guarded_by(session, || work(&life.managers, session));
         match life.managers.region.is_broken() {
             true => Err(Error::Rebuilt),

@@ -647,8 +647,7 @@ fn agree_on_granularity(
     if wish.is_some_and(|wish| number(wish) != agreed) {
         let (theirs, ours) = if agreed == 2 { ("pages", "records") } else { ("records", "pages") };
         let what = format!(
-            "those who have it open lock {theirs} in it, and {ours} were asked for; nothing was opened. Ask for the same, or \
-             close the environment everywhere first"
+            "the processes that have it open lock {theirs} in it, and this opening asks for {ours}; nothing was opened. Ask for the same, or close the environment everywhere first"
         );
         return Err(Error::Database { name: open.name().into(), what });
     }

@@ -186,7 +186,7 @@ impl Txn<'_> {
         let refuse =
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
         match open.method() {
-            Method::Pages => refuse("it is a file of pages, of which only its program knows what is on them"),
+            Method::Pages => refuse("it is a file of pages, and only its program knows their contents"),
             Method::Btree if open.keying().index_of.is_some() => {
                 refuse("it is an index: empty the database whose index it is")
             }

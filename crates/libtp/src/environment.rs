@@ -1,6 +1,6 @@
 //! An environment: a directory that any number of processes open at once.
 //!
-//! Only this module knows all managers. It calls them top-down to create, attach and repair (DESIGN 3, 6), and keeps
+//! Only this module knows all managers. It calls them top-down to create, attach and repair, and keeps
 //! the state of this process: the open databases, and the attachment to the region (`life.rs`).
 
 use std::collections::HashMap;

@@ -15,7 +15,7 @@ pub enum Error {
     Deadlock,
     /// The shared memory was found damaged and was rebuilt from disk and log. This transaction was undone; run it
     /// again.
-    #[error("the shared memory was found damaged and was made anew from the log; what was acknowledged is kept, this transaction was undone: run it again")]
+    #[error("the shared memory was found damaged and was made anew from the log; answered commits are kept, this transaction was undone: run it again")]
     Rebuilt,
     /// The commit record was written but could not be made durable, so whether the transaction is kept is unknown. Look
     /// at the data before you run it again.
@@ -26,7 +26,7 @@ pub enum Error {
     },
     /// The library itself panicked in this call: a bug in it, or damaged memory. The session died, as if killed, and
     /// was repaired: this transaction was undone, all others go on. Run it again.
-    #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, nobody else is touched: run it again")]
+    #[error("the library panicked ({what}), which is a bug in it or damaged memory: please report it. This transaction was undone, other transactions go on: run it again")]
     Panicked {
         /// The panic's message.
         what: String,
@@ -87,7 +87,7 @@ pub enum Error {
     Corrupt(String),
     /// A sync failed: earlier acknowledged commits are safe, no further ones are acknowledged. Reading goes on; reopen
     /// to write.
-    #[error("the environment takes no more changes because writing to disk failed: {0}. What was acknowledged before is kept; close every process that uses the environment and open it again")]
+    #[error("the environment takes no more changes because writing to disk failed: {0}. Commits answered before are kept; close every process that uses the environment and open it again")]
     Failed(String),
     /// The database does not accept a key or value of this length.
     #[error("{what} of {bytes} bytes: this database takes {limit}")]

@@ -458,8 +458,7 @@ impl Work {
             if there.as_ref().map(Identity::from) != *seen && !planted(UNSEEN) {
                 return Err(refused(
                     path,
-                    "another program has changed it since this transaction first looked at it; nothing was changed, and the \
-                     transaction was aborted. Run it again over what is there now",
+                    "another program has changed it since this transaction first looked at it; nothing was changed, and the transaction was aborted. Run it again over the present file",
                 ));
             }
             self.door.plain.check_removable(path)?;
@@ -497,8 +496,7 @@ fn rights(file: &PlainStatus) -> [u32; 3] {
 }
 
 /// The reason why the transaction cannot commit.
-const GONE: &str =
-    "what was to take its place was removed by another program (its name begins with `.libtp-`); nothing was \
+const GONE: &str = "the new file was removed by another program (its name begins with `.libtp-`); nothing was \
                     changed, and the transaction was aborted";
 
 fn is_there_already(error: &(dyn std::error::Error + 'static)) -> bool {

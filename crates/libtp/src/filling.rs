@@ -82,7 +82,7 @@ impl Builder {
             Err(error) => {
                 if begun.get() {
                     if let Err(left) = before.restore(&platform) {
-                        tracing::error!(environment = %platform.path.display(), %left, "what was made of the environment stays");
+                        tracing::error!(environment = %platform.path.display(), %left, "the incomplete environment stays");
                     }
                 }
                 Err(error)

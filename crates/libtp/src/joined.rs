@@ -365,8 +365,7 @@ impl Joining<'_> {
             return Ok(());
         }
         let what = format!(
-            "it has what was committed at LSN {lsn}, and the log of the environment has that no more: it ends at LSN {end}. The \
-             two are of different times. Nothing was changed; restore both from one backup"
+            "it has the commit at LSN {lsn}, and the environment's log ends at LSN {end}. The two are of different times. Nothing was changed; restore both from one backup"
         );
         Err(Error::Segment { path: self.segment.path.clone(), what })
     }

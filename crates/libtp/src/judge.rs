@@ -123,8 +123,7 @@ impl Judge {
     fn waited_for(&self) -> Error {
         let who = self.describe_at_the_door();
         let what = format!(
-            "{who} is at its door, to open it, leave it, or make its memory anew, and others are waiting for that. \
-             Continue that process or end it, and try again (`tp sessions` shows who is at work)"
+            "{who} is opening it, leaving it or making its memory anew, and this process waited for that in vain. Continue that process or end it, and try again (`tp sessions` lists the processes)"
         );
         Error::Environment { environment: self.path.clone(), what }
     }

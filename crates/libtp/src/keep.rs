@@ -17,7 +17,8 @@ use crate::warm_start::is_of_now;
 use crate::{Error, Result};
 
 /// The message about memory whose reading panicked.
-const UNREADABLE: &str = "What is in it is damaged and cannot be read; `tp recover --keep-files` goes by the files";
+const UNREADABLE: &str =
+    "Its contents are damaged and cannot be read; `tp recover --keep-files` opens the environment by its files";
 
 /// The side that is right when shared memory and log files disagree (PROTOCOLS F1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
         tracing::warn!(
             environment = %platform.path.display(),
             at_the_door = judge.describe_at_the_door(),
-            "the environment is left past its door, where somebody stands still"
+            "the environment is left without its door lock, because the process that holds the lock does not run"
         );
         managers.drop_spares();
         judge.leave_seat();
@@ -74,7 +74,7 @@ fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
         if !payload.is::<Late>() {
             resume_unwind(payload);
         }
-        tracing::warn!("another process, which is stopped or very slow, has what leaving needs: what is left of this one is repaired as if it had died");
+        tracing::warn!("another process, which is stopped or very slow, holds a lock that leaving needs: the sessions of this process are repaired as if it had died");
         Ok(())
     })
 }

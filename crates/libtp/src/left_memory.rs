@@ -77,7 +77,7 @@ fn look_at(path: &Path) -> Option<LeftMemory> {
         remove: format!("rm '{}'", path.display()),
     };
     let why = match left.check_maker(layout_hash()) {
-        Err(what) => format!("{what}; what it holds cannot be told"),
+        Err(what) => format!("{what}; its contents are unknown"),
         Ok(()) if may_hold_commits(left.region()) => {
             "it has commits that are not on disk: if the directory was moved, open it there, and they are written"
                 .into()

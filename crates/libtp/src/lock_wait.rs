@@ -58,7 +58,7 @@ impl LockWait {
             named.push(format!("{more} more"));
         }
         match &named[..] {
-            [] => "nobody is in the way any more".into(),
+            [] => "the way is free now".into(),
             [one] => format!("{one} is in the way"),
             several => format!("{} are in the way", several.join(" and ")),
         }

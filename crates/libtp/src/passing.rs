@@ -140,8 +140,7 @@ impl Txn<'_> {
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         if !self.files().is_empty() {
-            let what = "it has to do with plain files, of which only this process knows what it saw; it was undone. Pass it on before \
-                        it reads or changes any";
+            let what = "it has read or changed plain files, and only this process knows their state; it was undone. Pass a transaction on before it uses plain files";
             return Err(Error::NotPassed { txn: self.id(), what: what.into() });
         }
         if !self.decided().is_empty() {

@@ -412,7 +412,7 @@ impl Platform {
     /// Returns the rights for the shared memory: the same as for the directory.
     fn access(&self) -> Result<Access> {
         Access::of_directory(&self.path).map_err(|error| {
-            let what = format!("the directory cannot be asked who may use it: {error}");
+            let what = format!("the owner and mode of the directory cannot be read: {error}");
             Error::Environment { environment: self.path.clone(), what }
         })
     }

@@ -86,7 +86,7 @@ impl Opening<'_> {
             let (mut not_seen, mut looked) = (begun, begun);
             loop {
                 let writers = managers.writers();
-                if writers.is_empty() || planted("libtp: memory is made anew while somebody writes") {
+                if writers.is_empty() || planted("libtp: memory is made anew while a session writes") {
                     return Some(Ok(managers.processes.rebuild_count()));
                 }
                 let is_running = |writer: &&SessionId| managers.processes.is_seen_running(**writer);
@@ -125,7 +125,7 @@ impl Opening<'_> {
 
     fn still_written_by(&self, who: &str) -> Error {
         let what = format!(
-            "its shared memory is damaged and is to be made anew from the log, but {who} has not ended a write to its files. \
+            "its shared memory is damaged and must be made anew from the log, but {who} has not finished a write to its files. \
              Continue that process or end it, and try again (`tp sessions` shows it)"
         );
         Error::Environment { environment: self.platform.path.clone(), what }

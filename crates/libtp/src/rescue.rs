@@ -79,7 +79,7 @@ impl Taken {
     /// Reports what could not be kept of broken memory, if anything.
     pub(crate) fn tell(&self) {
         let Some(rescued) = self.rescued else {
-            tracing::error!("the broken memory holds no log that could be trusted: what was not yet on disk is lost");
+            tracing::error!("the damaged memory has no usable log: commits that were not on disk are lost");
             return;
         };
         let committed = self.committed.filter(|&commit| commit >= rescued.to);

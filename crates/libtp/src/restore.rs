@@ -307,7 +307,9 @@ impl Backup {
         let cut = self.cut(until, last)?;
         let end = cut.end;
         if end < earliest && !planted("libtp: a state before the copied pages is restored") {
-            return Err(self.refused(format!("the earliest state that can be had from it is that before LSN {earliest}; for what was before, take an earlier backup")));
+            return Err(self.refused(format!(
+                "its earliest state is the one before LSN {earliest}; for an earlier state, take an earlier backup"
+            )));
         }
         Ok(cut)
     }
@@ -422,7 +424,7 @@ impl Backup {
             at += want as u64;
         }
         if crc != copied.crc && !planted("libtp: a restore believes what it reads") {
-            return Err(damaged("it is not what was copied: its checksum is another".into()));
+            return Err(damaged("it was changed after it was copied: its checksum differs".into()));
         }
         Ok(())
     }

@@ -171,10 +171,7 @@ impl Into<'_> {
         let order = remains.order();
         self.env.run(|txn| txn.guarded(|| Ok(access(&self.env.0, &self.open, txn).list_made_of(&order.ids)?)))?;
         let what = || {
-            format!(
-                "what says the order of {} records is lost; each stands behind the one that was stored before it",
-                order.guessed
-            )
+            format!("the order of {} records is lost; each follows the record that was stored before it", order.guessed)
         };
         Ok((order.guessed > 0).then(|| Finding { page: 0, what: what() }))
     }

@@ -1,7 +1,7 @@
 //! Snapshots, as a program holds them: read-only transactions that take no locks, wait only for the disk and are never
 //! victims.
 //!
-//! Paper: none (DESIGN 7; PROTOCOLS S1 to S4). A snapshot has a session of its own, whose slot notes the log kept for
+//! Paper: none (PROTOCOLS S1 to S4). A snapshot has a session of its own, whose slot notes the log kept for
 //! the snapshot. When the process dies, repairing the session releases it.
 
 use std::marker::PhantomData;

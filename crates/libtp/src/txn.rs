@@ -312,7 +312,7 @@ impl<'e> Txn<'e> {
                 match life.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
                     // Reading the commit record failed, too. The next life knows whether the record exists.
                     Err(Error::Rebuilt | Error::Panicked { .. }) => {
-                        managers.give_up("nobody can read whether a transaction has committed");
+                        managers.give_up("it cannot be read whether a transaction has committed");
                         session.commit_record_noted()
                     }
                     read => read.map_err(Error::behind_a_commit)?,

@@ -37,10 +37,7 @@ impl Unclaimed {
         for offer in offers {
             let since = *self.since.entry(offer).or_insert(now);
             if now.duration_since(since) >= self.limit && managers.abort_offered(offer)? {
-                tracing::warn!(
-                    txn = offer.txn.raw(),
-                    "a transaction that was passed on was taken over by nobody, and is undone"
-                );
+                tracing::warn!(txn = offer.txn.raw(), "a detached transaction was not taken over, and is undone");
             }
         }
         Ok(())

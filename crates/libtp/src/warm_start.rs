@@ -48,9 +48,7 @@ impl Opening<'_> {
     /// Returns the error for the region of another build whose processes have all died: the region is not given up.
     pub(crate) fn unreadable(&self, why: &str) -> Error {
         let what = format!(
-            "nobody uses it, but its shared memory was left by processes that died, and this build of the library cannot take \
-             the log out of it: {why}. Commits that were answered without waiting for the disk may be there alone. Nothing was \
-             changed. Open and close it once with the build that made it; `tp recover --keep-files` goes on without, and what \
+            "it is not in use, but dead processes left shared memory, and this build of the library cannot read the log in it: {why}. Commits that were answered before they were on disk may be only there. Nothing was changed. Open and close it once with the build that made it; `tp recover --keep-files` goes on without, and what \
              had not reached the log files is then lost"
         );
         Error::Environment { environment: self.platform.path.clone(), what }
@@ -77,8 +75,7 @@ impl Opening<'_> {
         };
         let what = format!(
             "commits were answered from its shared memory with durability Rio, and that memory {why}. Nothing was changed. \
-             Mount what it lies on, or set `region_directory` in libtp.toml to where it is; `tp recover --keep-files` goes on \
-             without it, and what was answered since the last sync of the log is then lost"
+             Mount its filesystem, or set `region_directory` in libtp.toml to its directory; `tp recover --keep-files` goes on without it, and the commits answered since the last sync of the log are then lost"
         );
         Err(Error::Environment { environment: self.platform.path.clone(), what })
     }

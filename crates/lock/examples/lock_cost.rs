@@ -1,9 +1,9 @@
-//! What locks cost, in the pattern of a TPC-B transaction: four databases in `IX` and four records in `X`, then all
-//! given back; beside a sharded hash map behind mutexes in the same run, which has no queues, no deadlock search, and
-//! does not survive anything.
+//! Measures the cost of locks in the pattern of a TPC-B transaction: four databases in `IX` and four records in `X`,
+//! then all released. Beside it, in the same run, is a sharded hash map behind mutexes, which has no queues and no
+//! deadlock search, and survives no death.
 //!
-//! `cargo run --release -p libtp-lock --example lock_cost [-- SECONDS]`; with seconds only the one-thread loop runs, so
-//! long, for a profiler.
+//! `cargo run --release -p libtp-lock --example lock_cost [-- SECONDS]`; with an argument only the one-thread loop
+//! runs, for that many seconds, for a profiler.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,7 +19,7 @@ const ROUNDS: u32 = 50_000;
 const ACCOUNTS: u64 = 1_000_000;
 const RUNS: usize = 60;
 
-/// The eight locks of a transaction.
+/// Returns the eight locks of a transaction.
 fn names(random: &mut u64, apart: u32) -> [(LockName, Mode); 8] {
     *random ^= *random << 13;
     *random ^= *random >> 7;
@@ -69,7 +69,7 @@ impl Hasher for Identity {
 
 type Shard = Mutex<HashMap<LockName, u32, BuildHasherDefault<Identity>>>;
 
-/// The same names into a sharded map and out again: no modes, no conflicts.
+/// Puts the same names into a sharded map and removes them: no modes, no conflicts.
 fn bare(shards: &[Shard], random: &mut u64) {
     let names = names(random, 0);
     let shard = |name: &LockName| {
@@ -90,7 +90,7 @@ fn bare(shards: &[Shard], random: &mut u64) {
     }
 }
 
-/// Nanoseconds a round, the best of several runs.
+/// Returns nanoseconds per round, the best of several runs.
 fn best(mut run: impl FnMut()) -> f64 {
     let mut one = || {
         let start = Instant::now();
@@ -155,7 +155,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// One locker takes a million locks and gives them back.
+/// Takes a million locks for one locker and releases them.
 fn a_million(locks: &LockManager, session: &Session, locker: LockerId) -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     for hash in 0..1_000_000 {
@@ -178,7 +178,7 @@ fn run_for(seconds: u64, locks: &LockManager, processes: &ProcessManager) -> Res
     Ok(())
 }
 
-/// Nanoseconds a transaction while several threads do the same.
+/// Returns nanoseconds per transaction while several threads run transactions.
 fn together(threads: u32, apart: u32, locks: &LockManager, processes: &ProcessManager) -> f64 {
     let barrier = Barrier::new(usize::try_from(threads).unwrap_or(1));
     let run = &|seed: u32| {
@@ -188,7 +188,7 @@ fn together(threads: u32, apart: u32, locks: &LockManager, processes: &ProcessMa
         barrier.wait();
         let start = Instant::now();
         for _ in 0..ROUNDS {
-            // All lock in the same order of databases, so there is no deadlock.
+            // All threads lock the databases in the same order, so there is no deadlock.
             transaction(locks, &session, locker, &mut random, seed * apart);
         }
         let nanos = start.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS);

@@ -63,7 +63,7 @@ impl LockManager {
             self.check_stack(number, slot, &mut queued, &mut census)?;
             self.check_kept(number, slot, &mut queued, &mut census)?;
         }
-        demand!(queued.is_empty(), "requests in queues but on nobody's stack: {queued:?}");
+        demand!(queued.is_empty(), "requests in queues but on no locker's stack: {queued:?}");
         self.check_free(&mut census)?;
         places += census.kept + census.reserved + census.listed + census.fresh;
         demand!(places == census.slots, "{places} slots of {} can be found: {census:?}", census.slots);
@@ -113,7 +113,7 @@ impl LockManager {
             before = place;
         }
         let revoked = queue.requests().any(|(_, request)| request.state.get().is_kept());
-        demand!(!granted.is_empty() || revoked, "nobody holds {name} and yet it has a queue");
+        demand!(!granted.is_empty() || revoked, "no locker holds {name} and yet it has a queue");
         for (n, mode) in granted.iter().enumerate() {
             let together = granted[n + 1..].iter().all(|other| mode.is_compatible_with(*other));
             demand!(together, "{name} is held in modes that exclude each other: {granted:?}");
@@ -121,7 +121,7 @@ impl LockManager {
         let summary = queue.head.summary.get();
         let modes = granted.iter().fold(0, |set, mode| set | mode.bit());
         demand!(modes & !summary.granted() == 0, "the summary of {name} lacks a mode: {summary:?}");
-        demand!(summary.waiting() == waits, "the summary of {name} is wrong about who waits: {summary:?}");
+        demand!(summary.waiting() == waits, "the summary of {name} is wrong about its waiters: {summary:?}");
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl LockManager {
             Some(what) => {
                 doubts.in_a_row += 1;
                 if doubts.in_a_row == DOUBTS {
-                    ask.session.processes().give_up(&format!("nobody ends the wait for {}: {what}", ask.name));
+                    ask.session.processes().give_up(&format!("the wait for {} cannot end: {what}", ask.name));
                 }
             }
         }
@@ -58,7 +58,7 @@ impl LockManager {
                 return Some("something else is in its queue");
             }
             if at != place && !self.is_held(at, request) {
-                return Some("somebody is in its queue who does not know of it");
+                return Some("a locker in its queue does not know of it");
             }
         }
         (!is_there).then_some("it is not in its queue")

@@ -55,7 +55,7 @@ pub enum Error {
         holder: LockerId,
     },
     /// The holder has died, or could not be undone, and never will be, because the log has failed.
-    #[error("{name} could not be had in mode {mode}: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; what was committed is safe in the log. Close the environment everywhere, look at the disk, and open it again")]
+    #[error("{name} could not be had in mode {mode}: a transaction that holds locks cannot be undone any more, because a write or a sync of the log failed; committed changes are safe in the log. Close the environment everywhere, check the disk, and open it again")]
     HeldForGood {
         /// The object.
         name: LockName,

@@ -60,7 +60,7 @@ impl LockName {
         let seed = self.hash ^ self.low().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let wide = u128::from(seed) * 0xD6E8_FEB8_6659_FD93;
         // Both halves, so that every bit of the name reaches the low bits and the high ones.
-        #[allow(clippy::cast_possible_truncation, reason = "the halves of the product are what is wanted")]
+        #[allow(clippy::cast_possible_truncation, reason = "the halves of the product are wanted")]
         let halves = (wide as u64, (wide >> 64) as u64);
         halves.0 ^ halves.1
     }

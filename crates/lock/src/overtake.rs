@@ -153,7 +153,7 @@ pub(crate) mod tests {
             assert!(scene.state(place).is_fresh(), "it is granted and sleeps");
             scene.lock(0, X).unwrap();
             assert!(scene.state(place).waits(), "it was overtaken");
-            assert!(scene.lock(2, X).is_err(), "who overtakes has the lock");
+            assert!(scene.lock(2, X).is_err(), "an overtaker has the lock");
         }
         assert!(!scene.look(1, X, place, Look::ForNothing));
         scene.unlock(0);

@@ -77,7 +77,7 @@ impl Bits for State {
 #[cold]
 #[inline(never)]
 fn nonsense(raw: u32) -> ! {
-    panic!("a request for a lock says {raw:#x}, which nobody has stored there")
+    panic!("a lock request has the value {raw:#x}, which the library does not store there")
 }
 
 impl State {
@@ -294,7 +294,7 @@ impl Request {
     #[inline]
     pub(crate) fn demand_whole(&self) {
         let is_whole = self.check.get() == self.checksum() || planted("lock: requests are not checked");
-        assert!(is_whole, "a request for a lock says what nobody has stored there");
+        assert!(is_whole, "a lock request has a value that the library does not store there");
     }
 
     #[inline]

@@ -354,7 +354,7 @@ fn likely_bucket(mixed: u64, count: u32) -> u32 {
 
 #[inline]
 fn low_bits(mixed: u64, level: u32) -> u32 {
-    #[allow(clippy::cast_possible_truncation, reason = "the low bits are what is wanted")]
+    #[allow(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
     let low = mixed as u32;
     // Levels are at most 31: a slab has fewer than 2^31 slots.
     low & !(u32::MAX << (level & 31))

@@ -1,4 +1,4 @@
-//! Durable commits a second, by 1, 2, 4, 8 and 16 sessions, beside a bare loop of write and sync.
+//! Measures durable commits per second of 1, 2, 4, 8 and 16 sessions, beside a bare loop of write and sync.
 //!
 //! `cargo run --release -p libtp-log --example commit_rate [DIRECTORY]`. Each commit is one record of 100 bytes. The
 //! bare loop writes 512 bytes into a preallocated file and syncs it; figures are paired within this run only.

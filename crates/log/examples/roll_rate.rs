@@ -1,4 +1,4 @@
-//! How fast restart reads a log: `log_roll` over segment files, and the search for the log's end.
+//! Measures how fast restart reads a log: `log_roll` over segment files, and the search for the log's end.
 //!
 //! `cargo run --release -p libtp-log --example roll_rate [MEGABYTES]`. Records of 100 bytes; the files are in the page
 //! cache.

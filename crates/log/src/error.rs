@@ -15,7 +15,7 @@ pub enum Error {
         source_text: String,
     },
     /// A write or sync of the log failed before. Nothing more is acknowledged; reading goes on.
-    #[error("nothing more can be made durable: {cause}; what was acknowledged before is safe and can be read; close the environment, look at the disk, and open it again: recovery then runs by itself")]
+    #[error("nothing more can be made durable: {cause}; commits answered before are safe and can be read; close the environment, check the disk, and open it again: recovery then runs by itself")]
     Failed {
         /// What failed, and when.
         cause: String,

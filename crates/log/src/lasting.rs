@@ -33,7 +33,7 @@ use crate::{LogManager, Lsn};
 /// # Panics
 /// If the region has no log.
 pub fn note_lasting(region: &Region, lasting: Lasting) {
-    let offset = region.root::<LogHeader>(RootSlot::Log).expect("whoever notes it has seen the log");
+    let offset = region.root::<LogHeader>(RootSlot::Log).expect("the log was seen before this note");
     region.at(offset).lasting.publish(lasting.to_word());
 }
 

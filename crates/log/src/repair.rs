@@ -92,7 +92,8 @@ fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), St
     // In this order: the words only grow, and other sessions may be at work, so each is at least the word read before
     // it.
     let look = |what: &str, word: &Checked<Lsn>| {
-        word.try_load().ok_or_else(|| format!("the log's word for {what} says what nobody has stored there"))
+        word.try_load()
+            .ok_or_else(|| format!("the log's word for {what} has a value that the library does not store there"))
     };
     let (oldest, start) = (look("its oldest record", &header.oldest)?, look("the ring's begin", &header.ring_start)?);
     let durable = look("what is durable", &header.durable)?;
@@ -101,10 +102,10 @@ fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), St
     let (end, files) = (look("the ring's end", &header.ring_end)?, look("the files' end", &header.file_end)?);
     look("its begin", &header.start)?;
     if [&header.leader, &header.preparer].iter().any(|role| role.try_load().is_none()) {
-        return Err("the log's word for who writes it says what nobody has stored there".into());
+        return Err("the log's word for its writer has a value that the library does not store there".into());
     }
     if ![0, POISONED].contains(&header.poison.load()) {
-        return Err("the log's word for a failed write says what nobody has stored there".into());
+        return Err("the log's word for a failed write has a value that the library does not store there".into());
     }
     let ends_fit = is_lost || kept <= tail && tail <= end && tail <= files;
     let words_fit = start <= durable && durable <= tail && ends_fit;
@@ -119,7 +120,7 @@ fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), St
         return Err(format!("the log's ring has chunks of {chunk} bytes"));
     }
     if header.directory.iter().any(|entry| entry.try_load().is_none()) {
-        return Err("the directory of the log's ring says what nobody has stored there".into());
+        return Err("the directory of the log's ring has a value that the library does not store there".into());
     }
     Ok(())
 }

@@ -149,7 +149,7 @@ impl LogManager {
         let (high, largest) = (header.session_high.load(), header.reserve_largest.load());
         let is_possible = high <= SESSIONS_MAX && largest <= LARGEST_MAX && header.promised.load() <= PROMISED_MAX;
         if !is_possible {
-            self.processes.give_up("the log says that more is reserved of it than anybody can ask for");
+            self.processes.give_up("the log's reserved bytes are more than can be asked for");
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn salvage(
     tracing::debug!(%from, bytes = bytes.len(), chunks = found.found.len(), looks = found.looks, "the log was looked for by its records");
     let end = from.min(sure);
     if found.has_others_before(end, &witness(end)?) {
-        tracing::error!(%from, "the log in the damaged memory does not go on where the files end: what was in it alone is lost");
+        tracing::error!(%from, "the log in the damaged memory does not continue where the files end: records that were only in memory are lost");
         return Ok(None);
     }
     files.write(from, &bytes, control.incarnation())?;

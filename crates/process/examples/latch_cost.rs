@@ -1,4 +1,4 @@
-//! What an uncontended latch costs, beside a bare compare-and-swap in the same run.
+//! Measures the cost of an uncontended latch, beside a bare compare-and-swap in the same run.
 //!
 //! `cargo run --release -p libtp-process --example latch_cost`
 
@@ -11,7 +11,7 @@ use rio::Region;
 
 const ROUNDS: u32 = 20_000_000;
 
-/// The best of five runs, in nanoseconds a round.
+/// Returns the best of five runs, in nanoseconds per round.
 fn nanos(mut round: impl FnMut()) -> f64 {
     let run = |_| {
         let start = Instant::now();
@@ -30,12 +30,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let session = processes.join()?;
     let latch = region.at(region.allocate::<Latch>(1)?);
     let word = AtomicU64::new(0);
-    // One swap in, one swap out: what any latch with an owner costs at least.
+    // One swap to take, one swap to release: the least cost of any latch with an owner.
     let bare = nanos(|| {
         let _ = black_box(&word).compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
         let _ = black_box(&word).compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed);
     });
-    // Taken and given back with one swap and one plain store, which cannot see a waiter.
+    // Taken with a swap and released with a plain store, which cannot see a waiter.
     let store = nanos(|| {
         let _ = black_box(&word).compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
         black_box(&word).store(0, Ordering::Release);
@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Threads that all want one latch, hold it for a hundred steps, and stay away as long.
+/// Runs threads that all want one latch, hold it for a hundred steps, and stay away as long.
 fn contended(processes: &ProcessManager, latch: &Latch, threads: u32) -> f64 {
     let rounds = 1_000_000 / threads;
     let busy = || {

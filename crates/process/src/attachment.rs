@@ -357,7 +357,9 @@ impl Attachments {
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         self.slots.check()?;
         match self.all().find(|(index, slot)| !slot.is_sane(*index)) {
-            Some((index, _)) => Err(format!("the slot of process {index} says what nobody has stored there")),
+            Some((index, _)) => {
+                Err(format!("the slot of process {index} has a value that the library does not store there"))
+            }
             None => Ok(()),
         }
     }

@@ -275,7 +275,7 @@ pub(crate) fn release_shared<W: StateWord>(word: &W, waiter: &impl Waiter<W>) {
         let seen = word.look();
         check(seen);
         if seen & COUNT == 0 {
-            return demand(false, "a shared latch was released that nobody held", seen);
+            return demand(false, "a shared latch was released that no session held", seen);
         }
         if seen & FREEZE != 0 {
             if !waiter.thaw(word) {

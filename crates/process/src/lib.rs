@@ -498,8 +498,7 @@ impl ProcessManager {
         match self.0.repairer.get() {
             Some(repairer) => repairer.free_latches(waiting, dead),
             None => panic!(
-                "{dead} died holding a latch that {} waits for, and nobody here can repair it: \
-                 end every process that uses the environment and open it again",
+                "{dead} died holding a latch that {} waits for, and no session here can repair it: end every process that uses the environment and open it again",
                 waiting.id()
             ),
         }

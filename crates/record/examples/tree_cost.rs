@@ -1,8 +1,8 @@
-//! What the hot paths cost: a get, an update, an insertion, an append, beside a bare loop in the same run.
+//! Measures the hot paths: a get, an update, an insertion and an append, beside a bare loop in the same run.
 //!
-//! `cargo run --release -p libtp-record --example tree_cost [RECORDS [PART OF A NAME [SLICES]]]`. Warm pages, one thread, a
-//! million records of 100 bytes unless told otherwise; nanoseconds a call: the best twentieth of the slices, and the middle
-//! one. Each call has a tenth of a transaction around it.
+//! `cargo run --release -p libtp-record --example tree_cost [RECORDS [PART OF A NAME [SLICES]]]`. Warm pages, one
+//! thread, a million records of 100 bytes by default. Prints nanoseconds per call: the best twentieth of the slices,
+//! and the middle one. Each call includes a tenth of a transaction.
 
 #![allow(clippy::unwrap_used)] // a measurement: what fails ends it
 
@@ -15,11 +15,11 @@ use libtp_record::{Access, BtreeCursor, Database, Method};
 use libtp_txn::TxnSession;
 use world::{Place, Random, World};
 
-/// Measured in short slices: what the machine does beside it spoils some of them.
+/// Calls of a slice. Slices are short, because other work of the machine spoils some of them.
 const SLICE_CALLS: u64 = 1500;
 const PER_TXN: u64 = 10;
 
-/// How many slices: the third argument.
+/// Returns the number of slices: the third argument.
 fn slice_count() -> usize {
     std::env::args().nth(3).and_then(|count| count.parse().ok()).unwrap_or(200)
 }
@@ -31,7 +31,7 @@ struct Bench<'b> {
 }
 
 impl Bench<'_> {
-    /// Runs `call` in transactions of ten and prints what one costs.
+    /// Runs `call` in transactions of ten and prints its cost.
     fn run(&self, name: &str, mut call: impl FnMut(&Access<'_>)) {
         if !name.contains(&std::env::args().nth(2).unwrap_or_default()) {
             return;

@@ -23,7 +23,7 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] libtp_io::Error),
     /// A snapshot needs a version that is no longer kept.
-    #[error("the snapshot is older than what is kept for snapshots: {what}. Read it again in a new snapshot; to have more kept, set `snapshot_log` and `snapshot_age_millis` in libtp.toml")]
+    #[error("the snapshot is older than the log that is kept for snapshots: {what}. Read it again in a new snapshot; `snapshot_log` and `snapshot_age_millis` in libtp.toml keep more")]
     SnapshotTooOld {
         /// The needed and the oldest kept LSN.
         what: String,

@@ -128,9 +128,7 @@ impl<'a> Pages<'a> {
     pub(crate) fn check_apart(&self, numbers: &[u32]) -> Result<()> {
         for (index, &number) in numbers.iter().enumerate() {
             if number == META_PAGE || (number != 0 && numbers[..index].contains(&number)) {
-                return Err(
-                    self.corrupt(number, "it is what is to be changed, and something else is said to be there, too")
-                );
+                return Err(self.corrupt(number, "it is referenced twice in one change"));
             }
         }
         Ok(())

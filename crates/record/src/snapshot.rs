@@ -243,7 +243,7 @@ impl<'a> SnapshotAccess<'a> {
                 Ok(RecordRef { lsn, header, body })
             }
             Err(libtp_log::Error::TooOld { lsn, oldest }) if !planted("snapshot: recycled log counts as damage") => {
-                let what = format!("it needs the log from LSN {lsn} on, and what is kept begins at {oldest}");
+                let what = format!("it needs the log from LSN {lsn} on, and the kept log begins at {oldest}");
                 Err(Error::SnapshotTooOld { what })
             }
             Err(error) => Err(error.into()),

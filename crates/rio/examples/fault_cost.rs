@@ -1,9 +1,10 @@
-//! What it costs to be told of the first store to a page, by the two ways that Linux has for it: pages that are readable only
-//! (`mprotect`, a mapping for each piece), and write-protected entries of the page table (`userfaultfd`), each told to a handler
-//! of a signal by the thread that stores, and `userfaultfd` also to a thread that waits for it.
+//! Measures the cost of catching the first store to a page, by the two ways of Linux: read-only pages (`mprotect`, a
+//! mapping for each piece), and write-protected entries of the page table (`userfaultfd`). The storing thread handles
+//! the fault in a signal handler; with `userfaultfd`, alternatively, another thread waits for it.
 //!
-//! Each way does what Vista's automatic ranges do: the page is copied, made writable, and the store done again; at the end of the
-//! transaction its pages are protected again. A line for so many pages of 50 MB, microseconds a page, medians of rounds in turns.
+//! Each way does the work of Vista's automatic ranges: the page is copied and made writable, and the store is
+//! repeated; at the end of the transaction its pages are protected again. Prints a column for each number of pages of
+//! 50 MB, in microseconds per page: medians of rounds in turns.
 //!
 //! `cargo run --release -p rio --example fault_cost [DIRECTORY]`. Linux on x86-64 and aarch64.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation, clippy::undocumented_unsafe_blocks)]
@@ -16,7 +17,7 @@ const PAGE: usize = 4096;
 const BYTES: usize = 50 << 20;
 const ROUNDS: usize = 21;
 
-/// Of `linux/userfaultfd.h`.
+/// From `linux/userfaultfd.h`.
 const USER_MODE_ONLY: libc::c_int = 1;
 const API: u64 = 0xaa;
 const FEATURE_PAGEFAULT_FLAG_WP: u64 = 1;
@@ -28,7 +29,7 @@ const UFFDIO_REGISTER: u64 = 0xc020_aa00;
 const UFFDIO_WRITEPROTECT: u64 = 0xc018_aa06;
 const WRITEPROTECT_MODE_WP: u64 = 1;
 
-/// What the handler knows: where the pages are, where their copies go, and by what they are opened.
+/// The handler's parameters: the place of the pages, the place and end of their copies, and the descriptor.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LOG: AtomicUsize = AtomicUsize::new(0);
 static TOP: AtomicUsize = AtomicUsize::new(0);
@@ -64,7 +65,7 @@ fn catch(signal: i32, handler: extern "C" fn(i32, *const libc::siginfo_t, *const
     assert_eq!(unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) }, 0);
 }
 
-/// A file in memory, mapped, all of whose pages are there.
+/// Maps a file in memory whose pages are all present.
 fn mapped(bytes: usize) -> usize {
     map(unsafe { libc::memfd_create(c"fault-cost".as_ptr(), 0) }, bytes)
 }
@@ -77,7 +78,7 @@ fn map(file: i32, bytes: usize) -> usize {
     place as usize
 }
 
-/// A descriptor that tells of stores to the range, by the features asked for.
+/// Returns a descriptor that reports stores to the range, with the features asked for.
 fn watch(base: usize, features: u64, flags: libc::c_int) -> Result<i32, String> {
     let refused = |call: &str| format!("{call}: {}", std::io::Error::last_os_error());
     let uffd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | flags) } as i32;
@@ -95,7 +96,7 @@ fn watch(base: usize, features: u64, flags: libc::c_int) -> Result<i32, String> 
     Ok(uffd)
 }
 
-/// Waits for faults, and does what the handlers do.
+/// Waits for faults, and does the work of the handlers.
 fn serve(uffd: i32) {
     let mut message = [0_u8; 32];
     while unsafe { libc::read(uffd, message.as_mut_ptr().cast(), message.len()) } == message.len() as isize {
@@ -105,7 +106,7 @@ fn serve(uffd: i32) {
     }
 }
 
-/// A way, and how it protects pages again.
+/// A way to catch stores.
 struct Way {
     name: &'static str,
     base: usize,
@@ -145,7 +146,7 @@ fn main() {
         let base = mapped(BYTES);
         let all = watch(base, features, 0);
         println!("{name}: for a process that may all: {}", all.as_ref().map_or_else(String::as_str, |_| "yes"));
-        // What a process without rights is given where `vm.unprivileged_userfaultfd` is 0.
+        // A process without rights gets only this, if `vm.unprivileged_userfaultfd` is 0.
         let few = all.or_else(|_| watch(base, features, USER_MODE_ONLY));
         println!("{name}: stores of programs alone: {}", few.as_ref().map_or_else(String::as_str, |_| "yes"));
         let Ok(uffd) = few else { continue };
@@ -154,7 +155,7 @@ fn main() {
         }
         ways.push(Way { name, base, uffd: Some(uffd), figures: Vec::new() });
     }
-    // A file of a disk, or of memory that a filesystem maps directly, is none of those that the kernel has this for.
+    // The kernel does not support this for files on a disk, or in memory that a filesystem maps directly.
     let directory = std::env::args().nth(1).unwrap_or_else(|| "/var/tmp".into());
     let path = std::ffi::CString::new(directory.clone()).unwrap();
     let on_disk = map(unsafe { libc::open(path.as_ptr(), libc::O_TMPFILE | libc::O_RDWR, 0o600) }, BYTES);

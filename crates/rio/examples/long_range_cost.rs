@@ -1,8 +1,9 @@
-//! What a before-image of a long range is made of: looking at bytes that are in no cache of this processor.
+//! Measures the main cost of a before-image of a long range: reading bytes that are in no cache of this processor.
 //!
-//! So many bytes at a random place of 50 MB in `/dev/shm` are stored by `memcpy`, which for lengths like these need not look at what
-//! was there; by stores of 32 bytes, which must; only looked at; copied to a log that is in the cache; copied there and then stored;
-//! and copied between two places that are in the cache. Nanoseconds, the median of rounds that take turns.
+//! A range at a random place of 50 MB in `/dev/shm` is stored by `memcpy`, which for such lengths need not read the
+//! old bytes; stored by 32 bytes at a time, which reads them; only read; copied to a log that is in the cache; copied
+//! there and then stored; and copied between two places that are in the cache. Prints nanoseconds, the median of
+//! rounds that take turns.
 //!
 //! `cargo run --release -p rio --example long_range_cost`. Linux on x86-64 with AVX2.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
@@ -18,7 +19,7 @@ mod measured {
     const DATABASE: usize = 50 << 20;
     const LONGEST: usize = 1 << 20;
     const ROUNDS: usize = 201;
-    /// Bytes that a round is about.
+    /// Bytes of a round.
     const ROUND: usize = 16 << 20;
 
     fn drawn(nth: usize) -> usize {

@@ -1,10 +1,11 @@
-//! What the least that a transaction on recoverable memory has to do costs, and what looking up one word more costs.
+//! Measures the least cost of a transaction on recoverable memory, and the cost of each further word that is read.
 //!
-//! Eight bytes change at a random place of 50 MB: bare; with a before-image, in the fewest stores there can be; and the same where
-//! 3, 6 and 12 more words, all in the cache, are looked up for each. Then what debit-credit does, five ranges, where stores
-//! have to be written back from the cache: bare, written back once at the end, with the log written back for all ranges
-//! together, by `clwb`, around the cache, and with the data's sum in the end's line instead of a fence before it, and with the log written back for each range. Nanoseconds a transaction, the
-//! quickest of many rounds in turns.
+//! Eight bytes change at a random place of 50 MB: bare; with a before-image, in the fewest possible stores; and the
+//! same with 3, 6 and 12 reads of a word in the cache for each. Then five ranges change, as in debit-credit, where
+//! stores must be written back from the cache: bare; written back once at the end; with the log written back for all
+//! ranges together, by `clwb`, or with stores around the cache; with the sum of the data in the end's line instead of
+//! a fence before it; and with the log written back for each range. Prints nanoseconds per transaction, the quickest
+//! of many rounds in turns.
 //!
 //! `cargo run --release -p rio --example undo_cost`. Linux on x86-64, `clwb`.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
@@ -18,7 +19,7 @@ mod measured {
     use std::sync::atomic::{compiler_fence, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
     use std::time::Instant;
 
-    /// The database's words, and those of what is always in the cache.
+    /// Words of the database, and words that are always in the cache.
     const WORDS: u64 = (50 << 20) / 8;
     const HOT_WORDS: u64 = (64 << 10) / 8;
     const LOG: usize = WORDS as usize + HOT_WORDS as usize;
@@ -53,7 +54,7 @@ mod measured {
         wide as u64 ^ ((wide >> 64) as u64).rotate_left(32)
     }
 
-    /// One transaction of eight bytes, if it is one, and after so many words were looked up.
+    /// Changes eight bytes, with a before-image if `is_saved`, after `LOOKED_UP` reads of a word.
     #[inline(always)]
     fn eight_bytes<const LOOKED_UP: usize>(words: &[AtomicU64], known: &AtomicU64, nth: u64, is_saved: bool) {
         let at = drawn(nth) % WORDS;
@@ -73,7 +74,7 @@ mod measured {
         }
     }
 
-    /// How a transaction of five ranges is written back.
+    /// The way in which a transaction of five ranges is written back.
     #[derive(Clone, Copy, PartialEq)]
     enum Back {
         Not,
@@ -126,7 +127,7 @@ mod measured {
                 put(word, new);
                 sum = mix(sum, new);
             }
-            // What was stored proves by its sum that it is in memory, so the end waits for nothing.
+            // The sum proves that the stored bytes are in memory, so the end needs no fence before it.
             if back == Back::Summed {
                 put(&words[SEQUENCE + 1], sum);
                 put(&words[SEQUENCE], nth);
@@ -158,7 +159,7 @@ mod measured {
         }
     }
 
-    /// Nanoseconds a transaction, the quickest round of each, which take turns.
+    /// Returns nanoseconds per transaction: the quickest round of each work; the works take turns.
     fn quickest<const N: usize>(rounds: usize, works: [&dyn Fn(u64); N]) -> [f64; N] {
         let (mut least, mut nth) = ([f64::MAX; N], 0);
         for _ in 0..rounds {

@@ -105,7 +105,7 @@ impl Access {
             return not_ours("it is no file but a link, a directory, a pipe or a device".into());
         }
         if !self.may_write(file) {
-            return not_ours(format!("user {} made it, who may not write the directory that it is for", file.uid()));
+            return not_ours(format!("its owner, user {}, may not write the directory that it is for", file.uid()));
         }
         // The directory gives no rights to another group than its own.
         let of_group = if file.gid() == self.group { self.mode } else { self.mode & !GROUP };

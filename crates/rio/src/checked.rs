@@ -136,7 +136,7 @@ impl<T: Checkable + Ord> Checked<T> {
 #[cold]
 #[inline(never)]
 fn nonsense(stored: u64) -> ! {
-    panic!("a word of the shared memory says {stored:#x}, which nobody has stored there")
+    panic!("a word of the shared memory has the value {stored:#x}, which the library does not store there")
 }
 
 impl<T: Checkable + fmt::Debug> fmt::Debug for Checked<T> {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "which nobody has stored there")]
+    #[should_panic(expected = "which the library does not store there")]
     fn who_reads_nonsense_panics() {
         let region = Region::anonymous(1 << 20).unwrap();
         let pair = region.hold(region.allocate::<Pair>(1).unwrap());

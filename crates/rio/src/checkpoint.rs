@@ -35,7 +35,7 @@ impl Kept {
         if std::fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
             return Err(unusable(
                 path,
-                "a checkpoint lies in a file of its own, and this is what it is to be of".into(),
+                "a checkpoint is a file of its own, and this is the file that it copies".into(),
             ));
         }
         let copy =

@@ -15,7 +15,7 @@ pub enum Error {
         bytes: u64,
     },
     /// The region's address range is used up.
-    #[error("the region {path} has reached the {reserve} bytes of address space reserved for it; nothing was changed. Where whoever made it may map little (RLIMIT_AS, `ulimit -v`), that is little for all")]
+    #[error("the region {path} has reached the {reserve} bytes of address space reserved for it; nothing was changed. The process that made it set this limit, by its own address space (RLIMIT_AS, `ulimit -v`)")]
     Reserve {
         /// The region's file.
         path: PathBuf,
@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// This process may not map as much address space as the others, so it would not see memory that they add to the
     /// region.
-    #[error("the region {path} is made for {reserve} bytes of address space, and this process may map no more than {mapped} of them: nothing was changed. Its address space is limited (RLIMIT_AS, `ulimit -v`): raise that limit, or let it be the first to open when nobody else uses the region and it was closed in good order, which makes a smaller one for all")]
+    #[error("the region {path} is made for {reserve} bytes of address space, and this process may map no more than {mapped} of them: nothing was changed. Its address space is limited (RLIMIT_AS, `ulimit -v`): raise that limit, or let this process be the first to open the region while it is not in use and was closed in good order, which makes a smaller one for all")]
     Narrow {
         /// The region's file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
         what: String,
     },
     /// More users may write the region than may write the directory that it is for.
-    #[error("the region {path} has mode {found:o}, and may be written by users who may not write the directory that it is for: nothing in it was believed. If that is a mistake, `chmod {allowed:o}` it; else end all processes that use the environment and remove it: what was committed and is not in the files is lost")]
+    #[error("the region {path} has mode {found:o}, and may be written by users that may not write the directory that it is for: it was not used. If that is a mistake, `chmod {allowed:o}` it; else end all processes that use the environment and remove it: commits that are not in the files are lost")]
     TooWide {
         /// The region's file.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A handle was used in a child that fork or clone made of the process that has the region.
-    #[error("{path} was mapped by process {process}, and this is a child of that, by fork or clone: what it inherited is not its to use. Nothing was changed, and what process {process} has in it is kept; let go of the inherited handle, and map it again in the child when process {process} has it no more")]
+    #[error("{path} was mapped by process {process}, and this process is its child, by fork or clone: a child cannot use the inherited handle. Nothing was changed, and the work of process {process} is kept; drop the inherited handle, and map the segment in the child when process {process} has closed it")]
     Forked {
         /// The file.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum Error {
         process: u32,
     },
     /// The region was in use when the machine went down, and the memory behind it does not survive that.
-    #[error("{path} was in use when the machine went down, and its file does not keep what was stored: it may be torn and was not opened. Nothing was changed; restore it from a checkpoint")]
+    #[error("{path} was in use when the machine went down, and its file does not keep unsynced stores: it may be torn and was not opened. Nothing was changed; restore it from a checkpoint")]
     Torn {
         /// The file.
         path: PathBuf,

@@ -267,7 +267,7 @@ impl Region {
     fn check_reserve(&self, size: u64) -> Result<()> {
         let (reserve, mapped) = (self.header().reserve.get(), self.0.mapping.bytes() as u64);
         if reserve < size || reserve > self.0.asked {
-            let what = format!("it has {size} bytes and says that it may have {reserve}, but nobody maps so many");
+            let what = format!("it has {size} bytes and its header allows {reserve}, which no process can map");
             return Err(unusable(&self.0.path, what));
         }
         if mapped < reserve && !planted("rio: a region is mapped in part") {

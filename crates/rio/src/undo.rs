@@ -281,7 +281,7 @@ impl Undo {
 #[cold]
 #[inline(never)]
 fn no_room() -> ! {
-    panic!("whoever stores has seen to it that the undo log has room for what was there")
+    panic!("the caller reserved room in the undo log for the before-image")
 }
 
 #[inline]

@@ -1,7 +1,8 @@
-//! The cost of a commit beside a bare write and sync of as many bytes: `commit_cost DIRECTORY`, by default the
-//! current one.
+//! Measures the cost of a commit beside a bare write and sync of the same number of bytes: `commit_cost DIRECTORY`,
+//! by default the current directory.
 //!
-//! Microseconds a transaction of 8 bytes at a random place of 50 MB, medians of rounds in turns; groups of 1, 8 and 64.
+//! Microseconds per transaction of 8 bytes at a random place of 50 MB, medians of rounds in turns; groups of 1, 8 and
+//! 64.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::OpenOptions;

@@ -35,7 +35,7 @@ pub enum Error {
         most: u64,
     },
     /// An earlier write or sync of the log has failed.
-    #[error("the log {log} could not be written or synced before, so nobody knows what of it is on the disk: nothing more is taken. Open it anew; what had been synced is there")]
+    #[error("the log {log} could not be written or synced before, so its contents on the disk are unknown: it takes nothing more. Open it anew; the synced part is there")]
     Poisoned {
         /// The log.
         log: String,

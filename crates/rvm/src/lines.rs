@@ -65,7 +65,7 @@ fn filled(word: u64) -> u64 {
 }
 
 fn index(word: u64) -> usize {
-    usize::try_from(word).expect("what is in memory has an index")
+    usize::try_from(word).expect("bytes in memory have an index")
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ impl RedoLog {
 
     /// Begins a new generation: the database has all records of the old one.
     pub(crate) fn restart(&mut self) -> Result<()> {
-        debug_assert!(self.pending.is_empty(), "what was not written is not in the database");
+        debug_assert!(self.pending.is_empty(), "unwritten bytes are not in the database");
         let generation = self.generation + 1;
         let words = [MAGIC, VERSION, generation, self.capacity, self.next];
         let mut slot: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();

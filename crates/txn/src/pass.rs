@@ -49,7 +49,7 @@ impl TxnSession {
     /// Offers the running transaction. From here on this session does nothing in it: it waits until another session has
     /// taken the transaction over ([`Managers::is_taken`]), or takes it back as any other session would.
     pub fn offer(&self) -> Offer {
-        debug_assert!(self.session().latch_count() == 0, "who holds a latch is at work");
+        debug_assert!(self.session().latch_count() == 0, "a session with a latch is at work");
         self.slot().offered_by.publish(self.session().id());
         self.slot().offered.publish(mark(self.id()));
         failpoint("pass: offered, nobody was told");

@@ -1,6 +1,6 @@
-//! The cost of automatic ranges: microseconds a page, beside the same pages declared.
+//! Measures the cost of automatic ranges: microseconds per page, beside declared ranges of the same pages.
 //!
-//! A line for each number of pages stored to in a transaction, medians of rounds in turns.
+//! Prints a line for each number of pages that a transaction stores to: medians of rounds in turns.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Instant;
@@ -12,7 +12,7 @@ const DATABASE: usize = 50 << 20;
 const ROUNDS: usize = 21;
 
 fn main() {
-    // A segment for each, since the flat part stays closed from one automatic transaction to the next.
+    // A segment for each, because the flat part stays protected from one automatic transaction to the next.
     let (mut segment, mut other) = (open("declared"), open("automatic"));
     println!("pages   declared   automatic   us a page");
     for pages in [1, 16, 256] {

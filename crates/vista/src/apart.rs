@@ -45,7 +45,7 @@ impl Segment {
         // The last message of the process; a failure to write it has no consequence.
         let _ = writeln!(
             std::io::stderr(),
-            "{error}. A transaction on the segment {} cannot go on: the process ends, and whoever opens the segment takes it back",
+            "{error}. A transaction on the segment {} cannot go on: the process ends, and the next process that opens the segment undoes the transaction",
             self.path().display()
         );
         std::process::abort()

@@ -100,7 +100,7 @@ pub enum Error {
         what: String,
     },
     /// The segment belongs to an environment, and was opened without it.
-    #[error("the segment {path} belongs to the environment whose id is {environment}: only that environment's log says what becomes of what is unfinished in it. Nothing was changed; open it through that environment (`libtp::Env::segment`)")]
+    #[error("the segment {path} belongs to the environment whose id is {environment}: only that environment's log decides its unfinished transactions. Nothing was changed; open it through that environment (`libtp::Env::segment`)")]
     Belongs {
         /// The segment's file.
         path: PathBuf,

@@ -231,7 +231,7 @@ impl Member {
     /// `Memory`, `Damaged`: nothing was begun.
     pub fn begin(&mut self, txn: u64, holder: Holder) -> Result<()> {
         self.segment.check_process()?;
-        assert_eq!(self.header.txn.load(), 0, "what is unfinished is settled first");
+        assert_eq!(self.header.txn.load(), 0, "unfinished transactions are settled first");
         self.catch_up()?;
         self.segment.undo.settle();
         self.segment.begin().suspend();

@@ -123,7 +123,7 @@ impl Segment {
 
     fn part(&self, place: u64, bytes: u64) -> &[u8] {
         let bytes = usize::try_from(bytes).expect("a part of the file is mapped");
-        let at = Offset::<Bytes>::from_raw(place).expect("what is asked for lies behind the first word");
+        let at = Offset::<Bytes>::from_raw(place).expect("the requested bytes lie behind the first word");
         self.region().bytes(at, bytes, &self.owner)
     }
 }

@@ -217,5 +217,5 @@ impl Drop for Txn<'_> {
 #[cold]
 #[inline(never)]
 fn not_shown() -> ! {
-    panic!("what was made ready is shown")
+    panic!("the prepared view is shown")
 }

@@ -99,7 +99,7 @@ impl<T> std::fmt::Debug for Ptr<T> {
 /// Read access to all of a segment: the [`Segment`] itself, and its [`Txn`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not all of a segment",
-    note = "one of several threads has what it has locked only: `ThreadTxn::look` and `write`; the collections are for one thread"
+    note = "one of several threads may use only the memory that it has locked (`ThreadTxn::look` and `write`); the collections are for one thread"
 )]
 pub trait Memory {
     /// Returns the segment.

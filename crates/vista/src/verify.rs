@@ -70,7 +70,9 @@ impl Checked {
             let inside = (at + 1)..end;
             let is_inside = |nth: u64| heap.unit(nth).is_some_and(|unit| nth == end - 1 || unit.kind.get() == 0);
             if let Some(wrong) = inside.clone().find(|nth| !is_inside(*nth)) {
-                return Err(format!("unit {wrong} is said to begin something, inside of what begins at {at}"));
+                return Err(format!(
+                    "unit {wrong} is marked as the beginning of a block, inside the block that begins at {at}"
+                ));
             }
             let last = heap.unit(end - 1).map_or(0, |unit| unit.kind.get());
             let is_free = unit.kind.get() == FREE;

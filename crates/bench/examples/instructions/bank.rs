@@ -28,7 +28,7 @@ fn bank(place: &Place, name: &str, open: impl FnOnce(&Path) -> Libtp) -> Libtp {
     let directory = place.0.path().join(name);
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(directory.join(libtp::SETTINGS_NAME), "no_background = true\nmemory = \"256 MiB\"\n").unwrap();
-    // The load ends with a flush, which is refused where nothing was ever logged.
+    // The load ends with a flush, which is refused if nothing was ever logged.
     let env = libtp::Env::open(&directory).unwrap();
     let first = env.btree("first").unwrap();
     env.run(|txn| first.put(txn, b"logged", b"")).unwrap();

@@ -1,9 +1,10 @@
-//! Runs each hot path by itself, so that its instructions can be counted: `cargo xtask bench counts` starts it under callgrind.
+//! Runs each hot path by itself, to count its instructions: `cargo xtask bench counts` starts it under callgrind.
 //!
-//! Only what happens inside [`counted_operations`] on the thread that is in it is counted: no loading, no warming up, no other thread.
-//! Each path is warmed, then run so often; a line `NAME<tab>CALLS<tab>OPERATIONS` is printed for it, in the order in which callgrind
-//! writes what it has counted. The first path does nothing, and what that costs is taken off the others. Everything is drawn from one seed and no
-//! thread works beside it, so the same build counts the same but for a few in a thousand.
+//! Only the instructions inside [`counted_operations`] on its thread are counted: no loading, no warming up, no other
+//! thread. Each path is warmed and then run `count` times; it prints a line `NAME<tab>CALLS<tab>OPERATIONS`, in the
+//! order in which callgrind writes its counts. The first path does nothing, and its cost is subtracted from the
+//! others. All random numbers come from one seed and no other thread works, so the counts of one build differ by a
+//! few in a thousand only.
 //!
 //! `cargo run --release -p libtp-bench --example instructions [-- PART OF A NAME]` runs the paths uncounted.
 #![allow(clippy::unwrap_used)] // a measurement: what fails ends it
@@ -16,11 +17,11 @@ use std::hint::black_box;
 
 use libtp::{Env, Settings};
 
-/// The directory that everything lies in; it goes away at the end.
+/// The directory of all files; it is removed at the end.
 pub struct Place(tempfile::TempDir);
 
 impl Place {
-    /// A new environment with no threads of its own and a cache that holds all of it.
+    /// Makes a new environment without background threads, and with a cache that holds all of it.
     pub fn env(&self, name: &str) -> Env {
         let settings =
             Settings { memory: Some(libtp::Bytes::mib(256)), no_background: true, ..libtp::Settings::default() };
@@ -29,13 +30,13 @@ impl Place {
     }
 }
 
-/// Runs the paths whose names were asked for.
+/// Runs the paths whose names match the argument.
 pub struct Paths {
     part: String,
 }
 
 impl Paths {
-    /// Runs `operation` so often that it is warm, then `count` times counted. One call is `operations` operations.
+    /// Runs `operation` until it is warm, and then counts `count` calls. Each call does `operations` operations.
     pub fn run(&self, name: &str, operations: u64, count: u64, operation: &mut dyn FnMut()) {
         if name.contains(&self.part) || name == NOTHING {
             (0..count.div_ceil(4)).for_each(|_| operation());
@@ -56,7 +57,7 @@ fn counted_operations(operation: &mut dyn FnMut(), count: u64) {
     }
 }
 
-/// Numbers drawn from one seed (xorshift).
+/// Random numbers from one seed (xorshift).
 pub struct Random(u64);
 
 impl Default for Random {
@@ -66,7 +67,7 @@ impl Default for Random {
 }
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -74,7 +75,7 @@ impl Random {
         self.0
     }
 
-    /// The next number below `bound`.
+    /// Returns the next number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.draw() % bound
     }

@@ -1,4 +1,4 @@
-//! What the record interface stands on: latches, locks, the log, pages.
+//! The managers below the record interface: latches, locks, the log, pages.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use crate::{Paths, Place, Random};
 const CALLS: u64 = 2_000;
 /// The first page of a database that is no meta page.
 const PAGE: u32 = 1;
-/// A record of the program's own.
+/// The type code of a log record of the program's own.
 const KIND: u16 = 1024;
 
 pub fn run(paths: &Paths, place: &Place) {

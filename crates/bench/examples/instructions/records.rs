@@ -1,5 +1,5 @@
-//! Single calls of the record interface, ten in a transaction unless the name says otherwise, a tenth of which is counted with them;
-//! and recoverable memory by itself.
+//! Single calls of the record interface, ten in a transaction unless the name says otherwise; a tenth of the
+//! transaction is counted with each. And recoverable memory by itself.
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ pub fn run(paths: &Paths, place: &Place) {
     memory(paths, place);
 }
 
-/// A path whose operation is a call in a transaction of ten.
+/// Runs a path whose operation is a call in a transaction of ten.
 fn in_txns(paths: &Paths, name: &str, env: &Env, mut call: impl FnMut(&Txn<'_>)) {
     paths.run(name, CALLS, TXNS, &mut || {
         let txn = env.begin().unwrap();

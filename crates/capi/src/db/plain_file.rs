@@ -262,7 +262,7 @@ impl PlainFile {
         if self.is_as_known()? {
             return Ok(());
         }
-        let text = "another program has changed it since it was opened here, and in plain mode one has it at a time: what was changed here is not in the file. Open it with DB_TXN, or lock it first";
+        let text = "another program has changed it since it was opened here, and in plain mode one program uses a file at a time: the changes made here are not in the file. Open it with DB_TXN, or lock it first";
         Err(Refusal::new(libc::ESTALE, format!("{}: {text}", self.path.display())))
     }
 

@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p libtp --example message_queue`
 //!
-//! A shop writes down an order and puts a message into the queue, in one transaction. A warehouse takes a message and writes
-//! down what it has shipped, in one transaction. So a message is there if and only if its order is, it leaves if and only if
-//! it was shipped, and one whose taker died is delivered to the next.
+//! A shop writes down an order and puts a message into the queue, in one transaction. A warehouse takes a message and
+//! writes down the shipment, in one transaction. So a message is there if and only if its order is, and it leaves if
+//! and only if it was shipped; a message whose consumer died is delivered to the next.
 #![allow(clippy::cast_possible_truncation, reason = "an example: its queue has 64 slots")]
 
 mod queue;
@@ -38,7 +38,7 @@ fn warehouse(env: &Env) -> Result<()> {
     loop {
         let order = env.run(|txn| {
             let Some(order) = queue.take(txn)? else { return Ok(None) };
-            // Refused if it was shipped before.
+            // The put is refused if the order was shipped before.
             shipped.put_new(txn, &order, b"shipped")?;
             Ok(Some(number(&order)))
         })?;

@@ -1,15 +1,15 @@
 //! A queue of messages in a segment of memory.
 //!
-//! Paper: Rio Vista, section 6, names recoverable message queues as a use of free transactions. Nothing here is about
-//! crashes: a message is put or taken by the transaction, together with whatever else that does.
+//! Paper: Rio Vista, section 6, names recoverable message queues as a use of free transactions. No code here is about
+//! crashes: the transaction puts or takes a message together with its other changes.
 
 use libtp::{Env, Result, Segment, Txn};
 
-/// So many messages fit.
+/// Number of messages that fit.
 const SLOTS: u64 = 64;
 /// A slot: the message's length, and the message.
 const SLOT_BYTES: u64 = 64;
-/// Behind the numbers of the first message and the next.
+/// The slots follow the numbers of the first message and of the next one.
 const FIRST_SLOT: u64 = 64;
 
 /// A queue.
@@ -35,7 +35,7 @@ impl Queue {
         Ok(true)
     }
 
-    /// Takes the first message; none if there is none.
+    /// Takes the first message; `None` if the queue is empty.
     pub fn take(&self, txn: &Txn<'_>) -> Result<Option<Vec<u8>>> {
         let mut memory = txn.join(&self.0)?;
         let (first, next) = (number(&memory.bytes()[..8]), number(&memory.bytes()[8..]));

@@ -1,4 +1,4 @@
-//! A token that processes pass round, while they are killed: there is always one, and whoever has it does its work once.
+//! A token that processes pass round while they are killed: there is always one, and its holder does its work once.
 //!
 //! `cargo run --release -p libtp --example token`
 

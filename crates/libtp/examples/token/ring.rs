@@ -1,7 +1,7 @@
-//! A token that goes round among stations: in a segment of memory stands who has it, and how far it has come.
+//! A token that goes round among stations: a segment of memory has its holder and the number of its moves.
 //!
-//! Paper: Rio Vista, section 6. Whoever has the token does a piece of work and passes the token on, in one transaction: the work
-//! is done if and only if the token was passed on, so there is one token, and each piece is done once and in order.
+//! Paper: Rio Vista, section 6. The holder does a piece of work and passes the token on, in one transaction: the work
+//! is done if and only if the token was passed on. So there is one token, and each piece is done once and in order.
 
 use libtp::{Env, Recno, Result, Segment};
 
@@ -9,19 +9,19 @@ use libtp::{Env, Recno, Result, Segment};
 pub struct Ring {
     env: Env,
     token: Segment,
-    /// What was done, by whom: record by record.
+    /// The pieces of work with their stations, one record each.
     work: Recno,
     stations: u64,
 }
 
 impl Ring {
-    /// Opens a ring of so many stations, and makes it if it is missing: the first station has the token.
+    /// Opens a ring of `stations` stations, or makes it if it is missing: the first station has the token.
     pub fn open(env: &Env, stations: u64) -> Result<Ring> {
         Ok(Ring { env: env.clone(), token: env.segment("token", 16)?, work: env.recno("work", 16)?, stations })
     }
 
-    /// If the station has the token, does a piece of work and passes it on; how many pieces have been done. None if it does
-    /// not have the token.
+    /// If the station has the token, does a piece of work and passes the token on. Returns the number of pieces done,
+    /// or `None` if the station does not have the token.
     pub fn turn(&self, station: u64) -> Result<Option<u64>> {
         self.env.run(|txn| {
             let mut memory = txn.join(&self.token)?;
@@ -39,7 +39,7 @@ impl Ring {
         })
     }
 
-    /// How many pieces have been done, if each was done once, in order, by the station whose turn it was.
+    /// Returns the number of pieces done, if each was done once, in order, by the station whose turn it was.
     pub fn check(&self) -> Result<std::result::Result<u64, String>> {
         self.env.run(|txn| {
             let memory = txn.join(&self.token)?;

@@ -292,7 +292,7 @@ impl Finisher<'_, '_> {
                 Err(libtp_io::Error::NotFound { .. }) => break,
                 linked => {
                     linked?;
-                    tracing::warn!(path, kept, "another program has changed a plain file just when a transaction was committed that replaces it; what it wrote is kept under another name");
+                    tracing::warn!(path, kept, "another program has changed a plain file while a transaction that replaces it committed; the program's file is kept under another name");
                     break;
                 }
             }

@@ -187,9 +187,7 @@ pub(crate) fn written(env: &Inner, given: &Path) -> Result<String> {
         return refuse("it is a directory, and only files are changed in a transaction");
     }
     if name.starts_with(TEMPORARY) {
-        return refuse(
-            "its name begins as those of temporary files do, which are removed when nobody needs them: choose another",
-        );
+        return refuse("its name begins like those of temporary files, which the library removes: choose another");
     }
     let own = [Some(env.platform.path.clone()), env.settings.log_directory.clone()].into_iter().flatten();
     for own in own {

@@ -202,7 +202,7 @@ fn what_cannot_be_is_refused_with_a_sentence() {
         ("none/x", "its directory is missing; make it first"),
         ("a/x", "it is a file, not a directory"),
         ("../etc/a", "`..` in it"),
-        (".libtp-x", "begins as those of temporary files do"),
+        (".libtp-x", "begins like those of temporary files"),
     ];
     for (name, why) in cases {
         let path = place.at(name);
@@ -586,7 +586,7 @@ fn a_transaction_with_files_is_not_passed_on() {
     let place = Place::new();
     let txn = place.env.begin().unwrap();
     txn.create_file(place.at("a"), b"1").unwrap();
-    says(&txn.detach().unwrap_err(), "it has to do with plain files");
+    says(&txn.detach().unwrap_err(), "it has read or changed plain files");
     assert_eq!(place.names(), Vec::<String>::new());
 }
 

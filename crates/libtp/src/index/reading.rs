@@ -84,7 +84,7 @@ impl Index {
             Listed::Then => return Ok(()),
             _ if planted("libtp: an index is read whether it is kept or not") => return Ok(()),
             Listed::Later => "it was made after this snapshot was taken: read it in a new snapshot",
-            Listed::No => "it was dropped, and nobody keeps it any more: make it anew (`Db::index`)",
+            Listed::No => "it was dropped and is not kept up to date any more: make it anew (`Db::index`)",
         };
         Err(Error::Database { name: self.name().into(), what: what.into() })
     }

@@ -210,7 +210,7 @@ fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it
             refused
         })
     };
-    assert!(refused.join().unwrap(), "the database was to be had while somebody writes");
+    assert!(refused.join().unwrap(), "the database was to be had while a session writes");
     txn.commit().unwrap();
     let index = ours.index("by town", town).unwrap();
     // Their session kept its lock from the transaction before; it must notice the new index.

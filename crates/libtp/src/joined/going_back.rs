@@ -51,8 +51,7 @@ impl Parts {
 impl Part {
     fn refuse(&self, because: &str) -> Error {
         let what = format!(
-            "the transaction {because}, so what was done in a part of it cannot be taken back here, and nothing of that was: let go of \
-             what `join` gave before a savepoint is made, and before it is gone back to"
+            "the transaction {because}, so a part of it cannot be undone here, and nothing was undone: drop the handle that `join` returned before you make a savepoint and before you go back to it"
         );
         Error::Segment { path: self.segment.path.clone(), what }
     }

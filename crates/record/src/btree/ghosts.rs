@@ -219,7 +219,7 @@ pub(crate) fn is_to_leave(node: &Node<'_>) -> bool {
 /// Leaves anything that cannot be done now.
 pub(crate) fn clean(access: &Access<'_>, number: u32, left: Option<u32>) -> Result<bool> {
     let pages = &access.pages;
-    debug_assert!(pages.session().is_in_tree(), "what it goes through may be used for something else meanwhile");
+    debug_assert!(pages.session().is_in_tree(), "its pages may be reused meanwhile");
     let own = first_own_lsn(access);
     free_chains(access, number, own, None)?;
     unlink::free_unlinked(access, left)?;

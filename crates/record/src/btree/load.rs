@@ -208,7 +208,7 @@ impl Loader<'_> {
             failpoint("load: page written");
             return Ok(new.number);
         }
-        Err(pages.corrupt(META_PAGE, "no page could be taken for what is loaded"))
+        Err(pages.corrupt(META_PAGE, "no page could be allocated for the load"))
     }
 
     /// Ends the load: from now on the tree has its records, even if the transaction aborts. The caller commits the

@@ -303,7 +303,7 @@ impl<'v, 'a> Verifier<'v, 'a> {
                 if self.chain(number, chain)?.is_some_and(|older| older != replaced) {
                     self.report(
                         number,
-                        format!("the record at slot {slot} and its value disagree on what was replaced"),
+                        format!("the record at slot {slot} and its value disagree on the replaced value"),
                     );
                 }
             }

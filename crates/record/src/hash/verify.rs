@@ -93,8 +93,10 @@ fn one_bucket(
             let own_bits = node.bits();
             let expected = bits_of(bucket, buckets);
             if own_bits != expected {
-                verifier
-                    .report(number, format!("its keys are told by {own_bits} bits of their hashes, not by {expected}"));
+                verifier.report(
+                    number,
+                    format!("it uses {own_bits} bits of its keys' hashes, and {expected} are expected"),
+                );
             }
             mark = match (node.is_giving(), node.is_taking()) {
                 (false, false) => None,

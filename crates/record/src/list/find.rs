@@ -154,7 +154,7 @@ pub(super) fn text_note(entries: &impl Entries) -> Result<Option<TextNotes>> {
     check_list(entries.list())?;
     let Some(bytes) = entries.inner(&TEXT_KEY)? else { return Ok(None) };
     let note = TextNotes::read_from_bytes(&bytes);
-    note.map(Some).map_err(|_| damaged(entries.list(), "what it remembers of its file of text contradicts itself"))
+    note.map(Some).map_err(|_| damaged(entries.list(), "its note about its text file contradicts itself"))
 }
 
 /// The reading calls, for both kinds of access.

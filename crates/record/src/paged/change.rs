@@ -105,7 +105,7 @@ impl Access<'_> {
                 let change = &self.pages.change;
                 Ok(change.managers.locks.unlock(self.pages.session(), change.who.locker(), name)?)
             }
-            Some(mode) => Err(self.refused(number, format!("its lock ({mode}) stays until the transaction ends, which may have to take back what it changed there; only a lock for reading is given back before"))),
+            Some(mode) => Err(self.refused(number, format!("its lock ({mode}) stays until the transaction ends, because the transaction may have to undo its change there; only a lock for reading can be released before"))),
             // The lock on the whole database, which replaced the transaction's many locks, stays.
             None if self.holds(lock_names::database(self.database().id())).is_some_and(|held| held.covers(Mode::S)) => Ok(()),
             None => Err(self.refused(number, "the transaction has no lock of it")),
@@ -148,7 +148,7 @@ impl Access<'_> {
         let name = lock_names::page(self.database().id(), self.place(copy.number)?);
         let covers = |name| self.holds(name).is_some_and(|mode| mode.covers(Mode::X));
         if !covers(name) && !covers(lock_names::database(self.database().id())) {
-            return Err(self.refused(copy.number, "it is stored without its lock for writing: lock it before it is read, so that nobody else changes it until the transaction ends"));
+            return Err(self.refused(copy.number, "it is stored without its lock for writing: lock it before it is read, so that no other transaction changes it until this one ends"));
         }
         self.store(copy, &typed)?.ok_or_else(|| {
             self.refused(copy.number, "it was changed after this copy of it was made: lock it before it is read")

@@ -89,7 +89,7 @@ impl Undo {
         }
         let is_of_a_log = |image: &&(u64, u64, usize)| logs.iter().any(|part| overlap(part, &(image.0..image.1)));
         if let Some((place, ..)) = images.iter().find(is_of_a_log) {
-            return Err(format!("an undo log has an image of what is an undo log's own, at {place}"));
+            return Err(format!("an undo log has an image of an undo log's own bytes, at {place}"));
         }
         images.sort_unstable();
         // The furthest end of the images so far, its log, and the furthest end of all other logs.
