@@ -1,13 +1,14 @@
-//! The house lints itself: rules about the text of the tree that no compiler checks.
+//! Rules about the text of the tree that no compiler checks.
 //!
-//! Each rule is a function from the tree to complaints, so that it is tested on a tree of three lines. A complaint says
-//! where, what, and what to do. A rule counts as one check.
+//! Each rule is a function from the tree to complaints, so a test needs only a tree of three lines. A complaint names
+//! the place, the fault and the remedy. A rule counts as one check.
 
 pub mod failpoints;
 pub mod formats;
 pub mod source;
 
 mod dependencies;
+mod english;
 mod names;
 mod shared_types;
 mod sizes;
@@ -19,7 +20,7 @@ use crate::workspace::{Package, Workspace};
 use source::File;
 use std::time::Instant;
 
-/// What a rule looks at.
+/// The input of a rule.
 pub struct Tree<'a> {
     /// Every text file of the tree.
     pub files: &'a [File],
@@ -46,6 +47,7 @@ const RULES: &[(&str, Rule)] = &[
     ("crates depend as the figure says", |tree| dependencies::wrong_arrows(tree.packages)),
     ("who changes what is shared can be killed", |tree| failpoints::missing(tree.files)),
     ("shared types count in the layout's hash", |tree| shared_types::uncounted(tree.files)),
+    ("riddles only become fewer", |tree| english::riddles(tree.files)),
     ("formats match their tables", |tree| formats::check(tree.files)),
 ];
 

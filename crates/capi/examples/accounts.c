@@ -1,9 +1,9 @@
 /*
- * Users of a system: their records, and the plain files that other programs read, changed by one transaction.
+ * Users of a system: one transaction changes their records and the plain files that other programs read.
  *
  *   accounts DIRECTORY PLACE
  *
- * PLACE is a directory beside that of the environment, where the files are made.
+ * PLACE is a directory for the files, outside of the environment's directory.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* Appends a line to what is in a file. */
+/* Appends a line to a file. */
 static int append(tp_txn *txn, const char *path, const char *line)
 {
     tp_buffer old = TP_BUFFER;
@@ -49,7 +49,7 @@ static int margo(tp_txn *txn, void *argument)
     return code == TP_OK ? append(txn, accounts->group, "staff:x:50:margo\n") : code;
 }
 
-/* Changes a record and both files, and is not what was wanted. */
+/* Changes a record and both files, then fails, so that tp_run aborts the transaction. */
 static int mistake(tp_txn *txn, void *argument)
 {
     struct accounts *accounts = argument;
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         return failed("waiting");
     printf("%s\n", waiting.size == 0 ? "all files are in their places" : (const char *)waiting.data);
     tp_buffer_free(&waiting);
-    /* What is done where a file waits for a directory that will not come back. */
+    /* Gives up the change of a file whose directory will not come back. Here no file waits. */
     if (tp_env_forget_file(accounts.env, accounts.group, &is_forgotten) != TP_OK)
         return failed("forget");
     printf("%s\n", is_forgotten ? "given up" : "nothing to give up");

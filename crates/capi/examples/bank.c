@@ -2,12 +2,12 @@
  * A bank: accounts in a B-tree, and a history of all transfers in records by number.
  *
  *   bank DIRECTORY open N           N accounts, each with 100
- *   bank DIRECTORY transfer N       N transfers between accounts that chance chooses
- *   bank DIRECTORY die N            as transfer, and ends in the middle of the last without a word to anybody
- *   bank DIRECTORY audit            the sum of all accounts, and how many transfers there were, at one moment
+ *   bank DIRECTORY transfer N       N transfers between random accounts
+ *   bank DIRECTORY die N            as transfer, but the process ends in the middle of the last
+ *   bank DIRECTORY audit            the sum of all accounts and the number of transfers, from one snapshot
  *   bank DIRECTORY show             each account
  *
- * Any number of these may run at once, and any of them may be killed.
+ * Any number of these processes may run at once, and any of them may be killed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* The key of an account: its number, most significant byte first, so that keys are in the order of the numbers. */
+/* Makes an account's key: its number, most significant byte first, so that keys are in the order of the numbers. */
 static void key_of(uint32_t account, unsigned char key[4])
 {
     for (int nth = 0; nth < 4; nth++)
@@ -65,7 +65,7 @@ static int change(struct bank *bank, tp_txn *txn, uint32_t account, int64_t amou
     return tp_update(bank->accounts, txn, key, sizeof key, add, &amount);
 }
 
-/* One transfer; tp_run commits it, and runs it again when a deadlock chose it to end. */
+/* Makes one transfer. tp_run commits it, and runs it again if it is the victim of a deadlock. */
 static int transfer(tp_txn *txn, void *argument)
 {
     struct work *work = argument;
@@ -110,7 +110,7 @@ static int open_accounts(tp_txn *txn, void *argument)
     return TP_OK;
 }
 
-/* Walks over the accounts in a transaction or a snapshot. */
+/* Visits all accounts in a transaction or a snapshot. */
 static int walk(struct bank *bank, tp_txn *reader, int shows, int64_t *sum)
 {
     tp_cursor *cursor;

@@ -1,5 +1,5 @@
 /*
- * Many records at once, and pages merged of which much was removed.
+ * Loads many records at once, and merges pages from which most records were removed.
  *
  *   bulk DIRECTORY
  */
@@ -16,7 +16,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* What it has said last is the library's until it is asked again. */
+/* A source of pairs. The last pair is lent to the library until it asks for the next one. */
 struct source {
     unsigned int nth;
     unsigned int step;
@@ -25,7 +25,7 @@ struct source {
     char value[64];
 };
 
-/* With a step that has no factor in common with RECORDS each number comes once, in an order that is none. */
+/* Supplies each number below RECORDS once, unsorted: step and RECORDS have no common factor. */
 static int next(tp_pair *pair, void *argument)
 {
     struct source *source = argument;

@@ -1,7 +1,7 @@
 /*
- * Databases as a whole: a catalogue is made anew and takes the place of the old one at one moment, and what there is is listed.
+ * Databases as a whole: makes a new catalogue, which replaces the old one in one transaction, and lists the databases.
  *
- *   catalogue DIRECTORY     made if it is missing
+ *   catalogue DIRECTORY     the directory is created if it is missing
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * The primitive calls: pages of the program's own under transactions, after the six steps of the paper (LIBTP 4.4), log records of a
- * type of its own, and locks on objects that it names.
+ * The primitive calls: the program's own pages in transactions, by the six steps of the paper (LIBTP 4.4); log records of the
+ * program's own type; and locks on objects that the program names.
  *
  *   counters DIRECTORY
  */
@@ -17,7 +17,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* Page 0 begins with a counter. */
+/* The layout of page 0. */
 static int change(void *page, size_t page_size, const void *argument, size_t argument_size, int back)
 {
     int64_t count, by;
@@ -30,7 +30,7 @@ static int change(void *page, size_t page_size, const void *argument, size_t arg
     return 0;
 }
 
-/* Step 6: redo and undo for each type of log record. */
+/* Step 6: provide redo and undo for each type of log record. */
 static int redo_add(void *page, size_t page_size, const void *argument, size_t argument_size)
 {
     return change(page, page_size, argument, argument_size, 0);
@@ -46,7 +46,7 @@ static int add(tp_pages *fid, tp_txn *txn, int64_t by)
     return tp_log(fid, txn, 0, ADD, &by, sizeof by);
 }
 
-/* A page that is read. */
+/* Reads a page. */
 static int show(tp_env *env, tp_pages *fid, const char *when)
 {
     tp_txn *txn;
@@ -55,7 +55,7 @@ static int show(tp_env *env, tp_pages *fid, const char *when)
     int64_t count = 0;
     if (tp_begin(env, TP_DEFAULT, &txn) != TP_OK)
         return failed("begin");
-    /* Step 3: precede it with a lock call. Step 2: replace the read with buf_get. Step 5: unpin it. */
+    /* Step 3: lock the page before. Step 2: replace the read with buf_get. Step 5: unpin the page. */
     if (tp_lock(fid, txn, 0, READ_LOCK) != TP_OK || buf_get(fid, txn, 0, BF_PIN, &page, &size) != TP_OK)
         return failed("get");
     if (size != 0)
@@ -66,7 +66,7 @@ static int show(tp_env *env, tp_pages *fid, const char *when)
     return tp_commit(txn) == TP_OK ? 0 : failed("commit");
 }
 
-/* A page that is written: step 4, the log, is buf_unpin's. */
+/* Writes a page. Step 4, logging the change, is done by buf_unpin. */
 static int write_note(tp_pages *fid, tp_txn *txn, const char *note)
 {
     void *page;
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
         return failed("open");
     printf("pages of %d bytes\n", (int)size);
 
-    /* Two transactions change the page at once, and one takes its own back. */
+    /* Two transactions change the page at once, and one of them aborts. */
     if (tp_begin(env, TP_DEFAULT, &one) != TP_OK || tp_begin(env, TP_DEFAULT, &two) != TP_OK)
         return failed("begin");
     if (add(fid, one, 1) != TP_OK || add(fid, two, 10) != TP_OK || add(fid, one, 100) != TP_OK)
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     if (show(env, fid, "one kept, one taken back") != 0)
         return 1;
 
-    /* What is not locked for writing is not written. */
+    /* A page that is not locked for writing is not written. */
     if (tp_begin(env, TP_DEFAULT, &one) != TP_OK || write_note(fid, one, "taken back") != TP_OK)
         return failed("note");
     if (buf_get(fid, one, 0, BF_PIN, &page, NULL) != TP_OK)
@@ -122,7 +122,7 @@ int main(int argc, char **argv)
         return failed("a page that was not locked was written");
     printf("not locked: %s\n", tp_strerror(TP_DATABASE));
 
-    /* Objects that the program names. */
+    /* Lock objects that the program names. */
     if (lock_get(one, "printer", 7, WRITE_LOCK) != TP_OK || lock_get(one, "plotter", 7, READ_LOCK) != TP_OK ||
         lock_downgrade(one, "printer", 7, READ_LOCK) != TP_OK || lock_release(one, "plotter", 7) != TP_OK ||
         lock_unlock_all(one) != TP_OK)

@@ -1,8 +1,8 @@
 /*
  * A running transaction that one process begins and another ends.
  *
- *   handed DIRECTORY             begins it, and has another process of this program go on with it
- *   handed DIRECTORY WORD        goes on with the one that has this word, and commits it
+ *   handed DIRECTORY             begins it, and starts another process of this program to continue it
+ *   handed DIRECTORY WORD        continues the transaction that has this word, and commits it
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static int go_on(tp_env *env, tp_db *stock, const char *word)
     return tp_commit(txn) == TP_OK ? 0 : failed("commit");
 }
 
-/* This program once more. */
+/* Runs this program in another process. */
 static int other_process(const char *program, const char *directory, const char *word)
 {
     int status;
@@ -54,7 +54,7 @@ static int begin(tp_env *env, tp_db *stock, char **argv)
     int status = other_process(argv[0], argv[1], word.data);
     if (tp_attach(env, word.data, &txn) == TP_NOT_PASSED)
         printf("again: %s\n", tp_strerror(TP_NOT_PASSED));
-    /* One that nobody takes over. */
+    /* A transaction that no process takes over. */
     if (tp_begin(env, TP_DEFAULT, &txn) != TP_OK || tp_put(stock, txn, "apples", 6, "99", 2) != TP_OK || tp_txn_id(txn, &id) != TP_OK ||
         tp_detach(txn, &word) != TP_OK || tp_abort_detached(env, id) != TP_OK)
         return failed("abort");

@@ -1,5 +1,5 @@
 /*
- * The log, read: what a transaction has logged, from its last record back to its first, and what came after.
+ * Reads the log: the records of one transaction from its last back to its first, and the records after them.
  *
  *   history DIRECTORY
  */
@@ -59,16 +59,16 @@ int main(int argc, char **argv)
     if (tp_commit(txn) != TP_OK)
         return failed("commit");
 
-    /* Backwards, along the transaction's own records. */
+    /* Backward, along the transaction's own records. */
     if (log_unroll(env, last, show, "back") != TP_OK)
         return failed("unroll");
     if (log_read(env, last, show, "the last") != TP_OK)
         return failed("read");
-    /* Forwards: its last change and its end, then others. */
+    /* Forward: the transaction's last change and its end, then records of others. */
     if (log_roll(env, last, count, &searched) == TP_OK && searched.seen == 0)
         return failed("roll");
     printf("forwards: %s\n", searched.seen >= 2 ? "the last change and the end" : "too few");
-    /* What the log has not got. */
+    /* A record that the log does not have. */
     printf("later: %s\n", tp_strerror(log_read(env, last + (1u << 30), show, "later")));
     if (tp_db_close(db) != TP_OK || tp_env_close(env) != TP_OK)
         return failed("close");

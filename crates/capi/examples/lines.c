@@ -1,5 +1,5 @@
 /*
- * A list, whose records are renumbered, and a file of text that it has the lines of.
+ * A list, whose records are renumbered by insertions, and a text file whose lines it holds.
  *
  *   lines DIRECTORY FILE
  */

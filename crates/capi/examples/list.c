@@ -1,13 +1,13 @@
 /*
  * A list that outlives the program, of nodes that point to each other.
  *
- *   list FILE add N     N nodes, a transaction each
+ *   list FILE add N     adds N nodes, each in a transaction
  *   list FILE die N     as add, but the process ends in the middle of the last
- *   list FILE undo      adds one and aborts
- *   list FILE drop      frees the first
- *   list FILE show      how many, and their sum
- *   list FILE wild      adds one under the guard, which then ends the process at a store that no transaction has declared
- *   list FILE wrong     misuse: each call is refused, and says why
+ *   list FILE undo      adds a node and aborts
+ *   list FILE drop      frees the first node
+ *   list FILE show      prints the number of nodes and their sum
+ *   list FILE wild      adds a node under the guard, then stores to undeclared memory: the guard ends the process
+ *   list FILE wrong     makes wrong calls: each is refused with a reason
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct node {
     long value;
 };
 
-/* The flat part. */
+/* The layout of the flat part. */
 struct root {
     struct node *first;
     long count;
@@ -79,7 +79,7 @@ static void show(const struct root *root)
     printf("%ld of %ld, sum %ld\n", count, root->count, sum);
 }
 
-/* Whatever is refused here is told; what is not is a failure. */
+/* Makes wrong calls and prints the reason for each refusal. Fails if a call is not refused. */
 static int wrong(vista *segment, struct root *root)
 {
     int refused = 0, other;
@@ -106,7 +106,7 @@ static int wrong(vista *segment, struct root *root)
     return refused == 8 ? 0 : 1;
 }
 
-/* What was unmapped is a segment no more, whatever is called with it. */
+/* Checks that every call refuses a segment that was unmapped. */
 static int gone(vista *segment, void *place)
 {
     int refused = 0;

@@ -1,8 +1,8 @@
 /*
- * An environment from outside: its databases, what opening did, what it holds, and what is done for it by hand.
+ * Looks at an environment: its databases, what opening did, its statistics; and does its background work by hand.
  *
- *   look DIRECTORY          made if it is missing
- *   look -n DIRECTORY       not made
+ *   look DIRECTORY          creates the environment if it is missing
+ *   look -n DIRECTORY       does not create it
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * Memory that joins a transaction: a list of nodes that point to each other, and records, kept together or not at all.
+ * Memory in a transaction: a list of nodes that point to each other, and records, which commit together or not at all.
  *
  *   memory DIRECTORY
  */
@@ -13,7 +13,7 @@ struct node {
     long value;
 };
 
-/* The flat part. */
+/* The layout of the flat part. */
 struct root {
     struct node *first;
     long count;
@@ -31,7 +31,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* A node in memory, and a record with its number. */
+/* Adds a node in memory, and a record with the node's number. */
 static int push(struct scene *scene, tp_txn *txn, const char *name)
 {
     void *memory, *place;
@@ -95,7 +95,7 @@ static int work(struct scene *scene)
             return failed("push");
     if (show(scene) != TP_OK)
         return failed("show");
-    /* Memory and record are taken back together. */
+    /* An abort undoes memory and record together. */
     if (tp_begin(scene->env, TP_DEFAULT, &txn) != TP_OK || push(scene, txn, "nobody") != TP_OK || tp_abort(txn) != TP_OK || show(scene) != TP_OK)
         return failed("abort");
     if (tp_begin(scene->env, TP_DEFAULT, &txn) != TP_OK || pop(scene, txn) != TP_OK || tp_commit(txn) != TP_OK || show(scene) != TP_OK)

@@ -1,6 +1,6 @@
 /*
- * Keys that are numbers in decimal digits, in a file with a comparison of the program's own. In plain mode that is all it takes; where
- * the file is shared, the program also says which bytes stand for a key, so that other processes have the order, too.
+ * Keys that are decimal numbers, in a file with the program's own comparison function. In plain mode the function suffices. For a
+ * shared file the program also registers an encoding of the keys under a name, so that other processes have the order, too.
  *
  * usage: numbers DIRECTORY [shared]
  */
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Of two numbers without leading zeros the longer one is greater. */
+/* Compares two numbers without leading zeros: the longer one is greater. */
 static int by_number(const DBT *one, const DBT *other)
 {
     if (one->size != other->size)
@@ -19,7 +19,7 @@ static int by_number(const DBT *one, const DBT *other)
     return memcmp(one->data, other->data, one->size);
 }
 
-/* The same order in bytes: how many digits there are, then the digits. */
+/* Encodes a number in the same order: a byte with the number of digits, then the digits. */
 static size_t with_length(const void *bytes, size_t size, void *made, size_t room, void *argument)
 {
     (void)argument;
@@ -61,7 +61,7 @@ int main(int count, char **arguments)
     memset(&info, 0, sizeof info);
     info.compare = by_number;
     if (count > 2) {
-        /* Unknown to the library it is refused. */
+        /* The library refuses a comparison without a name. */
         if (dbopen(path, O_RDWR | O_CREAT | (int)DB_TXN, 0666, DB_BTREE, &info) != NULL)
             return failed("a comparison without a name was taken");
         if (db_order(by_number, "decimal") == 0)

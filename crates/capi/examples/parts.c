@@ -1,5 +1,5 @@
 /*
- * Parts of a transaction that are taken back by themselves, snapshots, and commits that are waited for later.
+ * Savepoints, which undo a part of a transaction; snapshots; and commits that return before they are on disk.
  *
  *   parts DIRECTORY
  */
@@ -14,7 +14,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* What a transaction or a snapshot sees under a key. */
+/* Prints a key's value as a transaction or a snapshot sees it. */
 static void show(const char *who, tp_db *stock, tp_txn *reader, const char *key)
 {
     tp_buffer value = TP_BUFFER;
@@ -28,7 +28,7 @@ static int put(tp_db *stock, tp_txn *txn, const char *key, const char *value)
     return tp_put(stock, txn, key, strlen(key), value, strlen(value));
 }
 
-/* A part that fails is taken back, and what was done before it stays; a part in a part ends with it. */
+/* Undoes a failed part; the changes before it stay. Ending a part ends the parts inside it. */
 static int order(tp_db *stock, tp_txn *txn)
 {
     uint64_t part, inner;
@@ -66,7 +66,7 @@ static int commit_later(tp_env *env, tp_db *stock)
     put(stock, txn, "figs", "2");
     if ((code = tp_commit_async(txn, &second)) != TP_OK)
         return code;
-    /* Who is on disk has everybody who came before there, too. */
+    /* When a commit is on disk, all earlier commits are, too. */
     if ((code = tp_wait_durable(second)) != TP_OK)
         return code;
     return tp_pending_free(first);

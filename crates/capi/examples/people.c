@@ -1,5 +1,5 @@
 /*
- * An index, by which records are found by something else than their keys.
+ * An index, which finds records by another key than their own.
  *
  *   people DIRECTORY
  */
@@ -16,7 +16,7 @@ static int failed(const char *what)
 
 enum { NO_TOWN = 7 };
 
-/* Records are "town: profession", and are found under the town. One that has none is refused. */
+/* Adds the town of a record "town: profession" to the index. Refuses a record without a town. */
 static int town(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys, void *argument)
 {
     const char *end = value_size == 0 ? NULL : memchr(value, ':', value_size);

@@ -1,6 +1,6 @@
 /*
- * A telephone book with db.h: names in order and numbers in a hash file, which belong together and change together. A program for
- * db(3) as it always was, but for DB_TXN and the three calls of a transaction.
+ * A telephone book with db.h: names in a B-tree and numbers in a hash file, which change together. It is an ordinary program for
+ * db(3), except for DB_TXN and the three calls of a transaction.
  *
  * usage: phones DIRECTORY
  */
@@ -26,7 +26,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* A number of somebody, in both files or in none. */
+/* Stores a name and its number in both files, or in neither. */
 static int enter(const char *name, const char *number)
 {
     DBT who = text(name), which = text(number);
@@ -39,7 +39,7 @@ static int enter(const char *name, const char *number)
             code = names->put(names, &who, &which, 0);
         if (code == RET_SUCCESS)
             return txn_commit();
-        /* Somebody has the number, or two programs were in each other's way. */
+        /* The number is taken, or this transaction is the victim of a deadlock. */
         if (txn_abort() != 0)
             return -1;
     } while (code == RET_ERROR && errno == EDEADLK);

@@ -1,5 +1,5 @@
 /*
- * Some of the keys of a B-tree: counted, walked over, removed; keys in an order of the program's; and records that know each other's
+ * Ranges of the keys of a B-tree: counts, visits and removes them. Keys in the program's own order. Records that hold each other's
  * addresses.
  *
  *   ranges DIRECTORY
@@ -15,7 +15,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* Words by their length first: the order is that of a byte with the length, and the word behind it. */
+/* Encodes a word as a byte with its length, then the word: shorter words come first. */
 static size_t with_length(const void *word, size_t size, void *made, size_t room, void *argument)
 {
     (void)argument;
@@ -61,7 +61,7 @@ static int show(const char *what, tp_db *db, tp_txn *txn, const tp_range *range)
     return code == TP_NOTFOUND ? TP_OK : code;
 }
 
-/* Is shown what it prints, and has enough of three. */
+/* Prints a key, and ends the walk at the third. */
 static int first_three(const void *key, size_t key_size, const void *value, size_t value_size, void *argument)
 {
     int *seen = argument;
@@ -106,7 +106,7 @@ static int ranges(tp_db *words, tp_txn *txn)
         code = show("left", words, txn, NULL);
     if (code == TP_OK)
         code = each(words, txn);
-    /* On from a place that is none any more. */
+    /* Go on behind a key that no longer exists. */
     if (code == TP_OK && (code = tp_cursor_open(words, txn, &cursor)) == TP_OK) {
         if ((code = tp_cursor_behind(cursor, "banana", 6, &key, NULL)) == TP_OK)
             printf("behind banana: %s\n", (const char *)key.data);
@@ -116,7 +116,7 @@ static int ranges(tp_db *words, tp_txn *txn)
     return code;
 }
 
-/* A record that has the address of another is followed without a search. */
+/* Stores the address of a record in another, and follows it without a search. */
 static int links(tp_db *parts, tp_txn *txn)
 {
     tp_link link;

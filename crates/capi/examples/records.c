@@ -1,5 +1,5 @@
 /*
- * Records by number: appended, replaced, removed, and walked over both ways.
+ * Records by number: appends, replaces, removes and visits them in both directions.
  *
  *   records DIRECTORY
  */

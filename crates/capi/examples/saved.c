@@ -1,6 +1,6 @@
 /*
- * A backup of an environment that is at work, what was logged since added to it, and environments made of it: as the first was at the
- * end, and as it was in between.
+ * Makes a backup of an environment in use, adds later log to it, and restores two environments from it: one with the latest state,
+ * one with an earlier state.
  *
  *   saved DIRECTORY BACKUP FIRST SECOND
  */
@@ -67,7 +67,7 @@ int main(int argc, char **argv)
         return failed("check");
     printf("as from the first on: %s, up to the second: %s\n", whole.earliest == first.earliest ? "yes" : "no",
            whole.end == more.end && more.end > first.end ? "yes" : "no");
-    /* There is one already. */
+    /* The directory has a backup already. */
     printf("again: %s\n", tp_strerror(tp_backup(env, argv[2], 0, NULL, NULL, NULL)));
 
     if (tp_restore(argv[2], argv[3], TP_UNTIL_END, 0, NULL, NULL, &end) != TP_OK)

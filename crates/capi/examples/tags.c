@@ -47,7 +47,7 @@ static int show(const char *what, tp_multi *multi, tp_txn *txn)
     return code == TP_NOTFOUND ? TP_OK : code;
 }
 
-/* All values of one key, and of the keys beside it the first and the last. */
+/* Visits all values of one key, then the first value of the next key and the last of the previous key. */
 static int around(tp_multi *multi, tp_txn *txn)
 {
     tp_multi_cursor *cursor;
@@ -72,7 +72,7 @@ static int around(tp_multi *multi, tp_txn *txn)
         printf("before: %s %s\n", (const char *)key.data, (const char *)value.data);
     if (code == TP_OK && (code = tp_multi_cursor_go_to(cursor, place.data, place.size, &key, &value)) == TP_OK)
         printf("back at: %s %s\n", (const char *)key.data, (const char *)value.data);
-    /* The place is another pair's, and then nobody's. */
+    /* Replace the pair under the cursor, then remove another pair. */
     if (code == TP_OK)
         code = tp_multi_cursor_put(cursor, "ripe", 4);
     if (code == TP_OK && (code = tp_multi_cursor_first(cursor, NULL, NULL)) == TP_OK)
@@ -103,7 +103,7 @@ static int change(tp_multi *multi, tp_txn *txn)
     return code;
 }
 
-/* Some of the keys: walked over, counted, removed. */
+/* Visits, counts and removes a range of keys. */
 static int some(tp_multi *multi, tp_txn *txn)
 {
     static const tp_range range = {"f", 1, "pear", 4, TP_FROM | TP_UPTO};

@@ -1,5 +1,5 @@
 /*
- * Waiting for locks: for how long, who is in the way, and how a signal ends a wait. It prints what the calls return.
+ * Lock waits: limits their length, finds the holder, and ends a wait by a signal. Prints what the calls return.
  *
  *   waits DIRECTORY
  */
@@ -10,7 +10,7 @@
 
 #include "libtp.h"
 
-/* It could be the handler itself. */
+/* Ends all lock waits. tp_cancel_waits could be the handler itself. */
 static void stop_waiting(int number)
 {
     tp_cancel_waits(number);
@@ -37,18 +37,18 @@ int main(int argc, char **argv)
     if (tp_begin(env, TP_RELAXED, &waiter) != TP_OK)
         return failed("the waiter");
 
-    /* Not at all, for one call. */
+    /* Do not wait, for one call. */
     tp_set_lock_timeout(waiter, 0);
     if (tp_put(stock, waiter, "pears", 5, "4", 1) == TP_LOCK_TIMEOUT)
         printf("%s\n", strstr(tp_error(), "the record \"pears\" of database `stock`") ? "the error names the record" : tp_error());
-    /* Until a signal comes. */
+    /* Wait until a signal comes. */
     tp_set_lock_timeout(waiter, -1);
     signal(SIGALRM, stop_waiting);
     setitimer(ITIMER_REAL, &soon, NULL);
     printf("%s\n", tp_strerror(tp_put(stock, waiter, "pears", 5, "4", 1)));
     tp_abort(waiter);
 
-    /* A thread that waits for itself is refused. */
+    /* A wait for another transaction of the same thread is refused. */
     if (tp_begin(env, TP_RELAXED, &waiter) != TP_OK)
         return failed("the second waiter");
     printf("%s\n", tp_strerror(tp_put(stock, waiter, "pears", 5, "4", 1)));

@@ -1,5 +1,5 @@
 /*
- * A B-tree: what is stored, found, walked over both ways, and removed.
+ * A B-tree: stores, finds and removes words, and visits them in both directions.
  *
  *   words DIRECTORY
  */
@@ -14,7 +14,7 @@ static int failed(const char *what)
     return 1;
 }
 
-/* Upper case, where the value lies. */
+/* Converts a value to upper case in place. */
 static void loud(void *value, size_t size, void *argument)
 {
     char *letters = value;
@@ -52,7 +52,7 @@ static int change(tp_db *words, tp_txn *txn, tp_buffer *value)
     return code;
 }
 
-/* The texts of a buffer end in a zero. */
+/* Prints a pair. A zero byte follows the bytes in a buffer. */
 static void show(const char *where, const tp_buffer *key, const tp_buffer *value)
 {
     printf("%s: %s %s\n", where, (const char *)key->data, (const char *)value->data);

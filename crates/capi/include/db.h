@@ -1,17 +1,17 @@
 /*
  * db.h: the interface of 4.4BSD's db(3), version 1.85, over libtp.
  *
- * Programs written for db 1.85 compile against it and link with -ltp. A file is opened in one of two modes:
+ * Programs written for db 1.85 compile against this header and link with -ltp. A file is opened in one of two modes:
  *
- *   plain      none of DB_LOCK, DB_SHMEM and DB_TXN is given. One ordinary file, for one program at a time; what was
- *              changed is in it after sync or close, and not before. Without a file name: memory alone.
- *   shared     one of them is given. The file belongs to the environment of the directory in which it lies (dbopen(3)),
- *              any number of processes use it at once, and with DB_TXN each call is a transaction, or a part of the one
- *              that the thread has begun with txn_begin. A DB_RECNO has its text file in both modes (recno(3)).
+ *   plain      none of DB_LOCK, DB_SHMEM and DB_TXN is given. One ordinary file, for one program at a time. Changes are in
+ *              the file after sync or close, and not before. Without a file name the database is in memory only.
+ *   shared     one of them is given. The file belongs to the environment of its directory (dbopen(3)), and any number of
+ *              processes use it at once. With DB_TXN each call is a transaction, or a part of the transaction that the
+ *              thread has begun with txn_begin. A DB_RECNO has its text file in both modes (recno(3)).
  *
- * Calls return 0 (RET_SUCCESS), 1 (RET_SPECIAL: there is no such key, or the key is there already) or -1 (RET_ERROR) with
- * errno set; tp_error says in a sentence what was wrong. What a DBT that was filled in points to is the library's, and
- * stays until the next call with the same DB.
+ * Calls return 0 (RET_SUCCESS), 1 (RET_SPECIAL: there is no such key, or the key exists already) or -1 (RET_ERROR) with
+ * errno set; tp_error then returns a sentence. The memory that a call fills a DBT with belongs to the library, and stays
+ * until the next call with the same DB.
  */
 #ifndef _DB_H_
 #define _DB_H_
@@ -27,9 +27,9 @@
 extern "C" {
 #endif
 
-#define RET_ERROR -1 /* errno says what */
+#define RET_ERROR -1 /* errno has the reason */
 #define RET_SUCCESS 0
-#define RET_SPECIAL 1 /* no such key, or there already */
+#define RET_SPECIAL 1 /* there is no such key, or the key exists already */
 
 #ifndef EFTYPE
 #define EFTYPE EINVAL /* a file of another kind */
@@ -43,13 +43,13 @@ typedef uint32_t pgno_t;
 typedef uint16_t indx_t;
 typedef uint32_t recno_t; /* numbers of records, from 1 */
 
-/* Bytes: a key, or data. */
+/* A key, or data. */
 typedef struct {
     void *data;
     size_t size;
 } DBT;
 
-/* Flags of the calls. */
+/* Flags of the methods, with the methods that accept them. */
 #define R_CURSOR 1      /* del, put, seq */
 #define __R_UNUSED 127
 #define R_FIRST 3       /* seq */
@@ -64,12 +64,12 @@ typedef struct {
 
 typedef enum { DB_BTREE, DB_HASH, DB_RECNO } DBTYPE;
 
-/* Flags of dbopen, beside those of open(2). */
-#define DB_LOCK 0x20000000  /* calls of several processes are kept apart */
+/* Flags of dbopen, in addition to those of open(2). */
+#define DB_LOCK 0x20000000  /* calls of several processes exclude each other */
 #define DB_SHMEM 0x40000000 /* the cache is in shared memory */
-#define DB_TXN 0x80000000   /* calls are transactions; has in it what the other two say */
+#define DB_TXN 0x80000000   /* calls are transactions; includes the other two flags */
 
-/* An open file. Its methods are called through it, as db->get(db, &key, &data, 0). */
+/* An open file. Call its methods through it, as in db->get(db, &key, &data, 0). */
 typedef struct __db {
     DBTYPE type;
     int (*close)(struct __db *);
@@ -85,10 +85,10 @@ typedef struct __db {
 #define BTREEMAGIC 0x053162
 #define BTREEVERSION 3
 
-/* What dbopen is told of a DB_BTREE. */
+/* The openinfo of a DB_BTREE. */
 typedef struct {
     unsigned long flags;
-#define R_DUP 1 /* a key may have several values, in the order in which they came */
+#define R_DUP 1 /* a key may have several values, in the order of insertion */
     unsigned int cachesize;
     int maxkeypage;
     int minkeypage;
@@ -101,7 +101,7 @@ typedef struct {
 #define HASHMAGIC 0x061561
 #define HASHVERSION 2
 
-/* What dbopen is told of a DB_HASH. */
+/* The openinfo of a DB_HASH. */
 typedef struct {
     unsigned int bsize;
     unsigned int ffactor;
@@ -111,46 +111,50 @@ typedef struct {
     int lorder;
 } HASHINFO;
 
-/* What dbopen is told of a DB_RECNO. */
+/* The openinfo of a DB_RECNO. */
 typedef struct {
     unsigned long flags;
 #define R_FIXEDLEN 1 /* all records have reclen bytes */
-#define R_NOKEY 2    /* seq need not fill in the key */
-#define R_SNAPSHOT 4 /* the file is read when it is opened (it always is) */
+#define R_NOKEY 2    /* seq does not fill in the key */
+#define R_SNAPSHOT 4 /* the file is read whole when it is opened (always so) */
     unsigned int cachesize;
     unsigned int psize;
     int lorder;
     size_t reclen;
-    unsigned char bval; /* what ends a record, or makes up one of fixed length */
-    char *bfname;       /* a file that has the records, too; NULL for none */
+    unsigned char bval; /* the byte that ends a record, or fills up one of fixed length */
+    char *bfname;       /* a second file that has the records; NULL for none */
 } RECNOINFO;
 
-/* Opens a file; NULL is memory alone. NULL is returned where it cannot be opened, with errno set. */
+/* Opens a file, or a database in memory if file is NULL. Returns NULL with errno set if it fails. */
 DB *dbopen(const char *file, int flags, int mode, DBTYPE type, const void *openinfo);
 
 /*
- * A transaction of the calling thread: all its calls with files opened with DB_TXN, which lie in one directory, until it is
- * committed or aborted. 0, or -1 with errno set; EDEADLK from a call within says that it has to be aborted and done again.
+ * Begin, commit or abort a transaction of the calling thread. It includes all the thread's calls with files that were
+ * opened with DB_TXN in one directory. Return 0, or -1 with errno set. If a call in the transaction fails with EDEADLK,
+ * abort the transaction and run it again.
  */
 int txn_begin(void);
 int txn_commit(void);
 int txn_abort(void);
 
 /*
- * Comparison functions that may be given for a DB_BTREE opened with DB_TXN, too, because the library knows them by name: from
- * the greatest key to the least; letters from A to Z as those from a to z; numbers of one length with the least byte first.
+ * Comparison functions for a DB_BTREE, which the library knows by name, so that files in shared mode can use them, too:
+ * descending; with letters from A to Z equal to those from a to z; and unsigned numbers of one length with the least
+ * significant byte first. Return a number below, equal to or above 0.
  */
 int db_compare_descending(const DBT *one, const DBT *other);
 int db_compare_caseless(const DBT *one, const DBT *other);
 int db_compare_little_endian(const DBT *one, const DBT *other);
 
 /*
- * Says that a comparison is the order that tp_order (libtp.h) has registered under this name, or one of the library's: then it may be
- * given for a DB_BTREE in shared mode, too. 0, or -1 with errno set.
+ * Assigns a comparison function to an order: one that tp_order (libtp.h) has registered under this name, or one of the
+ * library's. A DB_BTREE in shared mode can then use the function. Returns 0, or -1 with errno set.
  */
 int db_order(int (*compare)(const DBT *, const DBT *), const char *order);
 
-/* Of this thread's last call that failed: a sentence, which stays until the next call that fails. */
+/*
+ * Returns a sentence about this thread's last call that failed. The text stays until the thread's next call that fails.
+ */
 const char *tp_error(void);
 
 #ifdef __cplusplus
