@@ -30,7 +30,7 @@ static int failed(const char *what)
 static int enter(const char *name, const char *number)
 {
     DBT who = text(name), which = text(number);
-    int code = -1;
+    int code = -1, failure;
     do {
         if (txn_begin() != 0)
             return -1;
@@ -40,9 +40,10 @@ static int enter(const char *name, const char *number)
         if (code == RET_SUCCESS)
             return txn_commit();
         /* The number is taken, or this transaction is the victim of a deadlock. */
+        failure = errno;
         if (txn_abort() != 0)
             return -1;
-    } while (code == RET_ERROR && errno == EDEADLK);
+    } while (code == RET_ERROR && failure == EDEADLK);
     return code;
 }
 

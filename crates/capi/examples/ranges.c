@@ -1,6 +1,6 @@
 /*
- * Ranges of the keys of a B-tree: counts, visits and removes them. Keys in the program's own order. Records that hold each other's
- * addresses.
+ * Ranges of the keys of a B-tree: counts, visits and removes them; keys in the program's own order; and records that hold each
+ * other's addresses.
  *
  *   ranges DIRECTORY
  */

@@ -1,6 +1,6 @@
 /*
- * Makes a backup of an environment in use, adds later log to it, and restores two environments from it: one with the latest state,
- * one with an earlier state.
+ * Makes a backup of an environment in use, adds later log to it, and restores two environments from it: one with the latest
+ * state, one with an earlier one.
  *
  *   saved DIRECTORY BACKUP FIRST SECOND
  */

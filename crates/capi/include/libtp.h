@@ -1021,7 +1021,7 @@ int tp_backup_check(const char *backup, tp_watch *watch, void *argument, tp_back
 /*
  * Makes an environment from a backup, in the directory to, which must be missing, or empty but for a libtp.toml. until
  * is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME, and value the LSN or the time. Stores the LSN at which the new log
- * begins in *end, unless end is NULL. The program's log record types must be registered before.
+ * continues in *end, unless end is NULL. The program's log record types must be registered before.
  */
 int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp_watch *watch, void *argument, uint64_t *end);
 

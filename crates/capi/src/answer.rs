@@ -31,16 +31,16 @@ macro_rules! codes {
 }
 
 codes! {
-    TP_OK = 0, c"it is done";
-    TP_NOTFOUND = -31001, c"there is no such record, or none further on";
+    TP_OK = 0, c"success";
+    TP_NOTFOUND = -31001, c"there is no such record, or no further record";
     TP_EXISTS = -31002, c"the key is there already; nothing was changed";
-    TP_DEADLOCK = -31003, c"deadlock: this transaction was chosen to end; abort it and run it again";
+    TP_DEADLOCK = -31003, c"deadlock: this transaction is the victim; abort it and run it again";
     TP_LOCK_TIMEOUT = -31004, c"a lock was not granted within the time set; tp_error names the transaction that holds it";
     TP_REBUILT = -31005, c"the shared memory was made anew, and this transaction was undone; run it again";
     TP_PANICKED = -31006, c"the library failed inside itself, and this transaction was undone; run it again";
     TP_SNAPSHOT_TOO_OLD = -31007, c"the snapshot needs log that is not kept any more; begin another snapshot";
-    TP_OUTCOME_UNKNOWN = -31008, c"the commit was written, and whether it is kept is not known";
-    TP_HALF_UNDONE = -31009, c"a part of the transaction could not be taken back, so all of it was undone";
+    TP_OUTCOME_UNKNOWN = -31008, c"the commit record was written, and it is unknown whether the commit is kept";
+    TP_HALF_UNDONE = -31009, c"a part of the transaction could not be undone, so all of it was undone";
     TP_FULL = -31010, c"something is full; nothing was changed";
     TP_CORRUPT = -31011, c"a file, a page or a log record is damaged";
     TP_FAILED = -31012, c"writing to disk failed: the environment takes no more changes until it is opened anew";
@@ -48,25 +48,25 @@ codes! {
     TP_NO_DATABASE = -31014, c"there is no such database";
     TP_DATABASE = -31015, c"the database is of another kind, or its name cannot be a file's";
     TP_ENVIRONMENT = -31016, c"the directory is no environment, or cannot be opened here";
-    TP_NOT_LASTING = -31017, c"the shared memory does not outlive the system, as the durability asked for needs";
+    TP_NOT_LASTING = -31017, c"the shared memory does not survive the system, as this durability needs";
     TP_SEGMENT = -31018, c"a segment of memory cannot be opened or joined";
     TP_FORKED = -31019, c"the handle belongs to the process that this one was forked from; open the environment again";
     TP_SETTINGS = -31020, c"the settings are wrong";
     TP_IO = -31021, c"reading or writing failed";
-    TP_MISUSE = -31022, c"the call was not made as it may be; nothing was changed";
+    TP_MISUSE = -31022, c"the call is not allowed, or an argument is wrong; nothing was changed";
     TP_IN_USE = -31023, c"the handle is in use, and stays open";
     TP_BUG = -31024, c"the library failed inside itself, and running it again will not help";
     TP_LOG_TYPE = -31025, c"the log has records of a type that was not registered; tp_error has its name and code";
-    TP_NOT_PASSED = -31026, c"the transaction cannot be passed on, or waits no more to be taken over";
+    TP_NOT_PASSED = -31026, c"the transaction cannot be detached, or is not waiting to be attached";
     TP_NOT_EMPTY = -31027, c"records are loaded into an empty database; nothing was loaded";
-    TP_OUT_OF_ORDER = -31028, c"records that were said to be sorted are not; nothing was loaded";
-    TP_FILE = -31029, c"a plain file cannot be read or changed as it was asked; nothing was changed";
+    TP_OUT_OF_ORDER = -31028, c"records that should be sorted are not; nothing was loaded";
+    TP_FILE = -31029, c"a plain file cannot be read or changed; nothing was changed";
     TP_FILES_WAITING = -31030, c"the transaction is committed, and not all of its plain files are in their places yet";
     TP_BACKUP = -31031, c"a backup cannot be taken there, or nothing can be restored from it";
-    TP_CANCELLED = -31032, c"the program ended the wait for a lock, with tp_cancel_waits; abort the transaction";
-    TP_OWN_THREAD = -31033, c"another transaction of this thread keeps the lock; end that first, or do both in one";
-    TP_DROPPED = -31034, c"the database was dropped, and the handle is from before";
-    TP_OTHER = -31099, c"an error that this header does not know; tp_error says which";
+    TP_CANCELLED = -31032, c"the program ended the wait for a lock with tp_cancel_waits; abort the transaction";
+    TP_OWN_THREAD = -31033, c"another transaction of this thread holds the lock; end that transaction first, or use one transaction";
+    TP_DROPPED = -31034, c"the database was dropped; open it again";
+    TP_OTHER = -31099, c"an error without a code in this header; tp_error describes it";
 }
 
 /// A failure: its code and its text.

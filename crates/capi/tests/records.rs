@@ -19,8 +19,8 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &[
             "the error names the record",
-            "the program ended the wait for a lock, with tp_cancel_waits; abort the transaction",
-            "another transaction of this thread keeps the lock; end that first, or do both in one",
+            "the program ended the wait for a lock with tp_cancel_waits; abort the transaction",
+            "another transaction of this thread holds the lock; end that transaction first, or use one transaction",
         ],
     ),
     (
@@ -29,7 +29,7 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
         &[
             "keys of up to 2048 bytes",
             "plum: zwetschge, 9 bytes",
-            "pear: there is no such record, or none further on",
+            "pear: there is no such record, or no further record",
             "fig: the key is there already; nothing was changed",
             "first: apple APFEL",
             "next: fig FEIGE",
@@ -47,7 +47,7 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
             "records of 8 bytes",
             "the last is 5",
             "get: 3 wed....",
-            "5: there is no such record, or none further on",
+            "5: there is no such record, or no further record",
             "long: a record of 5 bytes: this database takes records of 8 bytes",
             "first: 1 monday.",
             "next: 2 tuesday",
@@ -64,8 +64,8 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
         &[
             "in the part: apples 2",
             "taken back: apples 3",
-            "taken back: pears there is no such record, or none further on",
-            "before: apples there is no such record, or none further on",
+            "taken back: pears there is no such record, or no further record",
+            "before: apples there is no such record, or no further record",
             "after: apples 3",
             "after: figs 2",
         ],
@@ -109,7 +109,7 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
             "back: btree insert, of 8 bytes or more, the first",
             "the last: btree update, of 8 bytes or more, and one before",
             "forwards: the last change and the end",
-            "later: there is no such record, or none further on",
+            "later: there is no such record, or no further record",
         ],
     ),
     (
@@ -222,7 +222,7 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &[
             "20000 loaded in order",
-            "not in order: records that were said to be sorted are not; nothing was loaded",
+            "not in order: records that should be sorted are not; nothing was loaded",
             "20000 sorted and loaded, told",
             "20000 pairs",
             "twice: records are loaded into an empty database; nothing was loaded",
@@ -236,7 +236,7 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
         &[],
         &[
             "the other process sees 3 apples",
-            "again: the transaction cannot be passed on, or waits no more to be taken over",
+            "again: the transaction cannot be detached, or is not waiting to be attached",
             "3 apples",
             "7 pears",
         ],

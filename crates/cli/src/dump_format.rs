@@ -365,7 +365,7 @@ mod tests {
             ("type=libtp_pages\nkeys=0\ndb_pagesize=4096\nHEADER=END\n".to_string(), "no keys"),
             (format!("{pages} 31\n \n"), "line 4: page 0 is missing: `1` stands"),
             (format!("{pages} 30\n \n 30\n \n"), "line 6: page 1 is missing: `0` stands"),
-            (format!("{pages} 30\n 00\n"), "line 5: a page has 4064 bytes, or none"),
+            (format!("{pages} 30\n 00\n"), "line 5: a page has 4064 bytes, or no byte"),
             (format!("{pages} 30\nDATA=END\n"), "a key without a value"),
         ] {
             let error = read(&text).unwrap_err().to_string();

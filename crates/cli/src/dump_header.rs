@@ -180,8 +180,7 @@ impl HeaderLines {
             ("integerkey" | "reversekey", "1") => self.order = Some(BACKWARDS.to_string()),
             ("integerdup" | "reversedup", _) => {
                 return Err(format!(
-                    "with `{name}` LMDB sorts the values of a key by their last bytes first, and no database here does. Take the line \
-                     out of the dump to load the values sorted by their first bytes first"
+                    "with `{name}` LMDB sorts the values of a key by their last bytes first, and no database here does. Remove the line from the dump to load the values sorted by their first bytes first"
                 ));
             }
             (

@@ -19,7 +19,7 @@ pub enum Error {
     Rebuilt,
     /// The commit record was written but could not be made durable, so whether the transaction is kept is unknown. Look
     /// at the data before you run it again.
-    #[error("the commit was written, and whether it is kept is not known, because afterwards this was met: {cause}. Look at the data before running the transaction again")]
+    #[error("the commit record was written, and it is unknown whether the commit is kept: {cause}. Look at the data before running the transaction again")]
     OutcomeUnknown {
         /// The error that followed the commit record.
         cause: String,

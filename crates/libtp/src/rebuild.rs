@@ -86,7 +86,7 @@ impl Opening<'_> {
             let (mut not_seen, mut looked) = (begun, begun);
             loop {
                 let writers = managers.writers();
-                if writers.is_empty() || planted("libtp: memory is made anew while a session writes") {
+                if writers.is_empty() || planted("libtp: memory is made anew while somebody writes") {
                     return Some(Ok(managers.processes.rebuild_count()));
                 }
                 let is_running = |writer: &&SessionId| managers.processes.is_seen_running(**writer);

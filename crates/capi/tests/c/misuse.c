@@ -62,9 +62,9 @@ static void pages_not_given_back(tp_env *env)
     fine(tp_lock(fid, txn, 0, WRITE_LOCK));
     fine(buf_get(fid, txn, 0, BF_PIN, &page, NULL));
     memcpy(page, "kept", 4);
-    expect(tp_commit(txn), TP_MISUSE, "page 0 was got and changed, and not unpinned");
-    expect(tp_commit_async(txn, &pending), TP_MISUSE, "page 0 was got and changed, and not unpinned");
-    expect(tp_detach(txn, &word), TP_MISUSE, "page 0 was got and changed, and not unpinned");
+    expect(tp_commit(txn), TP_MISUSE, "page 0 was changed and not unpinned");
+    expect(tp_commit_async(txn, &pending), TP_MISUSE, "page 0 was changed and not unpinned");
+    expect(tp_detach(txn, &word), TP_MISUSE, "page 0 was changed and not unpinned");
     fine(buf_unpin(fid, txn, 0));
     fine(tp_commit(txn));
     fine(tp_begin(env, TP_DEFAULT, &txn));
