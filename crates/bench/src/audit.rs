@@ -170,7 +170,7 @@ impl Tally {
     }
 }
 
-/// Returns the first client number above that of the greatest transfer.
+/// Returns the first client number above the client number of the greatest transfer.
 pub(crate) fn next_client(greatest_transfer: Option<&u64>) -> u32 {
     greatest_transfer.map_or(0, |id| u32::try_from(id >> SEQUENCE_BITS).expect("24 bits remain of a transfer's id") + 1)
 }

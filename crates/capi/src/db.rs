@@ -10,8 +10,8 @@
 //! | `environments`, `current` | the environments, and the thread's transaction |
 //! | `dbt`, `flags`, `refusal`, `orders` | arguments from C, and answers to it |
 //!
-//! db(3) demands that C can read the structure `DB`. Its field `internal` is a handle like any other, and is looked up.
-//! docs/design/0018 has the choices.
+//! db(3) demands that C can read the structure `DB`. Its field `internal` is a handle: a number that the library finds
+//! in a table. docs/design/0018 has the choices.
 #![allow(unsafe_code)]
 
 mod alone;

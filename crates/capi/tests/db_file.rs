@@ -7,8 +7,8 @@
 //! installed in CI, so there it is a failure.
 //!
 //! It is built as for an interface of db 1.85 under the name `db_185.h`. Built for `db.h`, two of its tests expect
-//! several values of one key in the order of db 1.85, which its manual calls undefined; here the order is that of the
-//! puts.
+//! several values of one key in the order of db 1.85, which its manual calls undefined; here the order is the order of
+//! the puts.
 #![allow(clippy::unwrap_used)]
 
 mod c;

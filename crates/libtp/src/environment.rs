@@ -432,8 +432,8 @@ impl Env {
         List::open(&self.0, name)
     }
 
-    /// Opens a B-tree database whose keys have an order other than that of their bytes; creates it if it is missing.
-    /// The file records the order's name.
+    /// Opens a B-tree database whose keys have another order than the order of their bytes; creates it if it is
+    /// missing. The file records the order's name.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -26,7 +26,7 @@ pub enum Keep {
     /// The files: shared memory is removed, or not waited for if it is missing; commits that had not reached the files
     /// are lost.
     Files,
-    /// The region: its log is written over that of the files, and is replayed.
+    /// The region: its log is written over the files' log, and is replayed.
     Region,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn settle(
             ),
         }
         };
-        // Read again: the log of the previous region may have been put behind that of the files.
+        // Read again: the log of the previous region may have been put behind the files' log.
         let control = file.read()?;
         let Some(in_files) = read(|| libtp_log::all_in_files(region, &platform.log_directory, &control)) else {
             match keep {
@@ -94,7 +94,7 @@ pub(crate) fn settle(
     Ok(Survived { regions, is_kept })
 }
 
-/// Puts the log of a region behind that of the files, as [`Keep::Region`] demands. The restart that follows replays it.
+/// Puts the log of a region behind the files' log, as [`Keep::Region`] demands. The restart that follows replays it.
 ///
 /// # Errors
 /// `Environment`, with nothing changed, if the two logs do not meet, or if the log has changes to a missing file.

@@ -117,7 +117,7 @@ impl Error {
         self
     }
 
-    /// Adds the record's key, if the lock is that of this key as the tree stores it.
+    /// Adds the record's key, if the lock belongs to this key as the tree stores it.
     #[cold]
     #[inline(never)]
     pub(crate) fn of_key(mut self, stored: &[u8], known: &[u8]) -> Error {

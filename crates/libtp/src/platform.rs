@@ -275,7 +275,7 @@ impl Platform {
         Some((home.join(self.region_name(home, identity)), Lasting::of(&file.into(), declared)))
     }
 
-    /// Returns the first place where a region of this environment is looked for, for people.
+    /// Returns the first path of this environment's region in the order of the search, for messages.
     pub(crate) fn first_place(&self, identity: &Identity) -> PathBuf {
         match &self.memory {
             Memory::Files(homes) if !homes.is_empty() => homes[0].join(self.region_name(&homes[0], identity)),
@@ -463,7 +463,7 @@ pub(crate) enum Found {
 /// Returns the result of a second look at a region that cannot be attached because of `error`.
 ///
 /// # Errors
-/// The region cannot be looked at just now.
+/// The region cannot be inspected just now.
 fn left(looked: rio::Result<Region>, identity: &Identity, error: &rio::Error) -> rio::Result<Found> {
     let unusable = Ok(Found::Unusable(error.to_string()));
     let region = match looked {

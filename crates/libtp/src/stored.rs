@@ -1,7 +1,7 @@
 //! A database as its file stores it, for tools that copy it whole without any function of the program: [`Stored`].
 //!
 //! Only the program knows the order of a tree's keys, and the meaning of a page's bytes. Copying needs neither: the
-//! tree holds encoded keys, whose order is that of their bytes (docs/design/0011-order-of-keys.md).
+//! tree holds encoded keys, in the order of their bytes (docs/design/0011-order-of-keys.md).
 
 use libtp_record::order::{self, AsStored};
 use libtp_record::{Duplicates, Method};

@@ -28,7 +28,7 @@ use crate::tail::POISONED;
 use crate::{Error, LogManager, Lsn, Result};
 
 /// Proof that the log is durable up to a position. Only the log makes this proof. A write that must follow the log
-/// (that of a page, by PROTOCOLS' write-ahead rule) takes the proof as an argument.
+/// (a page's write, by the write-ahead rule) takes the proof as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushedTo(Lsn);
 

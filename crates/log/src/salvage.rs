@@ -1,6 +1,6 @@
 //! Saving a log in memory whose own words a wild store has damaged, by the records themselves.
 //!
-//! Nothing in the header is trusted. The files state up to where they have the log. The next record is looked for in
+//! Nothing in the header is trusted. The files state up to where they have the log. The search finds the next record in
 //! the ring, then the record behind it, and so on; each is recognised by its checksum, which covers its LSN and the
 //! log's life. If the directory does not state where a chunk lies, the search goes through all of the memory, from
 //! behind the chunk that was found last: most of the ring's chunks lie in the order of their numbers, so that all
@@ -77,7 +77,7 @@ pub(crate) struct Salvage<'r> {
     next: u64,
     /// The LSN of the first record, and the bytes before it, which identify its chunk.
     before: (Lsn, Vec<u8>),
-    /// The number of places that were looked at.
+    /// The number of searched places.
     pub(crate) looks: u64,
 }
 

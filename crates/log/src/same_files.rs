@@ -23,7 +23,7 @@ fn path_of(directory: &dyn Directory) -> String {
 /// Notes in the region that the log's files are in `directory`. The caller is alone in the region.
 ///
 /// # Errors
-/// [`Error::Io`] when the directory cannot be looked at.
+/// [`Error::Io`] when the directory cannot be inspected.
 pub fn note_files(region: &Region, directory: &Arc<dyn Directory>) -> Result<()> {
     let Some(header) = region.root::<LogHeader>(RootSlot::Log).map(|offset| region.hold(offset)) else { return Ok(()) };
     let identity = directory.identity()?;
@@ -44,7 +44,7 @@ pub fn note_files(region: &Region, directory: &Arc<dyn Directory>) -> Result<()>
 /// Refuses a process that has the log's files in another directory than the processes that use the region.
 ///
 /// # Errors
-/// [`Error::OtherDirectory`] with both directories; [`Error::Io`] when the directory cannot be looked at.
+/// [`Error::OtherDirectory`] with both directories; [`Error::Io`] when the directory cannot be inspected.
 pub fn check_same_files(region: &Region, directory: &Arc<dyn Directory>) -> Result<()> {
     let Some(header) = region.root::<LogHeader>(RootSlot::Log).map(|offset| region.hold(offset)) else { return Ok(()) };
     let noted = (header.files_inode.load(), header.files_birth.load());

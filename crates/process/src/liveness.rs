@@ -33,7 +33,7 @@ pub(crate) struct Identity {
 pub(crate) struct Process {
     identity: Identity,
     mark: ForkMark,
-    /// `/proc` is that of our own pid namespace.
+    /// `/proc` belongs to our own pid namespace.
     has_table: bool,
 }
 
@@ -109,7 +109,7 @@ fn namespace(kind: &str) -> u64 {
     std::fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |metadata| metadata.ino())
 }
 
-/// Returns whether `/proc` is that of our own pid namespace: it gives us the same pid as that namespace, and, if the
+/// Returns whether `/proc` belongs to our own pid namespace: it gives us the same pid as that namespace, and, if the
 /// kernel lists our pids (since 4.1), only one. The kernel lists a pid for each namespace from that of `/proc` down
 /// to ours.
 fn table_is_ours() -> bool {
@@ -197,7 +197,7 @@ fn pid_exists(pid: u32) -> bool {
 /// The content of `/proc/PID/stat`.
 struct Stat {
     has_ended: bool,
-    /// If the line is that of one thread: it has ended.
+    /// Whether the thread has ended, if the line belongs to one thread.
     is_over: bool,
     is_stopped: bool,
     /// It runs, or sleeps interruptibly.

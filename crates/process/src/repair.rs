@@ -1,7 +1,7 @@
 //! Repair when all sessions are dead: the region exists, no process is attached, and one process repairs it
 //! (PROTOCOLS L6, D4).
 //!
-//! The order is that of D4. Opening the repair rolls back every open section. Then the caller resets every latch
+//! The order follows D4. Opening the repair rolls back every open section. Then the caller resets every latch
 //! ([`Latch::reset_alone`]), clears the notes of appends that never came to be ([`AloneRepair::forget_unpublished`]),
 //! and redoes the records whose append is noted on every page that is older. [`AloneRepair::finish`] frees the slots,
 //! last.

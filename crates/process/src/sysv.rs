@@ -1,6 +1,6 @@
 //! A latch over a System V semaphore: every acquire and release is a system call.
 //!
-//! Paper: LIBTP section 4.3 and figure 5, which compares its cost with that of a spinlock. It exists only for the
+//! Paper: LIBTP section 4.3 and figure 5, which compares its cost with a spinlock's. The latch exists only for the
 //! benchmark that repeats the figure: it has no shared mode, no owner, and no repair after a death.
 
 use std::io;

@@ -4,7 +4,7 @@
 //! that no survivor waits for yet. For each other process whose pid means the same here, the watch keeps a descriptor
 //! that the kernel makes readable when the process's last thread has ended. It checks processes of other pid
 //! namespaces, and all processes if the kernel has no such descriptors, at each timeout. It also checks newcomers
-//! once it has their descriptor, which may be that of another process with the same pid.
+//! once it has their descriptor, which may belong to another process with the same pid.
 //!
 //! Not every death is the end of a process: a process that becomes another program (`exec`) keeps its pid and its
 //! start time, and loses its memory and its seat. The descriptor does not show that, so the watch checks the seats

@@ -375,7 +375,7 @@ fn find_or_make(
             if let Some(pool) = &settings.own_pool {
                 found.info.pool = managers.buffers.add_pool(who.session(), pool)?;
             }
-            // The maker of the file may not have synced the name yet. A failure is as final as that of a file's sync.
+            // The maker of the file may not have synced the name yet. A failed sync of the directory is final.
             if !planted("record: new file's name not synced") {
                 directory.sync().inspect_err(|_| managers.log.poison())?;
             }

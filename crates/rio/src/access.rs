@@ -89,7 +89,7 @@ impl Access {
         // Checked first: a planted file is refused even if it could be opened.
         let metadata = std::fs::symlink_metadata(path).map_err(|source| system(path, "opening", source))?;
         self.check(path, &metadata)?;
-        // Without waiting: by now the name may be that of a pipe.
+        // Without waiting: by now the name may belong to a pipe.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
         let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).and_then(above_standard);

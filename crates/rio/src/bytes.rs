@@ -226,7 +226,7 @@ pub(crate) fn copy_image(words: &[Word<u64>], image: &[u8]) {
     copy_long_image(words, image);
 }
 
-/// Adds bytes that an undo log names to the sum. The log is that of the caller's transaction or of a dead session.
+/// Adds bytes that an undo log names to the sum. The log belongs to the caller's transaction or to a dead session.
 #[inline]
 pub(crate) fn sum_bytes(mut sum: u64, stored: &[AtomicU8]) -> u64 {
     for part in stored.chunks(8) {

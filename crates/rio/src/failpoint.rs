@@ -5,8 +5,9 @@
 //! does, at its third visit to that place; a program can also `arm` itself later. With `!stop` at the end the process
 //! stops there, as `kill -STOP` does, until it gets `SIGCONT`; with `!panic` the thread panics. With `!sleep=FILE`
 //! the thread makes `FILE.asleep` and sleeps there until `FILE` exists (at most two minutes), which can outlast every
-//! timeout of the library. `LIBTP_FAILPOINT_HITS=FILE` appends the name of each place to that file at the first
-//! visit, and, with the time in nanoseconds, the place where the process died, stopped or panicked.
+//! timeout of the library; with `!sleep-panic=FILE` it sleeps the same way, and then panics.
+//! `LIBTP_FAILPOINT_HITS=FILE` appends the name of each place to that file at the first visit, and, with the time in
+//! nanoseconds, the place where the process died, stopped or panicked.
 //!
 //! `cargo xtask failpoints` lists them.
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 const NAME: &str = "records";
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
-/// Fill of the load's pages: that of a tree that grew by insertions.
+/// Fill of the load's pages: a tree that grew by insertions has the same.
 const FILL_PERCENT: u8 = 70;
 /// Bytes of a page, the page of the root, and the places of a page's kind and level: docs/formats/page.md.
 pub(super) const PAGE_BYTES: usize = 8192;

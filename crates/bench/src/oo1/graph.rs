@@ -95,7 +95,7 @@ impl Graph {
         &self.into[id as usize]
     }
 
-    /// Returns the greatest id, that of the last part to be inserted.
+    /// Returns the greatest id. The last part to be inserted has it.
     pub fn last(&self) -> u32 {
         u32::try_from(self.parts.len()).expect("ids have 32 bits")
     }

@@ -4,8 +4,9 @@
 //! has a mark (`vista::Mark`); memory joined since returns to its state when it was joined.
 //!
 //! A store through a range declared before the savepoint goes unseen. In C the program must declare the range again; in
-//! Rust such a store could happen while the [`Joined`](super::Joined) that lent the range lives. So going back is
-//! refused if a `Joined` was alive when the savepoint was made, or is alive now; the check comes before any undo.
+//! Rust such a store could happen while the [`Joined`](super::Joined) that lent the range lives. Going back is
+//! therefore refused if a `Joined` was alive when the savepoint was made, or is alive now; the check comes before any
+//! undo.
 //!
 //! If we die here: some segments went back and some did not. The rest of their undo logs is undone as for any
 //! transaction that dies while running.

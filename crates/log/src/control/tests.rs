@@ -226,7 +226,7 @@ fn further_blocks_of_a_failed_sync_are_written_again() {
         file.create(&after_restarts(restarts)).unwrap();
         view.directory().sync().unwrap();
         let control = after_restarts(restarts + 1);
-        // The first sync is that of the old contents.
+        // The first sync is of the old contents.
         disk.fail_call(Calls::On(Operation::Sync, CONTROL_NAME.into()), 1, Fault::Eio, Repeat::Once);
         assert!(matches!(file.write(&control), Err(Error::Failed { .. })));
         for _ in 0..2 {

@@ -99,7 +99,8 @@ fn separator(left: &[u8], right: &[u8]) -> Vec<u8> {
 }
 
 impl Loader<'_> {
-    /// Adds a record, whose key is not below that of the one before. If both keys are equal, the last value counts.
+    /// Adds a record, whose key is not below the key of the record before. If both keys are equal, the last value
+    /// counts.
     ///
     /// # Errors
     /// [`Error::OutOfOrder`], `KeyTooLong`, `ValueTooLong`, and errors of log and pages. The transaction must be

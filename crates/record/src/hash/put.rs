@@ -1,6 +1,6 @@
 //! Puts and deletes: a record enters a bucket, or changes there.
 //!
-//! The order of steps is that of a B-tree's put: lock the key; reserve everything; latch the bucket. A bucket without
+//! The steps are the same as in a B-tree's put: lock the key; reserve everything; latch the bucket. A bucket without
 //! room gets some, and all begins again. Then one log record is written and applied by redo.
 //!
 //! An insertion also enters a gap. A hash file has no neighbours, so its gaps are parts of the space of hashes

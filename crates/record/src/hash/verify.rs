@@ -1,8 +1,8 @@
 //! Verification: every record stands once, in its bucket; every bucket is where the header states; every page is
 //! accounted for.
 //!
-//! For a database at rest, like that of a B-tree (../btree/verify.rs), whose checks of a page, of long values and of
-//! free pages are used here.
+//! The database is at rest. The checks of a page, of long values and of free pages are the B-tree's
+//! (../btree/verify.rs).
 
 use std::collections::HashSet;
 

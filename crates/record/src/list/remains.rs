@@ -1,9 +1,9 @@
 //! The remains of a damaged list, and the order in which salvage returns its records.
 //!
 //! A record's entry does not contain its number: the number is the place among the children of nodes. So lost nodes
-//! lose the order of the records below them. Known order stays: that of the nodes that the head leads to, and below a
-//! lost node, that of each of its children. A record that no node leads to is placed behind the record with the next
-//! lower id. In a list that only grew at its end that is its true place.
+//! lose the order of the records below them. The known order stays: the order of the nodes that the head leads to, and
+//! below a lost node, that of each of its children. A record that no node leads to is placed behind the record with the
+//! next lower id. In a list that only grew at its end that is its true place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

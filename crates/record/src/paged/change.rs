@@ -1,7 +1,7 @@
 //! Locks, copies and stores a page that the program changes.
 //!
 //! The program never holds a latch, and none of its functions runs under one (PROTOCOLS D12): it works on a copy. A
-//! changed copy is stored only if the page's LSN is that of the copy.
+//! changed copy is stored only if the page's LSN equals the copy's LSN.
 //!
 //! Locks: a page is read under S and changed freely under X. A change of a type with an undo of its own takes IX:
 //! several transactions make such changes at once, and a transaction that reads or stores the page waits for all of
