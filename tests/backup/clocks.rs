@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use libtp::{Backup, Until};
+use libtp::{Backup, RestorePoint};
 use libtp_process::shift_wall_clock;
 use libtp_sim::Random;
 
@@ -58,17 +58,17 @@ fn commits_behind_a_wrong_time_have_later_times() {
     let last = trade(&shop, &mut random, &mut commits);
     shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
     let backup = Backup::open(&backup).unwrap();
-    let restore = |name: &str, until: Until, end: u64| {
+    let restore = |name: &str, until: RestorePoint, end: u64| {
         let to = other.path().join(name);
         let restored = backup.restore(&to, until, &mut |_, _, _| {}).unwrap();
         judge(&open(&to), &commits, end);
         restored
     };
-    let restored = restore("latest", Until::Time(backup.latest_time()), last + 1);
+    let restored = restore("latest", RestorePoint::Time(backup.latest_time()), last + 1);
     assert!(restored.clock_behind >= 4, "{restored:?}");
     assert!((ahead..last).contains(&restored.clock_behind_from), "{restored:?}");
     assert_eq!(restored.left_out_time, 0);
-    let restored = restore("moment", Until::Time(moment), first + 1);
+    let restored = restore("moment", RestorePoint::Time(moment), first + 1);
     let wrong = SystemTime::UNIX_EPOCH + Duration::from_micros(restored.left_out_time);
     assert!(wrong > moment + HOUR, "{restored:?}");
 }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use libtp::{Backup, Env, Error, Until};
+use libtp::{Backup, Env, Error, RestorePoint};
 use libtp_sim::Random;
 use libtp_tests::failpoints::{Scene, FAILPOINTS};
 use libtp_tests::process::Process;
@@ -39,7 +39,7 @@ fn entry() {
 
 fn restore(place: &Path) -> libtp::Result<u64> {
     let backup = Backup::open(place.join("backup"))?;
-    Ok(backup.restore(place.join("restored"), Until::End, &mut |_, _, _| {})?.end)
+    Ok(backup.restore(place.join("restored"), RestorePoint::End, &mut |_, _, _| {})?.end)
 }
 
 fn judge_restored(place: &Path, commits: &[Commit]) -> u64 {

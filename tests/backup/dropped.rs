@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use libtp::{Backup, Duplicates, Env, Error, Settings, Until};
+use libtp::{Backup, Duplicates, Env, Error, RestorePoint, Settings};
 
 fn open(place: &Path) -> Env {
     let memory = place.join("memory");
@@ -286,16 +286,16 @@ fn a_backup_and_what_is_added_to_it_have_what_was_dropped_and_renamed() {
     .unwrap();
     put(&env, "made", "made");
     env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
-    let restored = |to: &str, until: Until| {
+    let restored = |to: &str, until: RestorePoint| {
         let place = dir.path().join(to);
         fs::create_dir(&place).unwrap();
         Backup::open(&backup).unwrap().restore(place.join("env"), until, &mut |_, _, _| {}).unwrap();
         open(&place)
     };
-    let last = restored("last", Until::End);
+    let last = restored("last", RestorePoint::End);
     assert_eq!(names(&last), ["kept", "made", "new name"]);
     assert_eq!([get(&last, "new name"), get(&last, "kept"), get(&last, "made")], ["renamed", "later", "made"]);
-    let then = restored("then", Until::Lsn(until));
+    let then = restored("then", RestorePoint::Lsn(until));
     assert_eq!([get(&then, "dropped"), get(&then, "renamed"), get(&then, "kept")], ["dropped", "renamed", "later"]);
     // A backup of the dropped database has no room for another database with the same name.
     put(&env, "dropped", "another");
@@ -331,7 +331,7 @@ fn a_drop_waits_for_a_backup_that_is_taken() {
     });
     Backup::open(dir.path().join("backup"))
         .unwrap()
-        .restore(dir.path().join("restored"), Until::End, &mut |_, _, _| {})
+        .restore(dir.path().join("restored"), RestorePoint::End, &mut |_, _, _| {})
         .unwrap();
     assert_eq!(get(&Env::open(dir.path().join("restored")).unwrap(), "kv"), "old");
     assert!(names(&env).is_empty());
@@ -352,7 +352,7 @@ mod deaths {
 
     /// The process that finds the remains of the dead one.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Heir {
+    enum Successor {
         /// A process that has the environment open all the time.
         Survivor,
         /// The next process that opens it.
@@ -413,16 +413,16 @@ mod deaths {
         }
     }
 
-    fn play(name: &str, heir: Heir) {
+    fn play(name: &str, heir: Successor) {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
         let env = open(place);
         for (name, value) in [("old", "old"), ("new", "new"), ("other", "first")] {
             put(&env, name, value);
         }
-        let mut kept = Some(env).filter(|_| heir == Heir::Survivor);
+        let mut kept = Some(env).filter(|_| heir == Successor::Survivor);
         assert!(dies(place, name), "nobody came to {name}");
-        if heir == Heir::Restart {
+        if heir == Successor::Restart {
             crash(place);
         }
         let env = kept.take().unwrap_or_else(|| open(place));
@@ -431,7 +431,7 @@ mod deaths {
         let done = is_whole(&env);
         assert!(begun.elapsed() < PATIENCE, "{name} {heir:?}");
         // Changes that are not on disk are lost with the shared memory.
-        if heir != Heir::Restart || !name.starts_with("databases: committed") {
+        if heir != Successor::Restart || !name.starts_with("databases: committed") {
             assert_eq!(done, !name.starts_with("databases: said"), "{name} {heir:?}");
         }
         if !done {
@@ -471,7 +471,7 @@ mod deaths {
     }
 
     /// A process dies while it gives up a database whose file is missing.
-    fn gives_up(name: &str, heir: Heir) {
+    fn gives_up(name: &str, heir: Successor) {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
         let env = open(place);
@@ -479,16 +479,16 @@ mod deaths {
         put(&env, "other", "first");
         drop(env);
         fs::remove_file(place.join("env/missing.tp")).unwrap();
-        let mut kept = Some(open(place)).filter(|_| heir == Heir::Survivor);
+        let mut kept = Some(open(place)).filter(|_| heir == Successor::Survivor);
         assert!(dies(place, name), "nobody came to {name}");
-        if heir == Heir::Restart {
+        if heir == Successor::Restart {
             crash(place);
         }
         let env = kept.take().unwrap_or_else(|| open(place));
         // If the log has the drop, a restart does it; otherwise the call must be repeated.
         match env.drop_missing("missing") {
-            Ok(()) => assert!(heir != Heir::Restart || name.ends_with("not on disk"), "{name} {heir:?}"),
-            Err(Error::NoDatabase { .. }) => assert_eq!(heir, Heir::Restart, "{name}"),
+            Ok(()) => assert!(heir != Successor::Restart || name.ends_with("not on disk"), "{name} {heir:?}"),
+            Err(Error::NoDatabase { .. }) => assert_eq!(heir, Successor::Restart, "{name}"),
             Err(error) => panic!("{name} {heir:?}: {error}"),
         }
         put(&env, "missing", "new");
@@ -546,8 +546,8 @@ mod deaths {
         let points = FAILPOINTS.iter().filter(|point| point.scene == Scene::Databases);
         let points: Vec<_> = points.filter(|point| chosen.as_deref().is_none_or(|one| one == point.name)).collect();
         assert!(!points.is_empty());
-        let heirs = |name| [Heir::Survivor, Heir::Next, Heir::Restart].map(|heir| (name, heir));
-        let plays: Vec<(&str, Heir)> = points.iter().flat_map(|point| heirs(point.name)).collect();
+        let heirs = |name| [Successor::Survivor, Successor::Next, Successor::Restart].map(|heir| (name, heir));
+        let plays: Vec<(&str, Successor)> = points.iter().flat_map(|point| heirs(point.name)).collect();
         // Most of these runs wait most of the time.
         on_threads(4, &plays, |(name, heir)| match *name {
             name if name.starts_with("undo: ") => takes_back(name),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use libtp::{Backup, Bytes, Durability, Env, Error, Memory, Platform, Settings, SharedMemory, Until};
+use libtp::{Backup, Bytes, Durability, Env, Error, Memory, Platform, RestorePoint, Settings, SharedMemory};
 use libtp_io::{Directory, Operation};
 use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
 use libtp_tests::sizes;
@@ -354,9 +354,9 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
         disk
     };
     for (lsn, then) in states {
-        judge_names(&restore(Until::Lsn(lsn)), &then, &format!("until LSN {lsn}")).unwrap();
+        judge_names(&restore(RestorePoint::Lsn(lsn)), &then, &format!("until LSN {lsn}")).unwrap();
     }
-    let disk = restore(Until::End);
+    let disk = restore(RestorePoint::End);
     judge_names(&disk, &named, "restored").unwrap();
 
     let (mut whole, mut none, mut without_register) = (0, 0, 0);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use libtp::{Backup, Error, Until};
+use libtp::{Backup, Error, RestorePoint};
 use libtp_io::Directory;
 use libtp_sim::{Random, SimDisk};
 use libtp_tests::sizes;
@@ -57,7 +57,7 @@ fn a_damaged_backup_is_noticed() {
         let restored = other.path().join("restored");
         let what = format!("{} at {at}", file.display());
         let checked = Backup::open(&backup).and_then(|backup| backup.check(&mut |_, _, _| {}));
-        match Backup::open(&backup).and_then(|backup| backup.restore(&restored, Until::End, &mut |_, _, _| {})) {
+        match Backup::open(&backup).and_then(|backup| backup.restore(&restored, RestorePoint::End, &mut |_, _, _| {})) {
             Err(Error::Corrupt(_) | Error::Backup { .. }) => {
                 assert!(checked.is_err(), "{what}: a check says nothing");
                 noticed += 1;
@@ -98,7 +98,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
                 taken += 1;
                 let restored = tempfile::tempdir().unwrap();
                 let backup = Backup::open_on(Arc::clone(&to)).unwrap();
-                let end = backup.restore(restored.path(), Until::End, &mut |_, _, _| {}).unwrap().end;
+                let end = backup.restore(restored.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap().end;
                 judge(&open(restored.path()), &commits, end);
                 break;
             }
@@ -113,12 +113,12 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
     let backup = Backup::open_on(Arc::clone(&to)).unwrap();
     assert_eq!(backup.end(), before);
     let restored = tempfile::tempdir().unwrap();
-    backup.restore(restored.path(), Until::End, &mut |_, _, _| {}).unwrap();
+    backup.restore(restored.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
     judge(&open(restored.path()), &commits, before);
     disk.set_capacity(None);
     let more = shop.env.backup_more_on(&to, &mut |_, _, _| {}).unwrap();
     let again = tempfile::tempdir().unwrap();
-    Backup::open_on(to).unwrap().restore(again.path(), Until::End, &mut |_, _, _| {}).unwrap();
+    Backup::open_on(to).unwrap().restore(again.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
     judge(&open(again.path()), &commits, more.end);
     println!("figures: {refused} backups refused for want of room, {taken} taken");
 }
@@ -136,9 +136,12 @@ fn what_is_no_backup_of_this_environment_is_refused() {
     assert!(matches!(first.env.backup(one.path(), watch), Err(Error::Backup { .. })), "that is an environment");
     assert!(matches!(Backup::open(one.path()), Err(Error::Backup { .. })));
     let whole = Backup::open(&backup).unwrap();
-    assert!(matches!(whole.restore(two.path(), Until::End, watch), Err(Error::Environment { .. })));
+    assert!(matches!(whole.restore(two.path(), RestorePoint::End, watch), Err(Error::Environment { .. })));
     let fresh = other.path().join("fresh");
-    assert!(matches!(whole.restore(&fresh, Until::Lsn(whole.earliest() - 48), watch), Err(Error::Backup { .. })));
+    assert!(matches!(
+        whole.restore(&fresh, RestorePoint::Lsn(whole.earliest() - 48), watch),
+        Err(Error::Backup { .. })
+    ));
     let _ = std::fs::remove_dir_all(&fresh);
-    assert!(matches!(whole.restore(&fresh, Until::Lsn(whole.end() + 8), watch), Err(Error::Backup { .. })));
+    assert!(matches!(whole.restore(&fresh, RestorePoint::Lsn(whole.end() + 8), watch), Err(Error::Backup { .. })));
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use libtp::{Backup, Bytes, DatabaseSettings, Env, Settings, Until};
+use libtp::{Backup, Bytes, DatabaseSettings, Env, RestorePoint, Settings};
 use libtp_sim::Random;
 use libtp_tests::sizes;
 
@@ -72,7 +72,7 @@ fn a_backup_under_load_restores_to_one_committed_state() {
             taken = Some(shop.env.backup(&backup, &mut |_, _, _| {}).unwrap());
         }));
         let taken = taken.unwrap();
-        let done = Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
+        let done = Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
         assert_eq!(done.end, taken.end, "seed {seed}");
         judge(&open(&restored), &commits, done.end);
         // The original environment goes on as before.
@@ -110,7 +110,7 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
     for _ in 0..places {
         let until = backup.earliest() + random.below(backup.end() - backup.earliest());
         let restored = tempfile::tempdir().unwrap();
-        let done = backup.restore(restored.path(), Until::Lsn(until), &mut |_, _, _| {}).unwrap();
+        let done = backup.restore(restored.path(), RestorePoint::Lsn(until), &mut |_, _, _| {}).unwrap();
         // The record that begins there, or the last one before, is restored, and nothing behind it.
         assert!(done.end > until && done.end <= last.end, "{until}: {done:?}");
         judge(&open(restored.path()), &commits, until + 1);

@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use libtp::{Backup, Env, Error, SharedMemory, Until};
+use libtp::{Backup, Env, Error, RestorePoint, SharedMemory};
 use libtp_io::{Directory, OpenMode};
 use libtp_sim::{LossMode, Random, SimDisk};
 use libtp_tests::sizes;
@@ -102,7 +102,7 @@ fn a_power_cut_in_a_restore_leaves_an_environment_or_none() {
     let target = platform("restored", inside(&disk, "restored"), &SharedMemory::new());
     disk.sync().unwrap();
     let begun = disk.io_index();
-    let end = backup.restore_on(target, quiet(), Until::End, &mut |_, _, _| {}).unwrap().end;
+    let end = backup.restore_on(target, quiet(), RestorePoint::End, &mut |_, _, _| {}).unwrap().end;
     let mut random = Random::new(seed);
     let (mut whole, mut none, mut not_begun) = (0, 0, 0);
     let mut images = disk.crash_images();
@@ -151,7 +151,9 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
     };
     let backup = || inside(&played.disk, "backup");
     let (earliest, end) = (Backup::open_on(backup()).unwrap().earliest(), Backup::open_on(backup()).unwrap().end());
-    for until in [Until::Lsn(earliest - 48), Until::Lsn(end + 8), Until::Time(SystemTime::UNIX_EPOCH)] {
+    for until in
+        [RestorePoint::Lsn(earliest - 48), RestorePoint::Lsn(end + 8), RestorePoint::Time(SystemTime::UNIX_EPOCH)]
+    {
         let error = refused(backup(), until);
         assert!(matches!(error, Error::Backup { .. }), "{until:?}: {error}");
     }
@@ -161,14 +163,14 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
         inside(&image, "backup")
     };
     for text in [b"lanes = 65\n".to_vec(), b"#".repeat((1 << 20) + 1)] {
-        let error = refused(with_settings(&text), Until::End);
+        let error = refused(with_settings(&text), RestorePoint::End);
         assert!(matches!(error, Error::Settings { .. }), "{error}");
         assert!(error.to_string().contains("libtp.toml"), "{error}");
     }
     // Settings in the target have precedence over the backup's.
     inside(&disk, "restored").open("libtp.toml", OpenMode::Create).unwrap().write_at(b"lanes = 64\n", 0).unwrap();
     let backup = Backup::open_on(with_settings(b"lanes = 65\n")).unwrap();
-    backup.restore_on(target(), quiet(), Until::End, &mut |_, _, _| {}).unwrap();
+    backup.restore_on(target(), quiet(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
     judge(&Shop::open(open_anew(&disk, "restored").unwrap()).unwrap(), &played.commits, end);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use libtp::{Backup, Error, How, Until};
+use libtp::{Backup, Error, How, RestorePoint};
 use libtp_sim::Random;
 
 use crate::load::{open, settings};
@@ -31,7 +31,7 @@ fn what_is_made_meanwhile_is_in_it() {
     assert!(is_made);
     let value = |name: &str| {
         let restored = other.path().join(name);
-        Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
+        Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
         let restored = libtp::Env::builder().settings(settings()).open(&restored).unwrap();
         let late = restored.btree("late").unwrap();
         restored.run(|txn| late.get(txn, b"key")).unwrap()
@@ -66,14 +66,14 @@ fn a_restored_environment_is_another_one() {
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    Backup::open(&backup).unwrap().restore(directory.path(), Until::End, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(directory.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
     assert_ne!(id(directory.path()), old);
     let restored = open(directory.path());
     assert_eq!(restored.env.opened().how, How::Clean);
     judge(&restored, &commits, end);
     // The same in another directory beside it.
     let beside = other.path().join("beside");
-    Backup::open(&backup).unwrap().restore(&beside, Until::End, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(&beside, RestorePoint::End, &mut |_, _, _| {}).unwrap();
     let beside = open(&beside);
     beside.trade(&mut random).unwrap();
     judge(&restored, &commits, end);
@@ -151,7 +151,7 @@ fn log_that_is_kept_over_many_openings_is_added() {
         env.checkpoint().unwrap();
     }
     opened().backup_more(&backup, &mut |_, _, _| {}).unwrap();
-    Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
     let restored = libtp::Env::builder().settings(settings()).open(&restored).unwrap();
     let counter = restored.btree("counter").unwrap();
     assert_eq!(restored.run(|txn| counter.get(txn, b"value")).unwrap(), Some(100_u64.to_le_bytes().to_vec()));
@@ -181,12 +181,12 @@ fn what_was_answered_before_a_time_is_there_and_nothing_logged_after() {
     let backup = Backup::open(&backup).unwrap();
     for (at, (time, last)) in moments.into_iter().enumerate() {
         let restored = other.path().join(format!("restored-{at}"));
-        backup.restore(&restored, Until::Time(time), &mut |_, _, _| {}).unwrap();
+        backup.restore(&restored, RestorePoint::Time(time), &mut |_, _, _| {}).unwrap();
         judge(&open(&restored), &commits, last + 1);
     }
     let early = SystemTime::now() - Duration::from_secs(3600);
     let refused =
-        |time| backup.restore(other.path().join("refused"), Until::Time(time), &mut |_, _, _| {}).unwrap_err();
+        |time| backup.restore(other.path().join("refused"), RestorePoint::Time(time), &mut |_, _, _| {}).unwrap_err();
     assert!(matches!(refused(early), Error::Backup { .. }));
     assert!(matches!(refused(SystemTime::now() + Duration::from_secs(60)), Error::Backup { .. }));
 }
@@ -230,6 +230,6 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
     // No process holds the backup any more.
     shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
     let restored = other.path().join("restored");
-    Backup::open(&backup).unwrap().restore(&restored, Until::End, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
     judge(&open(&restored), &commits, end);
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use libtp::{Backup, Bytes, Env, Error, Memory, Platform, Settings, SharedMemory, Until};
+use libtp::{Backup, Bytes, Env, Error, Memory, Platform, RestorePoint, Settings, SharedMemory};
 use libtp_io::{Directory, File, Identity, LockMode, OpenMode, Result};
 use libtp_sim::{LossMode, Random, SimDisk};
 use libtp_tests::sizes;
@@ -160,7 +160,7 @@ pub fn inside(disk: &SimDisk, name: &str) -> Arc<dyn Directory> {
 }
 
 /// Restores from the disk's backup to another disk, and compares.
-fn judge_backup(disk: &SimDisk, commits: &[Commit], until: Until) -> libtp::Result<u64> {
+fn judge_backup(disk: &SimDisk, commits: &[Commit], until: RestorePoint) -> libtp::Result<u64> {
     let backup = Backup::open_on(inside(disk, "backup"))?;
     let (other, memory) = (SimDisk::new(1), SharedMemory::new());
     let target = || platform("restored", inside(&other, "restored"), &memory);
@@ -199,9 +199,9 @@ pub fn play(seed: u64) -> libtp::Result<Played> {
         }
         if random.chance(1, 12) {
             let managers = at_work.env.managers();
-            let who = managers.join().unwrap();
-            managers.buffers.write_all(who.session()).unwrap();
-            managers.leave(who);
+            let txn = managers.join().unwrap();
+            managers.buffers.write_all(txn.session()).unwrap();
+            managers.leave(txn);
         }
         if random.chance(1, 60) {
             at_work.env.checkpoint().unwrap();
@@ -224,7 +224,8 @@ fn pages_written_in_the_middle_of_being_read_do_no_harm() {
     let (mut reread, mut commits) = (0, 0);
     for seed in sizes::first_seed()..sizes::first_seed() + seeds {
         let played = play(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        judge_backup(&played.disk, &played.commits, Until::End).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        judge_backup(&played.disk, &played.commits, RestorePoint::End)
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         reread += played.reread;
         commits += played.commits.len();
     }
@@ -258,7 +259,7 @@ fn a_power_cut_in_a_backup_leaves_a_backup_or_none() {
         };
         let nearest = ends.iter().rev().map(|end| (differs(end), *end)).min_by_key(|near| near.0).unwrap();
         assert_eq!(nearest.0, 0, "{what}: records that differ from the state at {}, the nearest of all", nearest.1);
-        match judge_backup(&image, &played.commits, Until::End) {
+        match judge_backup(&image, &played.commits, RestorePoint::End) {
             Ok(_) => whole += 1,
             Err(Error::Backup { .. }) if at < played.calls.end => none += 1,
             Err(error) => panic!("{what}: {error}"),

@@ -47,14 +47,14 @@ pub fn fill_and_die(directory: &Path, count: Option<u64>) -> Dead {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = |what: &str| text.lines().rev().find_map(|line| line.strip_prefix(what)).map(str::to_owned);
-    let number = |what: &str| said(what).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let message = |what: &str| text.lines().rev().find_map(|line| line.strip_prefix(what)).map(str::to_owned);
+    let number = |what: &str| message(what).and_then(|text| text.parse().ok()).unwrap_or(0);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("> dying"), "the child ended otherwise ({}): {text}{errors}", output.status);
     Dead {
         acknowledged: number("> ack "),
         refusals: number("> refused "),
-        region: said("> region ").map(PathBuf::from).unwrap_or_default(),
+        region: message("> region ").map(PathBuf::from).unwrap_or_default(),
     }
 }
 

@@ -18,10 +18,10 @@ fn options() -> Options {
 /// Checks that the error is a sentence that names the file and its full disk.
 #[track_caller]
 fn is_full(error: &Error, file: &Path) {
-    let said = error.to_string();
+    let message = error.to_string();
     let name = file.file_name().unwrap().to_str().unwrap();
-    let is_said = said.contains("full") || said.contains("No space left");
-    assert!(matches!(error, Error::Memory(_)) && is_said && said.contains(name), "{said}");
+    let is_said = message.contains("full") || message.contains("No space left");
+    assert!(matches!(error, Error::Memory(_)) && is_said && message.contains(name), "{message}");
 }
 
 /// Checks that the whole flat part has this value, and that the segment verifies.

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use libtp_sim::Random;
 use libtp_tests::crash_states::THREADS;
-use libtp_tests::damage::{plan, Effect, Patient, PATIENTS};
+use libtp_tests::damage::{plan, DamagedImage, Effect, PATIENTS};
 use libtp_tests::sizes;
 use libtp_tests::watchdog::{caught, Watchdog};
 use libtp_tests::workload::{self, Run};
@@ -74,7 +74,7 @@ fn treat(seed: u64, run: &Run, patient: usize, flips: u64, verdicts: &Mutex<Verd
     if sizes::chosen("LIBTP_TEST_INDEX").is_some_and(|index: usize| index != patient) {
         return;
     }
-    let image = Patient::of_run(seed, run, patient);
+    let image = DamagedImage::of_run(seed, run, patient);
     for flip in 0..flips.max(1) {
         if sizes::chosen("LIBTP_TEST_FLIP").is_some_and(|chosen: u64| chosen != flip) {
             continue;
@@ -82,7 +82,7 @@ fn treat(seed: u64, run: &Run, patient: usize, flips: u64, verdicts: &Mutex<Verd
         let damage = image.any_damage(&mut Random::new(seed << 40 ^ (patient as u64) << 32 ^ flip));
         let replay = format!("LIBTP_TEST_SEED={seed} LIBTP_TEST_INDEX={patient} LIBTP_TEST_FLIP={flip}");
         begin(replay.clone());
-        let suffered = caught(|| image.suffer(&damage));
+        let suffered = caught(|| image.open_and_read(&damage));
         let mut verdicts = verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         match suffered {
             Ok(effect) => *verdicts.effects.entry(effect).or_default() += 1,

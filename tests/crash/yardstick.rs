@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use libtp_sim::Random;
 use libtp_tests::counted_ranges::what_was_counted_stays_so;
 use libtp_tests::crash_states::{all_states, explore, sample, THREADS};
-use libtp_tests::damage::{self, Damage, Patient, PATIENTS};
+use libtp_tests::damage::{self, Damage, DamagedImage, PATIENTS};
 use libtp_tests::dead_leader::what_a_dead_leader_had_written_is_written_again;
 use libtp_tests::failing_calls::{self, count_calls, judge_failing_call, Which};
 use libtp_tests::found_tail::a_found_tail_is_written_again;
@@ -247,17 +247,17 @@ fn log_ends(seed: u64, watchdog: &Watchdog) -> Result<(), String> {
 
 fn damages(seed: u64, watchdog: &Watchdog) -> Result<(), String> {
     let run = caught(|| workload::run(damage::plan(seed), |_| {}))?;
-    let suffer = |image: &str, patient: &Patient, damage: &Damage| {
+    let suffer = |image: &str, patient: &DamagedImage, damage: &Damage| {
         watchdog.begin(0, format!("seed {seed}, image {image}, {damage}"));
-        caught(|| patient.suffer(damage)).map(drop).map_err(|what| format!("{damage}: {what}"))
+        caught(|| patient.open_and_read(damage)).map(drop).map_err(|what| format!("{damage}: {what}"))
     };
-    for patient in Patient::before_control_writes(seed, &run) {
+    for patient in DamagedImage::before_control_writes(seed, &run) {
         for damage in patient.slots_of_control() {
             suffer("before a control write", &patient, &damage)?;
         }
     }
     for number in 0..PATIENTS {
-        let patient = Patient::of_run(seed, &run, number);
+        let patient = DamagedImage::of_run(seed, &run, number);
         let random = |flip| patient.any_damage(&mut Random::new(seed << 20 ^ (number as u64) << 10 ^ flip));
         for damage in patient.flushes_before_the_last().into_iter().chain((0..DAMAGES).map(random)) {
             suffer(&number.to_string(), &patient, &damage)?;

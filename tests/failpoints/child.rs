@@ -14,7 +14,7 @@ use libtp::{Durability, Env, Settings};
 use libtp_sim::Random;
 
 use crate::bank::Bank;
-use crate::churn::{Churn, FILL};
+use crate::churn::{MixedWork, FILL};
 
 /// The environment's directory. Without this variable, the process is not a child.
 pub const DIRECTORY: &str = "LIBTP_TEST_CHILD_DIRECTORY";
@@ -114,7 +114,7 @@ fn serve(directory: &Path, number: u64, role: &Role) -> libtp::Result<()> {
         libtp::Result::Ok(())
     };
     let churns = || {
-        let mut churn = Churn::new(&env, directory, number, role)?;
+        let mut churn = MixedWork::new(&env, directory, number, role)?;
         // Relaxed: as above.
         while !stop.load(Ordering::Relaxed) {
             match churn.step() {

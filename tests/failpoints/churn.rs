@@ -209,7 +209,7 @@ fn join(managers: &Managers) -> Result<TxnSession> {
 }
 
 /// One thread that does all these deeds.
-pub struct Churn<'e> {
+pub struct MixedWork<'e> {
     env: &'e Env,
     directory: PathBuf,
     number: u64,
@@ -233,16 +233,16 @@ pub struct Churn<'e> {
     seldom: &'static [Deed],
 }
 
-impl<'e> Churn<'e> {
+impl<'e> MixedWork<'e> {
     /// Opens the databases that the deeds need.
-    pub fn new(env: &'e Env, directory: &Path, number: u64, role: &Role) -> Result<Churn<'e>> {
+    pub fn new(env: &'e Env, directory: &Path, number: u64, role: &Role) -> Result<MixedWork<'e>> {
         let leads =
             |point: &str| LEADS_TO.iter().find(|(prefix, _)| point.starts_with(prefix)).map(|(_, deeds)| *deeds);
         let (often, seldom) = match role {
             Role::Victim(point) => (leads(point).unwrap_or(&ALL), &ALL[..]),
             _ => (&QUIET[..], &QUIET[..]),
         };
-        Ok(Churn {
+        Ok(MixedWork {
             env,
             directory: directory.to_path_buf(),
             number,
@@ -647,7 +647,7 @@ impl<'e> Churn<'e> {
         })
     }
 
-    fn in_txn(&mut self, is_kept: bool, work: impl Fn(&Churn<'_>, &libtp::Txn<'_>) -> Result<()>) -> Result<()> {
+    fn in_txn(&mut self, is_kept: bool, work: impl Fn(&MixedWork<'_>, &libtp::Txn<'_>) -> Result<()>) -> Result<()> {
         let txn = self.env.begin_with(self.durability())?;
         match work(self, &txn) {
             Ok(()) if is_kept => txn.commit(),
@@ -659,8 +659,8 @@ impl<'e> Churn<'e> {
     /// Joins with a session, takes locks of all kinds, and leaves.
     fn locks(&mut self, most: u64) -> Result<()> {
         let managers = self.env.managers();
-        let who = join(&managers)?;
-        let (session, locker, locks) = (who.session(), who.locker(), &managers.locks);
+        let txn = join(&managers)?;
+        let (session, locker, locks) = (txn.session(), txn.locker(), &managers.locks);
         let brief = Wait::For(Duration::from_millis(2));
         // A refusal is allowed: other sessions request the same locks.
         let wants = |name: LockName, mode: Mode| drop(locks.lock(session, locker, name, mode, brief));
@@ -682,7 +682,7 @@ impl<'e> Churn<'e> {
         }
         drop(locks.unlock(session, locker, hot(0)));
         locks.unlock_all(session, locker);
-        managers.leave(who);
+        managers.leave(txn);
         Ok(())
     }
 
@@ -693,7 +693,7 @@ impl<'e> Churn<'e> {
         for _ in 0..CROWD {
             all.push(join(&managers)?);
         }
-        all.into_iter().for_each(|who| managers.leave(who));
+        all.into_iter().for_each(|txn| managers.leave(txn));
         Ok(())
     }
 

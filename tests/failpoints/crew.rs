@@ -278,18 +278,18 @@ impl Drop for Member {
 }
 
 fn acknowledgement(answer: &str) -> Option<TransferId> {
-    let (who, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
-    Some((who.parse().ok()?, number.parse().ok()?))
+    let (worker, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
+    Some((worker.parse().ok()?, number.parse().ok()?))
 }
 
 /// Describes what each thread of a process is doing, from /proc.
 fn whereabouts(process: u32) -> String {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lines = tasks.map(|task| {
-        let said = |what: &str| std::fs::read_to_string(task.path().join(what)).unwrap_or_default();
-        let stat = said("stat");
+        let message = |what: &str| std::fs::read_to_string(task.path().join(what)).unwrap_or_default();
+        let stat = message("stat");
         let state = stat.rsplit_once(") ").map_or("?", |(_, rest)| rest.get(..1).unwrap_or("?"));
-        format!("{}: {state}, {}, {}\n", said("comm").trim(), said("wchan").trim(), said("syscall").trim())
+        format!("{}: {state}, {}, {}\n", message("comm").trim(), message("wchan").trim(), message("syscall").trim())
     });
     lines.collect()
 }

@@ -9,11 +9,11 @@ use libtp_tests::sizes;
 
 use crate::child::{Role, PANICKED};
 use crate::scenes::{self, ANY_TIME, PATIENCE};
-use crate::town::Town;
+use crate::town::Scenario;
 use crate::watchdog;
 
 /// Lets a thread of a victim panic at the failpoint; returns whether it did. The victim goes on like the others.
-pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> bool {
+pub fn dies_of_a_panic(town: &mut Scenario, point: &str, random: &mut Random) -> bool {
     let what = format!("after a panic at {point:?}");
     let managers = town.observe().managers();
     let mut victim = town.launch(&Role::Victim(point.into()), "");
@@ -31,7 +31,7 @@ pub fn dies_of_a_panic(town: &mut Town, point: &str, random: &mut Random) -> boo
     victim.order("stop");
     victim.leaves(&what);
     assert!(victim.death().is_none(), "process {} died {what}", victim.number);
-    town.mourn(&mut victim, point);
+    town.record_death(&mut victim, point);
     town.all_are_buried(&what);
     town.go_on(&what);
     // If the victim reached the place just before the second order, it has panicked there twice.
@@ -61,7 +61,7 @@ fn whoever_panics_wherever_only_its_session_dies() {
     let mut points: Vec<&Failpoint> = FAILPOINTS.iter().filter(is_chosen).collect();
     random.shuffle(&mut points);
     points.truncate(most);
-    let (mut hit, mut town): (usize, Option<Town>) = (0, None);
+    let (mut hit, mut town): (usize, Option<Scenario>) = (0, None);
     for point in &points {
         println!("panics at {:?}", point.name);
         let here = town.get_or_insert_with(|| scenes::settled(seed));
@@ -109,7 +109,7 @@ fn a_panic_that_comes_again_is_the_end_of_the_region_and_then_the_callers_to_kno
     victim.kill();
     let what = "after the third panic";
     assert!(!town.observe().managers().region.is_broken(), "the memory was given up {what}");
-    town.mourn(&mut victim, OFTEN);
+    town.record_death(&mut victim, OFTEN);
     town.all_are_buried(what);
     town.go_on(what);
     town.close(what);

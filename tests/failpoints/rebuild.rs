@@ -7,7 +7,7 @@ use libtp_tests::failpoints::Failpoint;
 use crate::child::Role;
 use crate::crew::Member;
 use crate::scenes::Figures;
-use crate::town::Town;
+use crate::town::Scenario;
 
 /// Rebuilds that are tried until a process that is to die does one.
 const TRIES: u32 = 5;
@@ -16,11 +16,11 @@ const PATIENCE: Duration = Duration::from_millis(1000);
 
 /// Declares the memory broken; two of three survivors die at the failpoint if they reach it, and the others make the
 /// memory anew.
-pub fn dies_rebuilding(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
+pub fn dies_rebuilding(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> bool {
     (0..TRIES).any(|_| dies_once(town, point, figures))
 }
 
-fn dies_once(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
+fn dies_once(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> bool {
     for one in &mut town.crew[..2] {
         one.arm(&format!("{}@1", point.name));
     }
@@ -53,7 +53,7 @@ fn dies_once(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool 
     let mut deaths = 0;
     for dead in &mut ended {
         deaths += u64::from(dead.death().is_some());
-        town.mourn(dead, point.name);
+        town.record_death(dead, point.name);
     }
     figures.deaths += deaths;
     let what = format!("with newcomers, {what}");

@@ -8,7 +8,7 @@ use libtp_tests::failpoints::{Failpoint, Scene};
 use crate::child::{tell_warnings, Role};
 use crate::crew::Member;
 use crate::rebuild;
-use crate::town::{region_of, Town};
+use crate::town::{region_of, Scenario};
 use crate::watchdog;
 
 /// How long a victim tries to reach a failpoint for the chosen time; after that, any time will do.
@@ -60,7 +60,7 @@ impl Figures {
     }
 
     /// Adds the library's own times, before the town is closed.
-    pub fn count(&mut self, town: &mut Town) {
+    pub fn count(&mut self, town: &mut Scenario) {
         self.own.add(&town.observe().repair_times());
     }
 }
@@ -117,13 +117,13 @@ pub fn play_all(seed: u64, points: &[&Failpoint], figures: &mut Figures) -> Vec<
     again.iter().map(|point| point.name).collect()
 }
 
-pub fn settled(seed: u64) -> Town {
-    let mut town = Town::new(seed);
+pub fn settled(seed: u64) -> Scenario {
+    let mut town = Scenario::new(seed);
     town.settle();
     town
 }
 
-fn play(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+fn play(town: &mut Scenario, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     match point.scene {
         Scene::Repair(before) => dies_repairing(town, point, before, random, figures),
         Scene::Rebuild => rebuild::dies_rebuilding(town, point, figures),
@@ -133,7 +133,7 @@ fn play(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut F
 
 /// Stops a victim at the failpoint while the memory is found broken and made anew by the others; then the victim goes
 /// on, in memory that was given up (PROTOCOLS D13). Returns whether it stopped there.
-pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
+pub fn stands_still(town: &mut Scenario, point: &str, random: &mut Random) -> bool {
     let stop = |hit: u64| format!("{point}@{hit}!stop");
     let mut victim = town.launch(&Role::Victim(point.into()), &stop(any_hit(random)));
     if !victim.stands_within(PATIENCE) {
@@ -155,7 +155,7 @@ pub fn stands_still(town: &mut Town, point: &str, random: &mut Random) -> bool {
     victim.order("stop");
     victim.leaves(&what);
     assert!(victim.death().is_none(), "process {} died {what}", victim.number);
-    town.mourn(&mut victim, point);
+    town.record_death(&mut victim, point);
     town.go_on(&what);
     town.audit(&what);
     is_hit
@@ -189,7 +189,7 @@ pub fn any_hit(random: &mut Random) -> u64 {
 }
 
 /// Lets a victim work beside three survivors until it dies.
-pub fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
+pub fn dies_at_work(town: &mut Scenario, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
     let victim = launch_victim(town, point.name, any_hit(random));
     let is_hit = comes_to_it(town, victim, point.name, figures);
     let what = format!("after a death at {:?}", point.name);
@@ -198,12 +198,12 @@ pub fn dies_at_work(town: &mut Town, point: &Failpoint, random: &mut Random, fig
     is_hit
 }
 
-fn launch_victim(town: &mut Town, point: &str, hit: u64) -> Member {
+fn launch_victim(town: &mut Scenario, point: &str, hit: u64) -> Member {
     town.launch(&Role::Victim(point.into()), &format!("{point}@{hit}"))
 }
 
 /// Waits until the victim dies and is buried; returns whether it died.
-fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut Figures) -> bool {
+fn comes_to_it(town: &mut Scenario, mut victim: Member, point: &str, figures: &mut Figures) -> bool {
     if !victim.ends_within(PATIENCE) {
         victim.arm(&format!("{point}@1"));
         if !victim.ends_within(ANY_TIME) {
@@ -215,10 +215,10 @@ fn comes_to_it(town: &mut Town, mut victim: Member, point: &str, figures: &mut F
 }
 
 /// Books a process that has ended; returns whether it died at a failpoint.
-fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> bool {
+fn settle_account(town: &mut Scenario, dead: &mut Member, figures: &mut Figures) -> bool {
     let death = dead.death();
     let burial = death.as_ref().map(|death| town.watch_burial(death));
-    town.mourn(dead, death.as_ref().map_or("", |death| &death.point));
+    town.record_death(dead, death.as_ref().map_or("", |death| &death.point));
     if let (Some(death), Some(burial)) = (&death, burial) {
         figures.deaths += 1;
         // First the living: they do not wait for a burial.
@@ -230,7 +230,7 @@ fn settle_account(town: &mut Town, dead: &mut Member, figures: &mut Figures) -> 
 
 /// Lets a victim die, and two of three survivors die while they repair it; then the third is alone.
 pub fn dies_repairing(
-    town: &mut Town,
+    town: &mut Scenario,
     point: &Failpoint,
     before: Option<&'static str>,
     random: &mut Random,
@@ -247,7 +247,7 @@ pub fn dies_repairing(
             first.kill();
         }
     }
-    town.mourn(&mut first, before);
+    town.record_death(&mut first, before);
     let start = Instant::now();
     while start.elapsed() < REPAIR && !town.crew[..2].iter_mut().any(Member::has_ended) {
         std::thread::sleep(Duration::from_millis(1));
@@ -288,7 +288,7 @@ pub fn dies_repairing(
 
 /// Lets two of three processes begin a new environment with the failpoint set.
 pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &mut Figures) -> bool {
-    let mut town = Town::new(seed);
+    let mut town = Scenario::new(seed);
     let mut armed: Vec<Member> = (0..2).map(|_| launch_victim(&mut town, point.name, 1 + random.below(2))).collect();
     let plain = town.launch(&Role::Survivor, "");
     town.crew.push(plain);
@@ -315,7 +315,7 @@ pub fn dies_young(seed: u64, point: &Failpoint, random: &mut Random, figures: &m
 /// Plays a scene with the victim as the only process: it makes the environment or leaves it last; or all other
 /// processes have died before, with or without the shared memory.
 fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
-    let mut town = Town::new(seed);
+    let mut town = Scenario::new(seed);
     let mut is_hit = comes_and_goes(&mut town, point, figures);
     for is_memory_lost in [false, true] {
         if is_hit {
@@ -332,19 +332,19 @@ fn alone(seed: u64, point: &Failpoint, figures: &mut Figures) -> bool {
 }
 
 /// Lets the victim open the environment, work a moment, and leave; returns whether it died.
-fn comes_and_goes(town: &mut Town, point: &Failpoint, figures: &mut Figures) -> bool {
+fn comes_and_goes(town: &mut Scenario, point: &Failpoint, figures: &mut Figures) -> bool {
     let mut victim = launch_victim(town, point.name, 1);
     victim.acknowledges_more_than(3, watchdog());
     victim.order("stop");
     victim.leaves(&format!("({:?})", point.name));
     let death = victim.death();
-    town.mourn(&mut victim, point.name);
+    town.record_death(&mut victim, point.name);
     figures.deaths += u64::from(death.is_some());
     death.is_some()
 }
 
 /// Lets two processes die in the middle of changes.
-fn everybody_dies(town: &mut Town, is_memory_lost: bool) {
+fn everybody_dies(town: &mut Scenario, is_memory_lost: bool) {
     let mut two: Vec<Member> = (0..2).map(|_| launch_victim(town, "change: logged, no page changed", 40)).collect();
     let region = two.iter_mut().find_map(|member| {
         member.acknowledges_more_than(0, watchdog());
@@ -354,7 +354,7 @@ fn everybody_dies(town: &mut Town, is_memory_lost: bool) {
         if !member.ends_within(PATIENCE) {
             member.kill();
         }
-        town.mourn(member, "anywhere");
+        town.record_death(member, "anywhere");
     }
     if let Some(region) = region.filter(|_| is_memory_lost) {
         std::fs::remove_file(region).unwrap();

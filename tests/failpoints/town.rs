@@ -36,7 +36,7 @@ const GRAVE: u32 = 6;
 const LOOK: Duration = Duration::from_micros(100);
 
 /// An environment and its processes.
-pub struct Town {
+pub struct Scenario {
     directory: tempfile::TempDir,
     seed: u64,
     pub crew: Vec<Member>,
@@ -53,7 +53,7 @@ pub struct Town {
 }
 
 /// A thread that watches the repair of the dead.
-pub struct Burial(JoinHandle<Buried>);
+pub struct RepairWatch(JoinHandle<Buried>);
 
 /// The result of a burial.
 enum Buried {
@@ -65,9 +65,9 @@ enum Buried {
     Not,
 }
 
-impl Town {
+impl Scenario {
     /// Makes a new environment without processes.
-    pub fn new(seed: u64) -> Town {
+    pub fn new(seed: u64) -> Scenario {
         // In memory: a dying process takes no disk with it, and no process should wait for a disk.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
@@ -75,7 +75,7 @@ impl Town {
         // The shared memory is deleted with the directory, whatever the test's result.
         let settings = format!("region_directory = {:?}\n{SETTINGS}", directory.path());
         std::fs::write(directory.path().join("env/libtp.toml"), settings).unwrap();
-        Town {
+        Scenario {
             directory,
             seed,
             crew: Vec::new(),
@@ -140,7 +140,7 @@ impl Town {
         }
     }
 
-    /// As [`Town::go_on`], where some members were armed until a moment ago: a member that has reached its failpoint
+    /// As [`Scenario::go_on`], where some members were armed until a moment ago: a member that has reached its failpoint
     /// in that moment ends instead, and is not a survivor. Returns these members.
     #[track_caller]
     pub fn go_on_but_for_late_deaths(&mut self, what: &str) -> Vec<Member> {
@@ -167,7 +167,7 @@ impl Town {
     fn despair_of(&mut self, at: usize, what: &str) {
         let ended = self.crew[at].has_ended();
         let number = self.crew[at].number;
-        self.despair(&format!("process {number} (ended: {ended}) does not go on {what}"));
+        self.fail_with_report(&format!("process {number} (ended: {ended}) does not go on {what}"));
     }
 
     /// Checks that the sum of all balances is unchanged: no transaction was cut in two.
@@ -193,10 +193,10 @@ impl Town {
         };
         assert_eq!(sum, bank::MONEY, "money was made or lost {what}");
         let managers = env.managers();
-        let who = managers.join().unwrap();
+        let txn = managers.join().unwrap();
         let dead = managers.processes.dead_sessions().is_empty();
-        let pages = managers.buffers.pinned_by_nobody(who.session());
-        managers.leave(who);
+        let pages = managers.buffers.pinned_by_nobody(txn.session());
+        managers.leave(txn);
         assert!(pages.is_empty() || !dead, "pinned by nobody {what}: {pages:?}; {:?}", self.deaths);
         let rebuilds = managers.processes.rebuild_count();
         // No death leaves shared memory that cannot be repaired.
@@ -209,13 +209,13 @@ impl Town {
     }
 
     /// Records a dead process, with the transfers that it acknowledged.
-    pub fn mourn(&mut self, dead: &mut Member, place: &str) {
+    pub fn record_death(&mut self, dead: &mut Member, place: &str) {
         self.deaths.push(place.into());
         self.acknowledged.extend(dead.told.drain(..));
     }
 
     /// Watches in a thread until nothing of the dead is left; measures the time since the death.
-    pub fn watch_burial(&mut self, death: &Death) -> Burial {
+    pub fn watch_burial(&mut self, death: &Death) -> RepairWatch {
         let (managers, at) = (self.observe().managers(), death.at);
         let watch = move || {
             let start = Instant::now();
@@ -239,7 +239,7 @@ impl Town {
             Err(payload) if payload.is::<libtp_process::Broken>() => Buried::GivenUp,
             Err(payload) => resume_unwind(payload),
         };
-        Burial(std::thread::spawn(looks))
+        RepairWatch(std::thread::spawn(looks))
     }
 
     /// Waits until no session is dead any more.
@@ -250,7 +250,7 @@ impl Town {
         while !managers.region.is_broken() && !managers.processes.dead_sessions().is_empty() {
             if start.elapsed() >= GRAVE * watchdog() {
                 drop(managers);
-                self.despair(&format!("somebody is not buried {what}"));
+                self.fail_with_report(&format!("somebody is not buried {what}"));
             }
             std::thread::sleep(LOOK);
         }
@@ -259,15 +259,15 @@ impl Town {
     /// Waits for the end of a burial; returns the time from the death to it. `None` if a rebuild was expected, and
     /// happened.
     #[track_caller]
-    pub fn bury(&mut self, death: &Death, burial: Burial) -> Option<Duration> {
+    pub fn bury(&mut self, death: &Death, burial: RepairWatch) -> Option<Duration> {
         let (seed, point) = (self.seed, &death.point);
         match burial.0.join().unwrap_or_else(|payload| resume_unwind(payload)) {
             Buried::After(time) => Some(time),
             Buried::GivenUp if self.is_rebuild_meant => None,
-            Buried::GivenUp => self.despair(&format!(
+            Buried::GivenUp => self.fail_with_report(&format!(
                 "seed {seed}: the shared memory was given up before who died at {point:?} was buried"
             )),
-            Buried::Not => self.despair(&format!("seed {seed}: nobody buries who died at {point:?}")),
+            Buried::Not => self.fail_with_report(&format!("seed {seed}: nobody buries who died at {point:?}")),
         }
     }
 
@@ -295,7 +295,7 @@ impl Town {
     }
 
     /// Prints the holders of latches and locks, and fails.
-    fn despair(&mut self, what: &str) -> ! {
+    fn fail_with_report(&mut self, what: &str) -> ! {
         if std::env::var_os("LIBTP_TEST_KEEP").is_some() {
             println!("{what}; {}", self.path().display());
             std::thread::sleep(Duration::from_secs(3600));
@@ -303,10 +303,10 @@ impl Town {
         for member in &self.crew {
             println!("process {}:{}", member.number, threads_of(member.pid()));
         }
-        let (said, heard) = std::sync::mpsc::channel();
+        let (message, heard) = std::sync::mpsc::channel();
         let env = self.observe().clone();
         // The report takes latches, which may be stuck.
-        std::thread::spawn(move || said.send(report(&env)));
+        std::thread::spawn(move || message.send(report(&env)));
         let report = heard.recv_timeout(watchdog()).unwrap_or_else(|_| "nothing more can be said".into());
         println!("{what}; {report}");
         // This process's handle could not be closed either.

@@ -13,7 +13,7 @@ use libtp_tests::{sizes, trial};
 
 use crate::panics;
 use crate::scenes::{self, Figures};
-use crate::town::Town;
+use crate::town::Scenario;
 
 /// Seeds within which each bug must be noticed.
 const SEEDS: u64 = 10;
@@ -80,7 +80,7 @@ fn one_bug_in_a_process_of_its_own() {
 
 fn play(seed: u64, scenes: &[Scene], random: &mut Random) {
     let mut figures = Figures::default();
-    let mut town: Option<Town> = None;
+    let mut town: Option<Scenario> = None;
     for scene in scenes {
         if let Scene::Young(point) = *scene {
             scenes::dies_young(seed, &Failpoint { name: point, scene: Place::Young }, random, &mut figures);

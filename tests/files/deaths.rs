@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The process that finds the remains of the dead one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heir {
+pub enum Successor {
     /// A process that has the environment open all the time.
     Survivor,
     /// The next process that opens it.
@@ -60,7 +60,7 @@ fn way_to(name: &str) -> (Option<&'static str>, &'static str) {
     }
 }
 
-fn play(name: &str, before: Option<&str>, job: &str, heir: Heir) {
+fn play(name: &str, before: Option<&str>, job: &str, heir: Successor) {
     let dir = tempfile::tempdir().unwrap();
     let place = dir.path().canonicalize().unwrap();
     let etc = place.join("etc");
@@ -78,7 +78,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Heir) {
         business.begin(&env).unwrap();
     }
     // Beside other processes nothing is left for an opener to sweep or finish.
-    let keeps_open = heir == Heir::Survivor && before.is_none() && job == "step";
+    let keeps_open = heir == Successor::Survivor && before.is_none() && job == "step";
     let mut kept = Some((env, business));
     if !keeps_open {
         kept = None;
@@ -87,7 +87,7 @@ fn play(name: &str, before: Option<&str>, job: &str, heir: Heir) {
         assert!(dies(&place, "step", before), "nobody came to {before}");
     }
     assert!(dies(&place, job, name), "nobody came to {name} ({job})");
-    if heir == Heir::Restart {
+    if heir == Successor::Restart {
         for region in names_in(&place.join("memory")) {
             std::fs::remove_file(place.join("memory").join(region)).unwrap();
         }
@@ -121,13 +121,13 @@ fn who_dies_over_files_leaves_all_of_it_or_nothing() {
     let mut deaths = 0;
     for point in &points {
         let (before, job) = way_to(point.name);
-        for heir in [Heir::Survivor, Heir::Next, Heir::Restart] {
+        for heir in [Successor::Survivor, Successor::Next, Successor::Restart] {
             play(point.name, before, job, heir);
             deaths += 1 + u64::from(before.is_some());
         }
         if is_of_finishing(point.name) {
             // Also with an opener that finishes after another process died.
-            play(point.name, Some("files: committed, none in its place"), "open", Heir::Next);
+            play(point.name, Some("files: committed, none in its place"), "open", Successor::Next);
             deaths += 2;
         }
     }
@@ -149,5 +149,5 @@ fn is_of_finishing(name: &str) -> bool {
 /// For the yardstick: a survivor finishes the work of a dead committer.
 #[test]
 fn survivors_put_the_files_of_the_dead_in_their_places() {
-    play("files: committed, none in its place", None, "step", Heir::Survivor);
+    play("files: committed, none in its place", None, "step", Successor::Survivor);
 }

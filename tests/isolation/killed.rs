@@ -40,9 +40,9 @@ impl Told {
         self.history.len() as u64 + self.gone
     }
 
-    /// Reads a line of process `who`.
-    fn hear(&mut self, who: u64, line: &str) {
-        let at = usize::try_from(who).expect("few processes");
+    /// Reads a line of process `process`.
+    fn hear(&mut self, process: u64, line: &str) {
+        let at = usize::try_from(process).expect("few processes");
         if self.trying.len() <= at {
             self.trying.resize(at + 1, None);
         }
@@ -51,18 +51,18 @@ impl Told {
             "try" => {
                 let (begin, steps) = rest.split_once(' ').unwrap_or((rest, ""));
                 let (Ok(begin), Some(steps)) = (begin.parse(), understand(steps)) else {
-                    self.wrong = Some(format!("process {who} told: {line}"));
+                    self.wrong = Some(format!("process {process} told: {line}"));
                     return;
                 };
                 self.trying[at] = Some(Record { thread: at, begin, end: u64::MAX, is_committed: false, steps });
             }
             "done" => match (self.trying[at].take(), rest.parse()) {
                 (Some(record), Ok(end)) => self.history.push(Record { end, is_committed: true, ..record }),
-                _ => self.wrong = Some(format!("process {who} told: {line}")),
+                _ => self.wrong = Some(format!("process {process} told: {line}")),
             },
             "gone" => self.gone += 1,
             "left" => {}
-            _ => self.wrong = Some(format!("process {who}: {line}")),
+            _ => self.wrong = Some(format!("process {process}: {line}")),
         }
     }
 }

@@ -35,34 +35,34 @@ fn entry() {
     let Ok(orders) = std::env::var(ORDERS) else { return };
     let mut words = orders.splitn(6, ' ');
     let mut number = || words.next().unwrap().parse::<u64>().unwrap();
-    let (seed, transactions, pages, who, epoch) = (number(), number(), number(), number(), number());
+    let (seed, transactions, pages, process, epoch) = (number(), number(), number(), number(), number());
     let granularity = if pages == 1 { Granularity::Page } else { Granularity::Record };
     // Each process has random transactions of its own.
-    let plan = Plan { seed: seed << 20 | who, transactions, granularity, discipline: Discipline::Transactions };
+    let plan = Plan { seed: seed << 20 | process, transactions, granularity, discipline: Discipline::Transactions };
     let directory = PathBuf::from(words.next().unwrap());
-    if let Err(error) = work(directory, plan, who, u32::try_from(epoch).unwrap()) {
+    if let Err(error) = work(directory, plan, process, u32::try_from(epoch).unwrap()) {
         say(&format!("failed {error}"));
     }
 }
 
-fn work(directory: PathBuf, plan: Plan, who: u64, epoch: u32) -> libtp::Result<()> {
+fn work(directory: PathBuf, plan: Plan, process: u64, epoch: u32) -> libtp::Result<()> {
     let env = Env::builder().settings(settings(plan)).open(directory)?;
     let (epoch, is_over) = (Arc::new(AtomicU32::new(epoch)), Arc::new(AtomicBool::new(false)));
     listen(Arc::clone(&epoch), Arc::clone(&is_over));
-    play(&env, plan, who, &epoch, &is_over)?;
+    play(&env, plan, process, &epoch, &is_over)?;
     drop(env);
     say("left");
     Ok(())
 }
 
-fn play(env: &Env, plan: Plan, who: u64, epoch: &AtomicU32, is_over: &AtomicBool) -> libtp::Result<()> {
+fn play(env: &Env, plan: Plan, process: u64, epoch: &AtomicU32, is_over: &AtomicBool) -> libtp::Result<()> {
     // No two processes draw the same elements.
-    let stage = Stage::new(env, plan, who << 32)?;
+    let stage = Stage::new(env, plan, process << 32)?;
     let stage = stage.announcing(|begin, steps| {
         say(&format!("try {begin} {}", tell(steps)));
         linger(begin);
     });
-    let mut actor = Actor::new(&stage, usize::try_from(who).expect("few processes"));
+    let mut actor = Actor::new(&stage, usize::try_from(process).expect("few processes"));
     // Relaxed: the flag and the number publish no other data.
     while !is_over.load(Ordering::Relaxed) {
         let record = actor.transaction(epoch.load(Ordering::Relaxed))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Env, Error, Life, Run};
+use libtp::{Durability, Env, Error, ProcessState, Run};
 
 const MOMENT: Duration = Duration::from_millis(30);
 
@@ -42,17 +42,17 @@ fn a_lock_that_is_not_granted_in_time_is_an_error_that_says_who_is_in_the_way() 
     assert!(error.to_string().starts_with(&wanted), "{error}");
     let wait = error.lock_wait().unwrap();
     assert_eq!((wait.in_the_way[0].txn, wait.in_the_way[0].pid), (Some(txn), pid));
-    assert_eq!(wait.in_the_way[0].life, Life::Alive);
+    assert_eq!(wait.in_the_way[0].process_state, ProcessState::Alive);
     // The same for other kinds of databases.
     let numbers = env.recno("numbers", 1).unwrap();
     let values = env.multi("values", libtp::Duplicates::AsTheyCame).unwrap();
     numbers.put(&holder, 3, b"3").unwrap();
     values.put(&holder, b"x", b"1").unwrap();
     let text = |error: Error| error.to_string();
-    let said = text(numbers.get(&waiter, 3).unwrap_err());
-    assert!(said.starts_with("record 3 of database `numbers` was not to be had"), "{said}");
-    let said = text(values.put(&waiter, b"x", b"2").unwrap_err());
-    assert!(said.starts_with("a value of the key \"x\" of database `values` was not to be had"), "{said}");
+    let message = text(numbers.get(&waiter, 3).unwrap_err());
+    assert!(message.starts_with("record 3 of database `numbers` was not to be had"), "{message}");
+    let message = text(values.put(&waiter, b"x", b"2").unwrap_err());
+    assert!(message.starts_with("a value of the key \"x\" of database `values` was not to be had"), "{message}");
     // The transaction goes on without these locks.
     table.put(&waiter, b"y", b"1").unwrap();
     waiter.commit().unwrap();

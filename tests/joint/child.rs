@@ -78,7 +78,7 @@ fn fill(region: &rio::Region) {
 /// A child and its output.
 pub struct Child {
     pub process: Process,
-    said: Receiver<String>,
+    message: Receiver<String>,
     /// The last number that it acknowledged.
     pub told: u64,
 }
@@ -86,7 +86,7 @@ pub struct Child {
 impl Child {
     /// Starts a child that dies at `failpoint`, if that is not empty.
     pub fn start(directory: &Path, seed: u64, failpoint: &str) -> Child {
-        let (tell, said) = channel();
+        let (tell, message) = channel();
         let variables = [
             (DIRECTORY, directory.display().to_string()),
             (SEED, seed.to_string()),
@@ -96,7 +96,7 @@ impl Child {
             // The test may have stopped listening.
             let _ = tell.send(line.to_owned());
         });
-        Child { process, said, told: 0 }
+        Child { process, message, told: 0 }
     }
 
     /// Reads lines until the child says `word`; false if it died before.
@@ -112,7 +112,7 @@ impl Child {
 
     /// Returns the child's next line, or `None` if it has died.
     pub fn line(&mut self) -> Option<String> {
-        match self.said.recv_timeout(LONG) {
+        match self.message.recv_timeout(LONG) {
             Ok(line) => Some(line),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
             Err(_) => panic!("a process says nothing for {LONG:?}; its errors: {}", self.process.errors()),
@@ -155,7 +155,7 @@ impl Child {
     pub fn end(&mut self) -> bool {
         use std::os::unix::process::ExitStatusExt;
         let status = self.process.wait();
-        while let Ok(line) = self.said.try_recv() {
+        while let Ok(line) = self.message.try_recv() {
             self.heard(&line);
         }
         status.signal().is_some()

@@ -50,7 +50,7 @@ pub fn lose_memory(directory: &Path) {
 
 /// Returns the segments that may not have been told an outcome.
 fn open_outcomes(env: &libtp::Env) -> Vec<libtp::JoinedSegment> {
-    env.joined_segments().into_iter().filter(|segment| segment.untold_txn.is_some()).collect()
+    env.joined_segments().into_iter().filter(|segment| segment.unresolved_txn.is_some()).collect()
 }
 
 /// A victim's death, and the process that looks at the result.

@@ -18,7 +18,7 @@ fn start(directory: &Path, seed: u64) -> Child {
 }
 
 /// Waits until the condition holds; false if that takes too long.
-fn becomes(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+fn new_name(patience: Duration, mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     while !is_so() {
         if begun.elapsed() > patience {
@@ -40,8 +40,8 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     let mut beside = start(directory, seed);
     let looks = Env::builder().look(directory).unwrap().expect("somebody is at work there");
     let unresolved = |before: u64| {
-        let untold = looks.joined_segments().into_iter().filter_map(|segment| segment.untold_txn);
-        untold.filter(|&txn| txn > before).max()
+        let unresolved = looks.joined_segments().into_iter().filter_map(|segment| segment.unresolved_txn);
+        unresolved.filter(|&txn| txn > before).max()
     };
     let dies = |victim: &mut Child| {
         victim.does(&format!("arm {BEFORE}"));
@@ -50,7 +50,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     let [mut first, mut second] = [1, 2].map(|nth| start(directory, seed + nth));
     dies(&mut first);
     assert!(first.end(), "the first one comes to {BEFORE}");
-    assert!(becomes(LONG, || unresolved(0).is_some()), "who died is repaired");
+    assert!(new_name(LONG, || unresolved(0).is_some()), "who died is repaired");
     let one = unresolved(0).unwrap();
     let mut checkpointer = start(directory, seed + 3);
     checkpointer.does("arm unresolved: row read in part!stop");
@@ -58,11 +58,11 @@ fn a_checkpoint_takes_no_transaction_for_another() {
     checkpointer.stops();
     // The second process goes as far as it can while the checkpointer is stopped.
     dies(&mut second);
-    becomes(Duration::from_secs(2), || unresolved(one).is_some());
+    new_name(Duration::from_secs(2), || unresolved(one).is_some());
     checkpointer.process.resume();
     assert!(checkpointer.says("done"));
     assert!(second.end(), "the second one comes to {BEFORE}");
-    assert!(becomes(LONG, || unresolved(one).is_some()), "who died is repaired");
+    assert!(new_name(LONG, || unresolved(one).is_some()), "who died is repaired");
     // Puts their commits on the disk.
     beside.does("note");
     drop(looks);
@@ -76,7 +76,7 @@ fn a_checkpoint_takes_no_transaction_for_another() {
 }
 
 /// The disk fails between a commit's record and its memory, and the shared memory has no room: the transaction is
-/// committed, and the untold segments are noted all the same.
+/// committed, and the unresolved segments are noted all the same.
 #[test]
 fn a_commit_on_a_failed_disk_needs_no_room() {
     let directory = tempfile::tempdir().unwrap();
@@ -98,8 +98,8 @@ fn a_commit_on_a_failed_disk_needs_no_room() {
         child.process.errors()
     );
     assert!(!answer.contains("full"), "for that there is always room: {answer}");
-    let untold = looks.joined_segments().into_iter().filter(|segment| segment.untold_txn.is_some());
-    assert_eq!(untold.count(), 2, "both segments are to be told");
+    let unresolved = looks.joined_segments().into_iter().filter(|segment| segment.unresolved_txn.is_some());
+    assert_eq!(unresolved.count(), 2, "both segments are unresolved");
     child.process.kill();
     child.end();
     drop(looks);

@@ -82,10 +82,10 @@ fn each_message_is_delivered_once_whoever_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let start = |role: &str| {
         let variables = [(DIRECTORY, directory.path().display().to_string()), (ROLE, role.to_owned())];
-        let (tell, said) = std::sync::mpsc::channel();
+        let (tell, answer) = std::sync::mpsc::channel();
         let process = Process::start("queue::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-        assert_eq!(said.recv_timeout(crate::child::LONG).as_deref(), Ok("open"));
-        (process, said)
+        assert_eq!(answer.recv_timeout(crate::child::LONG).as_deref(), Ok("open"));
+        (process, answer)
     };
     let roles = ["sender", "sender", "receiver", "receiver"];
     let mut crew: Vec<_> = roles.iter().map(|role| start(role)).collect();

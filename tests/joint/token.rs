@@ -39,10 +39,10 @@ fn there_is_one_token_whoever_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let start = |station: u64| {
         let variables = [(DIRECTORY, directory.path().display().to_string()), (STATION, station.to_string())];
-        let (tell, said) = std::sync::mpsc::channel();
+        let (tell, message) = std::sync::mpsc::channel();
         let process = Process::start("token::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-        assert_eq!(said.recv_timeout(crate::child::LONG).as_deref(), Ok("open"));
-        (process, said)
+        assert_eq!(message.recv_timeout(crate::child::LONG).as_deref(), Ok("open"));
+        (process, message)
     };
     let mut stations: Vec<_> = (0..STATIONS).map(start).collect();
     let env = Env::open(directory.path()).unwrap();

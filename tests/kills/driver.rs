@@ -11,7 +11,7 @@ use libtp_tests::process::now;
 use libtp_tests::sizes;
 
 use crate::crew::{Told, Worker};
-use crate::stall::{Instant, Life, Stalls};
+use crate::stall::{Instant, Stalls, WorkerHistory};
 
 /// Without an acknowledgement for this time, the workers are stuck.
 const NOBODY: u64 = 10 * SECOND;
@@ -258,12 +258,12 @@ impl<'d> Run<'d> {
         let (all, one) = (self.workers.iter().map(silent).min().expect("there are workers"), silent(quietest));
         let nobody = all > if all > NOBODY && self.waits_for_disk() { NOBODY_WITH_DISK } else { NOBODY };
         if nobody || one > ONE && !self.waits_for_disk() {
-            let (who, time) =
+            let (worker, time) =
                 if nobody { ("nobody".into(), all) } else { (format!("worker {}", quietest.number), one) };
             let list: Vec<String> = self.workers.iter().map(|one| describe(one, now)).collect();
             let stacks: Vec<String> = self.workers.iter().map(stack).collect();
             return Err(format!(
-                "STUCK: {who} has acknowledged anything for {} s\n{}\n{}",
+                "STUCK: {worker} has acknowledged anything for {} s\n{}\n{}",
                 time / SECOND,
                 list.join("\n"),
                 stacks.join("\n")
@@ -362,14 +362,14 @@ impl<'d> Run<'d> {
         // The work can go on.
         let put = bank.transfer(self.next, 0, &mut Random::new(1), Durability::Sync);
         put.map_err(|error| format!("after all that nothing can be done: {error}"))?;
-        let lives: Vec<Life> = self.lives();
+        let histories: Vec<WorkerHistory> = self.histories();
         Ok(Report {
             acknowledged: all.iter().map(|(_, told)| told.acknowledged.len() as u64).sum(),
             kills: if self.plan.kills == Kills::None { 0 } else { self.instants.len() },
             newcomers: self.newcomers,
             menders: self.menders,
             repaired: all.iter().filter(|(_, told)| is_repaired(told)).count(),
-            stalls: Stalls::of(&self.instants, &lives),
+            stalls: Stalls::of(&self.instants, &histories),
         })
     }
 
@@ -377,10 +377,10 @@ impl<'d> Run<'d> {
         self.workers.iter().chain(self.graves.iter().map(|(_, dead)| dead))
     }
 
-    fn lives(&self) -> Vec<Life> {
+    fn histories(&self) -> Vec<WorkerHistory> {
         let life = |worker: &Worker, killed| {
             let acknowledged = worker.told().acknowledged.clone();
-            Life { number: worker.number, acknowledged, killed }
+            WorkerHistory { number: worker.number, acknowledged, killed }
         };
         let living = self.workers.iter().map(|worker| life(worker, None));
         living.chain(self.graves.iter().map(|(at, dead)| life(dead, Some(*at)))).collect()

@@ -20,7 +20,7 @@ pub struct Instant {
 
 /// One worker's acknowledgements, ascending, and when it was killed if it was.
 #[derive(Clone, Debug)]
-pub struct Life {
+pub struct WorkerHistory {
     pub number: u64,
     pub acknowledged: Vec<u64>,
     pub killed: Option<u64>,
@@ -36,10 +36,10 @@ pub struct Stalls {
 
 impl Stalls {
     /// Computes the figures.
-    pub fn of(instants: &[Instant], lives: &[Life]) -> Stalls {
+    pub fn of(instants: &[Instant], histories: &[WorkerHistory]) -> Stalls {
         let mut stalls = Stalls::default();
         for instant in instants {
-            let survivors = lives.iter().filter(|life| instant.survivors.contains(&life.number));
+            let survivors = histories.iter().filter(|life| instant.survivors.contains(&life.number));
             let mut longest = 0;
             let mut shortest = None;
             for life in survivors {
@@ -98,20 +98,20 @@ impl fmt::Display for Stalls {
 
 #[cfg(test)]
 mod tests {
-    use super::{Instant, Life, Stalls};
+    use super::{Instant, Stalls, WorkerHistory};
 
     #[test]
     fn the_first_survivor_and_the_last_are_counted_and_the_dead_are_not() {
-        let lives = [
-            Life { number: 1, acknowledged: vec![5, 30], killed: None },
-            Life { number: 2, acknowledged: vec![5, 12, 40], killed: None },
-            Life { number: 3, acknowledged: vec![5], killed: Some(25) },
-            Life { number: 4, acknowledged: vec![5], killed: Some(35) },
+        let histories = [
+            WorkerHistory { number: 1, acknowledged: vec![5, 30], killed: None },
+            WorkerHistory { number: 2, acknowledged: vec![5, 12, 40], killed: None },
+            WorkerHistory { number: 3, acknowledged: vec![5], killed: Some(25) },
+            WorkerHistory { number: 4, acknowledged: vec![5], killed: Some(35) },
         ];
-        let stalls = Stalls::of(&[Instant { at: 10, survivors: vec![1, 2, 3, 4], waited: vec![1, 4] }], &lives);
+        let stalls = Stalls::of(&[Instant { at: 10, survivors: vec![1, 2, 3, 4], waited: vec![1, 4] }], &histories);
         assert_eq!((&stalls.any[..], &stalls.every[..]), (&[2][..], &[25][..]));
         assert_eq!((stalls.len(), &stalls.waited[..]), (1, &[20, 25][..]));
-        let nobody = Stalls::of(&[Instant { at: 50, survivors: vec![1, 2, 3], waited: Vec::new() }], &lives);
+        let nobody = Stalls::of(&[Instant { at: 50, survivors: vec![1, 2, 3], waited: Vec::new() }], &histories);
         assert_eq!(nobody.len(), 0);
         assert_eq!(nobody.to_string(), "any -/-/- ms, every -/-/- ms");
     }

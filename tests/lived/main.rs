@@ -82,7 +82,7 @@ struct Run {
 fn lived_in(house: &House, extent: Extent, operations: u64) -> Run {
     let seed = sizes::first_seed();
     let start = Instant::now();
-    let mut workers: Vec<Worker<'_>> = (0..WORKERS).map(|who| Worker::new(house, extent, who, seed)).collect();
+    let mut workers: Vec<Worker<'_>> = (0..WORKERS).map(|number| Worker::new(house, extent, number, seed)).collect();
     let nothing = Histogram::new();
     let mut run = Run {
         samples: vec![Sample::take(house, 0, 0.0, &nothing, &nothing)],

@@ -46,7 +46,7 @@ pub struct Worker<'h> {
     house: &'h House,
     extent: Extent,
     /// The worker's number.
-    who: usize,
+    number: usize,
     random: Random,
     noted: Vec<Noted<'h>>,
     key: Vec<u8>,
@@ -55,10 +55,10 @@ pub struct Worker<'h> {
 }
 
 impl<'h> Worker<'h> {
-    pub fn new(house: &'h House, extent: Extent, who: usize, seed: u64) -> Worker<'h> {
-        let random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(who as u64 + 1));
+    pub fn new(house: &'h House, extent: Extent, number: usize, seed: u64) -> Worker<'h> {
+        let random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(number as u64 + 1));
         let (key, value) = (Vec::new(), Vec::new());
-        Worker { house, extent, who, random, noted: Vec::new(), key, value, stretch: Stretch::default() }
+        Worker { house, extent, number, random, noted: Vec::new(), key, value, stretch: Stretch::default() }
     }
 
     /// Does `operations` operations, including those of transactions that abort.
@@ -174,7 +174,7 @@ impl<'h> Worker<'h> {
     /// Adds a message at the end of a queue, or removes the first one.
     fn queued(&mut self, txn: &Txn<'_>) -> Result<()> {
         let of_worker = self.random.index(QUEUES);
-        let queue = self.who * QUEUES + of_worker;
+        let queue = self.number * QUEUES + of_worker;
         let (prefix, full) = (u8::try_from(queue).unwrap(), self.extent.window());
         let window = *self.house.windows[queue].lock().unwrap();
         let comes = window.len() + PLAY < full || (window.len() < full && self.random.coin());

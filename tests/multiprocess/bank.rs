@@ -29,8 +29,8 @@ fn account_key(account: u64) -> Vec<u8> {
     format!("account/{account:04}").into_bytes()
 }
 
-fn journal_key((who, number): TransferId) -> Vec<u8> {
-    format!("journal/{who:04}/{number:08}").into_bytes()
+fn journal_key((worker, number): TransferId) -> Vec<u8> {
+    format!("journal/{worker:04}/{number:08}").into_bytes()
 }
 
 fn number(bytes: &[u8]) -> i64 {
@@ -120,8 +120,8 @@ fn apart(wanted: &BTreeMap<Vec<u8>, i64>, found: &BTreeMap<Vec<u8>, i64>) -> Str
 }
 
 fn id_of(key: &[u8]) -> Option<TransferId> {
-    let (who, number) = std::str::from_utf8(key).ok()?.strip_prefix("journal/")?.split_once('/')?;
-    Some((who.parse().ok()?, number.parse().ok()?))
+    let (worker, number) = std::str::from_utf8(key).ok()?.strip_prefix("journal/")?.split_once('/')?;
+    Some((worker.parse().ok()?, number.parse().ok()?))
 }
 
 fn pairs(db: &Db, reader: &impl Reader) -> Result<Vec<libtp::Pair>> {

@@ -34,7 +34,7 @@ fn of_who_declares_memory_broken_and_who_commits_one_sees_the_other() {
     ProcessManager::init(&region).unwrap();
     let processes = ProcessManager::attach(&region, &Settings::default()).unwrap();
     let tail = region.hold(region.allocate::<Word<u64>>(1).unwrap());
-    let (round, said, over) = (AtomicU64::new(0), AtomicU64::new(0), u64::MAX);
+    let (round, message, over) = (AtomicU64::new(0), AtomicU64::new(0), u64::MAX);
     let (mut random, mut count) = (Random::new(sizes::first_seed()), 0_u64);
     let run = Duration::from_millis(sizes::number("LIBTP_TEST_BARRIER_MILLIS", 1500));
     std::thread::scope(|scope| {
@@ -46,21 +46,21 @@ fn of_who_declares_memory_broken_and_who_commits_one_sees_the_other() {
                 }
                 tail.publish(1);
                 let is_broken = region.is_broken();
-                said.store(if is_broken { SEEN } else { UNSEEN }, Ordering::Release);
+                message.store(if is_broken { SEEN } else { UNSEEN }, Ordering::Release);
             }
         });
         let (begun, mut failure) = (Instant::now(), None);
         while begun.elapsed() < run && failure.is_none() {
             tail.publish(0);
             region.header().panic.publish(0);
-            said.store(0, Ordering::Release);
+            message.store(0, Ordering::Release);
             count += 1;
             round.store(count, Ordering::Release);
             (0..random.below(100)).for_each(|_| std::hint::spin_loop());
             processes.declare_broken();
             let found = tail.load();
-            wait_until(|| said.load(Ordering::Acquire) != 0);
-            if found == 0 && said.load(Ordering::Acquire) == UNSEEN {
+            wait_until(|| message.load(Ordering::Acquire) != 0);
+            if found == 0 && message.load(Ordering::Acquire) == UNSEEN {
                 failure = Some(count);
             }
         }

@@ -262,15 +262,15 @@ fn work(env: &Env, number: u64, durability: Durability) -> libtp::Result<()> {
         _ => theirs.store(true, Ordering::Relaxed),
     });
     let client = |thread: u64| -> libtp::Result<()> {
-        let who = number * 10 + thread;
-        let mut random = Random::new(who);
+        let worker = number * 10 + thread;
+        let mut random = Random::new(worker);
         for one in 0.. {
             // Relaxed: as above.
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            bank.transfer((who, one), &mut random, durability)?;
-            say(&format!("ack {who} {one}"));
+            bank.transfer((worker, one), &mut random, durability)?;
+            say(&format!("ack {worker} {one}"));
         }
         Ok(())
     };

@@ -87,8 +87,8 @@ fn processes_that_see_the_proc_of_another_pid_namespace_do_not_take_each_other_f
             program.args(FOREIGN_TABLE).arg(std::env::current_exe().unwrap());
             program.args(["--exact", name, "--nocapture", "--test-threads", "1"]).env(AMONG_FOREIGN, "1");
             let output = program.output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            return assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+            let message = String::from_utf8_lossy(&output.stdout);
+            return assert!(output.status.success(), "{message}\n{}", String::from_utf8_lossy(&output.stderr));
         }
         // The first process of the namespace: /proc shows another process with that pid, which began long ago.
         assert_eq!(std::process::id(), 1);

@@ -60,14 +60,14 @@ enum Restored {
     /// Over the existing files, which keep their inodes.
     Over,
     /// After the files were removed.
-    Instead,
+    Substitute,
 }
 
 const ALL: [(Of, Restored); 4] = [
     (Of::SameLife, Restored::Over),
-    (Of::SameLife, Restored::Instead),
+    (Of::SameLife, Restored::Substitute),
     (Of::EarlierLife, Restored::Over),
-    (Of::EarlierLife, Restored::Instead),
+    (Of::EarlierLife, Restored::Substitute),
 ];
 
 /// Makes a directory for an environment with its own directory for memory: while the environment's directory is away,
@@ -113,7 +113,7 @@ fn restored_after(commits: u32, of: Of, how: Restored) -> (TempDir, TempDir) {
     one.wait();
     match how {
         Restored::Over => copy(backup.path(), directory.path()),
-        Restored::Instead => put_instead(&backup, &directory),
+        Restored::Substitute => put_instead(&backup, &directory),
     }
     (directory, memory)
 }

@@ -154,7 +154,7 @@ impl Member {
 
     /// Describes what is wrong with the process, with its standard error. With `LIBTP_TEST_KEEP` it waits an hour
     /// first, so that a debugger can attach.
-    pub fn despair(&self, what: &str) -> String {
+    pub fn fail_with_report(&self, what: &str) -> String {
         if std::env::var_os("LIBTP_TEST_KEEP").is_some() {
             println!("{what}: process {}", self.process.pid());
             std::thread::sleep(Duration::from_secs(3600));
@@ -198,6 +198,6 @@ impl Member {
 }
 
 pub fn acknowledgement(answer: &str) -> Option<TransferId> {
-    let (who, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
-    Some((who.parse().ok()?, number.parse().ok()?))
+    let (worker, number) = answer.strip_prefix("ack ")?.split_once(' ')?;
+    Some((worker.parse().ok()?, number.parse().ok()?))
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use libtp::{Env, Life, SessionState};
+use libtp::{Env, ProcessState, SessionState};
 use libtp_log::Lsn;
 
 use crate::crew::Member;
@@ -77,7 +77,7 @@ fn put_until_stopped(member: &mut Member, directory: &Path, point: &str, role: O
 /// Returns whether a stopped process has a session for which `is_so` holds.
 fn is_stopped(directory: &Path, is_so: impl Fn(&SessionState) -> bool) -> bool {
     let look = Env::builder().look(directory).unwrap();
-    look.is_some_and(|env| env.sessions().iter().any(|one| one.life == Life::Stopped && is_so(one)))
+    look.is_some_and(|env| env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped && is_so(one)))
 }
 
 /// Returns the LSN of each page of a file.

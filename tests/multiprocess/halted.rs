@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use libtp::{Env, Life, Settings};
+use libtp::{Env, ProcessState, Settings};
 use libtp_tests::sizes;
 
 use crate::crew::Member;
@@ -30,7 +30,7 @@ fn observer(directory: &std::path::Path) -> Env {
 }
 
 fn stands_still(env: &Env) -> bool {
-    env.sessions().iter().any(|one| one.life == Life::Stopped)
+    env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped)
 }
 
 /// Lets two processes each lock their own record, and then request the other's.
@@ -93,7 +93,10 @@ fn who_is_stopped_as_it_adds_frames_keeps_nobody_from_using_those_there_are() {
     grower.ask("arm buffer: makes its pool grow!stop");
     (0..KEYS).step_by(20).for_each(|number| grower.order(&format!("get {}", key(number))));
     until("it stands still", || stands_still(&env));
-    assert!(env.sessions().iter().any(|one| one.life == Life::Stopped && one.roles.contains(&"adds frames")));
+    assert!(env
+        .sessions()
+        .iter()
+        .any(|one| one.process_state == ProcessState::Stopped && one.roles.contains(&"adds frames")));
     let own = env.clone();
     let reader = std::thread::spawn(move || {
         let table = own.btree("table").unwrap();
@@ -174,10 +177,10 @@ fn who_is_stopped_as_a_snapshot_begins_makes_no_log_the_oldest_that_is_gone() {
     assert_eq!(reader.ask("hold-snapshot"), "holding");
     let needed = env.snapshots()[0].needs_from;
     assert_eq!(reader.ask("end"), "let go");
-    let who = env.managers().join().unwrap();
+    let txn = env.managers().join().unwrap();
     let checkpoint = || {
         put("new");
-        env.managers().checkpoint(&who).unwrap().expect("nobody else takes one").keep_from
+        env.managers().checkpoint(&txn).unwrap().expect("nobody else takes one").keep_from
     };
     for _ in 0..3 {
         checkpoint();

@@ -97,8 +97,11 @@ fn what_an_index_refuses_is_not_stored() {
         None => keys.refuse("it has no town"),
     };
     env.run(|txn| people.put(txn, b"nemo", b"nowhere")).unwrap();
-    let said = people.index("by town", choosy).err().map(|error| error.to_string());
-    assert!(said.is_some_and(|said| said.contains("`by town` refuses the record: it has no town")), "it was made");
+    let message = people.index("by town", choosy).err().map(|error| error.to_string());
+    assert!(
+        message.is_some_and(|message| message.contains("`by town` refuses the record: it has no town")),
+        "it was made"
+    );
     env.run(|txn| people.delete(txn, b"nemo").map(|_| ())).unwrap();
     let index = people.index("by town", choosy).unwrap();
     let other = Env::open(directory.path()).unwrap();
@@ -143,8 +146,8 @@ fn who_opens_an_index_by_its_name_may_look_and_not_write() {
     txn.commit().unwrap();
     let loading = entries.load(&Load::unsorted(), [("Wien", "7")]).err();
     for (number, refused) in refused.into_iter().chain([loading]).enumerate() {
-        let said = refused.map_or_else(|| "let through".into(), |error| error.to_string());
-        assert!(said.contains("changes with the records"), "{number}: {said}");
+        let message = refused.map_or_else(|| "let through".into(), |error| error.to_string());
+        assert!(message.contains("changes with the records"), "{number}: {message}");
     }
     assert_eq!(findings(&env, &index), 0);
 }

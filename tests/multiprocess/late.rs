@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Env, How, Life};
+use libtp::{Durability, Env, How, ProcessState};
 
 use crate::crew::{in_time, Member};
 use crate::stopped::{idle, stopped};
@@ -45,7 +45,10 @@ fn who_leaves_while_another_stands_still_goes_without_what_that_has() {
         longest = longest.max(begun.elapsed());
         assert!(begun.elapsed() < SOON, "{place}: it took {:?} to leave", begun.elapsed());
         let look = Env::builder().look(directory.path()).unwrap().expect("one is still there");
-        assert!(look.sessions().iter().any(|one| one.pid == at_it.pid && one.life == Life::Stopped), "{place}");
+        assert!(
+            look.sessions().iter().any(|one| one.pid == at_it.pid && one.process_state == ProcessState::Stopped),
+            "{place}"
+        );
         drop(look);
         holder.kill();
         holder.wait();
@@ -74,7 +77,7 @@ fn who_was_stopped_goes_on_and_repairs_what_the_others_have_left() {
     stopped(directory.path(), |_| true);
     leaver.leave();
     let look = Env::builder().look(directory.path()).unwrap().expect("one is still there");
-    let is_left = || look.sessions().iter().any(|one| one.life == Life::Dead);
+    let is_left = || look.sessions().iter().any(|one| one.process_state == ProcessState::Dead);
     assert!(is_left(), "it cannot have given back what the other keeps it from");
     holder.resume();
     assert_eq!(holder.answer(), "taken");

@@ -6,7 +6,7 @@ use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libtp::{Env, How, LeftMemory};
+use libtp::{Env, How, OrphanedMemory};
 use tempfile::TempDir;
 
 use crate::crew::Member;
@@ -34,7 +34,7 @@ impl Place {
     }
 
     /// Opens a new environment, and returns the left memory of other environments that its opening did not remove.
-    fn sweep(&self, name: &str) -> Vec<LeftMemory> {
+    fn sweep(&self, name: &str) -> Vec<OrphanedMemory> {
         Env::open(self.environment(name)).unwrap().sweep_memory()
     }
 

@@ -78,7 +78,7 @@ fn counter(env: &Env, pages: &PageFile, at: usize) -> Result<i64> {
     })
 }
 
-fn said<T: std::fmt::Debug>(answer: Result<T>) -> String {
+fn message_of<T: std::fmt::Debug>(answer: Result<T>) -> String {
     answer.unwrap_err().to_string()
 }
 
@@ -115,8 +115,8 @@ fn what_is_stored_in_a_page_is_kept_or_taken_back_with_its_transaction() {
     let env = machine.start(Env::builder()).unwrap();
     let pages = env.pages("pages").unwrap();
     assert_eq!(read(&env, &pages).unwrap(), [b"hello\0", b"\0\0\0\0\0\0"]);
-    assert!(said(env.database("pages").map(|_| ())).contains("Env::pages"));
-    assert!(said(env.btree("pages").map(|_| ())).contains("it is a pages database"));
+    assert!(message_of(env.database("pages").map(|_| ())).contains("Env::pages"));
+    assert!(message_of(env.btree("pages").map(|_| ())).contains("it is a pages database"));
 }
 
 #[test]
@@ -128,19 +128,19 @@ fn a_page_that_was_not_locked_first_is_not_stored() {
     let txn = env.begin().unwrap();
     let mut early = pages.get(&txn, 0).unwrap();
     early.bytes[0] = 99;
-    assert!(said(pages.put(&txn, &early)).contains("without its lock for writing"));
+    assert!(message_of(pages.put(&txn, &early)).contains("without its lock for writing"));
     env.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
     pages.lock(&txn, 0, PageLock::Write).unwrap();
-    assert!(said(pages.put(&txn, &early)).contains("was changed after this copy of it was made"));
+    assert!(message_of(pages.put(&txn, &early)).contains("was changed after this copy of it was made"));
     let mut far = pages.get(&txn, 5).unwrap();
     far.bytes[0] = 1;
     pages.lock(&txn, 5, PageLock::Write).unwrap();
-    assert!(said(pages.put(&txn, &far)).contains("the next is 1"));
+    assert!(message_of(pages.put(&txn, &far)).contains("the next is 1"));
     far.bytes.pop();
-    assert!(said(pages.put(&txn, &far)).contains("a page of this file has 8160"));
-    assert!(said(pages.unlock(&txn, 0)).contains("stays until the transaction ends"));
-    assert!(said(pages.apply(&txn, 0, ADD, &by(0, 1_000_000))).contains("is too much"));
-    assert!(said(pages.apply(&txn, 0, 8, &[])).contains("the code 8"));
+    assert!(message_of(pages.put(&txn, &far)).contains("a page of this file has 8160"));
+    assert!(message_of(pages.unlock(&txn, 0)).contains("stays until the transaction ends"));
+    assert!(message_of(pages.apply(&txn, 0, ADD, &by(0, 1_000_000))).contains("is too much"));
+    assert!(message_of(pages.apply(&txn, 0, 8, &[])).contains("the code 8"));
     txn.commit().unwrap();
     assert_eq!(counter(&env, &pages, 0).unwrap(), 2);
 }
@@ -184,9 +184,8 @@ fn a_restart_without_a_type_is_refused_with_its_name_and_code() {
         other => panic!("{other:?}"),
     }
     let other = LogType::new(ADD, "another", |_, _| Ok(()));
-    assert!(
-        said(later.start(Env::builder().log_type(other)).map(|_| ())).contains("registered that code as \"another\"")
-    );
+    assert!(message_of(later.start(Env::builder().log_type(other)).map(|_| ()))
+        .contains("registered that code as \"another\""));
     let env = later.start(knowing()).unwrap();
     let pages = env.pages("pages").unwrap();
     assert_eq!((counter(&env, &pages, 0).unwrap(), counter(&env, &pages, 1).unwrap()), (1, 100));
@@ -199,7 +198,7 @@ fn a_restart_without_a_type_is_refused_also_where_nothing_is_to_be_taken_back() 
     let pages = env.pages("pages").unwrap();
     env.run(|txn| pages.apply(txn, 0, ADD, &by(0, 1))).unwrap();
     let later = machine.after_a_power_cut();
-    assert!(said(later.start(Env::builder()).map(|_| ())).contains("\"counter add\" (code 7)"));
+    assert!(message_of(later.start(Env::builder()).map(|_| ())).contains("\"counter add\" (code 7)"));
     drop(later.start(knowing()).unwrap());
     // After an orderly close, there is nothing to redo.
     drop(later.start(Env::builder()).unwrap());
@@ -258,7 +257,7 @@ fn objects_that_the_program_names_are_locked() {
     one.lock_downgrade(b"printer", Mode::S).unwrap();
     two.lock(b"printer", Mode::S).unwrap();
     one.unlock(b"printer").unwrap();
-    assert!(said(one.unlock(b"printer")).contains("the program's object"));
+    assert!(message_of(one.unlock(b"printer")).contains("the program's object"));
     two.lock(b"printer", Mode::X).unwrap();
     two.commit().unwrap();
     one.lock(b"printer", Mode::X).unwrap();
@@ -268,11 +267,10 @@ fn objects_that_the_program_names_are_locked() {
 #[test]
 fn types_that_cannot_be_told_from_each_other_are_refused() {
     let machine = Machine::new();
-    assert!(
-        said(machine.start(knowing().log_type(adding())).map(|_| ())).contains("two log-record types have the code 7")
-    );
+    assert!(message_of(machine.start(knowing().log_type(adding())).map(|_| ()))
+        .contains("two log-record types have the code 7"));
     let nameless = LogType::new(1, "", |_, _| Ok(()));
-    assert!(said(machine.start(Env::builder().log_type(nameless)).map(|_| ())).contains("1 to 64 bytes"));
+    assert!(message_of(machine.start(Env::builder().log_type(nameless)).map(|_| ())).contains("1 to 64 bytes"));
 }
 
 #[test]
@@ -282,7 +280,8 @@ fn a_function_of_the_program_that_panics_has_refused() {
     let env = machine.start(Env::builder().log_type(wild)).unwrap();
     let pages = env.pages("pages").unwrap();
     let txn = env.begin().unwrap();
-    assert!(said(pages.apply(&txn, 0, 9, &[])).contains("\"wild\" (code 9) refused: it panicked, and said: for a test"));
+    assert!(message_of(pages.apply(&txn, 0, 9, &[]))
+        .contains("\"wild\" (code 9) refused: it panicked, and said: for a test"));
     assert_eq!(pages.count(&txn).unwrap(), 0);
     txn.commit().unwrap();
 }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use libtp::{Durability, Env, Life, Settings, WaitsFor};
+use libtp::{Durability, Env, ProcessState, Settings, WaitsFor};
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
 use libtp_tests::sizes;
@@ -28,7 +28,9 @@ fn who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get() {
         let mut reader = Member::start(directory.path(), 1);
         reader.ask(&format!("arm {place}!stop"));
         reader.order(&format!("get {}", key(0)));
-        until("the reader stands still", || env.sessions().iter().any(|one| one.life == Life::Stopped));
+        until("the reader stands still", || {
+            env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped)
+        });
         let page = page_being_read(&env);
         let managers = env.managers();
         let waiter = std::thread::spawn(move || {
@@ -57,7 +59,8 @@ fn who_waits_for_a_page_whose_reader_dies_gets_what_all_others_get() {
 /// Returns the page that the stopped session has latched.
 fn page_being_read(env: &Env) -> PageId {
     let sessions = env.sessions();
-    let held = sessions.iter().filter(|one| one.life == Life::Stopped).find_map(|one| one.held.first());
+    let held =
+        sessions.iter().filter(|one| one.process_state == ProcessState::Stopped).find_map(|one| one.held.first());
     let name = &held.expect("it reads a page").name;
     let number = name.strip_prefix("page ").and_then(|rest| rest.strip_suffix(" of table"));
     let number = number.unwrap_or_else(|| panic!("it has {name:?}")).parse().unwrap();
@@ -79,7 +82,7 @@ fn a_frame_in_a_dead_hand_is_not_lost_when_its_repairer_dies_too() {
     reader.order(&format!("get {}", key(0)));
     reader.wait();
     // It has looked for dead sessions, and is stopped.
-    until("it stands still", || env.sessions().iter().any(|one| one.life == Life::Stopped));
+    until("it stands still", || env.sessions().iter().any(|one| one.process_state == ProcessState::Stopped));
     let mut repairer = Member::launch_armed(directory.path(), 3, "repair: put back, section open");
     repairer.wait();
     late.resume();

@@ -148,7 +148,7 @@ fn nothing_is_given_up_while_a_snapshot_is_taken() {
     let mut reader = Member::start(directory.path(), 1);
     reader.ask("arm snapshot: taken, pinned for more!stop");
     reader.order("hold-snapshot");
-    until("it stands still", || env.sessions().iter().any(|one| one.life == libtp::Life::Stopped));
+    until("it stands still", || env.sessions().iter().any(|one| one.process_state == libtp::ProcessState::Stopped));
     sweep(&env, &table);
     env.checkpoint().unwrap();
     reader.resume();

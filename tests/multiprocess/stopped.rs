@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "failpoints")]
-use libtp::{AtTheDoor, Durability, SessionState};
-use libtp::{Env, HeldLatch, Life, WaitsFor};
+use libtp::{Durability, OpeningProcess, SessionState};
+use libtp::{Env, HeldLatch, ProcessState, WaitsFor};
 use libtp_tests::sizes;
 
 use crate::bank::Bank;
@@ -75,7 +75,8 @@ fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since
         let sessions = env.sessions();
         let waits = sessions.iter().find(|one| matches!(one.waits_for, Some(WaitsFor::Latch(_))));
         if let Some(waits) = waits {
-            let stopped = |one: &&libtp::SessionState| one.life == Life::Stopped && !one.held.is_empty();
+            let stopped =
+                |one: &&libtp::SessionState| one.process_state == ProcessState::Stopped && !one.held.is_empty();
             let holds = sessions.iter().find(stopped).expect("who waits for a latch waits for somebody");
             break (holds.held.clone(), waits.clone());
         }
@@ -112,7 +113,7 @@ fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_eve
         let sessions = env.sessions();
         // The session's state is not read at one moment: the session may have stopped between its roles and its life.
         let at_it = |one: &SessionState| one.roles == ["takes a checkpoint", "changes the control file"];
-        let stopped = sessions.into_iter().find(|one| one.life == Life::Stopped && at_it(one));
+        let stopped = sessions.into_iter().find(|one| one.process_state == ProcessState::Stopped && at_it(one));
         if let Some(one) = stopped {
             break one;
         }
@@ -163,7 +164,7 @@ pub fn stopped(directory: &Path, is_so: impl Fn(&libtp::SessionState) -> bool) -
     let begun = Instant::now();
     loop {
         let sessions = Env::builder().look(directory).unwrap().expect("it is in use").sessions();
-        if let Some(found) = sessions.iter().find(|one| one.life == Life::Stopped && is_so(one)) {
+        if let Some(found) = sessions.iter().find(|one| one.process_state == ProcessState::Stopped && is_so(one)) {
             return found.clone();
         }
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not come to the failpoint: {sessions:#?}");
@@ -192,16 +193,16 @@ fn who_leaves_while_another_is_stopped_with_a_latch_keeps_nobody_at_the_door() {
     while !leaves.is_finished() {
         // It comes to the door after it has given up waiting.
         if waits() {
-            let at_the_door = look.at_the_door();
-            assert!(!waits() || at_the_door.is_none(), "it waits at the door: {at_the_door:?}");
+            let opening_process = look.opening_process();
+            assert!(!waits() || opening_process.is_none(), "it waits at the door: {opening_process:?}");
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     leaves.join().unwrap();
     let path = directory.path().to_path_buf();
     let newcomer = in_time("to come in", move || idle().open(path)).unwrap();
-    assert!(look.sessions().iter().any(|one| one.id == at_it.id && one.life == Life::Stopped));
-    assert_eq!(look.at_the_door(), None);
+    assert!(look.sessions().iter().any(|one| one.id == at_it.id && one.process_state == ProcessState::Stopped));
+    assert_eq!(look.opening_process(), None);
     drop((look, newcomer));
     holder.resume();
     assert_eq!(holder.answer(), "taken");
@@ -219,16 +220,16 @@ fn who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it() {
     holder.order("leave");
     let pid = stopped(directory.path(), |_| true).pid;
     let look = Env::builder().look(directory.path()).unwrap().unwrap();
-    assert_eq!(look.at_the_door(), Some(AtTheDoor { pid, life: Life::Stopped }));
+    assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
     let path = directory.path().to_path_buf();
     let refused = in_time("to come in", move || Env::open(path)).unwrap_err().to_string();
     assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
     leaver.leave();
-    assert_eq!(look.at_the_door(), Some(AtTheDoor { pid, life: Life::Stopped }));
+    assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
     assert!(look.begin().is_err(), "who looks can do nothing else");
     holder.resume();
     assert_eq!(holder.answer(), "left");
-    assert_eq!(look.at_the_door(), None);
+    assert_eq!(look.opening_process(), None);
     let env = Env::open(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
@@ -328,11 +329,15 @@ fn who_is_stopped_at_the_repair_of_a_dead_one_is_told() {
     reaper.ask("arm repair: rolled back, not redone!stop");
     victim.kill();
     let at_it = stopped(directory.path(), |one| one.roles == ["repairs a dead session"]);
-    assert!(env.sessions().iter().any(|one| one.life == Life::Dead));
+    assert!(env.sessions().iter().any(|one| one.process_state == ProcessState::Dead));
     reaper.resume();
     assert_eq!(reaper.ask("get key"), "none");
     let begun = Instant::now();
-    while env.sessions().iter().any(|one| one.life == Life::Dead || one.id == at_it.id && !one.roles.is_empty()) {
+    while env
+        .sessions()
+        .iter()
+        .any(|one| one.process_state == ProcessState::Dead || one.id == at_it.id && !one.roles.is_empty())
+    {
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not end: {:#?}", env.sessions());
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -353,7 +358,7 @@ fn who_was_stopped_before_a_flush_does_not_write_the_log_of_memory_given_up() {
         writer.order(&format!("put key {round}"));
         stopped(directory.path(), |_| true);
         // Another of its threads may have a task at that moment, and a rebuild would wait for it.
-        let has_task = |one: &SessionState| one.life == Life::Stopped && !one.roles.is_empty();
+        let has_task = |one: &SessionState| one.process_state == ProcessState::Stopped && !one.roles.is_empty();
         if !env.sessions().iter().any(has_task) {
             break;
         }

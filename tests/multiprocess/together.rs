@@ -70,7 +70,7 @@ fn two_processes_write_at_the_same_time_and_their_sums_agree() {
     // A third process audits while both are attached.
     let env = Env::open(directory.path()).unwrap();
     let bank = Bank::open(&env).unwrap();
-    let wanted: BTreeSet<(u64, u64)> = (1..=2).flat_map(|who| (0..3000).map(move |one| (who, one))).collect();
+    let wanted: BTreeSet<(u64, u64)> = (1..=2).flat_map(|worker| (0..3000).map(move |one| (worker, one))).collect();
     assert_eq!(bank.audit().unwrap(), wanted);
     crew.into_iter().for_each(Member::leave);
     assert_eq!(bank.audit().unwrap(), wanted);

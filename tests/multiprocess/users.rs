@@ -183,8 +183,8 @@ fn a_stranger_who_sees_the_directory_can_neither_stop_nor_lock_anything() {
     let region = alice.answer().split_once(' ').unwrap().1.to_owned();
     let pid = alice.child.id().to_string();
     for signal in ["-0", "-STOP", "-KILL"] {
-        let (done, said) = as_mallory("/bin/kill", &[signal, &pid]);
-        assert!(!done && said.contains("not permitted"), "{signal}: {said}");
+        let (done, message) = as_mallory("/bin/kill", &[signal, &pid]);
+        assert!(!done && message.contains("not permitted"), "{signal}: {message}");
     }
     let mut files = vec![region];
     for entry in std::fs::read_dir(place.environment()).unwrap() {
@@ -192,8 +192,8 @@ fn a_stranger_who_sees_the_directory_can_neither_stop_nor_lock_anything() {
     }
     // The file that the directory's owner made is not the library's.
     for file in files.iter().filter(|file| !file.ends_with("libtp.toml")) {
-        let (done, said) = as_mallory("/usr/bin/flock", &["--nonblock", file, "true"]);
-        assert!(!done && said.contains("ermission denied"), "{file}: {said}");
+        let (done, message) = as_mallory("/usr/bin/flock", &["--nonblock", file, "true"]);
+        assert!(!done && message.contains("ermission denied"), "{file}: {message}");
     }
     alice.leave();
     assert_eq!(place.visitors(), [ALICE]);

@@ -242,10 +242,12 @@ fn listen_until(
             // The whole table is printed before the test fails.
             Ok(None) => {
                 outcome.waits = true;
-                outcome.failed = Some(member.despair(&format!("waits for ever when the {name} was hit")));
+                outcome.failed = Some(member.fail_with_report(&format!("waits for ever when the {name} was hit")));
                 return;
             }
-            Err(()) => return outcome.failed = Some(member.despair(&format!("crashed when the {name} was hit"))),
+            Err(()) => {
+                return outcome.failed = Some(member.fail_with_report(&format!("crashed when the {name} was hit")))
+            }
         };
         told.extend(crate::crew::acknowledgement(&answer));
         if let Some(error) = answer.strip_prefix("failed: ") {

@@ -298,9 +298,9 @@ fn readers_let_in_beside_a_writer_are_noticed() {
     control.args(["--exact", "runs::locks_keep_transactions_apart_and_every_circle_is_opened", "--nocapture"]);
     control.env("LIBTP_PLANTED", "lock: readers beside a writer").env("LIBTP_TEST_SCHEDULES", "500");
     let mut ran = control.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let said = std::io::BufReader::new(ran.stderr.take().unwrap()).lines();
+    let message = std::io::BufReader::new(ran.stderr.take().unwrap()).lines();
     let (telling, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || said.map_while(|line| line.ok()).for_each(|line| drop(telling.send(line))));
+    std::thread::spawn(move || message.map_while(|line| line.ok()).for_each(|line| drop(telling.send(line))));
     let mut lines = Vec::new();
     let is_noticed = loop {
         let Ok(line) = told.recv_timeout(std::time::Duration::from_secs(300)) else { break false };

@@ -12,19 +12,19 @@ pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 /// A snapshot, and the session that holds it.
 pub struct Held<'w> {
     world: &'w World,
-    pub who: TxnSession,
+    pub txn: TxnSession,
     pub snapshot: Snapshot,
 }
 
 impl<'w> Held<'w> {
     pub fn begin(world: &'w World) -> Held<'w> {
-        let who = world.join();
-        let view = world.managers.begin_snapshot(&who).unwrap();
-        Held { world, who, snapshot: Snapshot::new(view) }
+        let txn = world.join();
+        let view = world.managers.begin_snapshot(&txn).unwrap();
+        Held { world, txn, snapshot: Snapshot::new(view) }
     }
 
     pub fn of<'a>(&'a self, database: &'a Database) -> SnapshotAccess<'a> {
-        SnapshotAccess::new(&self.world.managers, &self.who, database, &self.snapshot)
+        SnapshotAccess::new(&self.world.managers, &self.txn, database, &self.snapshot)
     }
 
     pub fn get(&self, database: &Database, key: &[u8]) -> Option<Vec<u8>> {
@@ -32,8 +32,8 @@ impl<'w> Held<'w> {
     }
 
     pub fn end(self) {
-        self.world.managers.end_snapshot(&self.who);
-        self.world.managers.leave(self.who);
+        self.world.managers.end_snapshot(&self.txn);
+        self.world.managers.leave(self.txn);
     }
 
     pub fn forwards(&self, database: &Database) -> Model {
@@ -47,12 +47,12 @@ impl<'w> Held<'w> {
     }
 }
 
-pub fn commit(world: &World, who: &TxnSession) {
-    who.commit(&world.managers, Durability::Relaxed).unwrap();
+pub fn commit(world: &World, txn: &TxnSession) {
+    txn.commit(&world.managers, Durability::Relaxed).unwrap();
 }
 
-pub fn put(world: &World, who: &TxnSession, database: &Database, key: &[u8], value: &[u8]) {
-    who.begin(&world.managers);
-    world.access(who, database).put(key, value).unwrap();
-    commit(world, who);
+pub fn put(world: &World, txn: &TxnSession, database: &Database, key: &[u8], value: &[u8]) {
+    txn.begin(&world.managers);
+    world.access(txn, database).put(key, value).unwrap();
+    commit(world, txn);
 }

@@ -16,7 +16,7 @@ use crate::world::{Place, Random, World};
 
 /// A writer's open transaction, and its changes.
 struct Writer {
-    who: TxnSession,
+    txn: TxnSession,
     is_open: bool,
     changed: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
@@ -73,7 +73,7 @@ fn random_history(seed: u64, method: Method) {
     let database = world.database(&world.join(), "records", method, 4096);
     let mut committed = Model::new();
     let mut writers: Vec<Writer> =
-        (0..3).map(|_| Writer { who: world.join(), is_open: false, changed: BTreeMap::new() }).collect();
+        (0..3).map(|_| Writer { txn: world.join(), is_open: false, changed: BTreeMap::new() }).collect();
     let mut held: Vec<(Held<'_>, Model)> = Vec::new();
     for _ in 0..4000 {
         let number = random.below(writers.len() as u64);
@@ -81,13 +81,13 @@ fn random_history(seed: u64, method: Method) {
         match random.below(40) {
             0..30 => {
                 if !writer.is_open {
-                    writer.who.begin(&world.managers);
+                    writer.txn.begin(&world.managers);
                     writer.is_open = true;
                 }
                 // Each writer has keys of its own, so that no writer waits.
                 let key = (random.below(300) * 3 + number + 1).to_be_bytes().to_vec();
                 let value = (random.below(3) != 0).then(|| value_of(&mut random, method));
-                let access = Access::new(&world.managers, &writer.who, &database, Wait::Forever);
+                let access = Access::new(&world.managers, &writer.txn, &database, Wait::Forever);
                 change(&access, method, &key, value.as_deref());
                 writer.changed.insert(key, value);
             }
@@ -95,11 +95,11 @@ fn random_history(seed: u64, method: Method) {
                 writer.is_open = false;
                 if random.below(3) == 0 {
                     writer.changed.clear();
-                    writer.who.abort(&world.managers).unwrap();
+                    writer.txn.abort(&world.managers).unwrap();
                     continue;
                 }
                 let durability = if random.below(8) == 0 { Durability::Sync } else { Durability::Relaxed };
-                writer.who.commit(&world.managers, durability).unwrap();
+                writer.txn.commit(&world.managers, durability).unwrap();
                 for (key, value) in std::mem::take(&mut writer.changed) {
                     match value {
                         Some(value) => drop(committed.insert(key, value)),
@@ -113,7 +113,7 @@ fn random_history(seed: u64, method: Method) {
                 let (held, _) = held.swap_remove(at);
                 held.end();
             }
-            38 if random.below(10) == 0 => drop(world.managers.checkpoint(&writer.who)),
+            38 if random.below(10) == 0 => drop(world.managers.checkpoint(&writer.txn)),
             _ => {
                 let Some((held, model)) = held.last() else { continue };
                 let backwards = random.below(2) == 0;
@@ -155,15 +155,15 @@ fn a_sum_that_nobody_changes_is_the_same_in_every_snapshot() {
     const ACCOUNTS: u64 = 40;
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let who = world.join();
-    let database = world.database(&who, "accounts", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "accounts", Method::Btree, 4096);
     for account in 0..ACCOUNTS {
-        put(&world, &who, &database, &account.to_be_bytes(), &1000_i64.to_le_bytes());
+        put(&world, &txn, &database, &account.to_be_bytes(), &1000_i64.to_le_bytes());
     }
     let is_over = AtomicBool::new(false);
-    let transfer = |who: &TxnSession, random: &mut Random| {
-        who.begin(&world.managers);
-        let access = world.access(who, &database);
+    let transfer = |txn: &TxnSession, random: &mut Random| {
+        txn.begin(&world.managers);
+        let access = world.access(txn, &database);
         let mut two = [random.below(ACCOUNTS), random.below(ACCOUNTS)];
         two.sort_unstable();
         let moved = two.into_iter().zip([-1_i64, 1]).all(|(account, change)| {
@@ -176,19 +176,19 @@ fn a_sum_that_nobody_changes_is_the_same_in_every_snapshot() {
         });
         let durability = if random.below(10) == 0 { Durability::Sync } else { Durability::Relaxed };
         if moved && random.below(10) != 0 {
-            who.commit(&world.managers, durability).unwrap();
+            txn.commit(&world.managers, durability).unwrap();
         } else {
-            who.abort(&world.managers).unwrap();
+            txn.abort(&world.managers).unwrap();
         }
     };
     std::thread::scope(|scope| {
         for seed in 1..=3 {
             let (transfer, is_over, world) = (&transfer, &is_over, &world);
             scope.spawn(move || {
-                let (who, mut random) = (world.join(), Random(seed));
+                let (txn, mut random) = (world.join(), Random(seed));
                 // Relaxed: the flag publishes no other data.
                 while !is_over.load(Ordering::Relaxed) {
-                    transfer(&who, &mut random);
+                    transfer(&txn, &mut random);
                 }
             });
         }

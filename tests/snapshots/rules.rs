@@ -22,16 +22,16 @@ fn is_too_old<T: std::fmt::Debug>(read: Result<T, Error>) -> bool {
 fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let (who, other) = (world.join(), world.join());
-    let database = world.database(&who, "records", Method::Btree, 4096);
-    put(&world, &who, &database, b"key", b"relaxed");
+    let (txn, other) = (world.join(), world.join());
+    let database = world.database(&txn, "records", Method::Btree, 4096);
+    put(&world, &txn, &database, b"key", b"relaxed");
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"relaxed"[..]));
     assert!(!held.snapshot.is_unsure());
     held.end();
-    who.begin(&world.managers);
-    world.access(&who, &database).put(b"key", b"sync").unwrap();
-    let committed = who.commit_now(&world.managers).unwrap();
+    txn.begin(&world.managers);
+    world.access(&txn, &database).put(b"key", b"sync").unwrap();
+    let committed = txn.commit_now(&world.managers).unwrap();
     // Committed but not answered: other sessions may have read it, and a crash may still lose it. So a reader that it
     // is shown to waits first.
     let held = Held::begin(&world);
@@ -39,7 +39,7 @@ fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
     assert!(!held.snapshot.is_unsure(), "what has not been changed lately is not waited for");
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]));
     assert!(held.snapshot.is_unsure());
-    who.wait_durable(&world.managers, committed).unwrap();
+    txn.wait_durable(&world.managers, committed).unwrap();
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"sync"[..]), "a snapshot stays as it is");
     held.end();
     let held = Held::begin(&world);
@@ -47,33 +47,33 @@ fn s1_what_waits_for_the_disk_is_waited_for_and_what_was_answered_is_not() {
     assert!(!held.snapshot.is_unsure());
     held.end();
     // A shown deletion that a crash may lose is waited for, too.
-    who.begin(&world.managers);
-    world.access(&who, &database).delete(b"key").unwrap();
-    let committed = who.commit_now(&world.managers).unwrap();
+    txn.begin(&world.managers);
+    world.access(&txn, &database).delete(b"key").unwrap();
+    let committed = txn.commit_now(&world.managers).unwrap();
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"key"), None);
     assert!(held.snapshot.is_unsure());
-    who.wait_durable(&world.managers, committed).unwrap();
+    txn.wait_durable(&world.managers, committed).unwrap();
     held.end();
     // The version may be durable before its commit record is.
-    who.begin(&world.managers);
-    world.access(&who, &database).put(b"key", b"early").unwrap();
-    world.managers.log.force_all(who.session()).unwrap();
-    let committed = who.commit_now(&world.managers).unwrap();
+    txn.begin(&world.managers);
+    world.access(&txn, &database).put(b"key", b"early").unwrap();
+    world.managers.log.force_all(txn.session()).unwrap();
+    let committed = txn.commit_now(&world.managers).unwrap();
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"early"[..]));
     assert!(held.snapshot.is_unsure());
-    who.wait_durable(&world.managers, committed).unwrap();
+    txn.wait_durable(&world.managers, committed).unwrap();
     held.end();
     // A commit that was answered before it was durable covers the commits that it may have read.
-    who.begin(&world.managers);
-    world.access(&who, &database).put(b"key", b"waits").unwrap();
-    who.commit_now(&world.managers).unwrap();
+    txn.begin(&world.managers);
+    world.access(&txn, &database).put(b"key", b"waits").unwrap();
+    txn.commit_now(&world.managers).unwrap();
     put(&world, &other, &database, b"other", b"relaxed");
     let held = Held::begin(&world);
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"waits"[..]));
     assert!(!held.snapshot.is_unsure());
-    world.managers.wait_view_durable(&held.who, held.snapshot.view()).unwrap();
+    world.managers.wait_view_durable(&held.txn, held.snapshot.view()).unwrap();
     assert!(world.managers.log.durable() >= held.snapshot.view().lsn());
     held.end();
 }
@@ -137,23 +137,23 @@ fn s2_who_has_ended_beyond_what_is_sure_is_remembered() {
 fn s3_what_is_undone_has_the_lsn_it_had() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let who = world.join();
-    let database = world.database(&who, "records", Method::Btree, 4096);
-    let numbers = world.database(&who, "numbers", Method::Recno { record_bytes: 4 }, 4096);
-    put(&world, &who, &database, b"key", b"value");
-    put(&world, &who, &database, b"gone", b"value");
-    who.begin(&world.managers);
-    world.access(&who, &database).delete(b"gone").unwrap();
-    world.access(&who, &numbers).recno_put(1, b"abcd").unwrap();
-    commit(&world, &who);
+    let txn = world.join();
+    let database = world.database(&txn, "records", Method::Btree, 4096);
+    let numbers = world.database(&txn, "numbers", Method::Recno { record_bytes: 4 }, 4096);
+    put(&world, &txn, &database, b"key", b"value");
+    put(&world, &txn, &database, b"gone", b"value");
+    txn.begin(&world.managers);
+    world.access(&txn, &database).delete(b"gone").unwrap();
+    world.access(&txn, &numbers).recno_put(1, b"abcd").unwrap();
+    commit(&world, &txn);
     let held = Held::begin(&world);
-    who.begin(&world.managers);
-    let access = world.access(&who, &database);
+    txn.begin(&world.managers);
+    let access = world.access(&txn, &database);
     access.put(b"key", b"another value").unwrap();
     access.put(b"gone", b"again").unwrap();
     access.put(b"new", b"value").unwrap();
-    world.access(&who, &numbers).recno_put(1, b"efgh").unwrap();
-    who.abort(&world.managers).unwrap();
+    world.access(&txn, &numbers).recno_put(1, b"efgh").unwrap();
+    txn.abort(&world.managers).unwrap();
     assert_eq!(held.get(&database, b"key").as_deref(), Some(&b"value"[..]));
     assert_eq!(held.get(&database, b"gone"), None);
     assert_eq!(held.get(&database, b"new"), None);
@@ -163,24 +163,24 @@ fn s3_what_is_undone_has_the_lsn_it_had() {
 }
 
 /// Deletes keys, and inserts others so that the leaves need the room of the ghosts.
-fn churn(world: &World, who: &TxnSession, database: &Database, deleted: std::ops::Range<u32>, bytes: usize) {
-    who.begin(&world.managers);
+fn churn(world: &World, txn: &TxnSession, database: &Database, deleted: std::ops::Range<u32>, bytes: usize) {
+    txn.begin(&world.managers);
     for number in deleted {
-        world.access(who, database).delete(&number.to_be_bytes()).unwrap();
+        world.access(txn, database).delete(&number.to_be_bytes()).unwrap();
     }
-    commit(world, who);
+    commit(world, txn);
     for number in 0..600_u32 {
-        put(world, who, database, &[&number.to_be_bytes()[..], b"+"].concat(), &vec![7; bytes]);
+        put(world, txn, database, &[&number.to_be_bytes()[..], b"+"].concat(), &vec![7; bytes]);
     }
 }
 
-fn filled(world: &World, who: &TxnSession) -> Database {
-    let database = world.database(who, "records", Method::Btree, 4096);
-    who.begin(&world.managers);
+fn filled(world: &World, txn: &TxnSession) -> Database {
+    let database = world.database(txn, "records", Method::Btree, 4096);
+    txn.begin(&world.managers);
     for number in 0..600_u32 {
-        world.access(who, &database).put(&number.to_be_bytes(), &[1; 90]).unwrap();
+        world.access(txn, &database).put(&number.to_be_bytes(), &[1; 90]).unwrap();
     }
-    commit(world, who);
+    commit(world, txn);
     database
 }
 
@@ -188,22 +188,22 @@ fn filled(world: &World, who: &TxnSession) -> Database {
 fn s3_ghosts_wait_for_the_oldest_snapshot() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let who = world.join();
-    let database = filled(&world, &who);
+    let txn = world.join();
+    let database = filled(&world, &txn);
     let held = Held::begin(&world);
     let before = held.forwards(&database);
-    churn(&world, &who, &database, 100..500, 90);
+    churn(&world, &txn, &database, 100..500, 90);
     assert_eq!(before.len(), 600);
     for number in 0..600_u32 {
         assert_eq!(held.get(&database, &number.to_be_bytes()).as_deref(), Some(&[1; 90][..]), "{number}");
     }
     assert_eq!(held.forwards(&database), before);
     assert_eq!(held.backwards(&database), before);
-    let kept = world.assert_sound(&who, &database).ghosts;
+    let kept = world.assert_sound(&txn, &database).ghosts;
     assert!(kept >= 400, "{kept} ghosts wait for the snapshot");
     held.end();
-    churn(&world, &who, &database, 0..600, 700);
-    assert!(world.assert_sound(&who, &database).ghosts < kept, "nobody waits any more");
+    churn(&world, &txn, &database, 0..600, 700);
+    assert!(world.assert_sound(&txn, &database).ghosts < kept, "nobody waits any more");
 }
 
 #[test]
@@ -215,11 +215,11 @@ fn s3_who_is_beyond_the_bounds_is_told_that_ghosts_are_gone() {
 fn told_that_ghosts_are_gone(settings: Settings) {
     let place = Place::new();
     let world = World::with_settings(&place, 1 << 24, settings);
-    let who = world.join();
-    let database = filled(&world, &who);
+    let txn = world.join();
+    let database = filled(&world, &txn);
     let held = Held::begin(&world);
-    churn(&world, &who, &database, 100..500, 90);
-    assert!(world.assert_sound(&who, &database).ghosts < 400, "nobody waits for who is beyond the bounds");
+    churn(&world, &txn, &database, 100..500, 90);
+    assert!(world.assert_sound(&txn, &database).ghosts < 400, "nobody waits for who is beyond the bounds");
     let mut too_old = 0;
     for number in 0..600_u32 {
         match held.of(&database).get(&number.to_be_bytes(), <[u8]>::to_vec) {
@@ -244,14 +244,14 @@ fn s3_replaced_chains_wait_for_the_oldest_snapshot() {
         let place = Place::new();
         let world =
             World::with_settings(&place, 1 << 24, Settings { snapshot_log_bytes: bytes, ..Settings::default() });
-        let who = world.join();
-        let database = world.database(&who, "records", Method::Btree, 4096);
-        put(&world, &who, &database, b"long", &[1; 30_000]);
+        let txn = world.join();
+        let database = world.database(&txn, "records", Method::Btree, 4096);
+        put(&world, &txn, &database, b"long", &[1; 30_000]);
         let held = Held::begin(&world);
         for round in 2..8_u8 {
-            put(&world, &who, &database, b"long", &vec![round; 20_000 + usize::from(round)]);
-            put(&world, &who, &database, b"long", &[round]);
-            put(&world, &who, &database, &[round], &[round; 9000]);
+            put(&world, &txn, &database, b"long", &vec![round; 20_000 + usize::from(round)]);
+            put(&world, &txn, &database, b"long", &[round]);
+            put(&world, &txn, &database, &[round], &[round; 9000]);
         }
         match held.of(&database).get(b"long", <[u8]>::to_vec) {
             Ok(found) => assert_eq!((found.as_deref(), bytes != 0), (Some(&[1; 30_000][..]), true)),
@@ -259,8 +259,8 @@ fn s3_replaced_chains_wait_for_the_oldest_snapshot() {
             Err(other) => panic!("{other}"),
         }
         held.end();
-        put(&world, &who, &database, b"long", b"short");
-        world.assert_sound(&who, &database);
+        put(&world, &txn, &database, b"long", b"short");
+        world.assert_sound(&txn, &database);
     }
 }
 
@@ -270,23 +270,23 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
         let place = Place::new();
         let world =
             World::with_settings(&place, 1 << 24, Settings { snapshot_log_bytes: bytes, ..Settings::default() });
-        let who = world.join();
-        let database = world.database(&who, "records", Method::Btree, 4096);
+        let txn = world.join();
+        let database = world.database(&txn, "records", Method::Btree, 4096);
         // Fills the log beside the tested record: the log determines that the snapshot is too old.
-        let filler = world.database(&who, "filler", Method::Btree, 4096);
+        let filler = world.database(&txn, "filler", Method::Btree, 4096);
         // A shortcut for it leads to a version that was written soon after, and from there the read goes on through
         // the log.
-        put(&world, &who, &database, b"key", &[1; 600]);
+        put(&world, &txn, &database, b"key", &[1; 600]);
         let held = Held::begin(&world);
         for round in 0..40_u32 {
-            who.begin(&world.managers);
+            txn.begin(&world.managers);
             for number in 0..60_u32 {
                 let value = (round * 60 + number).to_le_bytes().repeat(500);
-                world.access(&who, &filler).put(&number.to_le_bytes(), &value).unwrap();
+                world.access(&txn, &filler).put(&number.to_le_bytes(), &value).unwrap();
             }
-            world.access(&who, &database).put(b"key", &round.to_le_bytes().repeat(150)).unwrap();
-            commit(&world, &who);
-            world.managers.checkpoint(&who).unwrap();
+            world.access(&txn, &database).put(b"key", &round.to_le_bytes().repeat(150)).unwrap();
+            commit(&world, &txn);
+            world.managers.checkpoint(&txn).unwrap();
         }
         let needed = held.snapshot.view().horizon();
         assert_eq!(world.managers.log.oldest() <= needed, is_kept, "a bound of {bytes} bytes");
@@ -294,7 +294,7 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
         assert_eq!(is_too_old(held.of(&database).get(b"key", <[u8]>::to_vec)), !is_kept);
         held.end();
         assert!(world.managers.snapshots().is_empty());
-        world.managers.checkpoint(&who).unwrap();
+        world.managers.checkpoint(&txn).unwrap();
         assert!(world.managers.log.oldest() > needed, "nobody needs it any more");
     }
 }
@@ -303,14 +303,14 @@ fn s4_the_log_that_a_snapshot_needs_is_kept_within_the_bound() {
 fn s4_a_long_history_is_walked_once() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let who = world.join();
+    let txn = world.join();
     // The records are too long for a shortcut.
-    let database = world.database(&who, "records", Method::Recno { record_bytes: 20_000 }, 65_536);
+    let database = world.database(&txn, "records", Method::Recno { record_bytes: 20_000 }, 65_536);
     let value = |round: u64| round.to_be_bytes().repeat(2500);
     let change = |round: u64| {
-        who.begin(&world.managers);
-        world.access(&who, &database).recno_put(7, &value(round)).unwrap();
-        commit(&world, &who);
+        txn.begin(&world.managers);
+        world.access(&txn, &database).recno_put(7, &value(round)).unwrap();
+        commit(&world, &txn);
     };
     change(0);
     let held = Held::begin(&world);
@@ -328,44 +328,44 @@ fn s4_a_long_history_is_walked_once() {
 fn s4_who_comes_late_is_led_past_a_long_history() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let who = world.join();
-    let database = world.database(&who, "records", Method::Btree, 4096);
-    let numbers = world.database(&who, "numbers", Method::Recno { record_bytes: 4 }, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "records", Method::Btree, 4096);
+    let numbers = world.database(&txn, "numbers", Method::Recno { record_bytes: 4 }, 4096);
     let hot = [&b"hot"[..], b"hotter", b"hottest"];
     for key in hot {
-        put(&world, &who, &database, key, b"first");
+        put(&world, &txn, &database, key, b"first");
     }
-    put(&world, &who, &database, b"long", &[1; 900]);
-    let wide = world.database(&who, "wide", Method::Btree, 65_536);
+    put(&world, &txn, &database, b"long", &[1; 900]);
+    let wide = world.database(&txn, "wide", Method::Btree, 65_536);
     let lengths = [4000, 16_000];
     for length in lengths {
-        put(&world, &who, &wide, &length.to_string().into_bytes(), &vec![1; length]);
+        put(&world, &txn, &wide, &length.to_string().into_bytes(), &vec![1; length]);
     }
     for number in 0..3000_u32 {
-        put(&world, &who, &database, &number.to_be_bytes(), b"cold");
+        put(&world, &txn, &database, &number.to_be_bytes(), b"cold");
     }
-    who.begin(&world.managers);
-    world.access(&who, &numbers).recno_put(7, b"abcd").unwrap();
-    commit(&world, &who);
+    txn.begin(&world.managers);
+    world.access(&txn, &numbers).recno_put(7, b"abcd").unwrap();
+    commit(&world, &txn);
     let held = Held::begin(&world);
     for round in 0..3000_u32 {
         for key in hot {
-            put(&world, &who, &database, key, &round.to_le_bytes());
+            put(&world, &txn, &database, key, &round.to_le_bytes());
         }
-        put(&world, &who, &database, b"long", &round.to_le_bytes().repeat(225));
+        put(&world, &txn, &database, b"long", &round.to_le_bytes().repeat(225));
         for length in lengths {
             let mut value = vec![1; length];
             value[..4].copy_from_slice(&round.to_le_bytes());
-            put(&world, &who, &wide, &length.to_string().into_bytes(), &value);
+            put(&world, &txn, &wide, &length.to_string().into_bytes(), &value);
         }
-        who.begin(&world.managers);
-        world.access(&who, &numbers).recno_put(7, &round.to_le_bytes()).unwrap();
-        commit(&world, &who);
+        txn.begin(&world.managers);
+        world.access(&txn, &numbers).recno_put(7, &round.to_le_bytes()).unwrap();
+        commit(&world, &txn);
         // Records that change seldom must not displace the shortcuts of records that change all the time.
         for times in 0..round % 5 {
-            put(&world, &who, &database, &round.to_be_bytes(), &[b'c'; 7][..usize::try_from(times + 1).unwrap()]);
+            put(&world, &txn, &database, &round.to_be_bytes(), &[b'c'; 7][..usize::try_from(times + 1).unwrap()]);
         }
-        put(&world, &who, &database, &round.to_be_bytes(), b"changed");
+        put(&world, &txn, &database, &round.to_be_bytes(), b"changed");
     }
     for key in hot {
         assert_eq!(held.get(&database, key).as_deref(), Some(&b"first"[..]));
@@ -386,11 +386,11 @@ fn s4_who_comes_late_is_led_past_a_long_history() {
 fn s4_shortcuts_are_left_for_each_snapshot_that_is_held_and_for_none_that_has_ended() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let who = world.join();
-    let database = world.database(&who, "records", Method::Btree, 4096);
-    let change = |count: u32| (0..count).for_each(|round| put(&world, &who, &database, b"hot", &round.to_le_bytes()));
+    let txn = world.join();
+    let database = world.database(&txn, "records", Method::Btree, 4096);
+    let change = |count: u32| (0..count).for_each(|round| put(&world, &txn, &database, b"hot", &round.to_le_bytes()));
     for _ in 0..3 {
-        put(&world, &who, &database, b"hot", b"first");
+        put(&world, &txn, &database, b"hot", b"first");
         let held = Held::begin(&world);
         change(1000);
         assert_eq!(held.get(&database, b"hot").as_deref(), Some(&b"first"[..]));
@@ -429,14 +429,14 @@ fn s4_what_was_undone_before_a_snapshot_is_no_shortcut_of_it() {
 fn s4_a_shortcut_is_not_for_who_came_after_it() {
     let place = Place::new();
     let world = World::new(&place, 1 << 24);
-    let who = world.join();
-    let database = world.database(&who, "records", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "records", Method::Btree, 4096);
     let mut all = Vec::new();
     for round in 0..12_u8 {
-        put(&world, &who, &database, b"key", &[round; 9]);
+        put(&world, &txn, &database, b"key", &[round; 9]);
         all.push((Held::begin(&world), round));
         for between in 100..103 {
-            put(&world, &who, &database, b"key", &[between; 9]);
+            put(&world, &txn, &database, b"key", &[between; 9]);
         }
     }
     for (held, round) in all {

@@ -69,7 +69,7 @@ pub enum Effect {
 }
 
 /// An image to damage, and the states that may be read from it.
-pub struct Patient {
+pub struct DamagedImage {
     image: SimDisk,
     older: SimDisk,
     layout: Layout,
@@ -88,35 +88,35 @@ pub fn plan(seed: u64) -> Plan {
     Plan { transactions: 150, ..Plan::full(seed) }
 }
 
-impl Patient {
+impl DamagedImage {
     /// Returns image `number` of the [`PATIENTS`] images at equal steps along the workload.
-    pub fn of_run(seed: u64, run: &Run, number: usize) -> Patient {
+    pub fn of_run(seed: u64, run: &Run, number: usize) -> DamagedImage {
         let mut walk = run.machine.disk.crash_images();
         let mut older = walk.clone();
         let place = walk.end() * (number + 1) / PATIENTS;
         older.advance_to(place * 3 / 4);
         walk.advance_to(place);
         let mode = if number % 2 == 0 { LossMode::DropAll } else { LossMode::KeepAll };
-        Patient::new(seed, run, &walk, &older, mode)
+        DamagedImage::new(seed, run, &walk, &older, mode)
     }
 
     /// Returns the images that a crash leaves just before each write of the control file that follows a flush of the
     /// log. The control file's slots are then as old as they ever get: one slot alone must know every life of the log
     /// that has records.
-    pub fn before_control_writes(seed: u64, run: &Run) -> Vec<Patient> {
+    pub fn before_control_writes(seed: u64, run: &Run) -> Vec<DamagedImage> {
         let places = before_control_writes(&run.machine.disk.trace());
         let mut walk = run.machine.disk.crash_images();
         let older = walk.clone();
         let image = |place| {
             walk.advance_to(place);
-            Patient::new(seed, run, &walk, &older, LossMode::DropAll)
+            DamagedImage::new(seed, run, &walk, &older, LossMode::DropAll)
         };
         places.into_iter().map(image).collect()
     }
 
     /// Returns the image that a crash leaves at the place of `walk`, or the orderly end if that is the walk's end;
     /// `older` is a walk at an earlier place.
-    fn new(seed: u64, run: &Run, walk: &CrashImages, older: &CrashImages, mode: LossMode) -> Patient {
+    fn new(seed: u64, run: &Run, walk: &CrashImages, older: &CrashImages, mode: LossMode) -> DamagedImage {
         let position = walk.position();
         let history = run.history_at(position);
         let is_closed = position == walk.end();
@@ -126,7 +126,7 @@ impl Patient {
             true => Flushes::default(),
             false => flushes(&trace[..position], mode == LossMode::KeepAll),
         };
-        Patient {
+        DamagedImage {
             image: walk.image(mode, seed),
             older: older.image(LossMode::KeepAll, seed),
             layout: Layout::of_seed(seed),
@@ -207,7 +207,7 @@ impl Patient {
     ///
     /// # Errors
     /// A wrong answer, or an error that does not name the damage.
-    pub fn suffer(&self, damage: &Damage) -> Result<Effect, String> {
+    pub fn open_and_read(&self, damage: &Damage) -> Result<Effect, String> {
         let disk = self.image.crash_image(LossMode::KeepAll, self.seed);
         for (at, bytes) in &damage.changes {
             disk.damage(&damage.path, *at as u64, bytes);

@@ -583,9 +583,9 @@ impl Process {
     /// The buffer manager's.
     pub fn write_pages(&self) -> Answer<()> {
         let managers = self.env.managers();
-        let who = managers.join().map_err(Error::from)?;
-        let written = managers.buffers.write_all(who.session());
-        managers.leave(who);
+        let txn = managers.join().map_err(Error::from)?;
+        let written = managers.buffers.write_all(txn.session());
+        managers.leave(txn);
         written.map(|_| ()).map_err(|error| Trouble::Other(error.to_string()))
     }
 

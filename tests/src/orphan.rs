@@ -21,9 +21,9 @@ impl Orphan {
     /// # Panics
     /// If the program makes no child, or does not die.
     pub fn of(entry: &str, variables: &[(&str, String)], order: Option<&str>) -> Orphan {
-        let (tell, said) = channel();
+        let (tell, message) = channel();
         let mut parent = Process::start(entry, variables, move |line| _ = tell.send(line.to_owned()));
-        let child = said.recv_timeout(LIFE).unwrap_or_else(|_| panic!("it makes no child: {}", parent.errors()));
+        let child = message.recv_timeout(LIFE).unwrap_or_else(|_| panic!("it makes no child: {}", parent.errors()));
         let pid = child.parse().ok().and_then(Pid::from_raw);
         let orphan = Orphan(pid.unwrap_or_else(|| panic!("it is to say the child's number, and says {child}")));
         match order {

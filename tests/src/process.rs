@@ -53,8 +53,8 @@ pub fn alone(entry: &str, work: impl FnOnce()) {
     let mut command = Command::new(program);
     command.args(["--exact", entry, "--nocapture", "--test-threads", "1"]).env(VARIABLE, entry).stdin(Stdio::null());
     let ended = command.output().expect("this program can be started again");
-    let said = [ended.stdout, ended.stderr].concat();
-    assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&said));
+    let message = [ended.stdout, ended.stderr].concat();
+    assert!(ended.status.success(), "{}: {}", ended.status, String::from_utf8_lossy(&message));
 }
 
 /// A process and the pipes to it. Dropping it kills it.
@@ -100,9 +100,9 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("this program can be started again");
-        let said = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        let message = BufReader::new(child.stdout.take().expect("its output is a pipe"));
         let listener = std::thread::spawn(move || {
-            for line in said.lines().map_while(Result::ok) {
+            for line in message.lines().map_while(Result::ok) {
                 if let Some(text) = line.strip_prefix(MARK) {
                     listen(text);
                 }

@@ -79,7 +79,7 @@ fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
         .spawn()
         .expect("the test's program can be started again");
     // Both pipes are read while the child runs: a full pipe would stop the child.
-    let said = read(child.stdout.take());
+    let message = read(child.stdout.take());
     let complained = read(child.stderr.take());
     let mut has_ended = false;
     while start.elapsed() < LIMIT && !has_ended {
@@ -94,11 +94,11 @@ fn try_one(bug: &str, test: &str, number: u64) -> Option<String> {
         // Its own children end when it no longer listens; stuck children keep the pipes open.
         return Some(format!("seed {}: it never ended ({} s)", number + 1, LIMIT.as_secs()));
     }
-    let (said, complained) = (said.join().unwrap_or_default(), complained.join().unwrap_or_default());
+    let (message, complained) = (message.join().unwrap_or_default(), complained.join().unwrap_or_default());
     if status.success() {
         return None;
     }
-    let seed = said.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).map(str::to_owned);
+    let seed = message.lines().rev().find_map(|line| line.strip_prefix("TRIES ")).map(str::to_owned);
     let seed = seed.unwrap_or_else(|| format!("seed {}", number + 1));
     // The last panic of a thread is the test's own: panics of other processes were reported before it.
     let mut lines = complained.lines();

@@ -108,10 +108,10 @@ fn stored(bug: Option<&str>) -> ([usize; 2], [usize; 2], u64) {
         command.env("LIBTP_PLANTED", bug);
     }
     let child = command.output().unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{said}{}", String::from_utf8_lossy(&child.stderr));
-    let count = |line: &str| said.lines().filter(|it| it.starts_with(line)).count();
-    let parts = said.lines().find_map(|line| line.strip_prefix("parts ")).unwrap().parse().unwrap();
+    let message = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{message}{}", String::from_utf8_lossy(&child.stderr));
+    let count = |line: &str| message.lines().filter(|it| it.starts_with(line)).count();
+    let parts = message.lines().find_map(|line| line.strip_prefix("parts ")).unwrap().parse().unwrap();
     ([count("hidden "), count("hidden false")], [count("end "), count("end false")], parts)
 }
 

@@ -30,13 +30,13 @@ impl Refusals {
     }
 
     fn of<T>(&mut self, call: &str, tried: Result<T>) {
-        let said = match tried {
+        let message = match tried {
             Err(Error::Memory(forked @ rio::Error::Forked { .. })) => forked.to_string(),
             Err(other) => format!("refused otherwise: {other}"),
             Ok(_) => "done".into(),
         };
-        if !said.contains(&format!("was mapped by process {}", self.parent)) {
-            eprintln!("{call}: {said}");
+        if !message.contains(&format!("was mapped by process {}", self.parent)) {
+            eprintln!("{call}: {message}");
             self.wrong += 1;
         }
     }

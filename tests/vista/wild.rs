@@ -107,10 +107,11 @@ fn no_wild_store_gets_past_the_guard() {
             .stderr(File::create(&told).unwrap())
             .output()
             .unwrap();
-        let (said, told) = (String::from_utf8_lossy(&child.stdout), std::fs::read_to_string(&told).unwrap());
-        assert!(child.status.success(), "{said}{told}");
-        said.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
-        let faulted = said.lines().find_map(|line| line.strip_prefix("faulted: ")).unwrap().parse::<usize>().unwrap();
+        let (message, told) = (String::from_utf8_lossy(&child.stdout), std::fs::read_to_string(&told).unwrap());
+        assert!(child.status.success(), "{message}{told}");
+        message.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
+        let faulted =
+            message.lines().find_map(|line| line.strip_prefix("faulted: ")).unwrap().parse::<usize>().unwrap();
         let naming = told.lines().filter(|line| line.contains(path.to_str().unwrap())).count();
         assert_eq!(naming, if guard == Guard::Off { 0 } else { faulted }, "each names the segment: {told}");
     }

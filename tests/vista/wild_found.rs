@@ -154,7 +154,7 @@ fn what_is_noticed_of_wild_stores_without_a_guard() {
         .env(CHILD, directory.path().join("segment"))
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{said}{}", String::from_utf8_lossy(&child.stderr));
-    said.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
+    let message = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{message}{}", String::from_utf8_lossy(&child.stderr));
+    message.lines().filter(|line| line.starts_with("figures: ")).for_each(|line| println!("{line}"));
 }

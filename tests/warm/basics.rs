@@ -108,10 +108,10 @@ fn opens_by_the_files() {
 /// Starts a process that answers a commit, kills it, and restores the files to the state before that commit: they
 /// lose the bytes that were not synced.
 pub fn killed(directory: &Path) {
-    let (tell, said) = std::sync::mpsc::channel();
+    let (tell, message) = std::sync::mpsc::channel();
     let variables = [(DIRECTORY, directory.display().to_string())];
     let mut child = Process::start("basics::entry", &variables, move |line| _ = tell.send(line.to_owned()));
-    let says = |word| assert_eq!(said.recv_timeout(LONG).as_deref(), Ok(word));
+    let says = |word| assert_eq!(message.recv_timeout(LONG).as_deref(), Ok(word));
     says("flushed");
     let before = contents(directory);
     child.order("go on");

@@ -114,7 +114,8 @@ fn add(total: &mut Outcome, outcome: Outcome) {
 fn record(root: &Path, suites: &[&Suite], totals: &[Outcome], rounds: u64) -> Result<(), String> {
     let path = root.join(DOCUMENT);
     let document = fs::read_to_string(&path).map_err(|error| format!("{DOCUMENT} cannot be read: {error}"))?;
-    let stamp = format!("{}, {}", said_by("date", &["-u", "+%F"]), said_by("git", &["rev-parse", "--short", "HEAD"]));
+    let stamp =
+        format!("{}, {}", output_of("date", &["-u", "+%F"]), output_of("git", &["rev-parse", "--short", "HEAD"]));
     let rows: Vec<String> = suites.iter().zip(totals).map(|(suite, total)| row(suite, total, rounds, &stamp)).collect();
     let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
     let changed = with_rows(&document, &rows, &known)?;
@@ -152,7 +153,7 @@ fn with_rows(document: &str, rows: &[String], known: &[&str]) -> Result<String, 
     Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
 
-fn said_by(program: &str, arguments: &[&str]) -> String {
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }

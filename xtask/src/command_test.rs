@@ -4,7 +4,7 @@
 //! a time, since many of them sleep or sync; and the commands that compile (lints, documents, under `--deep` the suite
 //! as users build it).
 
-use crate::lanes::{self, measured, Came, Job};
+use crate::lanes::{self, measured, Job, JobResult};
 use crate::litter::Litter;
 use crate::outcome::{table, Counts, Outcome};
 use crate::programs::{self, Profile, Program};
@@ -245,12 +245,12 @@ impl Run<'_> {
         jobs
     }
 
-    fn suite(&self, suite: &Suite, programs: &[Program]) -> Came {
+    fn suite(&self, suite: &Suite, programs: &[Program]) -> JobResult {
         let (env, limit) = if self.options.deep { (suite.deep_env, LIMIT_DEEP) } else { (suite.test_env, LIMIT) };
         run_suite(self.workspace, suite, programs, env, limit)
     }
 
-    fn unit_tests(&self, program: &Program) -> Came {
+    fn unit_tests(&self, program: &Program) -> JobResult {
         let mut command = program.command(false);
         command.args(["--skip", LOOM_TESTS]);
         let limit = if self.options.deep { LIMIT } else { LIMIT_UNIT };
@@ -259,7 +259,7 @@ impl Run<'_> {
     }
 
     /// Runs loom: every interleaving of the small primitives.
-    fn loom(&self, programs: &[Program]) -> Came {
+    fn loom(&self, programs: &[Program]) -> JobResult {
         let mut counts = Counts::default();
         for package in LOOMS_PACKAGES {
             let is_its = |program: &&Program| program.package == package && program.target.0 == "lib";
@@ -306,7 +306,7 @@ pub fn run_suite(
     programs: &[Program],
     env: &[(&str, &str)],
     limit: Duration,
-) -> Came {
+) -> JobResult {
     let logs = logs(workspace);
     if suite.package == WATCHERS {
         return sanitizers::suite(workspace, env, &logs);

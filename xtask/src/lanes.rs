@@ -6,19 +6,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The result of a job.
-pub type Came = io::Result<(Counts, Vec<String>)>;
+pub type JobResult = io::Result<(Counts, Vec<String>)>;
 
 /// One job.
 pub struct Job<'a> {
     /// Its name in the table.
     pub name: String,
     /// Does the job.
-    pub run: Box<dyn FnOnce() -> Came + Send + 'a>,
+    pub run: Box<dyn FnOnce() -> JobResult + Send + 'a>,
 }
 
 impl<'a> Job<'a> {
     /// Returns a job with this name.
-    pub fn new(name: &str, run: impl FnOnce() -> Came + Send + 'a) -> Job<'a> {
+    pub fn new(name: &str, run: impl FnOnce() -> JobResult + Send + 'a) -> Job<'a> {
         Job { name: name.to_owned(), run: Box::new(run) }
     }
 }
@@ -43,7 +43,7 @@ pub fn run(jobs: Vec<Job<'_>>, count: usize, first: impl FnOnce() -> Vec<Outcome
 }
 
 /// Runs one job, turns an error into a failure, and prints the outcome.
-pub fn measured(name: &str, run: impl FnOnce() -> Came) -> Outcome {
+pub fn measured(name: &str, run: impl FnOnce() -> JobResult) -> Outcome {
     let start = Instant::now();
     let (counts, figures) = run().unwrap_or_else(|error| {
         println!("  {name} could not run: {error}");

@@ -111,7 +111,7 @@ fn threads(workspace: &Workspace, logs: &Path) -> io::Result<(Counts, Vec<String
             counts += if passed { Counts::ONE_PASSED } else { Counts::ONE_FAILED };
         }
     }
-    let reported = told(&reports)?;
+    let reported = reports_in(&reports)?;
     reported.iter().for_each(|line| println!("  {line}"));
     let tests = counts.passed + counts.failed;
     let figures = format!("ThreadSanitizer: {tests} tests of {} packages, {} reports", SHARING.len(), reported.len());
@@ -129,7 +129,7 @@ fn names(program: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Returns the last line of each report: its kind and place.
-fn told(reports: &Path) -> io::Result<Vec<String>> {
+fn reports_in(reports: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(reports)? {
         lines.extend(summaries(&fs::read_to_string(entry?.path())?));

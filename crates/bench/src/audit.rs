@@ -56,9 +56,9 @@ impl Audit {
             said.push(format!("{} transactions were acknowledged, the history has {}", committed, self.history_count));
         }
         said.extend(self.faults.iter().cloned());
-        let untold = self.fault_count - self.faults.len() as u64;
-        if untold > 0 {
-            said.push(format!("and {untold} more faults"));
+        let unreported = self.fault_count - self.faults.len() as u64;
+        if unreported > 0 {
+            said.push(format!("and {unreported} more faults"));
         }
         if said.is_empty() {
             return "ok".to_string();

@@ -26,7 +26,7 @@ const FILES: [&str; 4] = ["sync-account", "sync-teller", "sync-branch", "sync-hi
 
 /// The replacement for protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Instead {
+pub enum Substitute {
     /// None: NOTP.
     Nothing,
     /// None, and pages are written once and not synced: NOTP without any chance of recovery.
@@ -40,23 +40,24 @@ pub enum Instead {
 /// A bank in an environment without locks and log.
 pub struct Unprotected {
     bank: Libtp,
-    instead: Instead,
+    instead: Substitute,
     lock: Option<(File, PathBuf)>,
     synced: Vec<(File, PathBuf)>,
     commits: AtomicU64,
 }
 
-impl Instead {
+impl Substitute {
     /// All replacements.
-    pub const ALL: [Instead; 4] = [Instead::Nothing, Instead::NothingAtAll, Instead::Flock, Instead::Fsync];
+    pub const ALL: [Substitute; 4] =
+        [Substitute::Nothing, Substitute::NothingAtAll, Substitute::Flock, Substitute::Fsync];
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Instead::Nothing => "notp",
-            Instead::NothingAtAll => "notp, pages once",
-            Instead::Flock => "flock",
-            Instead::Fsync => "fsync",
+            Substitute::Nothing => "notp",
+            Substitute::NothingAtAll => "notp, pages once",
+            Substitute::Flock => "flock",
+            Substitute::Fsync => "fsync",
         }
     }
 }
@@ -66,15 +67,15 @@ impl Unprotected {
     ///
     /// # Errors
     /// The reason why the environment cannot be made; `File`.
-    pub fn open(directory: &Path, instead: Instead) -> Result<Unprotected> {
-        let bank = Libtp::unprotected(directory, instead == Instead::NothingAtAll)?;
+    pub fn open(directory: &Path, instead: Substitute) -> Result<Unprotected> {
+        let bank = Libtp::unprotected(directory, instead == Substitute::NothingAtAll)?;
         let make = |name: &str| -> Result<(File, PathBuf)> {
             let path = directory.join(name);
             let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
             Ok((file.map_err(Error::file("make", &path))?, path))
         };
-        let lock = if instead == Instead::Flock { Some(make("flock")?) } else { None };
-        let names = if instead == Instead::Fsync { &FILES[..] } else { &[] };
+        let lock = if instead == Substitute::Flock { Some(make("flock")?) } else { None };
+        let names = if instead == Substitute::Fsync { &FILES[..] } else { &[] };
         let synced = names.iter().map(|name| make(name)).collect::<Result<Vec<_>>>()?;
         for (file, path) in &synced {
             // A growing file costs more to sync than one that is overwritten.
@@ -111,8 +112,8 @@ impl Engine for Unprotected {
 
     fn lock_granularity(&self) -> &'static str {
         match self.instead {
-            Instead::Flock => "environment",
-            Instead::Nothing | Instead::NothingAtAll | Instead::Fsync => "none",
+            Substitute::Flock => "environment",
+            Substitute::Nothing | Substitute::NothingAtAll | Substitute::Fsync => "none",
         }
     }
 
@@ -123,8 +124,8 @@ impl Engine for Unprotected {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let session = Box::new(self.bank.session_at(Durability::Relaxed));
         Ok(match self.instead {
-            Instead::Nothing | Instead::NothingAtAll => session,
-            Instead::Flock | Instead::Fsync => Box::new(UnprotectedSession { bank: self, session }),
+            Substitute::Nothing | Substitute::NothingAtAll => session,
+            Substitute::Flock | Substitute::Fsync => Box::new(UnprotectedSession { bank: self, session }),
         })
     }
 
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn pages_of_a_bank_without_a_log_leave_the_cache() {
         let dir = tempfile::tempdir().unwrap();
-        for instead in [Instead::Nothing, Instead::NothingAtAll] {
+        for instead in [Substitute::Nothing, Substitute::NothingAtAll] {
             let place = dir.path().join(instead.name());
             std::fs::create_dir(&place).unwrap();
             std::fs::write(place.join(libtp::SETTINGS_NAME), "memory = \"2MiB\"\n").unwrap();
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn banks_without_protection_add_up_and_write_no_log() {
-        for instead in Instead::ALL {
+        for instead in Substitute::ALL {
             let dir = tempfile::tempdir().unwrap();
             let bank = Unprotected::open(dir.path(), instead).unwrap();
             let scale = Scale { accounts: 5_000, ..Scale::SMALL };

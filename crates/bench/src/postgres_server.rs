@@ -37,8 +37,8 @@ pub(crate) fn programs() -> Option<PathBuf> {
 /// Returns the version; empty if PostgreSQL is not installed.
 pub(crate) fn version() -> String {
     let Some(programs) = programs() else { return String::new() };
-    let told = Command::new(programs.join("postgres")).arg("--version").output();
-    let text = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned()).unwrap_or_default();
+    let output = Command::new(programs.join("postgres")).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.split(' ').nth(2).unwrap_or_default().trim_end().to_owned()
 }
 

@@ -8,7 +8,7 @@
 use libtp_process::Session;
 
 use crate::frame::{FrameSlot, State};
-use crate::pool::Shelf;
+use crate::pool::PoolPart;
 use crate::{BufferManager, Result};
 
 /// How far ahead of the replacement policy the writer looks: this share of the frames, within bounds.
@@ -27,11 +27,11 @@ impl BufferManager {
     /// As [`BufferManager::write_all`]; a page that could not be written stays dirty.
     pub fn background_step(&self, session: &Session) -> Result<usize> {
         let mut written = 0;
-        for (_, shelf) in self.pools.shelves() {
-            if shelf.can_grow() {
+        for (_, part) in self.pools.shelves() {
+            if part.can_grow() {
                 continue;
             }
-            let dirty = next_dirty(shelf);
+            let dirty = next_dirty(part);
             if !dirty.is_empty() {
                 written += self.write_victims(session, &dirty)?;
             }
@@ -41,9 +41,9 @@ impl BufferManager {
 }
 
 /// Returns the dirty ones of the frames whose turn is next, if they are enough for a batch.
-fn next_dirty(shelf: &Shelf) -> Vec<&FrameSlot> {
-    let ahead = (shelf.frame_count() / AHEAD_SHARE).clamp(AHEAD_MIN, AHEAD_MAX);
-    let next = shelf.policy().next(shelf, ahead);
+fn next_dirty(part: &PoolPart) -> Vec<&FrameSlot> {
+    let ahead = (part.frame_count() / AHEAD_SHARE).clamp(AHEAD_MIN, AHEAD_MAX);
+    let next = part.policy().next(part, ahead);
     let looked_at = next.len();
     let is_dirty = |slot: &&FrameSlot| {
         // Hints without the latch: the writer looks again.

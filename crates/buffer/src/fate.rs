@@ -31,7 +31,7 @@ pub struct Fate {
     /// Its name.
     pub name: String,
     /// The new name. A database that is dropped has no new name.
-    pub becomes: Option<String>,
+    pub new_name: Option<String>,
 }
 
 impl Fate {
@@ -40,13 +40,13 @@ impl Fate {
     }
 
     fn entry(&self, was: Option<String>) -> Entry {
-        let name = self.becomes.as_ref().unwrap_or(&self.name).clone();
-        Entry { id: self.id, name, page_bytes: self.page_bytes, is_dropped: self.becomes.is_none(), was }
+        let name = self.new_name.as_ref().unwrap_or(&self.name).clone();
+        Entry { id: self.id, name, page_bytes: self.page_bytes, is_dropped: self.new_name.is_none(), was }
     }
 
     /// Returns whether this is another database, and has the name that `fate` is to have.
     fn stands_in_the_way_of(&self, fate: &Fate) -> bool {
-        self.id != fate.id && Some(&self.name) == fate.becomes.as_ref()
+        self.id != fate.id && Some(&self.name) == fate.new_name.as_ref()
     }
 
     /// Returns the name of the database while others take their names. No program can give a name that begins with a
@@ -72,10 +72,10 @@ impl BufferManager {
     }
 
     fn carry_out_each(&self, session: &Session, fates: &[Fate]) -> Result<()> {
-        for fate in fates.iter().filter(|fate| fate.becomes.is_none()) {
+        for fate in fates.iter().filter(|fate| fate.new_name.is_none()) {
             self.drop_file(session, fate)?;
         }
-        let mut left: Vec<Fate> = fates.iter().filter(|fate| fate.becomes.is_some()).cloned().collect();
+        let mut left: Vec<Fate> = fates.iter().filter(|fate| fate.new_name.is_some()).cloned().collect();
         while !left.is_empty() {
             let has_it = |fate: &Fate| left.iter().position(|other| other.stands_in_the_way_of(fate));
             match left.iter().position(|fate| has_it(fate).is_none()) {
@@ -87,7 +87,7 @@ impl BufferManager {
                 None => {
                     let holder = has_it(&left[0]).expect("no new name is free, so another has the first one's");
                     let between = left[holder].name_between();
-                    let aside = Fate { becomes: Some(between.clone()), ..left[holder].clone() };
+                    let aside = Fate { new_name: Some(between.clone()), ..left[holder].clone() };
                     self.rename_file(session, &aside)?;
                     left[holder].name = between;
                 }
@@ -117,7 +117,7 @@ impl BufferManager {
 
     fn rename_file(&self, session: &Session, fate: &Fate) -> Result<()> {
         let (registry, directory) = (self.files.registry(), self.files.directory());
-        let Some(name) = &fate.becomes else { return Ok(()) };
+        let Some(name) = &fate.new_name else { return Ok(()) };
         // A planted bug (rio's `planted`): the register has one name, and the file another.
         let was = Some(fate.name.clone()).filter(|_| !planted("buffer: the register forgets a name too early"));
         let known = registry.entry(fate.id)?;
@@ -185,10 +185,10 @@ impl BufferManager {
         for mut fate in last {
             match self.files.registry().entry(fate.id)? {
                 // A dropped number never comes back.
-                Some(entry) if entry.is_dropped && fate.becomes.is_some() => continue,
+                Some(entry) if entry.is_dropped && fate.new_name.is_some() => continue,
                 // The file has the name that the register says, or the one before.
                 Some(entry) if !entry.is_dropped => {
-                    let is_last = Some(&entry.name) == fate.becomes.as_ref();
+                    let is_last = Some(&entry.name) == fate.new_name.as_ref();
                     fate.name = match entry.was {
                         Some(was) if is_last || self.goes_back(&fate, &entry.name, &was)? => was,
                         _ => entry.name,

@@ -31,7 +31,7 @@ use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
 use crate::own_file::{check_own, environment_of};
 use crate::page_header::is_page_size;
-use crate::pool::{PoolId, Shelf, Taken};
+use crate::pool::{FrameInHand, PoolId, PoolPart};
 use crate::{BufferManager, Entry, Error, FileId, PageId, Registry, Result};
 
 const FILES_FIRST: u32 = 8;
@@ -78,7 +78,7 @@ rio::shared! {
         pub(crate) name: [Word<u64>; 26],
         /// The oldest log record that a restart could not repeat because the file was away; `Lsn::NONE` if there is no
         /// such record.
-        pub(crate) owed: Word<Lsn>,
+        pub(crate) unrepeated_from: Word<Lsn>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 7],
     } size 320
@@ -99,9 +99,9 @@ rio::shared! {
         pub(crate) freed: Word<u32>,
         /// Counts the databases that got other names.
         pub(crate) renamed: Word<u32>,
-        /// The least of all `owed`: redo begins there as long as this region lives. `Lsn::NONE` if there is no such
+        /// The least of all `unrepeated_from`: redo begins there as long as this region lives. `Lsn::NONE` if there is no such
         /// record.
-        pub(crate) owed: Word<Lsn>,
+        pub(crate) unrepeated_from: Word<Lsn>,
         /// Not zero while `changed` may not count a slot that was used again or has another name.
         pub(crate) uncounted: Word<u64>,
     } size 48
@@ -232,7 +232,7 @@ pub(crate) struct Files {
     /// The value of `renamed` when names were last read.
     renamed: AtomicU32,
     /// For each file, the first log record that a restart by this process could not repeat.
-    owed: Mutex<HashMap<FileId, Lsn>>,
+    unrepeated_from: Mutex<HashMap<FileId, Lsn>>,
     open: RwLock<HashMap<FileId, Arc<OpenFile>>>,
 }
 
@@ -256,7 +256,7 @@ impl Files {
             table,
             index: FileIndex::default(),
             renamed: AtomicU32::new(0),
-            owed: Mutex::default(),
+            unrepeated_from: Mutex::default(),
             open: RwLock::new(HashMap::new()),
         }
     }
@@ -296,7 +296,7 @@ impl Files {
         slot.allocated.set(&mut section, 0);
         slot.written.set(&mut section, 0);
         slot.agreed.set(&mut section, 0);
-        slot.owed.set(&mut section, Lsn::NONE);
+        slot.unrepeated_from.set(&mut section, Lsn::NONE);
         slot.name_bytes.set(&mut section, u32::try_from(info.name.len()).expect("names have at most 200 bytes"));
         for (index, word) in slot.name.iter().enumerate() {
             word.set(&mut section, word_of(info.name.as_bytes(), index));
@@ -376,7 +376,7 @@ impl Files {
         let slot = self.slot_of(id).ok_or(Error::UnknownFile { file: id })?;
         let (info, generation) = self.read_whole(slot, id).ok_or(Error::UnknownFile { file: id })?;
         let away = |what: &str| Error::Away { name: info.name.clone(), what: what.into() };
-        if !slot.owed.load().is_none() {
+        if !slot.unrepeated_from.load().is_none() {
             return Err(away(OWED));
         }
         let file = self.open_by_name(&info)?.ok_or_else(|| away("its file is missing"))?;
@@ -485,7 +485,7 @@ impl Files {
 
     /// Notes that a restart could not repeat the log record at `lsn`, because the file was away. If the file is
     /// registered, other sessions do not use it. Redo begins no later than `lsn` from now on in any case.
-    pub(crate) fn owe(&self, id: FileId, lsn: Lsn) {
+    pub(crate) fn note_unrepeated(&self, id: FileId, lsn: Lsn) {
         // Several threads repeat the log.
         let lower = |word: &Word<Lsn>| loop {
             let known = word.load();
@@ -494,38 +494,43 @@ impl Files {
                 break;
             }
         };
-        lower(&self.table.owed);
-        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        owed.entry(id).and_modify(|known| *known = (*known).min(lsn)).or_insert(lsn);
-        drop(owed);
+        lower(&self.table.unrepeated_from);
+        let mut unrepeated_from = self.unrepeated_from.lock().unwrap_or_else(PoisonError::into_inner);
+        unrepeated_from.entry(id).and_modify(|known| *known = (*known).min(lsn)).or_insert(lsn);
+        drop(unrepeated_from);
         if let Some(slot) = self.slot_of(id) {
-            lower(&slot.owed);
+            lower(&slot.unrepeated_from);
         }
     }
 
     /// Forgets the noted records whose files were dropped. No other session is attached.
     pub(crate) fn forgive_dropped(&self) -> Result<()> {
-        let owed: Vec<(FileId, Lsn)> =
-            self.owed.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(id, lsn)| (*id, *lsn)).collect();
+        let unrepeated_from: Vec<(FileId, Lsn)> = self
+            .unrepeated_from
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|(id, lsn)| (*id, *lsn))
+            .collect();
         let mut least = Lsn::NONE;
-        for (id, lsn) in owed {
+        for (id, lsn) in unrepeated_from {
             let is_dropped = self.registry.entry(id)?.is_some_and(|entry| entry.is_dropped);
             if !is_dropped && (least.is_none() || lsn < least) {
                 least = lsn;
             }
         }
-        self.table.owed.publish(least);
+        self.table.unrepeated_from.publish(least);
         Ok(())
     }
 
     /// Returns whether the file was used since the region was made.
     pub(crate) fn is_used(&self, id: FileId) -> bool {
-        self.slot_of(id).is_some_and(|slot| slot.owed.load().is_none())
+        self.slot_of(id).is_some_and(|slot| slot.unrepeated_from.load().is_none())
     }
 
     /// Returns where redo must begin for files that are away.
-    pub(crate) fn owed(&self) -> Option<Lsn> {
-        Some(self.table.owed.load()).filter(|lsn| !lsn.is_none())
+    pub(crate) fn unrepeated_from(&self) -> Option<Lsn> {
+        Some(self.table.unrepeated_from.load()).filter(|lsn| !lsn.is_none())
     }
 
     /// Returns the register of databases.
@@ -598,10 +603,10 @@ impl BufferManager {
     /// written.
     pub fn forget_file(&self, session: &Session, id: FileId) {
         self.files.unregister(session, id);
-        for (_, shelf) in self.pools.shelves() {
-            for slot in shelf.frames().filter(|slot| slot.page.load().file() == id) {
+        for (_, part) in self.pools.shelves() {
+            for slot in part.frames().filter(|slot| slot.page.load().file() == id) {
                 let mut tries = 0..GIVE_UP_TRIES;
-                while tries.next().is_some() && !self.give_up_page(session, shelf, slot, id) {
+                while tries.next().is_some() && !self.give_up_page(session, part, slot, id) {
                     // A writer may have died with a claim on the page.
                     self.settle_dead_writer(session);
                     session.sleep(SLICE);
@@ -611,7 +616,7 @@ impl BufferManager {
     }
 
     /// Frees a frame if it holds a page of the file. Returns false if the frame is busy.
-    fn give_up_page(&self, session: &Session, shelf: &Shelf, slot: &FrameSlot, id: FileId) -> bool {
+    fn give_up_page(&self, session: &Session, part: &PoolPart, slot: &FrameSlot, id: FileId) -> bool {
         let Some(guard) = slot.latch.try_exclusive(session, ANY_PAGE) else { return false };
         if slot.page.get().file() != id || slot.state() != State::Resident {
             return true;
@@ -624,7 +629,7 @@ impl BufferManager {
         if !self.table.remove(session, slot, 0) {
             return false;
         }
-        shelf.push_free(session, Taken { slot, guard });
+        part.push_free(session, FrameInHand { slot, guard });
         true
     }
 }

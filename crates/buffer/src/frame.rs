@@ -55,7 +55,7 @@ rio::shared! {
         /// 56 See [`State`].
         pub(crate) state: Word<u32>,
         /// 60 Which shelf owns the slot: [`ShelfKey`](crate::pool::ShelfKey).
-        pub(crate) shelf: Word<u32>,
+        pub(crate) part: Word<u32>,
     } size 64
 }
 

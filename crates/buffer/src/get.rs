@@ -25,7 +25,7 @@ use crate::content::Body;
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State, HOT};
 use crate::page_header::{check_read, checksum_field, life_field};
-use crate::pool::{Bound, Shelf, Taken};
+use crate::pool::{Bound, FrameInHand, PoolPart};
 use crate::{BufferManager, Error, ExclusivePage, PageId, Pin, Result, SharedPage, WriteAhead};
 
 /// Looks at a busy latch, before the session waits for it through a pin.
@@ -202,8 +202,8 @@ impl BufferManager {
 
     #[cold]
     fn note_first_use(&self, slot: &FrameSlot) {
-        let shelf = self.pools.shelf_of(slot);
-        shelf.policy().used(shelf, slot);
+        let part = self.pools.shelf_of(slot);
+        part.policy().used(part, slot);
     }
 
     /// Pins the page: looks it up under its bucket's latch, or loads it.
@@ -249,11 +249,11 @@ impl BufferManager {
             // its frame could not make room, and other pages could not be read.
             file.make_room(id)?;
         }
-        let shelf = self.pools.shelf(session, file.info.pool, file.info.page_bytes)?;
-        shelf.slot.misses.fetch_add(1);
-        let mut taken = self.take_frame(session, shelf)?;
+        let part = self.pools.part(session, file.info.pool, file.info.page_bytes)?;
+        part.slot.misses.fetch_add(1);
+        let mut taken = self.take_frame(session, part)?;
         let Some(pin) = self.enter(session, id, &taken) else {
-            shelf.push_free(session, taken);
+            part.push_free(session, taken);
             return Ok(None);
         };
         failpoint("buffer: frame in the table, loading");
@@ -279,14 +279,14 @@ impl BufferManager {
         match filled {
             Ok(()) => {
                 failpoint("buffer: page read, still loading");
-                shelf.slot.reads.fetch_add(u64::from(source == Source::Disk));
-                self.settle(shelf, taken);
+                part.slot.reads.fetch_add(u64::from(source == Source::Disk));
+                self.settle(part, taken);
                 failpoint("buffer: page settled, still pinned");
                 self.table.grow(session);
                 Ok(Some(pin))
             }
             Err(error) => {
-                self.give_up(session, shelf, taken, pin);
+                self.give_up(session, part, taken, pin);
                 Err(error)
             }
         }
@@ -294,7 +294,7 @@ impl BufferManager {
 
     /// Makes a taken frame name the page, and puts it into the table, loading and pinned. Returns `None`, with the
     /// frame changed back, if the page is there already.
-    pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &Taken<'s>) -> Option<Pin<'s>> {
+    pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &FrameInHand<'s>) -> Option<Pin<'s>> {
         taken.slot.page.publish(id);
         failpoint("buffer: frame made out for a page");
         taken.slot.set_state(State::Loading);
@@ -323,8 +323,8 @@ impl BufferManager {
     ///   step leaves a frame both resident and in a hand: a frame that is taken into a hand, or put back from one, is
     ///   free in the same section.
     /// * after the second store, only the latch and the pin are left.
-    pub(crate) fn settle(&self, shelf: &Shelf, taken: Taken<'_>) {
-        shelf.policy().loaded(shelf, taken.slot);
+    pub(crate) fn settle(&self, part: &PoolPart, taken: FrameInHand<'_>) {
+        part.policy().loaded(part, taken.slot);
         failpoint("buffer: page read, not resident");
         let session = taken.guard.session();
         let mut taken_back = planted("buffer: that a page is there is taken back").then(|| session.section());
@@ -343,11 +343,11 @@ impl BufferManager {
     }
 
     /// Undoes a load that failed: the frame leaves the table, although sessions may wait for it, and is free.
-    pub(crate) fn give_up(&self, session: &Session, shelf: &Shelf, taken: Taken<'_>, pin: Pin<'_>) {
+    pub(crate) fn give_up(&self, session: &Session, part: &PoolPart, taken: FrameInHand<'_>, pin: Pin<'_>) {
         let removed = self.table.remove(session, taken.slot, u32::MAX);
         assert!(removed, "a frame leaves the table however many wait for it");
         drop(pin);
-        shelf.push_free(session, taken);
+        part.push_free(session, taken);
     }
 
     fn read_page(&self, file: &OpenFile, id: PageId, slot: &FrameSlot, guard: &mut ExclusiveGuard<'_>) -> Result<()> {
@@ -359,42 +359,42 @@ impl BufferManager {
     }
 
     /// Returns a frame of the shelf, latched and empty.
-    pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Result<Taken<'s>> {
+    pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, part: &'s PoolPart) -> Result<FrameInHand<'s>> {
         let (mut round, mut growth) = (0, 0);
         while round < PATIENCE {
             round += 1;
-            if let Some(taken) = shelf.pop_free(session) {
+            if let Some(taken) = part.pop_free(session) {
                 return Ok(taken);
             }
-            if shelf.grow(session, &self.table, Bound::Budget) > 0 {
+            if part.grow(session, &self.table, Bound::Budget) > 0 {
                 continue;
             }
-            let is_at_it = || growth < GROWTH_SLICES && !shelf.has_stopped_grower(session);
+            let is_at_it = || growth < GROWTH_SLICES && !part.has_stopped_grower(session);
             let is_waited_for =
                 growth < GROWTH_LOOKS || planted("buffer: a stopped grower is waited for") || is_at_it();
-            if shelf.is_growing(session) && is_waited_for {
+            if part.is_growing(session) && is_waited_for {
                 session.sleep(GROWTH_SLICE);
                 growth += 1;
                 round -= 1;
                 continue;
             }
-            while let Some(slot) = shelf.next_cleaned() {
-                if let Some(taken) = self.try_evict(session, shelf, slot) {
+            while let Some(slot) = part.next_cleaned() {
+                if let Some(taken) = self.try_evict(session, part, slot) {
                     return Ok(taken);
                 }
             }
             let mut dirty = Vec::new();
-            if let Some(taken) = self.evict_clean(session, shelf, &mut dirty) {
+            if let Some(taken) = self.evict_clean(session, part, &mut dirty) {
                 return Ok(taken);
             }
             if !dirty.is_empty() && self.write_victims(session, &dirty)? > 0 {
-                shelf.put_cleaned(&dirty);
+                part.put_cleaned(&dirty);
                 continue;
             }
             // Dirty frames will be clean in a moment if another session is writing. Frames that are all in use may stay
             // in use.
             let is_stuck = round > if dirty.is_empty() { ROUNDS_IN_USE } else { ROUNDS_DIRTY };
-            if is_stuck && shelf.grow(session, &self.table, Bound::Emergency) > 0 {
+            if is_stuck && part.grow(session, &self.table, Bound::Emergency) > 0 {
                 continue;
             }
             if round < 10 {
@@ -405,20 +405,21 @@ impl BufferManager {
         }
         let why = format!(
             "all {} frames of {} bytes are in use at once: {}; {}give the pool a larger budget, or use fewer threads",
-            shelf.frame_count(),
-            shelf.page_bytes(),
-            shelf.census(),
-            self.who_is_stopped(session, shelf)
+            part.frame_count(),
+            part.page_bytes(),
+            part.census(),
+            self.who_is_stopped(session, part)
         );
         Err(Error::Full { what: "one more page in the buffer pool", why })
     }
 
     /// Describes, for people, which of the sessions that would have made room are stopped.
-    fn who_is_stopped(&self, session: &Session, shelf: &Shelf) -> String {
+    fn who_is_stopped(&self, session: &Session, part: &PoolPart) -> String {
         let processes = session.processes();
-        let tasks = [("writes pages", self.header.writer.load()), ("adds frames", shelf.slot.grower.load())];
-        let stopped = tasks.into_iter().filter(|(_, who)| processes.is_stopped(*who));
-        let text = stopped.map(|(task, who)| format!("{} {task}: continue or kill it; or ", processes.describe(who)));
+        let tasks = [("writes pages", self.header.writer.load()), ("adds frames", part.slot.grower.load())];
+        let stopped = tasks.into_iter().filter(|(_, session)| processes.is_stopped(*session));
+        let text =
+            stopped.map(|(task, session)| format!("{} {task}: continue or kill it; or ", processes.describe(session)));
         text.collect()
     }
 
@@ -427,18 +428,18 @@ impl BufferManager {
     pub(crate) fn evict_clean<'s>(
         &'s self,
         session: &'s Session,
-        shelf: &'s Shelf,
+        part: &'s PoolPart,
         dirty: &mut Vec<&'s FrameSlot>,
-    ) -> Option<Taken<'s>> {
-        let share = shelf.frame_count() as usize / DIRTY_SEEN_SHARE;
+    ) -> Option<FrameInHand<'s>> {
+        let share = part.frame_count() as usize / DIRTY_SEEN_SHARE;
         let enough = share.clamp(DIRTY_SEEN_MIN, self.settings.batch_pages().max(DIRTY_SEEN_MIN));
         let mut found = None;
-        shelf.policy().offer(shelf, &mut |slot| {
+        part.policy().offer(part, &mut |slot| {
             if slot.state() != State::Resident || slot.is_pinned() {
                 return ControlFlow::Continue(());
             }
             if slot.is_clean() || planted("buffer: dirty pages replaced unwritten") {
-                found = self.try_evict(session, shelf, slot);
+                found = self.try_evict(session, part, slot);
                 return if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             }
             dirty.push(slot);
@@ -452,15 +453,20 @@ impl BufferManager {
     }
 
     /// Takes the frame if no session has its page latched or pinned, and the page is clean.
-    fn try_evict<'s>(&'s self, session: &'s Session, shelf: &'s Shelf, slot: &'s FrameSlot) -> Option<Taken<'s>> {
+    fn try_evict<'s>(
+        &'s self,
+        session: &'s Session,
+        part: &'s PoolPart,
+        slot: &'s FrameSlot,
+    ) -> Option<FrameInHand<'s>> {
         let guard = slot.latch.try_exclusive(session, ANY_PAGE)?;
         let is_clean = slot.is_clean() || planted("buffer: dirty pages replaced unwritten");
         if slot.state() != State::Resident || !is_clean || !self.table.remove(session, slot, 0) {
             return None;
         }
         failpoint("buffer: evicted, in hand");
-        shelf.slot.evictions.fetch_add(1);
-        Some(Taken { slot, guard })
+        part.slot.evictions.fetch_add(1);
+        Some(FrameInHand { slot, guard })
     }
 }
 
@@ -506,7 +512,7 @@ fn wait_for_reader(session: &Session, slot: &FrameSlot) {
         }
         match slot.latch.owner() {
             // The owner is dead, or the sessions' notes do not explain the latch.
-            Some(_) if round > READ_SPINS + 100 && slot.latch.is_doubtful(session) => {
+            Some(_) if round > READ_SPINS + 100 && slot.latch.had_failed_sync(session) => {
                 // Waiting for the latch makes the session notice the dead owner and repair it.
                 drop(slot.latch.shared(session, Rank::page(19)));
                 return;

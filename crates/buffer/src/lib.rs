@@ -31,7 +31,8 @@
 #![forbid(unsafe_code)]
 
 mod background;
-mod cleaned;
+mod certain_count;
+mod cleaned_frames;
 mod content;
 mod double_write;
 mod error;
@@ -40,7 +41,6 @@ mod file_index;
 mod files;
 mod frame;
 mod get;
-mod grown;
 mod lookup;
 mod own_file;
 mod page_header;
@@ -201,7 +201,7 @@ impl BufferManager {
 
     /// Returns the page size of the largest shelf, or zero if there is no shelf.
     pub fn largest_page_bytes(&self) -> u32 {
-        self.pools.shelves().iter().map(|(_, shelf)| shelf.page_bytes()).max().unwrap_or(0)
+        self.pools.shelves().iter().map(|(_, part)| part.page_bytes()).max().unwrap_or(0)
     }
 
     /// Returns where the manager's structures lie, for tests that damage them.
@@ -295,14 +295,14 @@ impl BufferManager {
 
     /// Notes that a restart could not repeat the log record at `lsn`, because its file is away. Until the region is
     /// made anew, redo begins at `lsn` or before, and the file is not used.
-    pub fn owe(&self, session: &Session, id: FileId, lsn: libtp_log::Lsn) {
+    pub fn note_unrepeated(&self, session: &Session, id: FileId, lsn: libtp_log::Lsn) {
         if let Ok(Some(entry)) = self.files.registry().entry(id) {
             // Registering fails where memory is full. Then the file is not registered, and the log is kept all the
             // same.
             let registered = self.files.register(session, &FileInfo::of(&entry));
             drop(registered);
         }
-        self.files.owe(id, lsn);
+        self.files.note_unrepeated(id, lsn);
     }
 
     /// Forgets, at a restart, the records that could not be repeated and whose databases were dropped. No other session
@@ -323,13 +323,13 @@ impl BufferManager {
     pub fn stats(&self) -> Vec<PoolStats> {
         let mut pools: Vec<PoolStats> =
             (1..=self.pools.count()).map(|number| self.pool_stats(PoolId(number))).collect();
-        for (id, shelf) in self.pools.shelves() {
+        for (id, part) in self.pools.shelves() {
             let stats = &mut pools[(id.0 - 1) as usize];
-            stats.frames += u64::from(shelf.frame_count());
-            stats.misses += shelf.slot.misses.get();
-            stats.reads += shelf.slot.reads.get();
-            stats.writes += shelf.slot.writes.get();
-            stats.evictions += shelf.slot.evictions.get();
+            stats.frames += u64::from(part.frame_count());
+            stats.misses += part.slot.misses.get();
+            stats.reads += part.slot.reads.get();
+            stats.writes += part.slot.writes.get();
+            stats.evictions += part.slot.evictions.get();
         }
         pools
     }

@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
 use rio::{failpoint, Bytes, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
+use crate::certain_count::CertainCount;
 use crate::frame::{FrameSlot, State};
-use crate::grown::Grown;
 use crate::{PageId, Result};
 
 /// Bytes at the head of a page that are prefetched before the page is latched: the headers and the slots behind them,
@@ -34,7 +34,7 @@ const PREFETCH_BYTES: usize = 512;
 /// Buckets of a new table.
 const BUCKETS_FIRST: u32 = 64;
 /// A walk under the latch that is longer than this goes in a circle, made by a wild store.
-const CIRCLE: u32 = 1 << 24;
+const CHAIN_MAX: u32 = 1 << 24;
 /// A walk without latches that is longer than this has gone astray.
 const STEPS_MAX: u32 = 16;
 
@@ -71,7 +71,7 @@ pub(crate) struct PageTable {
     buckets: Slab<Bucket>,
     hints: Hints,
     /// The certain count of buckets.
-    known: Grown,
+    known: CertainCount,
 }
 
 impl PageTable {
@@ -91,7 +91,7 @@ impl PageTable {
         let header = region.hold(place);
         let slab = header.buckets.load().expect("a page table was made before it is opened");
         let buckets = Slab::attach(region, slab);
-        PageTable { region: region.clone(), header, buckets, hints: Hints::new(), known: Grown::default() }
+        PageTable { region: region.clone(), header, buckets, hints: Hints::new(), known: CertainCount::default() }
     }
 
     /// Returns the frame that seems to hold the page. Takes no latch; the top of this file says how the caller checks
@@ -209,7 +209,7 @@ impl PageTable {
     /// chain.
     fn link_to<'t>(&'t self, bucket: &'t Bucket, place: Offset<FrameSlot>) -> Option<&'t Link<FrameSlot>> {
         let mut link = &bucket.head;
-        for _ in 0..CIRCLE {
+        for _ in 0..CHAIN_MAX {
             let next = link.get()?;
             if next == place {
                 return Some(link);
@@ -270,7 +270,7 @@ impl PageTable {
         let mut passed = 0;
         while let Some(place) = next {
             passed += 1;
-            if passed == CIRCLE {
+            if passed == CHAIN_MAX {
                 goes_in_a_circle();
             }
             let slot = self.region.at(place);
@@ -368,7 +368,7 @@ impl PageTable {
     /// Returns the frame of the page, in a chain whose latch is held.
     fn in_chain(&self, bucket: &Bucket, id: PageId) -> Option<&FrameSlot> {
         let mut next = bucket.head.get();
-        for _ in 0..CIRCLE {
+        for _ in 0..CHAIN_MAX {
             let slot = self.region.at(next?);
             if slot.page.get() == id {
                 return Some(slot);

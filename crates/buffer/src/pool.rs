@@ -24,9 +24,9 @@ use std::sync::OnceLock;
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 use rio::{failpoint, planted, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
-use crate::cleaned::Cleaned;
+use crate::certain_count::CertainCount;
+use crate::cleaned_frames::CleanedFrames;
 use crate::frame::{FrameSlot, State};
-use crate::grown::Grown;
 use crate::lookup::PageTable;
 use crate::page_header::is_page_size;
 use crate::replace::{self, Replace};
@@ -128,7 +128,7 @@ impl PoolSlot {
     /// adds frames.
     fn bytes(&self, region: &Region) -> u64 {
         let shelves = self.shelves.iter().filter_map(|link| region.try_at(link.load()?));
-        shelves.map(|shelf| u64::from(shelf.frame_count.load()) << (shelf.page_shift.get() & 31)).sum()
+        shelves.map(|part| u64::from(part.frame_count.load()) << (part.page_shift.get() & 31)).sum()
     }
 }
 
@@ -143,7 +143,7 @@ impl ShelfKey {
 
     #[inline]
     pub(crate) fn of(slot: &FrameSlot) -> ShelfKey {
-        ShelfKey(slot.shelf.get())
+        ShelfKey(slot.part.get())
     }
 
     /// Returns the page size.
@@ -154,21 +154,21 @@ impl ShelfKey {
 }
 
 /// One process's handle to a shelf.
-pub(crate) struct Shelf {
+pub(crate) struct PoolPart {
     region: Region,
     pub(crate) slot: Held<ShelfSlot>,
     pub(crate) slab: Slab<FrameSlot>,
     key: ShelfKey,
     pool: Held<PoolSlot>,
     policy: Box<dyn Replace>,
-    known: Grown,
+    known: CertainCount,
     /// How many more frames to replace before the region is asked again for room it refused.
     rest: AtomicU32,
-    cleaned: Cleaned,
+    cleaned: CleanedFrames,
 }
 
 /// A frame in the hand of one session: latched, in no chain, on no list.
-pub(crate) struct Taken<'s> {
+pub(crate) struct FrameInHand<'s> {
     pub(crate) slot: &'s FrameSlot,
     pub(crate) guard: ExclusiveGuard<'s>,
 }
@@ -182,19 +182,19 @@ pub(crate) enum Bound {
     Emergency,
 }
 
-impl Shelf {
-    fn attach(region: &Region, pool: &Held<PoolSlot>, place: Offset<ShelfSlot>) -> Shelf {
+impl PoolPart {
+    fn attach(region: &Region, pool: &Held<PoolSlot>, place: Offset<ShelfSlot>) -> PoolPart {
         let slot = region.hold(place);
         let slab = slot.slab.load().expect("a shelf was made before it is opened");
-        Shelf {
+        PoolPart {
             region: region.clone(),
             slab: Slab::attach(region, slab),
             key: ShelfKey::new(PoolId(slot.pool.get()), slot.page_shift.get()),
             pool: pool.clone(),
             policy: replace::of(Policy::from_raw(pool.policy.get())),
-            known: Grown::default(),
+            known: CertainCount::default(),
             rest: AtomicU32::new(0),
-            cleaned: Cleaned::default(),
+            cleaned: CleanedFrames::default(),
             slot,
         }
     }
@@ -222,7 +222,7 @@ impl Shelf {
         self.cleaned.put(&self.region, written);
     }
 
-    /// Returns the next frame of those that [`Shelf::put_cleaned`] got, if there is one.
+    /// Returns the next frame of those that [`PoolPart::put_cleaned`] got, if there is one.
     pub(crate) fn next_cleaned(&self) -> Option<&FrameSlot> {
         self.cleaned.next(&self.region)
     }
@@ -247,7 +247,7 @@ impl Shelf {
     }
 
     /// Takes the first frame from the free list, if it can be latched at once.
-    pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<Taken<'s>> {
+    pub(crate) fn pop_free<'s>(&'s self, session: &'s Session) -> Option<FrameInHand<'s>> {
         // A look without the latch: an empty list costs nothing, a stale answer costs a replacement.
         self.slot.free.get()?;
         let _list = self.slot.latch.exclusive(session, Rank::REPLACER);
@@ -267,16 +267,16 @@ impl Shelf {
         session.set_in_hand_in(&mut section, self.region.offset_of(slot).raw());
         section.close();
         failpoint("buffer: off the free list, in hand");
-        Some(Taken { slot, guard })
+        Some(FrameInHand { slot, guard })
     }
 
     /// Gives a frame, which is in no chain, back to the free list.
-    pub(crate) fn push_free(&self, session: &Session, taken: Taken<'_>) {
+    pub(crate) fn push_free(&self, session: &Session, taken: FrameInHand<'_>) {
         self.push_free_of(session, taken, |section| session.set_in_hand_in(section, 0));
     }
 
-    /// Does as [`Shelf::push_free`]; `put` notes, in the same section, which session's hand the frame has left.
-    pub(crate) fn push_free_of(&self, session: &Session, taken: Taken<'_>, put: impl FnOnce(&mut Section<'_>)) {
+    /// Does as [`PoolPart::push_free`]; `put` notes, in the same section, which session's hand the frame has left.
+    pub(crate) fn push_free_of(&self, session: &Session, taken: FrameInHand<'_>, put: impl FnOnce(&mut Section<'_>)) {
         taken.slot.page.publish(PageId::NONE);
         taken.slot.set_state(State::Free);
         failpoint("buffer: about to be put on the free list");
@@ -382,7 +382,7 @@ impl Shelf {
         for index in 0..adding {
             let slot = self.slab.at(count + 1 + index);
             slot.data.init(Some(area.plus(u64::from(index) * page_bytes)));
-            slot.shelf.init(self.key.0);
+            slot.part.init(self.key.0);
         }
         let list = self.slot.latch.exclusive(session, Rank::REPLACER);
         let mut section = session.section();
@@ -440,7 +440,7 @@ impl Shelf {
 /// One process's handle to a pool, and to the one after it.
 pub(crate) struct Pool {
     slot: Held<PoolSlot>,
-    shelves: [OnceLock<Shelf>; SHELVES],
+    shelves: [OnceLock<PoolPart>; SHELVES],
     next: OnceLock<Box<Pool>>,
 }
 
@@ -451,7 +451,7 @@ pub(crate) struct Pools {
     table: Held<PoolTable>,
     slab: Slab<PoolSlot>,
     first: OnceLock<Box<Pool>>,
-    known: Grown,
+    known: CertainCount,
 }
 
 impl Pools {
@@ -472,7 +472,7 @@ impl Pools {
         let table = region.hold(place);
         let slab = table.pools.load().expect("the pools were made before they are opened");
         let slab = Slab::attach(region, slab);
-        Pools { region: region.clone(), slab, table, first: OnceLock::new(), known: Grown::default() }
+        Pools { region: region.clone(), slab, table, first: OnceLock::new(), known: CertainCount::default() }
     }
 
     /// Makes another pool.
@@ -523,19 +523,19 @@ impl Pools {
     }
 
     /// Returns the shelf of a frame.
-    pub(crate) fn shelf_of(&self, slot: &FrameSlot) -> &Shelf {
+    pub(crate) fn shelf_of(&self, slot: &FrameSlot) -> &PoolPart {
         let key = ShelfKey::of(slot);
         let pool = self.pool(PoolId(key.0 >> 8));
         self.handle(pool, key.0 & 31).expect("a frame's shelf exists")
     }
 
     /// Returns the shelf for pages of `page_bytes` in a pool, and makes it if it is missing.
-    pub(crate) fn shelf(&self, session: &Session, id: PoolId, page_bytes: u32) -> Result<&Shelf> {
+    pub(crate) fn part(&self, session: &Session, id: PoolId, page_bytes: u32) -> Result<&PoolPart> {
         assert!(is_page_size(page_bytes), "page sizes are checked when a file is registered");
         let pool = self.pool(id);
         let page_shift = page_bytes.ilog2();
-        if let Some(shelf) = self.handle(pool, page_shift) {
-            return Ok(shelf);
+        if let Some(part) = self.handle(pool, page_shift) {
+            return Ok(part);
         }
         let link = &pool.slot.shelves[(page_shift - PAGE_SHIFT_MIN) as usize];
         let guard = self.table.latch.exclusive(session, Rank::REPLACER);
@@ -553,22 +553,22 @@ impl Pools {
         Ok(self.handle(pool, page_shift).expect("it was just made, or found"))
     }
 
-    fn handle<'p>(&self, pool: &'p Pool, page_shift: u32) -> Option<&'p Shelf> {
+    fn handle<'p>(&self, pool: &'p Pool, page_shift: u32) -> Option<&'p PoolPart> {
         let index = (page_shift - PAGE_SHIFT_MIN) as usize;
-        if let Some(shelf) = pool.shelves[index].get() {
-            return Some(shelf);
+        if let Some(part) = pool.shelves[index].get() {
+            return Some(part);
         }
         let place = pool.slot.shelves[index].load()?;
-        Some(pool.shelves[index].get_or_init(|| Shelf::attach(&self.region, &pool.slot, place)))
+        Some(pool.shelves[index].get_or_init(|| PoolPart::attach(&self.region, &pool.slot, place)))
     }
 
     /// Returns every shelf there is, with its pool.
-    pub(crate) fn shelves(&self) -> Vec<(PoolId, &Shelf)> {
+    pub(crate) fn shelves(&self) -> Vec<(PoolId, &PoolPart)> {
         let mut found = Vec::new();
         for id in (1..=self.count()).map(PoolId) {
             let pool = self.pool(id);
             let shifts = (PAGE_SHIFT_MIN..).take(SHELVES);
-            found.extend(shifts.filter_map(|shift| self.handle(pool, shift)).map(|shelf| (id, shelf)));
+            found.extend(shifts.filter_map(|shift| self.handle(pool, shift)).map(|part| (id, part)));
         }
         found
     }
@@ -579,17 +579,17 @@ impl Pools {
         if count == 0 || count > self.slab.capacity() {
             return Err(format!("the buffer manager says that it has {count} pools"));
         }
-        for (id, shelf) in self.shelves() {
-            let known = shelf.known.look(|| shelf.slot.frame_count.load());
-            let (count, slots, shift) = (known.unwrap_or(u32::MAX), shelf.slab.capacity(), shelf.key.0 & 31);
+        for (id, part) in self.shelves() {
+            let known = part.known.look(|| part.slot.frame_count.load());
+            let (count, slots, shift) = (known.unwrap_or(u32::MAX), part.slab.capacity(), part.key.0 & 31);
             let index = shift.wrapping_sub(PAGE_SHIFT_MIN) as usize;
             let link = self.pool(id).slot.shelves.get(index).and_then(|link| link.load());
-            let is_linked = link.is_some_and(|link| link == self.region.offset_of(&*shelf.slot));
-            let is_sane = count <= slots && shelf.slot.page_shift.get() == shift;
+            let is_linked = link.is_some_and(|link| link == self.region.offset_of(&*part.slot));
+            let is_sane = count <= slots && part.slot.page_shift.get() == shift;
             if !is_linked || !is_sane {
                 return Err(format!("a shelf of pool {} says that it has {count} frames of {slots}", id.0));
             }
-            shelf.slab.check()?;
+            part.slab.check()?;
         }
         Ok(())
     }
@@ -597,9 +597,9 @@ impl Pools {
     pub(crate) fn extents(&self) -> Vec<Extent> {
         let mut all = vec![Extent::of("pool table", &self.table)];
         all.extend(Extent::of_slab("frame slabs", "pools", &self.slab));
-        for (_, shelf) in self.shelves() {
-            all.push(Extent::of("shelves", &shelf.slot));
-            all.extend(Extent::of_slab("frame slabs", "frames", &shelf.slab));
+        for (_, part) in self.shelves() {
+            all.push(Extent::of("shelves", &part.slot));
+            all.extend(Extent::of_slab("frame slabs", "frames", &part.slab));
         }
         all
     }
@@ -618,7 +618,7 @@ impl Pools {
     /// Frees every latch and makes every free list anew. No other session is attached.
     pub(crate) fn rebuild_alone(&self) {
         self.table.latch.reset_alone();
-        self.shelves().into_iter().for_each(|(_, shelf)| shelf.rebuild_alone());
+        self.shelves().into_iter().for_each(|(_, part)| part.rebuild_alone());
     }
 }
 

@@ -14,7 +14,7 @@ use libtp_process::Session;
 use crate::content::Body;
 use crate::files::OpenFile;
 use crate::get::check_page;
-use crate::pool::{Bound, Shelf, Taken};
+use crate::pool::{Bound, FrameInHand, PoolPart};
 use crate::{BufferManager, FileId, PageId, PageNo, Result};
 
 /// The most bytes read in one call.
@@ -29,7 +29,7 @@ impl BufferManager {
     /// [`Error::UnknownFile`](crate::Error::UnknownFile), [`Error::Io`](crate::Error::Io): nothing is lost by going on.
     pub fn prefetch(&self, session: &Session, file: FileId, first: PageNo, count: u32) -> Result<usize> {
         let open = self.files.open_entered(session, file)?;
-        let shelf = self.pools.shelf(session, open.info.pool, open.info.page_bytes)?;
+        let part = self.pools.part(session, open.info.pool, open.info.page_bytes)?;
         let run_max = RUN_BYTES_MAX / open.info.page_bytes;
         let end = first.raw().saturating_add(count);
         let (mut page, mut read) = (first.raw(), 0);
@@ -38,7 +38,7 @@ impl BufferManager {
             let Some(start) = (page..end).find(missing) else { break };
             let length = (start..end.min(start.saturating_add(run_max))).take_while(missing).count();
             let length = u32::try_from(length).expect("a run is at most 64 pages");
-            let entered = self.read_run(session, &open, shelf, start, length)?;
+            let entered = self.read_run(session, &open, part, start, length)?;
             read += entered;
             if entered == 0 {
                 break;
@@ -49,7 +49,7 @@ impl BufferManager {
     }
 
     /// Reads `length` pages from `start` on and puts into frames those that it can.
-    fn read_run(&self, session: &Session, file: &OpenFile, shelf: &Shelf, start: u32, length: u32) -> Result<usize> {
+    fn read_run(&self, session: &Session, file: &OpenFile, part: &PoolPart, start: u32, length: u32) -> Result<usize> {
         let before = self.header.home_writes.load();
         if before % 2 != 0 {
             return Ok(0);
@@ -66,22 +66,22 @@ impl BufferManager {
             if check_page(file, id, page, &*self.log, log_end).is_err() {
                 continue;
             }
-            let Some(taken) = self.take_at_once(session, shelf) else { break };
-            entered += usize::from(self.enter_read(session, shelf, taken, id, page, before));
+            let Some(taken) = self.take_at_once(session, part) else { break };
+            entered += usize::from(self.enter_read(session, part, taken, id, page, before));
         }
         self.table.grow(session);
         Ok(entered)
     }
 
     /// Takes a frame that costs no writing and no waiting.
-    fn take_at_once<'s>(&'s self, session: &'s Session, shelf: &'s Shelf) -> Option<Taken<'s>> {
-        if let Some(taken) = shelf.pop_free(session) {
+    fn take_at_once<'s>(&'s self, session: &'s Session, part: &'s PoolPart) -> Option<FrameInHand<'s>> {
+        if let Some(taken) = part.pop_free(session) {
             return Some(taken);
         }
-        if shelf.grow(session, &self.table, Bound::Budget) > 0 {
-            return shelf.pop_free(session);
+        if part.grow(session, &self.table, Bound::Budget) > 0 {
+            return part.pop_free(session);
         }
-        self.evict_clean(session, shelf, &mut Vec::new())
+        self.evict_clean(session, part, &mut Vec::new())
     }
 
     /// Puts a page into its frame, unless it is in memory, or may have come home since `before` was counted. Returns
@@ -89,24 +89,24 @@ impl BufferManager {
     fn enter_read(
         &self,
         session: &Session,
-        shelf: &Shelf,
-        mut taken: Taken<'_>,
+        part: &PoolPart,
+        mut taken: FrameInHand<'_>,
         id: PageId,
         page: &[u8],
         before: u64,
     ) -> bool {
         let Some(pin) = self.enter(session, id, &taken) else {
-            shelf.push_free(session, taken);
+            part.push_free(session, taken);
             return false;
         };
         // Acquire: pairs with the count before the first write home. The table's latch orders the rest.
         if self.header.home_writes.load() != before {
-            self.give_up(session, shelf, taken, pin);
+            self.give_up(session, part, taken, pin);
             return false;
         }
         Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).copy_from_slice(page);
-        shelf.slot.reads.fetch_add(1);
-        self.settle(shelf, taken);
+        part.slot.reads.fetch_add(1);
+        self.settle(part, taken);
         drop(pin);
         true
     }

@@ -41,8 +41,8 @@ impl BufferManager {
         self.header.writer.publish(SessionId::NONE);
         let writes = self.header.home_writes.load();
         self.header.home_writes.publish(writes.next_multiple_of(2));
-        for (_, shelf) in self.pools.shelves() {
-            shelf.frames().for_each(|slot| self.repair_frame(slot, &mut found));
+        for (_, part) in self.pools.shelves() {
+            part.frames().for_each(|slot| self.repair_frame(slot, &mut found));
         }
         self.pools.rebuild_alone();
         found
@@ -54,7 +54,7 @@ impl BufferManager {
     /// # Panics
     /// If an invariant does not hold.
     pub fn check_at_rest(&self) {
-        let resident: usize = self.pools.shelves().into_iter().map(|(_, shelf)| shelf.check_at_rest()).sum();
+        let resident: usize = self.pools.shelves().into_iter().map(|(_, part)| part.check_at_rest()).sum();
         assert!(resident == self.table.check_at_rest(), "a page is in memory and not in the table");
         assert!(self.header.writer.load() == SessionId::NONE, "a session writes");
         assert!(self.header.home_writes.load() % 2 == 0, "pages are on their way home");

@@ -10,13 +10,13 @@
 
 use std::time::Duration;
 
-use libtp_process::{Corpse, Session};
+use libtp_process::{DeadSession, Session};
 use rio::{failpoint, planted};
 
 use crate::content::Body;
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
-use crate::pool::Taken;
+use crate::pool::FrameInHand;
 use crate::{BufferManager, ExclusivePage, PageId};
 
 /// Tries of a busy frame, and the pause between two of them: a few milliseconds in all. The next session to repair
@@ -42,37 +42,37 @@ impl BufferManager {
     /// Takes the frame of a page that the dead session had read and made available (`settle`) out of its hand. Its
     /// section was rolled back, and its latches are not given back yet: after that, other sessions change the page and
     /// replace it.
-    pub fn settle_hand(&self, corpse: &Corpse<'_>) {
-        let Some(slot) = self.frame_at(corpse.in_hand()) else { return };
-        let is_there = slot.latch.owner() == Some(corpse.id()) && slot.state() == State::Resident;
+    pub fn settle_hand(&self, dead_session: &DeadSession<'_>) {
+        let Some(slot) = self.frame_at(dead_session.in_hand()) else { return };
+        let is_there = slot.latch.owner() == Some(dead_session.id()) && slot.state() == State::Resident;
         if is_there && !planted("buffer: a page that is there stays in a dead hand") {
-            corpse.put_back();
+            dead_session.put_back();
         }
     }
 
     /// Repairs the frame that the dead session had in hand. Called first, because the session that ends its
     /// transactions may want the very page that the dead session was reading. The caller holds no latch. Returns false
     /// if the frame stayed busy all the time: call again later.
-    pub fn repair_hand(&self, session: &Session, corpse: &Corpse<'_>) -> bool {
-        let held = self.frame_at(corpse.in_hand()).filter(|_| !planted("buffer: the dead keep what is in hand"));
-        held.is_none_or(|slot| self.empty_hand(session, corpse, slot))
+    pub fn repair_hand(&self, session: &Session, dead_session: &DeadSession<'_>) -> bool {
+        let held = self.frame_at(dead_session.in_hand()).filter(|_| !planted("buffer: the dead keep what is in hand"));
+        held.is_none_or(|slot| self.empty_hand(session, dead_session, slot))
     }
 
     /// Repairs the dead session's pins and the frame that it had in hand. The caller holds no latch. Returns false if a
     /// frame stayed busy all the time: call again later.
-    pub fn repair_frames(&self, session: &Session, corpse: &Corpse<'_>) -> bool {
-        let hand = self.repair_hand(session, corpse);
+    pub fn repair_frames(&self, session: &Session, dead_session: &DeadSession<'_>) -> bool {
+        let hand = self.repair_hand(session, dead_session);
         let mut pins = true;
         let shelves = self.pools.shelves();
-        let all = shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| slot.is_pinned());
-        let unnoted = all.filter(|_| corpse.has_unnoted_pins());
-        let noted = corpse.pins().filter_map(|place| self.frame_at(place));
+        let all = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
+        let unnoted = all.filter(|_| dead_session.has_unnoted_pins());
+        let noted = dead_session.pins().filter_map(|place| self.frame_at(place));
         for slot in noted.chain(unnoted).filter(|_| !planted("buffer: the dead keep their pins")) {
             pins &= self.recount_pins(session, slot);
         }
         failpoint("repair: pins recounted, not forgotten");
         if pins {
-            corpse.forget_pins();
+            dead_session.forget_pins();
         }
         hand && pins
     }
@@ -81,7 +81,7 @@ impl BufferManager {
     /// replaced. For tests, while other sessions work.
     pub fn pinned_by_nobody(&self, session: &Session) -> Vec<PageId> {
         let shelves = self.pools.shelves();
-        let pinned = shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| slot.is_pinned());
+        let pinned = shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| slot.is_pinned());
         let is_leak = |slot: &&FrameSlot| {
             let place = self.region.offset_of(*slot).raw();
             // A look may fall between a pin and its note. A session with more pins than notes may have any pin.
@@ -106,21 +106,21 @@ impl BufferManager {
         if place == 0 {
             return None;
         }
-        self.pools.shelves().into_iter().find_map(|(_, shelf)| {
-            let number = shelf.slab.index_of(place)?;
-            (number <= shelf.frame_count()).then(|| shelf.slab.at(number))
+        self.pools.shelves().into_iter().find_map(|(_, part)| {
+            let number = part.slab.index_of(place)?;
+            (number <= part.frame_count()).then(|| part.slab.at(number))
         })
     }
 
-    fn empty_hand(&self, session: &Session, corpse: &Corpse<'_>, slot: &FrameSlot) -> bool {
+    fn empty_hand(&self, session: &Session, dead_session: &DeadSession<'_>, slot: &FrameSlot) -> bool {
         let Some(guard) = try_long(session, || slot.latch.try_exclusive(session, ANY_PAGE)) else { return false };
         failpoint("repair: has latched what was in hand");
         if slot.state() == State::Loading && !planted("buffer: a page half read stays in the table") {
             self.table.remove_for_the_dead(session, slot);
         }
         failpoint("repair: in hand, out of the table");
-        let shelf = self.pools.shelf_of(slot);
-        shelf.push_free_of(session, Taken { slot, guard }, |section| corpse.put_back_in(section));
+        let part = self.pools.shelf_of(slot);
+        part.push_free_of(session, FrameInHand { slot, guard }, |section| dead_session.put_back_in(section));
         true
     }
 

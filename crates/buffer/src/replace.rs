@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use crate::frame::{FrameSlot, HOT};
-use crate::pool::Shelf;
+use crate::pool::PoolPart;
 use crate::settings::Policy;
 
 /// The first stamp of the LRU policy: 0 is "never", 1 is [`HOT`].
@@ -23,17 +23,17 @@ const LRU_QUEUE_MAX: usize = 1024;
 /// A replacement policy, one per shelf and process. The state that processes share lies in the slots.
 pub(crate) trait Replace: Send + Sync {
     /// Notes that a page was put into the frame.
-    fn loaded(&self, shelf: &Shelf, slot: &FrameSlot);
+    fn loaded(&self, part: &PoolPart, slot: &FrameSlot);
 
     /// Notes that the page was used. Called if the frame is not marked [`HOT`].
-    fn used(&self, shelf: &Shelf, slot: &FrameSlot);
+    fn used(&self, part: &PoolPart, slot: &FrameSlot);
 
     /// Shows frames to `visit`, in the order in which they should go, until `visit` breaks off. Every frame that is not
     /// used meanwhile is shown at least once.
-    fn offer<'s>(&self, shelf: &'s Shelf, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>);
+    fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>);
 
     /// Returns the frames whose turn is next, about `count` of them, without taking any turn.
-    fn next<'s>(&self, shelf: &'s Shelf, count: u32) -> Vec<&'s FrameSlot>;
+    fn next<'s>(&self, part: &'s PoolPart, count: u32) -> Vec<&'s FrameSlot>;
 }
 
 /// Returns the policy of that name.
@@ -48,19 +48,19 @@ pub(crate) fn of(policy: Policy) -> Box<dyn Replace> {
 struct Clock;
 
 impl Replace for Clock {
-    fn loaded(&self, _: &Shelf, slot: &FrameSlot) {
+    fn loaded(&self, _: &PoolPart, slot: &FrameSlot) {
         slot.used.publish(0);
     }
 
-    fn used(&self, _: &Shelf, slot: &FrameSlot) {
+    fn used(&self, _: &PoolPart, slot: &FrameSlot) {
         slot.used.publish(HOT);
     }
 
-    fn offer<'s>(&self, shelf: &'s Shelf, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>) {
-        let count = shelf.frame_count();
+    fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>) {
+        let count = part.frame_count();
         // The first round takes the marks away, and the second finds frames without marks.
         for _ in 0..count.saturating_mul(2) {
-            let slot = shelf.slab.at(1 + shelf.slot.hand.fetch_add(1) % count);
+            let slot = part.slab.at(1 + part.slot.hand.fetch_add(1) % count);
             if slot.used.get() == HOT {
                 slot.used.publish(0);
             } else if visit(slot).is_break() {
@@ -69,11 +69,11 @@ impl Replace for Clock {
         }
     }
 
-    fn next<'s>(&self, shelf: &'s Shelf, count: u32) -> Vec<&'s FrameSlot> {
-        let all = shelf.frame_count();
-        let hand = shelf.slot.hand.get();
+    fn next<'s>(&self, part: &'s PoolPart, count: u32) -> Vec<&'s FrameSlot> {
+        let all = part.frame_count();
+        let hand = part.slot.hand.get();
         let numbers = (0..count.min(all)).map(|ahead| 1 + hand.wrapping_add(ahead) % all);
-        numbers.map(|number| shelf.slab.at(number)).filter(|slot| slot.used.get() != HOT).collect()
+        numbers.map(|number| part.slab.at(number)).filter(|slot| slot.used.get() != HOT).collect()
     }
 }
 
@@ -86,37 +86,37 @@ struct Lru {
 }
 
 impl Replace for Lru {
-    fn loaded(&self, shelf: &Shelf, slot: &FrameSlot) {
-        slot.used.publish(tick(shelf));
+    fn loaded(&self, part: &PoolPart, slot: &FrameSlot) {
+        slot.used.publish(tick(part));
     }
 
-    fn used(&self, shelf: &Shelf, slot: &FrameSlot) {
+    fn used(&self, part: &PoolPart, slot: &FrameSlot) {
         // A page that was the last to be used needs no new stamp.
-        if slot.used.get() != shelf.slot.now.get() {
-            slot.used.publish(tick(shelf));
+        if slot.used.get() != part.slot.now.get() {
+            slot.used.publish(tick(part));
         }
     }
 
-    fn offer<'s>(&self, shelf: &'s Shelf, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>) {
+    fn offer<'s>(&self, part: &'s PoolPart, visit: &mut dyn FnMut(&'s FrameSlot) -> ControlFlow<()>) {
         for _ in 0..2 {
             while let Some((number, stamp)) = self.pop() {
-                let slot = shelf.slab.at(number);
+                let slot = part.slab.at(number);
                 if slot.used.get() == stamp && visit(slot).is_break() {
                     return;
                 }
             }
-            self.refill(shelf);
+            self.refill(part);
         }
         // Every frame in the queue was dirty, pinned or latched: show all frames, in order of their numbers.
-        for slot in shelf.frames() {
+        for slot in part.frames() {
             if visit(slot).is_break() {
                 return;
             }
         }
     }
 
-    fn next<'s>(&self, shelf: &'s Shelf, count: u32) -> Vec<&'s FrameSlot> {
-        oldest(shelf, count as usize).into_iter().map(|(number, _)| shelf.slab.at(number)).collect()
+    fn next<'s>(&self, part: &'s PoolPart, count: u32) -> Vec<&'s FrameSlot> {
+        oldest(part, count as usize).into_iter().map(|(number, _)| part.slab.at(number)).collect()
     }
 }
 
@@ -125,16 +125,16 @@ impl Lru {
         self.oldest.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 
-    fn refill(&self, shelf: &Shelf) {
-        let count = (shelf.frame_count() as usize / 16).clamp(LRU_QUEUE_MIN, LRU_QUEUE_MAX);
-        *self.oldest.lock().unwrap_or_else(PoisonError::into_inner) = oldest(shelf, count).into();
+    fn refill(&self, part: &PoolPart) {
+        let count = (part.frame_count() as usize / 16).clamp(LRU_QUEUE_MIN, LRU_QUEUE_MAX);
+        *self.oldest.lock().unwrap_or_else(PoisonError::into_inner) = oldest(part, count).into();
     }
 }
 
 /// Returns the `count` oldest frames with their stamps, the oldest first.
-fn oldest(shelf: &Shelf, count: usize) -> Vec<(u32, u32)> {
-    let now = shelf.slot.now.load();
-    let mut all: Vec<(u32, u32)> = (1..).zip(shelf.frames()).map(|(number, slot)| (number, slot.used.get())).collect();
+fn oldest(part: &PoolPart, count: usize) -> Vec<(u32, u32)> {
+    let now = part.slot.now.load();
+    let mut all: Vec<(u32, u32)> = (1..).zip(part.frames()).map(|(number, slot)| (number, slot.used.get())).collect();
     // Age, not stamp: the time may wrap.
     all.sort_unstable_by_key(|&(_, stamp)| std::cmp::Reverse(now.wrapping_sub(stamp)));
     all.truncate(count);
@@ -142,9 +142,9 @@ fn oldest(shelf: &Shelf, count: usize) -> Vec<(u32, u32)> {
 }
 
 /// Returns the next time of a shelf, never 0 or [`HOT`].
-fn tick(shelf: &Shelf) -> u32 {
+fn tick(part: &PoolPart) -> u32 {
     loop {
-        let now = shelf.slot.now.fetch_add(1).wrapping_add(1);
+        let now = part.slot.now.fetch_add(1).wrapping_add(1);
         if now >= STAMP_FIRST {
             return now;
         }

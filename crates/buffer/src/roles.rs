@@ -10,7 +10,7 @@ impl BufferManager {
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
         let mut roles = vec![("writes pages", self.header.writer.load())];
         let shelves = self.pools.shelves();
-        roles.extend(shelves.iter().map(|(_, shelf)| ("adds frames", shelf.slot.grower.load())));
+        roles.extend(shelves.iter().map(|(_, part)| ("adds frames", part.slot.grower.load())));
         roles
     }
 }

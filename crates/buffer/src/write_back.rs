@@ -87,7 +87,7 @@ enum Claim {
 }
 
 /// Pages on their way out: their copies, and the frames they came from, in the same order.
-struct Load<'m> {
+struct ClaimedBatch<'m> {
     manager: &'m BufferManager,
     /// The writer's role: only the writer claims pages.
     writer: Option<Writer<'m>>,
@@ -99,7 +99,7 @@ struct Load<'m> {
     away: Option<FileId>,
 }
 
-impl Drop for Load<'_> {
+impl Drop for ClaimedBatch<'_> {
     fn drop(&mut self) {
         // After a panic the claims stay, and the next writer gives them back. After a failed sync they stay, too: no
         // checkpoint passes them.
@@ -157,8 +157,8 @@ impl BufferManager {
     /// As [`BufferManager::write_all`].
     pub fn write_older(&self, session: &Session, than: Lsn) -> Result<usize> {
         let mut frames: Vec<&FrameSlot> = Vec::new();
-        for (_, shelf) in self.pools.shelves() {
-            frames.extend(shelf.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
+        for (_, part) in self.pools.shelves() {
+            frames.extend(part.frames().filter(|slot| slot.oldest_needed().is_some_and(|lsn| lsn < than)));
         }
         // Sorted by the pages of this moment: frames change their pages while they are compared.
         frames.sort_by_cached_key(|slot| slot.page.load());
@@ -210,8 +210,8 @@ impl BufferManager {
             !lsn.is_none() && lsn < than
         };
         let (mut round, begun) = (0, Instant::now());
-        for (_, shelf) in self.pools.shelves() {
-            for slot in shelf.frames() {
+        for (_, part) in self.pools.shelves() {
+            for slot in part.frames() {
                 while claimed(slot) && !is_over(round, begun) {
                     self.check_failed()?;
                     session.sleep(SLICE);
@@ -227,14 +227,14 @@ impl BufferManager {
     /// the smaller.
     pub fn dirty_minimum(&self) -> Option<Lsn> {
         let shelves = self.pools.shelves();
-        let frames = shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter_map(FrameSlot::oldest_needed).min();
-        frames.into_iter().chain(self.files.owed()).min()
+        let frames = shelves.iter().flat_map(|(_, part)| part.frames()).filter_map(FrameSlot::oldest_needed).min();
+        frames.into_iter().chain(self.files.unrepeated_from()).min()
     }
 
     /// Returns how many pages are not on the disk, synced.
     pub fn dirty_count(&self) -> usize {
         let shelves = self.pools.shelves();
-        shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.is_clean()).count()
+        shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.is_clean()).count()
     }
 
     /// Returns the session that writes pages now; `SessionId::NONE` if no session does.
@@ -302,7 +302,7 @@ impl BufferManager {
     }
 
     /// Copies the frame's page out if it is dirty and no other session is writing it.
-    fn claim<'m>(&self, session: &Session, slot: &'m FrameSlot, load: &mut Load<'m>) -> Result<Claim> {
+    fn claim<'m>(&self, session: &Session, slot: &'m FrameSlot, load: &mut ClaimedBatch<'m>) -> Result<Claim> {
         debug_assert!(load.writer.is_some(), "claims are the writer's");
         let id = slot.page.load();
         if id.is_none() || slot.recovery.load().is_none() {
@@ -352,7 +352,7 @@ impl BufferManager {
         slot: &'m FrameSlot,
         guard: &SharedGuard<'_>,
         file: &OpenFile,
-        load: &mut Load<'m>,
+        load: &mut ClaimedBatch<'m>,
     ) -> Result<Claim> {
         let id = slot.page.get();
         let page = Body::taken(slot).bytes(&self.region, guard);
@@ -371,7 +371,7 @@ impl BufferManager {
     }
 
     /// Writes the claimed pages. Then ends the claims, or gives them back.
-    fn write_load(&self, session: &Session, load: &mut Load<'_>) -> Result<usize> {
+    fn write_load(&self, session: &Session, load: &mut ClaimedBatch<'_>) -> Result<usize> {
         let writer = load.writer.take().filter(|_| !load.slots.is_empty());
         let Some(writer) = writer else { return Ok(0) };
         let cut = self.cut_to_room(load);
@@ -403,7 +403,7 @@ impl BufferManager {
 
     /// Cuts the batch to the pages that the double-write file has room for on a full disk. The other claims are given
     /// back.
-    fn cut_to_room(&self, load: &mut Load<'_>) -> Result<()> {
+    fn cut_to_room(&self, load: &mut ClaimedBatch<'_>) -> Result<()> {
         if self.settings.writes_once() {
             return Ok(());
         }
@@ -562,7 +562,7 @@ impl BufferManager {
     }
 
     /// Makes the session the writer, unless it already is.
-    fn writer_of<'m>(&'m self, session: &Session, load: &mut Load<'m>) {
+    fn writer_of<'m>(&'m self, session: &Session, load: &mut ClaimedBatch<'m>) {
         for round in 0_u32.. {
             if load.writer.is_some() {
                 return;
@@ -607,7 +607,7 @@ impl BufferManager {
             // Only the writer has claims. If this session dies among them, the next writer goes on.
             let shelves = self.pools.shelves();
             let claimed =
-                shelves.iter().flat_map(|(_, shelf)| shelf.frames()).filter(|slot| !slot.unsynced.load().is_none());
+                shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.unsynced.load().is_none());
             failpoint("buffer: about to undo a dead one's claims");
             claimed.for_each(FrameSlot::undo_write);
         }
@@ -637,11 +637,11 @@ impl BufferManager {
     }
 
     /// Returns private memory for a batch, kept from the last batch: new memory costs a page fault a page.
-    fn new_load(&self) -> Load<'_> {
+    fn new_load(&self) -> ClaimedBatch<'_> {
         let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut batch = kept.unwrap_or_default();
         batch.clear();
-        Load { manager: self, writer: None, batch, slots: Vec::new(), refused: None, away: None }
+        ClaimedBatch { manager: self, writer: None, batch, slots: Vec::new(), refused: None, away: None }
     }
 
     /// Frees the private memory that is kept for the next batches, for tests that simulate the death of a process.
@@ -650,7 +650,7 @@ impl BufferManager {
         self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn keep_load(&self, mut load: Load<'_>) {
+    fn keep_load(&self, mut load: ClaimedBatch<'_>) {
         let mut spare = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner);
         if spare.len() < 2 {
             spare.push(std::mem::take(&mut load.batch));

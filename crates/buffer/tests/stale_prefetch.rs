@@ -180,15 +180,15 @@ fn a_page_whose_reader_died_is_not_taken_for_read() {
     let read = catch_unwind(AssertUnwindSafe(|| world.get(&dead, page_id(3))));
     assert!(read.is_err(), "it dies reading");
     dead.mark_dead();
-    let corpse = world.processes.take_corpse(&living, dead.id()).unwrap();
-    corpse.roll_back();
-    corpse.let_go();
+    let dead_session = world.processes.take_dead(&living, dead.id()).unwrap();
+    dead_session.roll_back();
+    dead_session.release_latches();
     // The dead session's latch is free, and the frame has the page's name.
     assert!(world.buffers.is_resident(page_id(3)));
     assert!(world.buffers.shared_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
     assert!(world.buffers.exclusive_now(&living, page_id(3), LEAF).is_none(), "bytes that nobody has read");
-    assert!(world.buffers.repair_frames(&living, &corpse));
-    corpse.bury(std::time::Instant::now());
+    assert!(world.buffers.repair_frames(&living, &dead_session));
+    dead_session.bury(std::time::Instant::now());
     assert_eq!(world.get(&living, page_id(3)).unwrap(), 1);
 }
 

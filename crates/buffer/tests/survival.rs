@@ -86,11 +86,11 @@ fn pins_beyond_those_a_session_can_note_are_taken_off_too() {
     }
     let kept = world.buffers.pin(&living, page_id(70)).unwrap();
     dead.mark_dead();
-    let corpse = world.processes.take_corpse(&living, dead.id()).unwrap();
-    corpse.roll_back();
-    corpse.let_go();
-    assert!(world.buffers.repair_frames(&living, &corpse));
-    corpse.bury(std::time::Instant::now());
+    let dead_session = world.processes.take_dead(&living, dead.id()).unwrap();
+    dead_session.roll_back();
+    dead_session.release_latches();
+    assert!(world.buffers.repair_frames(&living, &dead_session));
+    dead_session.bury(std::time::Instant::now());
     assert_eq!(world.buffers.pinned_by_nobody(&living), []);
     drop(kept);
     world.buffers.check_at_rest();

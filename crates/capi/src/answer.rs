@@ -1,6 +1,6 @@
 //! The answer of every call: a code, and a sentence about the last failed call of the calling thread.
 //!
-//! Every call goes through [`door`], which lets no panic out. A mistake of the C program is an ordinary answer
+//! Every call goes through [`c_call`], which lets no panic out. A mistake of the C program is an ordinary answer
 //! ([`Trouble::misuse`]).
 #![allow(unsafe_code)]
 
@@ -107,7 +107,7 @@ impl Trouble {
     pub(crate) fn of_the_program(code: c_int, then: &str) -> Trouble {
         match meaning(code) {
             // The code is the library's: the last text of this thread explains it.
-            Some(_) => Trouble { code, text: Cow::Owned(told()) },
+            Some(_) => Trouble { code, text: Cow::Owned(last_error()) },
             None => Trouble::new(code, format!("the program's function returned {code}, and {then}")),
         }
     }
@@ -121,12 +121,13 @@ impl Trouble {
     }
 
     fn of_panic(payload: &(dyn Any + Send)) -> Trouble {
-        let said = match payload.downcast_ref::<String>() {
+        let message = match payload.downcast_ref::<String>() {
             Some(text) => text.as_str(),
             None => payload.downcast_ref::<&str>().copied().unwrap_or("nothing"),
         };
-        let text =
-            format!("the library panicked, which is a bug in it or damaged memory: please report it. It said: {said}");
+        let text = format!(
+            "the library panicked, which is a bug in it or damaged memory: please report it. It said: {message}"
+        );
         Trouble::new(TP_BUG, text)
     }
 }
@@ -177,24 +178,24 @@ impl From<Error> for Trouble {
 /// the library's.
 pub(crate) fn reason(code: c_int) -> String {
     match meaning(code) {
-        Some(_) => told().to_string_lossy().into_owned(),
+        Some(_) => last_error().to_string_lossy().into_owned(),
         None => format!("it returned {code}"),
     }
 }
 
 thread_local! {
-    static SAID: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
+    static LAST_ERROR: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
-fn told() -> CString {
-    SAID.try_with(|said| said.borrow().clone().into_owned()).unwrap_or_default()
+fn last_error() -> CString {
+    LAST_ERROR.try_with(|message| message.borrow().clone().into_owned()).unwrap_or_default()
 }
 
 /// Stores the text that `tp_error` returns.
 pub(crate) fn say(text: &str) {
     let text = Cow::Owned(CString::new(text.replace('\0', " ")).unwrap_or_default());
     // While a thread ends, its text no longer exists.
-    let _ = SAID.try_with(|said| *said.borrow_mut() = text);
+    let _ = LAST_ERROR.try_with(|message| *message.borrow_mut() = text);
 }
 
 /// Does the work. Returns the text about the panic if the work panics.
@@ -203,7 +204,7 @@ pub(crate) fn unpanicked<T>(work: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 /// Does the work of a call and returns the call's code.
-pub(crate) fn door(call: &str, work: impl FnOnce() -> Outcome<()>) -> c_int {
+pub(crate) fn c_call(call: &str, work: impl FnOnce() -> Outcome<()>) -> c_int {
     let done = catch_unwind(AssertUnwindSafe(work));
     let trouble = match done {
         Ok(Ok(())) => return TP_OK,
@@ -219,14 +220,14 @@ pub(crate) fn door(call: &str, work: impl FnOnce() -> Outcome<()>) -> c_int {
         _ => trouble.text,
     };
     // While a thread ends, its text no longer exists.
-    let _ = SAID.try_with(|said| *said.borrow_mut() = text);
+    let _ = LAST_ERROR.try_with(|message| *message.borrow_mut() = text);
     code
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_error() -> *const c_char {
-    SAID.try_with(|said| said.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    LAST_ERROR.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// See `libtp.h`.
@@ -286,9 +287,12 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_answer() {
-        let code = door("tp_put", || panic!("for a test"));
+        let code = c_call("tp_put", || panic!("for a test"));
         assert_eq!(code, TP_BUG);
-        let said = told().into_string().unwrap();
-        assert!(said.starts_with("tp_put: the library panicked") && said.ends_with("It said: for a test"), "{said}");
+        let message = last_error().into_string().unwrap();
+        assert!(
+            message.starts_with("tp_put: the library panicked") && message.ends_with("It said: for a test"),
+            "{message}"
+        );
     }
 }

@@ -4,13 +4,13 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::{Duration, UNIX_EPOCH};
 
-use libtp::{Backup, Env, Until};
+use libtp::{Backup, Env, RestorePoint};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Out, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
-use crate::load::{tell, Watch};
+use crate::load::{progress_callback, Watch};
 use crate::primitives::with_log_types;
 
 /// The flag as in `libtp.h`.
@@ -36,12 +36,12 @@ pub extern "C" fn tp_backup(
     argument: *mut c_void,
     done: Out<BackedUp>,
 ) -> c_int {
-    door("tp_backup", || {
+    c_call("tp_backup", || {
         let (env, to) = (environment(env)?, to.path("the directory")?);
-        let mut tell = tell(watch, argument);
+        let mut progress_callback = progress_callback(watch, argument);
         let backed_up = match flags {
-            0 => env.env.backup(to, &mut tell)?,
-            TP_BACKUP_MORE => env.env.backup_more(to, &mut tell)?,
+            0 => env.env.backup(to, &mut progress_callback)?,
+            TP_BACKUP_MORE => env.env.backup_more(to, &mut progress_callback)?,
             _ => return Err(Trouble::misuse(format!("the flags have bits that mean nothing: {flags:#x}"))),
         };
         let libtp::BackedUp { earliest, end, files, file_bytes, log_bytes, .. } = backed_up;
@@ -58,8 +58,8 @@ pub extern "C" fn tp_backup_check(
     argument: *mut c_void,
     found: Out<BackedUp>,
 ) -> c_int {
-    door("tp_backup_check", || {
-        let checked = Backup::open(backup.path("the backup")?)?.check(&mut tell(watch, argument))?;
+    c_call("tp_backup_check", || {
+        let checked = Backup::open(backup.path("the backup")?)?.check(&mut progress_callback(watch, argument))?;
         let libtp::Checked { earliest, end, files, file_bytes, log_bytes } = checked;
         found.set(BackedUp { earliest, end, files, file_bytes, log_bytes });
         Ok(())
@@ -67,11 +67,11 @@ pub extern "C" fn tp_backup_check(
 }
 
 /// Returns the state to restore, which `libtp.h` numbers by `kind`.
-fn until(kind: c_int, value: u64) -> Outcome<Until> {
+fn until(kind: c_int, value: u64) -> Outcome<RestorePoint> {
     match kind {
-        0 => Ok(Until::End),
-        1 => Ok(Until::Lsn(value)),
-        2 => Ok(Until::Time(UNIX_EPOCH + Duration::from_micros(value))),
+        0 => Ok(RestorePoint::End),
+        1 => Ok(RestorePoint::Lsn(value)),
+        2 => Ok(RestorePoint::Time(UNIX_EPOCH + Duration::from_micros(value))),
         _ => Err(Trouble::misuse(format!("{kind} is no state; TP_UNTIL_END, TP_UNTIL_LSN and TP_UNTIL_TIME are"))),
     }
 }
@@ -87,10 +87,11 @@ pub extern "C" fn tp_restore(
     argument: *mut c_void,
     end: Out<u64>,
 ) -> c_int {
-    door("tp_restore", || {
+    c_call("tp_restore", || {
         let (backup, to) = (Backup::open(backup.path("the backup")?)?, to.path("the directory")?);
         let builder = with_log_types(Env::builder());
-        let restored = backup.restore_with(&builder, to, until(kind, value)?, &mut tell(watch, argument))?;
+        let restored =
+            backup.restore_with(&builder, to, until(kind, value)?, &mut progress_callback(watch, argument))?;
         end.set(restored.end);
         Ok(())
     })

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use libtp::{Cursor, RecnoCursor, Result};
 
-use crate::answer::{door, Outcome, Trouble, TP_OK};
+use crate::answer::{c_call, Outcome, Trouble, TP_OK};
 use crate::arguments::{Fill, In, Out};
 use crate::database::{KeyedDatabase, NumberedDatabase};
 use crate::handles::Handle;
@@ -49,7 +49,7 @@ pub extern "C" fn tp_cursor_open(
     txn: Handle<Transaction>,
     cursor: Out<Handle<KeyedPlace>>,
 ) -> c_int {
-    door("tp_cursor_open", || {
+    c_call("tp_cursor_open", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
         let (db, mut held) = both(db, txn)?;
         places::open(out, txn, &mut held, db, |db, reader, pin| {
@@ -66,7 +66,7 @@ pub extern "C" fn tp_cursor_open_range(
     range: Keys,
     cursor: Out<Handle<KeyedPlace>>,
 ) -> c_int {
-    door("tp_cursor_open_range", || {
+    c_call("tp_cursor_open_range", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
         let (db, mut held) = both(db, txn)?;
         let keys = range.keys()?;
@@ -79,19 +79,19 @@ pub extern "C" fn tp_cursor_open_range(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_cursor_close(cursor: Handle<KeyedPlace>) -> c_int {
-    door("tp_cursor_close", || places::close(cursor))
+    c_call("tp_cursor_close", || places::close(cursor))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_cursor_first(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    door("tp_cursor_first", || step(cursor, (key, value), Cursor::first))
+    c_call("tp_cursor_first", || step(cursor, (key, value), Cursor::first))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_cursor_last(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    door("tp_cursor_last", || step(cursor, (key, value), Cursor::last))
+    c_call("tp_cursor_last", || step(cursor, (key, value), Cursor::last))
 }
 
 /// See `libtp.h`.
@@ -103,7 +103,7 @@ pub extern "C" fn tp_cursor_seek(
     key: Fill,
     value: Fill,
 ) -> c_int {
-    door("tp_cursor_seek", || {
+    c_call("tp_cursor_seek", || {
         let from = from.bytes("a key", from_size)?;
         step(cursor, (key, value), |cursor| cursor.seek(from))
     })
@@ -118,7 +118,7 @@ pub extern "C" fn tp_cursor_behind(
     key: Fill,
     value: Fill,
 ) -> c_int {
-    door("tp_cursor_behind", || {
+    c_call("tp_cursor_behind", || {
         let from = from.bytes("a key", from_size)?;
         step(cursor, (key, value), |cursor| cursor.next_behind(from))
     })
@@ -127,7 +127,7 @@ pub extern "C" fn tp_cursor_behind(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_cursor_next(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    door("tp_cursor_next", || step(cursor, (key, value), Cursor::next))
+    c_call("tp_cursor_next", || step(cursor, (key, value), Cursor::next))
 }
 
 /// `tp_visit`.
@@ -142,7 +142,7 @@ pub type Visit = extern "C" fn(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_cursor_each(cursor: Handle<KeyedPlace>, visit: Option<Visit>, argument: *mut c_void) -> c_int {
-    door("tp_cursor_each", || {
+    c_call("tp_cursor_each", || {
         let visit = visit.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
         let shown = |key: &[u8], value: &[u8]| match visit(
             key.as_ptr().cast(),
@@ -168,7 +168,7 @@ pub extern "C" fn tp_cursor_each(cursor: Handle<KeyedPlace>, visit: Option<Visit
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_cursor_prev(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    door("tp_cursor_prev", || step(cursor, (key, value), Cursor::prev))
+    c_call("tp_cursor_prev", || step(cursor, (key, value), Cursor::prev))
 }
 
 /// See `libtp.h`.
@@ -178,7 +178,7 @@ pub extern "C" fn tp_recno_cursor_open(
     txn: Handle<Transaction>,
     cursor: Out<Handle<NumberedPlace>>,
 ) -> c_int {
-    door("tp_recno_cursor_open", || {
+    c_call("tp_recno_cursor_open", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
         let (recno, mut held) = both(recno, txn)?;
         places::open(out, txn, &mut held, recno, |recno, reader, pin| {
@@ -190,19 +190,19 @@ pub extern "C" fn tp_recno_cursor_open(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_cursor_close(cursor: Handle<NumberedPlace>) -> c_int {
-    door("tp_recno_cursor_close", || places::close(cursor))
+    c_call("tp_recno_cursor_close", || places::close(cursor))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_cursor_first(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    door("tp_recno_cursor_first", || step_number(cursor, (number, record), RecnoCursor::first))
+    c_call("tp_recno_cursor_first", || step_number(cursor, (number, record), RecnoCursor::first))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_cursor_last(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    door("tp_recno_cursor_last", || step_number(cursor, (number, record), RecnoCursor::last))
+    c_call("tp_recno_cursor_last", || step_number(cursor, (number, record), RecnoCursor::last))
 }
 
 /// See `libtp.h`.
@@ -213,17 +213,17 @@ pub extern "C" fn tp_recno_cursor_seek(
     number: Out<u64>,
     record: Fill,
 ) -> c_int {
-    door("tp_recno_cursor_seek", || step_number(cursor, (number, record), |cursor| cursor.seek(from)))
+    c_call("tp_recno_cursor_seek", || step_number(cursor, (number, record), |cursor| cursor.seek(from)))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_cursor_next(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    door("tp_recno_cursor_next", || step_number(cursor, (number, record), RecnoCursor::next))
+    c_call("tp_recno_cursor_next", || step_number(cursor, (number, record), RecnoCursor::next))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_cursor_prev(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    door("tp_recno_cursor_prev", || step_number(cursor, (number, record), RecnoCursor::prev))
+    c_call("tp_recno_cursor_prev", || step_number(cursor, (number, record), RecnoCursor::prev))
 }

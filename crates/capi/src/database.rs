@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use libtp::{Database, Db, Env, Link, Recno, Result};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Fill, In, Out, Put, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::{Handle, Kind, Pinned, Table};
@@ -81,7 +81,7 @@ fn open_keyed(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_btree_open(env: Handle<Environment>, name: Text, db: Out<Handle<KeyedDatabase>>) -> c_int {
-    door("tp_btree_open", || open_keyed(env, &name, &db, Env::btree))
+    c_call("tp_btree_open", || open_keyed(env, &name, &db, Env::btree))
 }
 
 /// See `libtp.h`.
@@ -92,7 +92,7 @@ pub extern "C" fn tp_btree_open_ordered(
     order: Text,
     db: Out<Handle<KeyedDatabase>>,
 ) -> c_int {
-    door("tp_btree_open_ordered", || {
+    c_call("tp_btree_open_ordered", || {
         db.needed("the database", Handle::NULL)?;
         let order = order_named(order.needed("the name of the order")?)?;
         open_keyed(env, &name, &db, |env, name| env.btree_ordered(name, order))
@@ -102,13 +102,13 @@ pub extern "C" fn tp_btree_open_ordered(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_hash_open(env: Handle<Environment>, name: Text, db: Out<Handle<KeyedDatabase>>) -> c_int {
-    door("tp_hash_open", || open_keyed(env, &name, &db, Env::hash))
+    c_call("tp_hash_open", || open_keyed(env, &name, &db, Env::hash))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_db_close(db: Handle<KeyedDatabase>) -> c_int {
-    door("tp_db_close", || {
+    c_call("tp_db_close", || {
         if !db.is_null() {
             drop(KEYED.remove(db, USERS)?);
         }
@@ -119,7 +119,7 @@ pub extern "C" fn tp_db_close(db: Handle<KeyedDatabase>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_db_key_max(db: Handle<KeyedDatabase>, bytes: Out<usize>) -> c_int {
-    door("tp_db_key_max", || {
+    c_call("tp_db_key_max", || {
         let place = bytes.needed("the length", 0)?;
         place.set(KEYED.pin(db)?.db.key_bytes_max());
         Ok(())
@@ -135,7 +135,7 @@ pub extern "C" fn tp_get(
     key_size: usize,
     mut value: Fill,
 ) -> c_int {
-    door("tp_get", || {
+    c_call("tp_get", || {
         let (db, txn) = both(db, txn)?;
         let (key, read) = (key.bytes("a key", key_size)?, |bytes: &[u8]| value.with(bytes));
         with_reader!(txn.reader(), reader => db.db.get_with(reader, key, read))?.unwrap_or_else(|| found(false))
@@ -151,7 +151,7 @@ pub extern "C" fn tp_get_for_update(
     key_size: usize,
     mut value: Fill,
 ) -> c_int {
-    door("tp_get_for_update", || {
+    c_call("tp_get_for_update", || {
         let (db, txn) = both(db, txn)?;
         match db.db.get_for_update(txn.writer()?, key.bytes("a key", key_size)?)? {
             Some(bytes) => value.with(&bytes),
@@ -173,7 +173,7 @@ pub extern "C" fn tp_update(
     change: Option<Change>,
     argument: *mut c_void,
 ) -> c_int {
-    door("tp_update", || {
+    c_call("tp_update", || {
         let (db, txn) = both(db, txn)?;
         let change = change.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
         let key = key.bytes("a key", key_size)?;
@@ -194,7 +194,7 @@ pub extern "C" fn tp_put(
     value: In,
     value_size: usize,
 ) -> c_int {
-    door("tp_put", || {
+    c_call("tp_put", || {
         let (db, txn) = both(db, txn)?;
         let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
         Ok(db.db.put(txn.writer()?, key, value)?)
@@ -211,7 +211,7 @@ pub extern "C" fn tp_put_new(
     value: In,
     value_size: usize,
 ) -> c_int {
-    door("tp_put_new", || {
+    c_call("tp_put_new", || {
         let (db, txn) = both(db, txn)?;
         let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
         Ok(db.db.put_new(txn.writer()?, key, value)?)
@@ -221,7 +221,7 @@ pub extern "C" fn tp_put_new(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_delete(db: Handle<KeyedDatabase>, txn: Handle<Transaction>, key: In, key_size: usize) -> c_int {
-    door("tp_delete", || {
+    c_call("tp_delete", || {
         let (db, txn) = both(db, txn)?;
         found(db.db.delete(txn.writer()?, key.bytes("a key", key_size)?)?)
     })
@@ -242,7 +242,7 @@ pub extern "C" fn tp_link_of(
     key_size: usize,
     link: Out<LinkBytes>,
 ) -> c_int {
-    door("tp_link_of", || {
+    c_call("tp_link_of", || {
         let place = link.needed("the link", LinkBytes { bytes: [0; 16] })?;
         let (db, txn) = both(db, txn)?;
         let found = db.db.link_of(txn.writer()?, key.bytes("a key", key_size)?)?;
@@ -260,7 +260,7 @@ pub extern "C" fn tp_get_at(
     mut key: Fill,
     mut value: Fill,
 ) -> c_int {
-    door("tp_get_at", || {
+    c_call("tp_get_at", || {
         let (db, txn) = both(db, txn)?;
         let link = Link::from_bytes(link.needed("the link")?.bytes);
         let found = db.db.get_at(txn.writer()?, link)?;
@@ -278,7 +278,7 @@ pub extern "C" fn tp_recno_open(
     record_size: u32,
     recno: Out<Handle<NumberedDatabase>>,
 ) -> c_int {
-    door("tp_recno_open", || {
+    c_call("tp_recno_open", || {
         let place = recno.needed("the database", Handle::NULL)?;
         let env = environment(env)?;
         let name = name.needed("the name")?;
@@ -297,7 +297,7 @@ pub extern "C" fn tp_recno_open(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_close(recno: Handle<NumberedDatabase>) -> c_int {
-    door("tp_recno_close", || {
+    c_call("tp_recno_close", || {
         if !recno.is_null() {
             drop(NUMBERED.remove(recno, USERS)?);
         }
@@ -308,7 +308,7 @@ pub extern "C" fn tp_recno_close(recno: Handle<NumberedDatabase>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_record_size(recno: Handle<NumberedDatabase>, bytes: Out<u32>) -> c_int {
-    door("tp_recno_record_size", || {
+    c_call("tp_recno_record_size", || {
         let place = bytes.needed("the length", 0)?;
         place.set(NUMBERED.pin(recno)?.recno.record_bytes());
         Ok(())
@@ -323,7 +323,7 @@ pub extern "C" fn tp_recno_get(
     number: u64,
     mut record: Fill,
 ) -> c_int {
-    door("tp_recno_get", || {
+    c_call("tp_recno_get", || {
         let (recno, txn) = both(recno, txn)?;
         let found = with_reader!(txn.reader(), reader => recno.recno.get(reader, number))?;
         record.with(&found.ok_or_else(Trouble::not_found)?)
@@ -339,7 +339,7 @@ pub extern "C" fn tp_recno_put(
     record: In,
     record_size: usize,
 ) -> c_int {
-    door("tp_recno_put", || {
+    c_call("tp_recno_put", || {
         let (recno, txn) = both(recno, txn)?;
         Ok(recno.recno.put(txn.writer()?, number, record.bytes("a record", record_size)?)?)
     })
@@ -354,7 +354,7 @@ pub extern "C" fn tp_recno_append(
     record_size: usize,
     number: Out<u64>,
 ) -> c_int {
-    door("tp_recno_append", || {
+    c_call("tp_recno_append", || {
         let (recno, txn) = both(recno, txn)?;
         number.set(recno.recno.append(txn.writer()?, record.bytes("a record", record_size)?)?);
         Ok(())
@@ -364,7 +364,7 @@ pub extern "C" fn tp_recno_append(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_delete(recno: Handle<NumberedDatabase>, txn: Handle<Transaction>, number: u64) -> c_int {
-    door("tp_recno_delete", || {
+    c_call("tp_recno_delete", || {
         let (recno, txn) = both(recno, txn)?;
         found(recno.recno.delete(txn.writer()?, number)?)
     })

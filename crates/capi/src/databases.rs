@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, CStr};
 
-use crate::answer::door;
+use crate::answer::c_call;
 use crate::arguments::{Out, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
@@ -12,13 +12,13 @@ use crate::transaction::{transaction, Transaction};
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_drop(txn: Handle<Transaction>, name: Text) -> c_int {
-    door("tp_drop", || Ok(transaction(txn)?.writer()?.drop_database(name.needed("the name")?)?))
+    c_call("tp_drop", || Ok(transaction(txn)?.writer()?.drop_database(name.needed("the name")?)?))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_rename(txn: Handle<Transaction>, name: Text, new_name: Text) -> c_int {
-    door("tp_rename", || {
+    c_call("tp_rename", || {
         let held = transaction(txn)?;
         Ok(held.writer()?.rename_database(name.needed("the name")?, new_name.needed("the new name")?)?)
     })
@@ -27,7 +27,7 @@ pub extern "C" fn tp_rename(txn: Handle<Transaction>, name: Text, new_name: Text
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_empty(txn: Handle<Transaction>, name: Text, count: Out<u64>) -> c_int {
-    door("tp_empty", || {
+    c_call("tp_empty", || {
         count.set(0);
         count.set(transaction(txn)?.writer()?.empty_database(name.needed("the name")?)?);
         Ok(())
@@ -42,7 +42,7 @@ pub extern "C" fn tp_env_database(
     kind: Out<*const c_char>,
     bytes: Out<u64>,
 ) -> c_int {
-    door("tp_env_database", || {
+    c_call("tp_env_database", || {
         kind.set(c"".as_ptr());
         bytes.set(0);
         let found = environment(env)?.env.list_database(name.needed("the name")?)?;
@@ -55,7 +55,7 @@ pub extern "C" fn tp_env_database(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_count_records(env: Handle<Environment>, name: Text, count: Out<u64>) -> c_int {
-    door("tp_env_count_records", || {
+    c_call("tp_env_count_records", || {
         let place = count.needed("the count", 0)?;
         place.set(environment(env)?.env.count_records(name.needed("the name")?)?.unwrap_or(0));
         Ok(())

@@ -41,10 +41,10 @@ use crate::answer::{say, unpanicked, Trouble};
 use crate::arguments::Text;
 use crate::handles::{Handle, Held, Kind, Table};
 use dbt::DbtPointer;
-use info::{Info, Told};
+use info::{FileInfo, Info};
 use keyed::Keyed;
 use numbered::{Numbered, Stored};
-use open::{How, Type};
+use open::{OpenMode, Type};
 use refusal::{Answer, Refusal};
 
 pub(crate) const SUCCESS: c_int = 0;
@@ -147,9 +147,9 @@ fn special(is_done: bool) -> c_int {
 pub extern "C" fn dbopen(file: Text, flags: c_uint, mode: c_uint, kind: Type, openinfo: Info) -> *mut Methods {
     let mut made = std::ptr::null_mut();
     answer("dbopen", || {
-        let told = openinfo.told(kind)?;
-        let is_without_keys = matches!(&told, Told::Recno(records) if records.is_without_keys);
-        let store = open::open(file.optional_path(), &How::new(flags, mode)?, told)?;
+        let info = openinfo.parse(kind)?;
+        let is_without_keys = matches!(&info, FileInfo::Recno(records) if records.is_without_keys);
+        let store = open::open(file.optional_path(), &OpenMode::new(flags, mode)?, info)?;
         let opened = Opened { store, is_without_keys, key: Vec::new(), data: Vec::new() };
         let internal = OPENED.insert(opened)?;
         made = Box::into_raw(Box::new(Methods { kind, close, del, get, put, seq, sync, internal, fd }));

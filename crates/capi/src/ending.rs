@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libtp::{CommitLsn, Durability};
 
-use crate::answer::{door, is_retryable, Outcome, Trouble, TP_LOCK_TIMEOUT, TP_OK};
+use crate::answer::{c_call, is_retryable, Outcome, Trouble, TP_LOCK_TIMEOUT, TP_OK};
 use crate::arguments::Out;
 use crate::environment::Environment;
 use crate::handles::{Handle, Kind, Pinned, Table};
@@ -33,7 +33,7 @@ impl Kind for Pending {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_commit_async(txn: Handle<Transaction>, pending: Out<Handle<Pending>>) -> c_int {
-    door("tp_commit_async", || {
+    c_call("tp_commit_async", || {
         let place = pending.needed("the commit", Handle::NULL)?;
         let held = transaction(txn)?;
         held.refuse_unlogged()?;
@@ -47,7 +47,7 @@ pub extern "C" fn tp_commit_async(txn: Handle<Transaction>, pending: Out<Handle<
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_wait_durable(pending: Handle<Pending>) -> c_int {
-    door("tp_wait_durable", || {
+    c_call("tp_wait_durable", || {
         if pending.is_null() {
             return Ok(());
         }
@@ -59,7 +59,7 @@ pub extern "C" fn tp_wait_durable(pending: Handle<Pending>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_pending_free(pending: Handle<Pending>) -> c_int {
-    door("tp_pending_free", || {
+    c_call("tp_pending_free", || {
         if !pending.is_null() {
             COMMITS.hold(pending)?.remove();
         }
@@ -73,7 +73,7 @@ pub type Work = extern "C" fn(txn: Handle<Transaction>, argument: *mut c_void) -
 /// A flag beside the durability of `tp_run`, as in `libtp.h`: run the transaction again after a lock timeout, too.
 const TP_AGAIN: c_int = 16;
 
-/// See `libtp.h`. A signal handler may call this function, so it does not go through `door`.
+/// See `libtp.h`. A signal handler may call this function, so it does not go through `c_call`.
 #[no_mangle]
 pub extern "C" fn tp_cancel_waits(_signal: c_int) {
     libtp::cancel_waits();
@@ -82,7 +82,7 @@ pub extern "C" fn tp_cancel_waits(_signal: c_int) {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work>, argument: *mut c_void) -> c_int {
-    door("tp_run", || {
+    c_call("tp_run", || {
         let work = work.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
         let is_again_after_timeout = how & TP_AGAIN != 0;
         let how = durability(how & !TP_AGAIN)?;
@@ -120,10 +120,10 @@ fn run_once(
     if code == TP_OK && refused.is_ok() {
         return done.commit();
     }
-    let told = refused.err().unwrap_or_else(|| Trouble::of_the_program(code, "the transaction was aborted"));
+    let cause = refused.err().unwrap_or_else(|| Trouble::of_the_program(code, "the transaction was aborted"));
     match done.abort() {
         // The failed abort decides: a new run does not help while the transaction is not undone.
         Err(trouble) if is_retryable(code) => Err(trouble),
-        _ => Err(told),
+        _ => Err(cause),
     }
 }

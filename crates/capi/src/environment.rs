@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, CStr};
 
 use libtp::{Env, Keep, Settings};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{lines, Fill, Out, Text};
 use crate::handles::{Handle, Kind, Pinned, Table};
 use crate::primitives::with_log_types;
@@ -56,7 +56,7 @@ fn open(directory: &Text, settings: &Text, flags: c_uint) -> Outcome<Environment
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_open(directory: Text, settings: Text, flags: c_uint, env: Out<Handle<Environment>>) -> c_int {
-    door("tp_env_open", || {
+    c_call("tp_env_open", || {
         let place = env.needed("the environment", Handle::NULL)?;
         place.set(ENVIRONMENTS.insert(open(&directory, &settings, flags)?)?);
         Ok(())
@@ -66,7 +66,7 @@ pub extern "C" fn tp_env_open(directory: Text, settings: Text, flags: c_uint, en
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_close(env: Handle<Environment>) -> c_int {
-    door("tp_env_close", || {
+    c_call("tp_env_close", || {
         if !env.is_null() {
             let users =
                 "end its transactions and close its databases first, and let no other thread be in a call with it";
@@ -79,7 +79,7 @@ pub extern "C" fn tp_env_close(env: Handle<Environment>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_databases(env: Handle<Environment>, mut names: Fill) -> c_int {
-    door("tp_env_databases", || {
+    c_call("tp_env_databases", || {
         names.needed()?;
         let all = environment(env)?.env.databases()?;
         names.with(&lines(all.iter().map(String::as_str)))
@@ -89,19 +89,19 @@ pub extern "C" fn tp_env_databases(env: Handle<Environment>, mut names: Fill) ->
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_verify(env: Handle<Environment>, name: Text, mut findings: Fill) -> c_int {
-    door("tp_env_verify", || {
+    c_call("tp_env_verify", || {
         findings.needed()?;
         let verified = environment(env)?.env.verify(name.needed("the name")?)?;
-        let told: Vec<String> =
+        let findings_text: Vec<String> =
             verified.findings.iter().map(|finding| format!("page {}: {}", finding.page, finding.what)).collect();
-        findings.with(&lines(told.iter().map(String::as_str)))
+        findings.with(&lines(findings_text.iter().map(String::as_str)))
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_opened(env: Handle<Environment>, mut json: Fill) -> c_int {
-    door("tp_env_opened", || {
+    c_call("tp_env_opened", || {
         json.needed()?;
         json.with(as_json(environment(env)?.env.opened()).as_bytes())
     })
@@ -110,7 +110,7 @@ pub extern "C" fn tp_env_opened(env: Handle<Environment>, mut json: Fill) -> c_i
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_stat(env: Handle<Environment>, mut json: Fill) -> c_int {
-    door("tp_env_stat", || {
+    c_call("tp_env_stat", || {
         json.needed()?;
         json.with(as_json(&environment(env)?.env.stats()?).as_bytes())
     })
@@ -123,7 +123,7 @@ fn as_json(report: &impl serde::Serialize) -> String {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_checkpoint(env: Handle<Environment>) -> c_int {
-    door("tp_env_checkpoint", || {
+    c_call("tp_env_checkpoint", || {
         environment(env)?.env.checkpoint()?;
         Ok(())
     })
@@ -132,13 +132,13 @@ pub extern "C" fn tp_env_checkpoint(env: Handle<Environment>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_flush(env: Handle<Environment>) -> c_int {
-    door("tp_env_flush", || Ok(environment(env)?.env.flush()?))
+    c_call("tp_env_flush", || Ok(environment(env)?.env.flush()?))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_background_step(env: Handle<Environment>) -> c_int {
-    door("tp_env_background_step", || Ok(environment(env)?.env.background_step()?))
+    c_call("tp_env_background_step", || Ok(environment(env)?.env.background_step()?))
 }
 
 /// The version, with a zero byte at its end.

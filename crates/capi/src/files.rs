@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::answer::{door, Trouble};
+use crate::answer::{c_call, Trouble};
 use crate::arguments::{Fill, In, Out, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
@@ -13,7 +13,7 @@ use crate::transaction::{transaction, Transaction};
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_file_create(txn: Handle<Transaction>, path: Text, contents: In, size: usize) -> c_int {
-    door("tp_file_create", || {
+    c_call("tp_file_create", || {
         let held = transaction(txn)?;
         Ok(held.writer()?.create_file(path.path("the path")?, contents.bytes("the contents", size)?)?)
     })
@@ -22,7 +22,7 @@ pub extern "C" fn tp_file_create(txn: Handle<Transaction>, path: Text, contents:
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_file_replace(txn: Handle<Transaction>, path: Text, contents: In, size: usize) -> c_int {
-    door("tp_file_replace", || {
+    c_call("tp_file_replace", || {
         let held = transaction(txn)?;
         Ok(held.writer()?.replace_file(path.path("the path")?, contents.bytes("the contents", size)?)?)
     })
@@ -31,7 +31,7 @@ pub extern "C" fn tp_file_replace(txn: Handle<Transaction>, path: Text, contents
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_file_rename(txn: Handle<Transaction>, from: Text, to: Text) -> c_int {
-    door("tp_file_rename", || {
+    c_call("tp_file_rename", || {
         let held = transaction(txn)?;
         Ok(held.writer()?.rename_file(from.path("the old path")?, to.path("the new path")?)?)
     })
@@ -40,13 +40,13 @@ pub extern "C" fn tp_file_rename(txn: Handle<Transaction>, from: Text, to: Text)
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_file_remove(txn: Handle<Transaction>, path: Text) -> c_int {
-    door("tp_file_remove", || Ok(transaction(txn)?.writer()?.remove_file(path.path("the path")?)?))
+    c_call("tp_file_remove", || Ok(transaction(txn)?.writer()?.remove_file(path.path("the path")?)?))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_file_read(txn: Handle<Transaction>, path: Text, mut contents: Fill) -> c_int {
-    door("tp_file_read", || match transaction(txn)?.writer()?.read_file(path.path("the path")?)? {
+    c_call("tp_file_read", || match transaction(txn)?.writer()?.read_file(path.path("the path")?)? {
         Some(bytes) => contents.with(&bytes),
         None => Err(Trouble::not_found()),
     })
@@ -55,7 +55,7 @@ pub extern "C" fn tp_file_read(txn: Handle<Transaction>, path: Text, mut content
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_waiting_files(env: Handle<Environment>, mut paths: Fill) -> c_int {
-    door("tp_env_waiting_files", || {
+    c_call("tp_env_waiting_files", || {
         paths.needed()?;
         let mut all = Vec::new();
         for file in environment(env)?.env.waiting_files()? {
@@ -69,7 +69,7 @@ pub extern "C" fn tp_env_waiting_files(env: Handle<Environment>, mut paths: Fill
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_env_forget_file(env: Handle<Environment>, path: Text, is_forgotten: Out<c_int>) -> c_int {
-    door("tp_env_forget_file", || {
+    c_call("tp_env_forget_file", || {
         is_forgotten.set(0);
         let any = environment(env)?.env.forget_file(path.path("the path")?)?;
         is_forgotten.set(c_int::from(any));

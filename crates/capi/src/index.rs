@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 
 use libtp::{Index, IndexEntry, IndexKeys};
 
-use crate::answer::{door, reason, Outcome, Trouble, TP_OK};
+use crate::answer::{c_call, reason, Outcome, Trouble, TP_OK};
 use crate::arguments::{lines, Fill, In, Out, Text};
 use crate::database::{found, KeyedDatabase, USERS};
 use crate::environment::Environment;
@@ -98,7 +98,7 @@ fn called(function: Function, argument: *mut c_void) -> impl Fn(&[u8], &[u8], &m
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_index_add(keys: Handle<Added>, key: In, key_size: usize) -> c_int {
-    door("tp_index_add", || {
+    c_call("tp_index_add", || {
         ADDED.hold(keys)?.0.push(key.bytes("a key", key_size)?.to_vec());
         Ok(())
     })
@@ -113,7 +113,7 @@ pub extern "C" fn tp_index_open(
     argument: *mut c_void,
     index: Out<Handle<IndexOfDatabase>>,
 ) -> c_int {
-    door("tp_index_open", || {
+    c_call("tp_index_open", || {
         let place = index.needed("the index", Handle::NULL)?;
         let function = function.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
         let db = KeyedDatabase::table().pin(db)?;
@@ -126,7 +126,7 @@ pub extern "C" fn tp_index_open(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_index_close(index: Handle<IndexOfDatabase>) -> c_int {
-    door("tp_index_close", || {
+    c_call("tp_index_close", || {
         if !index.is_null() {
             drop(INDICES.remove(index, USERS)?);
         }
@@ -137,7 +137,7 @@ pub extern "C" fn tp_index_close(index: Handle<IndexOfDatabase>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_index_drop(db: Handle<KeyedDatabase>, name: Text) -> c_int {
-    door("tp_index_drop", || {
+    c_call("tp_index_drop", || {
         let db = KeyedDatabase::table().pin(db)?;
         found(db.db.drop_index(name.needed("the name")?)?)
     })
@@ -152,7 +152,7 @@ pub extern "C" fn tp_index_count(
     index_key_size: usize,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_index_count", || {
+    c_call("tp_index_count", || {
         let place = count.needed("the count", 0)?;
         let (index, txn) = both(index, txn)?;
         let key = index_key.bytes("a key of the index", index_key_size)?;
@@ -171,7 +171,7 @@ pub extern "C" fn tp_index_get(
     mut key: Fill,
     mut value: Fill,
 ) -> c_int {
-    door("tp_index_get", || {
+    c_call("tp_index_get", || {
         let (index, txn) = both(index, txn)?;
         let wanted = index_key.bytes("a key of the index", index_key_size)?;
         let first = with_reader!(txn.reader(), reader => index.index.range(reader, wanted..=wanted).first())?;
@@ -188,7 +188,7 @@ pub extern "C" fn tp_index_verify(
     txn: Handle<Transaction>,
     mut findings: Fill,
 ) -> c_int {
-    door("tp_index_verify", || {
+    c_call("tp_index_verify", || {
         findings.needed()?;
         let (index, txn) = both(index, txn)?;
         let found = with_reader!(txn.reader(), reader => index.index.verify(reader))?;
@@ -204,7 +204,7 @@ pub extern "C" fn tp_index_cursor_open(
     range: Keys,
     cursor: Out<Handle<IndexedPlace>>,
 ) -> c_int {
-    door("tp_index_cursor_open", || {
+    c_call("tp_index_cursor_open", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
         let (index, mut held) = both(index, txn)?;
         let keys = range.keys()?;
@@ -221,7 +221,7 @@ pub extern "C" fn tp_index_cursor_open(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_index_cursor_close(cursor: Handle<IndexedPlace>) -> c_int {
-    door("tp_index_cursor_close", || places::close(cursor))
+    c_call("tp_index_cursor_close", || places::close(cursor))
 }
 
 /// Does the same work with a cursor in a transaction or in a snapshot.
@@ -248,7 +248,7 @@ macro_rules! steps {
         /// See `libtp.h`.
         #[no_mangle]
         pub extern "C" fn $name(cursor: Handle<IndexedPlace>, index_key: Fill, key: Fill, value: Fill) -> c_int {
-            door(stringify!($name), || {
+            c_call(stringify!($name), || {
                 let found = at_either!(cursor, cursor => cursor.$step())?;
                 hand_out(found, (index_key, key, value))
             })
@@ -273,7 +273,7 @@ pub extern "C" fn tp_index_cursor_seek(
     key: Fill,
     value: Fill,
 ) -> c_int {
-    door("tp_index_cursor_seek", || {
+    c_call("tp_index_cursor_seek", || {
         let from = from.bytes("a key of the index", from_size)?;
         let found = at_either!(cursor, cursor => cursor.seek(from))?;
         hand_out(found, (index_key, key, value))

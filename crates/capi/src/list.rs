@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use libtp::{List, ListCursor, Txn};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Fill, In, Out, Text};
 use crate::database::{found, USERS};
 use crate::environment::{environment, Environment};
@@ -37,7 +37,7 @@ impl Opened for ListDatabase {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_open(env: Handle<Environment>, name: Text, list: Out<Handle<ListDatabase>>) -> c_int {
-    door("tp_list_open", || {
+    c_call("tp_list_open", || {
         let place = list.needed("the list", Handle::NULL)?;
         let env = environment(env)?;
         let list = env.env.list(name.needed("the name")?)?;
@@ -49,7 +49,7 @@ pub extern "C" fn tp_list_open(env: Handle<Environment>, name: Text, list: Out<H
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_close(list: Handle<ListDatabase>) -> c_int {
-    door("tp_list_close", || {
+    c_call("tp_list_close", || {
         if !list.is_null() {
             drop(LISTS.remove(list, USERS)?);
         }
@@ -60,7 +60,7 @@ pub extern "C" fn tp_list_close(list: Handle<ListDatabase>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_count(list: Handle<ListDatabase>, txn: Handle<Transaction>, count: Out<u64>) -> c_int {
-    door("tp_list_count", || {
+    c_call("tp_list_count", || {
         let place = count.needed("the count", 0)?;
         let (list, txn) = both(list, txn)?;
         place.set(with_reader!(txn.reader(), reader => list.list.count(reader))?);
@@ -76,7 +76,7 @@ pub extern "C" fn tp_list_get(
     number: u64,
     mut record: Fill,
 ) -> c_int {
-    door("tp_list_get", || {
+    c_call("tp_list_get", || {
         let (list, txn) = both(list, txn)?;
         let found = with_reader!(txn.reader(), reader => list.list.get(reader, number))?;
         record.with(&found.ok_or_else(Trouble::not_found)?)
@@ -91,7 +91,7 @@ pub extern "C" fn tp_list_get_for_update(
     number: u64,
     mut record: Fill,
 ) -> c_int {
-    door("tp_list_get_for_update", || {
+    c_call("tp_list_get_for_update", || {
         let (list, txn) = both(list, txn)?;
         let found = list.list.get_for_update(txn.writer()?, number)?;
         record.with(&found.ok_or_else(Trouble::not_found)?)
@@ -107,7 +107,7 @@ pub extern "C" fn tp_list_put(
     record: In,
     record_size: usize,
 ) -> c_int {
-    door("tp_list_put", || {
+    c_call("tp_list_put", || {
         let (list, txn) = both(list, txn)?;
         Ok(list.list.put(txn.writer()?, number, record.bytes("a record", record_size)?)?)
     })
@@ -122,7 +122,7 @@ pub extern "C" fn tp_list_append(
     record_size: usize,
     number: Out<u64>,
 ) -> c_int {
-    door("tp_list_append", || {
+    c_call("tp_list_append", || {
         let (list, txn) = both(list, txn)?;
         number.set(list.list.append(txn.writer()?, record.bytes("a record", record_size)?)?);
         Ok(())
@@ -138,7 +138,7 @@ pub extern "C" fn tp_list_insert_before(
     record: In,
     record_size: usize,
 ) -> c_int {
-    door("tp_list_insert_before", || {
+    c_call("tp_list_insert_before", || {
         let (list, txn) = both(list, txn)?;
         list.list.insert_before(txn.writer()?, number, record.bytes("a record", record_size)?)?;
         Ok(())
@@ -154,7 +154,7 @@ pub extern "C" fn tp_list_insert_after(
     record: In,
     record_size: usize,
 ) -> c_int {
-    door("tp_list_insert_after", || {
+    c_call("tp_list_insert_after", || {
         let (list, txn) = both(list, txn)?;
         list.list.insert_after(txn.writer()?, number, record.bytes("a record", record_size)?)?;
         Ok(())
@@ -164,7 +164,7 @@ pub extern "C" fn tp_list_insert_after(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_delete(list: Handle<ListDatabase>, txn: Handle<Transaction>, number: u64) -> c_int {
-    door("tp_list_delete", || {
+    c_call("tp_list_delete", || {
         let (list, txn) = both(list, txn)?;
         found(list.list.delete(txn.writer()?, number)?)
     })
@@ -177,7 +177,7 @@ pub extern "C" fn tp_list_cursor_open(
     txn: Handle<Transaction>,
     cursor: Out<Handle<ListedPlace>>,
 ) -> c_int {
-    door("tp_list_cursor_open", || {
+    c_call("tp_list_cursor_open", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
         let (list, mut held) = both(list, txn)?;
         places::open(out, txn, &mut held, list, |list, reader, pin| {
@@ -193,7 +193,7 @@ pub extern "C" fn tp_list_cursor_open(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_cursor_close(cursor: Handle<ListedPlace>) -> c_int {
-    door("tp_list_cursor_close", || places::close(cursor))
+    c_call("tp_list_cursor_close", || places::close(cursor))
 }
 
 /// Does the same work with a cursor in a transaction or in a snapshot.
@@ -233,7 +233,7 @@ macro_rules! steps {
         /// See `libtp.h`.
         #[no_mangle]
         pub extern "C" fn $name(cursor: Handle<ListedPlace>, number: Out<u64>, mut record: Fill) -> c_int {
-            door(stringify!($name), || {
+            c_call(stringify!($name), || {
                 let found = at_either!(cursor, cursor => cursor.$step()?)?;
                 hand_out(found, &number, &mut record)
             })
@@ -251,7 +251,7 @@ steps! {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_cursor_seek(cursor: Handle<ListedPlace>, number: u64, mut record: Fill) -> c_int {
-    door("tp_list_cursor_seek", || {
+    c_call("tp_list_cursor_seek", || {
         let found = match number {
             0 => None,
             number => at_either!(cursor, cursor => cursor.seek(number)?)?,
@@ -263,7 +263,7 @@ pub extern "C" fn tp_list_cursor_seek(cursor: Handle<ListedPlace>, number: u64, 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_cursor_number(cursor: Handle<ListedPlace>, number: Out<u64>) -> c_int {
-    door("tp_list_cursor_number", || {
+    c_call("tp_list_cursor_number", || {
         let place = number.needed("the number", 0)?;
         let at = at_either!(cursor, cursor => cursor.number())?;
         place.set(at.ok_or_else(Trouble::not_found)?);
@@ -274,7 +274,7 @@ pub extern "C" fn tp_list_cursor_number(cursor: Handle<ListedPlace>, number: Out
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_cursor_put(cursor: Handle<ListedPlace>, record: In, record_size: usize) -> c_int {
-    door("tp_list_cursor_put", || {
+    c_call("tp_list_cursor_put", || {
         let record = record.bytes("a record", record_size)?;
         found(change(cursor, |cursor| cursor.put(record))?)
     })
@@ -288,7 +288,7 @@ pub extern "C" fn tp_list_cursor_set(
     record: In,
     record_size: usize,
 ) -> c_int {
-    door("tp_list_cursor_set", || {
+    c_call("tp_list_cursor_set", || {
         let record = record.bytes("a record", record_size)?;
         change(cursor, |cursor| cursor.set(number, record))
     })
@@ -302,7 +302,7 @@ pub extern "C" fn tp_list_cursor_insert_before(
     record_size: usize,
     number: Out<u64>,
 ) -> c_int {
-    door("tp_list_cursor_insert_before", || {
+    c_call("tp_list_cursor_insert_before", || {
         let record = record.bytes("a record", record_size)?;
         let inserted = change(cursor, |cursor| cursor.insert_before(record))?;
         number.set(inserted.ok_or_else(Trouble::not_found)?);
@@ -318,7 +318,7 @@ pub extern "C" fn tp_list_cursor_insert_after(
     record_size: usize,
     number: Out<u64>,
 ) -> c_int {
-    door("tp_list_cursor_insert_after", || {
+    c_call("tp_list_cursor_insert_after", || {
         let record = record.bytes("a record", record_size)?;
         let inserted = change(cursor, |cursor| cursor.insert_after(record))?;
         number.set(inserted.ok_or_else(Trouble::not_found)?);
@@ -329,5 +329,5 @@ pub extern "C" fn tp_list_cursor_insert_after(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_cursor_delete(cursor: Handle<ListedPlace>) -> c_int {
-    door("tp_list_cursor_delete", || found(change(cursor, ListCursor::delete)?))
+    c_call("tp_list_cursor_delete", || found(change(cursor, ListCursor::delete)?))
 }

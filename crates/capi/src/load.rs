@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void, CString};
 
 use libtp::{Bytes, Compaction, Load, Pair};
 
-use crate::answer::{door, Outcome, Trouble, TP_NOTFOUND, TP_OK};
+use crate::answer::{c_call, Outcome, Trouble, TP_NOTFOUND, TP_OK};
 use crate::arguments::{In, Out};
 use crate::database::KeyedDatabase;
 use crate::handles::{Handle, Kind};
@@ -73,7 +73,7 @@ fn percent(percent: c_uint) -> u8 {
 }
 
 /// Returns a closure that reports progress to the program.
-pub(crate) fn tell(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
+pub(crate) fn progress_callback(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
     move |what, done, total| {
         if let Some(watch) = watch {
             let what = CString::new(what).unwrap_or_default();
@@ -94,12 +94,12 @@ pub extern "C" fn tp_load(
     argument: *mut c_void,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_load", || {
+    c_call("tp_load", || {
         count.set(0);
         let how = how(flags, fill_percent, memory)?;
         let next = next.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
         let db = KeyedDatabase::table().pin(db)?;
-        count.set(db.db.try_load(&how, Source { next, argument }, &mut tell(watch, argument))?);
+        count.set(db.db.try_load(&how, Source { next, argument }, &mut progress_callback(watch, argument))?);
         Ok(())
     })
 }
@@ -116,12 +116,12 @@ pub extern "C" fn tp_multi_load(
     argument: *mut c_void,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_multi_load", || {
+    c_call("tp_multi_load", || {
         count.set(0);
         let how = how(flags, fill_percent, memory)?;
         let next = next.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
         let multi = MultiDatabase::table().pin(multi)?;
-        count.set(multi.multi.try_load(&how, Source { next, argument }, &mut tell(watch, argument))?);
+        count.set(multi.multi.try_load(&how, Source { next, argument }, &mut progress_callback(watch, argument))?);
         Ok(())
     })
 }
@@ -134,8 +134,8 @@ fn compact(
 ) -> Outcome<()> {
     leaves.set(0);
     merged.set(0);
-    let mut tell = tell(watch, argument);
-    let done = work(&mut |so_far| tell("compacting", so_far.leaves, 0))?;
+    let mut progress_callback = progress_callback(watch, argument);
+    let done = work(&mut |so_far| progress_callback("compacting", so_far.leaves, 0))?;
     leaves.set(done.leaves);
     merged.set(done.merged);
     Ok(())
@@ -151,9 +151,11 @@ pub extern "C" fn tp_compact(
     leaves: Out<u64>,
     merged: Out<u64>,
 ) -> c_int {
-    door("tp_compact", || {
+    c_call("tp_compact", || {
         let db = KeyedDatabase::table().pin(db)?;
-        compact((watch, argument), (leaves, merged), |tell| db.db.compact_watched(percent(fill_percent), tell))
+        compact((watch, argument), (leaves, merged), |progress_callback| {
+            db.db.compact_watched(percent(fill_percent), progress_callback)
+        })
     })
 }
 
@@ -167,8 +169,10 @@ pub extern "C" fn tp_multi_compact(
     leaves: Out<u64>,
     merged: Out<u64>,
 ) -> c_int {
-    door("tp_multi_compact", || {
+    c_call("tp_multi_compact", || {
         let multi = MultiDatabase::table().pin(multi)?;
-        compact((watch, argument), (leaves, merged), |tell| multi.multi.compact_watched(percent(fill_percent), tell))
+        compact((watch, argument), (leaves, merged), |progress_callback| {
+            multi.multi.compact_watched(percent(fill_percent), progress_callback)
+        })
     })
 }

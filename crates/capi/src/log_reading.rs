@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_void, CString};
 use std::ops::ControlFlow;
 
-use crate::answer::{door, Outcome, Trouble, TP_OK};
+use crate::answer::{c_call, Outcome, Trouble, TP_OK};
 use crate::arguments::Out;
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
@@ -81,7 +81,7 @@ pub extern "C" fn log_read(
     visit: Option<LogVisit>,
     argument: *mut c_void,
 ) -> c_int {
-    door("log_read", || {
+    c_call("log_read", || {
         let env = environment(env)?;
         let record = env.env.log_record(lsn)?.ok_or_else(Trouble::not_found)?;
         walk(visit, argument, |show| {
@@ -99,7 +99,7 @@ pub extern "C" fn log_roll(
     visit: Option<LogVisit>,
     argument: *mut c_void,
 ) -> c_int {
-    door("log_roll", || {
+    c_call("log_roll", || {
         let env = environment(env)?;
         walk(visit, argument, |show| env.env.log_records(from, show))
     })
@@ -113,7 +113,7 @@ pub extern "C" fn log_unroll(
     visit: Option<LogVisit>,
     argument: *mut c_void,
 ) -> c_int {
-    door("log_unroll", || {
+    c_call("log_unroll", || {
         let env = environment(env)?;
         walk(visit, argument, |show| env.env.log_unroll(last, show))
     })
@@ -122,7 +122,7 @@ pub extern "C" fn log_unroll(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_last_lsn(txn: Handle<Transaction>, lsn: Out<u64>) -> c_int {
-    door("tp_last_lsn", || {
+    c_call("tp_last_lsn", || {
         let place = lsn.needed("the number", 0)?;
         place.set(transaction(txn)?.writer()?.last_lsn());
         Ok(())

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use libtp::{Duplicates, Multi, MultiCursor, Result};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Fill, In, Out, Text};
 use crate::database::{found, USERS};
 use crate::environment::{environment, Environment};
@@ -55,7 +55,7 @@ pub extern "C" fn tp_multi_open(
     order: Text,
     multi: Out<Handle<MultiDatabase>>,
 ) -> c_int {
-    door("tp_multi_open", || {
+    c_call("tp_multi_open", || {
         let place = multi.needed("the database", Handle::NULL)?;
         let (env, name, how) = (environment(env)?, name.needed("the name")?, duplicates(how)?);
         let multi = match order.optional("the name of the order")? {
@@ -70,7 +70,7 @@ pub extern "C" fn tp_multi_open(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_close(multi: Handle<MultiDatabase>) -> c_int {
-    door("tp_multi_close", || {
+    c_call("tp_multi_close", || {
         if !multi.is_null() {
             drop(MULTIS.remove(multi, USERS)?);
         }
@@ -81,7 +81,7 @@ pub extern "C" fn tp_multi_close(multi: Handle<MultiDatabase>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_pair_max(multi: Handle<MultiDatabase>, size: Out<usize>) -> c_int {
-    door("tp_multi_pair_max", || {
+    c_call("tp_multi_pair_max", || {
         let place = size.needed("the length", 0)?;
         place.set(MULTIS.pin(multi)?.multi.pair_bytes_max());
         Ok(())
@@ -98,7 +98,7 @@ pub extern "C" fn tp_multi_put(
     value: In,
     value_size: usize,
 ) -> c_int {
-    door("tp_multi_put", || {
+    c_call("tp_multi_put", || {
         let (multi, txn) = both(multi, txn)?;
         let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
         match multi.multi.put(txn.writer()?, key, value)? {
@@ -117,7 +117,7 @@ pub extern "C" fn tp_multi_get(
     key_size: usize,
     mut value: Fill,
 ) -> c_int {
-    door("tp_multi_get", || {
+    c_call("tp_multi_get", || {
         let (multi, txn) = both(multi, txn)?;
         let key = key.bytes("a key", key_size)?;
         let first = with_reader!(txn.reader(), reader => multi.multi.get(reader, key))?;
@@ -134,7 +134,7 @@ pub extern "C" fn tp_multi_count(
     key_size: usize,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_multi_count", || {
+    c_call("tp_multi_count", || {
         let place = count.needed("the count", 0)?;
         let (multi, txn) = both(multi, txn)?;
         let key = key.bytes("a key", key_size)?;
@@ -152,7 +152,7 @@ pub extern "C" fn tp_multi_delete(
     key_size: usize,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_multi_delete", || {
+    c_call("tp_multi_delete", || {
         count.set(0);
         let (multi, txn) = both(multi, txn)?;
         let removed = multi.multi.delete(txn.writer()?, key.bytes("a key", key_size)?)?;
@@ -171,7 +171,7 @@ pub extern "C" fn tp_multi_delete_value(
     value: In,
     value_size: usize,
 ) -> c_int {
-    door("tp_multi_delete_value", || {
+    c_call("tp_multi_delete_value", || {
         let (multi, txn) = both(multi, txn)?;
         let (key, value) = (key.bytes("a key", key_size)?, value.bytes("a value", value_size)?);
         found(multi.multi.delete_value(txn.writer()?, key, value)?)
@@ -199,7 +199,7 @@ pub extern "C" fn tp_multi_cursor_open(
     txn: Handle<Transaction>,
     cursor: Out<Handle<MultiPlace>>,
 ) -> c_int {
-    door("tp_multi_cursor_open", || {
+    c_call("tp_multi_cursor_open", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
         let (multi, mut held) = both(multi, txn)?;
         places::open(out, txn, &mut held, multi, |multi, reader, pin| {
@@ -216,7 +216,7 @@ pub extern "C" fn tp_multi_cursor_open_range(
     range: Keys,
     cursor: Out<Handle<MultiPlace>>,
 ) -> c_int {
-    door("tp_multi_cursor_open_range", || {
+    c_call("tp_multi_cursor_open_range", || {
         let out = cursor.needed("the cursor", Handle::NULL)?;
         let (multi, mut held) = both(multi, txn)?;
         let keys = range.keys()?;
@@ -234,7 +234,7 @@ pub extern "C" fn tp_multi_count_range(
     range: Keys,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_multi_count_range", || {
+    c_call("tp_multi_count_range", || {
         let place = count.needed("the count", 0)?;
         let (multi, txn) = both(multi, txn)?;
         let keys = range.keys()?;
@@ -251,7 +251,7 @@ pub extern "C" fn tp_multi_delete_range(
     range: Keys,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_multi_delete_range", || {
+    c_call("tp_multi_delete_range", || {
         count.set(0);
         let (multi, txn) = both(multi, txn)?;
         count.set(multi.multi.delete_range(txn.writer()?, range.keys()?)?);
@@ -262,7 +262,7 @@ pub extern "C" fn tp_multi_delete_range(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_cursor_close(cursor: Handle<MultiPlace>) -> c_int {
-    door("tp_multi_cursor_close", || places::close(cursor))
+    c_call("tp_multi_cursor_close", || places::close(cursor))
 }
 
 /// The steps whose only argument is the cursor.
@@ -271,7 +271,7 @@ macro_rules! steps {
         /// See `libtp.h`.
         #[no_mangle]
         pub extern "C" fn $name(cursor: Handle<MultiPlace>, key: Fill, value: Fill) -> c_int {
-            door(stringify!($name), || step(cursor, (key, value), MultiCursor::$step))
+            c_call(stringify!($name), || step(cursor, (key, value), MultiCursor::$step))
         }
     )*};
 }
@@ -295,7 +295,7 @@ pub extern "C" fn tp_multi_cursor_seek(
     key: Fill,
     value: Fill,
 ) -> c_int {
-    door("tp_multi_cursor_seek", || {
+    c_call("tp_multi_cursor_seek", || {
         let from = from.bytes("a key", from_size)?;
         step(cursor, (key, value), |cursor| cursor.seek(from))
     })
@@ -304,7 +304,7 @@ pub extern "C" fn tp_multi_cursor_seek(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_cursor_put(cursor: Handle<MultiPlace>, value: In, value_size: usize) -> c_int {
-    door("tp_multi_cursor_put", || {
+    c_call("tp_multi_cursor_put", || {
         let value = value.bytes("a value", value_size)?;
         places::at(cursor, |place, reader| {
             let Place::Multi(cursor, multi) = place else { return Err(ended()) };
@@ -316,7 +316,7 @@ pub extern "C" fn tp_multi_cursor_put(cursor: Handle<MultiPlace>, value: In, val
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_cursor_delete(cursor: Handle<MultiPlace>) -> c_int {
-    door("tp_multi_cursor_delete", || {
+    c_call("tp_multi_cursor_delete", || {
         places::at(cursor, |place, reader| {
             let Place::Multi(cursor, multi) = place else { return Err(ended()) };
             found(multi.multi.delete_at(reader.writer()?, cursor)?)
@@ -327,7 +327,7 @@ pub extern "C" fn tp_multi_cursor_delete(cursor: Handle<MultiPlace>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_cursor_place(cursor: Handle<MultiPlace>, mut place: Fill) -> c_int {
-    door("tp_multi_cursor_place", || {
+    c_call("tp_multi_cursor_place", || {
         place.needed()?;
         places::at(cursor, |at, _| {
             let Place::Multi(cursor, _) = at else { return Err(ended()) };
@@ -345,7 +345,7 @@ pub extern "C" fn tp_multi_cursor_go_to(
     key: Fill,
     value: Fill,
 ) -> c_int {
-    door("tp_multi_cursor_go_to", || {
+    c_call("tp_multi_cursor_go_to", || {
         let place = place.bytes("a place", place_size)?;
         step(cursor, (key, value), |cursor| cursor.go_to(place))
     })

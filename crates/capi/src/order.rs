@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtp::{order, Order};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::Text;
 
 static ORDERS: Mutex<Vec<Arc<OfTheProgram>>> = Mutex::new(Vec::new());
@@ -78,7 +78,7 @@ pub(crate) fn order_named(name: &str) -> Outcome<Arc<dyn Order>> {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_order(name: Text, encode: Option<Recode>, decode: Option<Recode>, argument: *mut c_void) -> c_int {
-    door("tp_order", || {
+    c_call("tp_order", || {
         let name = name.needed("the name")?;
         let (Some(encode), Some(decode)) = (encode, decode) else {
             return Err(Trouble::misuse("NULL was given for a function"));

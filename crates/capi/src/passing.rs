@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use libtp::Detached;
 
-use crate::answer::door;
+use crate::answer::c_call;
 use crate::arguments::{Fill, Out, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
@@ -17,7 +17,7 @@ const WORD_BYTES: usize = 511;
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_detach(txn: Handle<Transaction>, mut word: Fill) -> c_int {
-    door("tp_detach", || {
+    c_call("tp_detach", || {
         word.needed()?;
         // Before the transaction is detached: without memory for the word, no session could attach the transaction
         // again.
@@ -33,7 +33,7 @@ pub extern "C" fn tp_detach(txn: Handle<Transaction>, mut word: Fill) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_attach(env: Handle<Environment>, word: Text, txn: Out<Handle<Transaction>>) -> c_int {
-    door("tp_attach", || {
+    c_call("tp_attach", || {
         let place = txn.needed("the transaction", Handle::NULL)?;
         let detached: Detached = word.needed("the word")?.parse()?;
         place.set(attach(env, &detached)?);
@@ -44,5 +44,5 @@ pub extern "C" fn tp_attach(env: Handle<Environment>, word: Text, txn: Out<Handl
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_abort_detached(env: Handle<Environment>, id: u64) -> c_int {
-    door("tp_abort_detached", || Ok(environment(env)?.env.abort_detached(id)?))
+    c_call("tp_abort_detached", || Ok(environment(env)?.env.abort_detached(id)?))
 }

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libtp::{Builder, LogType, Mode, PageFile, PageLock};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{In, Out, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::{Handle, Kind, Pinned, Table};
@@ -66,7 +66,7 @@ fn called(change: PageChange) -> impl Fn(&mut [u8], &[u8]) -> Result<(), String>
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_log_type(code: u16, name: Text, redo: Option<PageChange>, undo: Option<PageChange>) -> c_int {
-    door("tp_log_type", || {
+    c_call("tp_log_type", || {
         let name = name.needed("the name")?;
         let redo = redo.ok_or_else(|| Trouble::misuse("NULL was given for the function that makes the change"))?;
         if code == 0 || name.is_empty() || name.len() > 64 {
@@ -89,7 +89,7 @@ pub extern "C" fn tp_log_type(code: u16, name: Text, redo: Option<PageChange>, u
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn buf_open(env: Handle<Environment>, name: Text, flags: c_uint, fid: Out<Handle<Pages>>) -> c_int {
-    door("buf_open", || {
+    c_call("buf_open", || {
         let place = fid.needed("the file", Handle::NULL)?;
         if flags & !(DB_SHARED | DB_TP) != 0 {
             return Err(Trouble::misuse(format!("the flags have bits that mean nothing: {flags:#x}")));
@@ -104,7 +104,7 @@ pub extern "C" fn buf_open(env: Handle<Environment>, name: Text, flags: c_uint, 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn buf_close(fid: Handle<Pages>) -> c_int {
-    door("buf_close", || {
+    c_call("buf_close", || {
         if !fid.is_null() {
             drop(FILES.remove(fid, "let no other thread be in a call with it")?);
         }
@@ -115,7 +115,7 @@ pub extern "C" fn buf_close(fid: Handle<Pages>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn buf_page_size(fid: Handle<Pages>, size: Out<usize>) -> c_int {
-    door("buf_page_size", || {
+    c_call("buf_page_size", || {
         let place = size.needed("the size", 0)?;
         place.set(FILES.pin(fid)?.file.page_bytes());
         Ok(())
@@ -132,7 +132,7 @@ pub extern "C" fn buf_get(
     page: Out<*mut c_void>,
     size: Out<usize>,
 ) -> c_int {
-    door("buf_get", || {
+    c_call("buf_get", || {
         let place = page.needed("the page", std::ptr::null_mut())?;
         size.set(0);
         if how != BF_PIN {
@@ -154,7 +154,7 @@ pub extern "C" fn buf_get(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn buf_unpin(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: u32) -> c_int {
-    door("buf_unpin", || {
+    c_call("buf_unpin", || {
         let (pages, mut txn) = both(fid, txn)?;
         let not_there = || Trouble::misuse(format!("the transaction has not got page {pageno} of this file"));
         let copied = txn.take_copy(fid, pageno).ok_or_else(not_there)?;
@@ -169,7 +169,7 @@ pub extern "C" fn buf_unpin(fid: Handle<Pages>, txn: Handle<Transaction>, pageno
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_lock(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: u32, mode: c_int) -> c_int {
-    door("tp_lock", || {
+    c_call("tp_lock", || {
         let (pages, txn) = both(fid, txn)?;
         let lock = match mode {
             1 => PageLock::Read,
@@ -183,7 +183,7 @@ pub extern "C" fn tp_lock(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_unlock(fid: Handle<Pages>, txn: Handle<Transaction>, pageno: u32) -> c_int {
-    door("tp_unlock", || {
+    c_call("tp_unlock", || {
         let (pages, txn) = both(fid, txn)?;
         Ok(pages.file.unlock(txn.writer()?, pageno)?)
     })
@@ -199,7 +199,7 @@ pub extern "C" fn tp_log(
     argument: In,
     size: usize,
 ) -> c_int {
-    door("tp_log", || {
+    c_call("tp_log", || {
         let (pages, mut txn) = both(fid, txn)?;
         if txn.copy(fid, pageno).is_some() {
             return Err(Trouble::misuse(format!("the transaction has got page {pageno}: unpin it first")));
@@ -224,13 +224,13 @@ fn mode_of(mode: c_int) -> Outcome<Mode> {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn lock_get(txn: Handle<Transaction>, name: In, size: usize, mode: c_int) -> c_int {
-    door("lock_get", || Ok(transaction(txn)?.writer()?.lock(name.bytes("the name", size)?, mode_of(mode)?)?))
+    c_call("lock_get", || Ok(transaction(txn)?.writer()?.lock(name.bytes("the name", size)?, mode_of(mode)?)?))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn lock_downgrade(txn: Handle<Transaction>, name: In, size: usize, mode: c_int) -> c_int {
-    door("lock_downgrade", || {
+    c_call("lock_downgrade", || {
         Ok(transaction(txn)?.writer()?.lock_downgrade(name.bytes("the name", size)?, mode_of(mode)?)?)
     })
 }
@@ -238,13 +238,13 @@ pub extern "C" fn lock_downgrade(txn: Handle<Transaction>, name: In, size: usize
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn lock_release(txn: Handle<Transaction>, name: In, size: usize) -> c_int {
-    door("lock_release", || Ok(transaction(txn)?.writer()?.unlock(name.bytes("the name", size)?)?))
+    c_call("lock_release", || Ok(transaction(txn)?.writer()?.unlock(name.bytes("the name", size)?)?))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn lock_unlock_all(txn: Handle<Transaction>) -> c_int {
-    door("lock_unlock_all", || {
+    c_call("lock_unlock_all", || {
         transaction(txn)?.writer()?.unlock_objects()?;
         Ok(())
     })

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 use std::ops::Bound;
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{In, Out, Put};
 use crate::database::KeyedDatabase;
 use crate::handles::Handle;
@@ -61,7 +61,7 @@ fn no_range(how: c_uint) -> Trouble {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_count(db: Handle<KeyedDatabase>, txn: Handle<Transaction>, range: Keys, count: Out<u64>) -> c_int {
-    door("tp_count", || {
+    c_call("tp_count", || {
         let place = count.needed("the count", 0)?;
         let (db, txn) = both(db, txn)?;
         let keys = range.keys()?;
@@ -78,7 +78,7 @@ pub extern "C" fn tp_delete_range(
     range: Keys,
     count: Out<u64>,
 ) -> c_int {
-    door("tp_delete_range", || {
+    c_call("tp_delete_range", || {
         count.set(0);
         let (db, txn) = both(db, txn)?;
         count.set(db.db.delete_range(txn.writer()?, range.keys()?)?);

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use ::vista::{Guard, Options, Survives};
 use libtp::{Joined, Segment};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Out, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::{Handle, Kind, Pinned, Table};
@@ -51,7 +51,7 @@ pub extern "C" fn tp_segment_open(
     size: u64,
     segment: Out<Handle<MemorySegment>>,
 ) -> c_int {
-    door("tp_segment_open", || {
+    c_call("tp_segment_open", || {
         let place = segment.needed("the segment", Handle::NULL)?;
         let env = environment(env)?;
         let segment = env.env.segment(name.needed("the name")?, size)?;
@@ -88,7 +88,7 @@ pub extern "C" fn tp_segment_open_at(
     flags: c_uint,
     segment: Out<Handle<MemorySegment>>,
 ) -> c_int {
-    door("tp_segment_open_at", || {
+    c_call("tp_segment_open_at", || {
         let place = segment.needed("the segment", Handle::NULL)?;
         let env = environment(env)?;
         let segment = env.env.segment_at(path.path("the path")?, &options(size, flags)?)?;
@@ -100,7 +100,7 @@ pub extern "C" fn tp_segment_open_at(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_segment_close(segment: Handle<MemorySegment>) -> c_int {
-    door("tp_segment_close", || {
+    c_call("tp_segment_close", || {
         if !segment.is_null() {
             drop(SEGMENTS.remove(segment, "end the transactions that have joined it first")?);
         }
@@ -111,7 +111,7 @@ pub extern "C" fn tp_segment_close(segment: Handle<MemorySegment>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_segment_survives(segment: Handle<MemorySegment>, what: Out<c_uint>) -> c_int {
-    door("tp_segment_survives", || {
+    c_call("tp_segment_survives", || {
         let place = what.needed("what it survives", 0)?;
         place.set(match SEGMENTS.pin(segment)?.segment.survives() {
             Survives::Process => 0,
@@ -130,7 +130,7 @@ pub extern "C" fn tp_segment_join(
     memory: Out<*mut c_void>,
     size: Out<usize>,
 ) -> c_int {
-    door("tp_segment_join", || {
+    c_call("tp_segment_join", || {
         let place = memory.needed("the memory", std::ptr::null_mut())?;
         size.set(0);
         let (segment, mut txn) = both(segment, txn)?;
@@ -174,7 +174,7 @@ pub extern "C" fn tp_segment_set_range(
     place: *mut c_void,
     size: usize,
 ) -> c_int {
-    door("tp_segment_set_range", || {
+    c_call("tp_segment_set_range", || {
         inside(segment, txn, |joined, address| joined.set_range(position(place, address), size).map(|_| ()))
     })
 }
@@ -187,7 +187,7 @@ pub extern "C" fn tp_segment_malloc(
     size: usize,
     place: Out<*mut c_void>,
 ) -> c_int {
-    door("tp_segment_malloc", || {
+    c_call("tp_segment_malloc", || {
         let out = place.needed("the memory", std::ptr::null_mut())?;
         let taken = inside(segment, txn, |joined, address| Ok((joined.malloc(size as u64)?, address)))?;
         let (at, address) = taken;
@@ -204,5 +204,5 @@ pub extern "C" fn tp_segment_free(
     txn: Handle<Transaction>,
     place: *mut c_void,
 ) -> c_int {
-    door("tp_segment_free", || inside(segment, txn, |joined, address| joined.free(position(place, address))))
+    c_call("tp_segment_free", || inside(segment, txn, |joined, address| joined.free(position(place, address))))
 }

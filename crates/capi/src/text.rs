@@ -5,7 +5,7 @@ use std::ffi::c_int;
 
 use libtp::{TextFile, TextForm};
 
-use crate::answer::{door, Trouble};
+use crate::answer::{c_call, Trouble};
 use crate::arguments::{Out, Text};
 use crate::handles::{Handle, Kind, Pinned, Table};
 use crate::list::ListDatabase;
@@ -35,7 +35,7 @@ pub extern "C" fn tp_text_open(
     byte: c_int,
     text: Out<Handle<ListText>>,
 ) -> c_int {
-    door("tp_text_open", || {
+    c_call("tp_text_open", || {
         let place = text.needed("the file of text", Handle::NULL)?;
         let (list, path) = (ListDatabase::table().pin(list)?, path.path("the path")?);
         let byte = u8::try_from(byte).map_err(|_| Trouble::misuse(format!("{byte} is no byte: 0 to 255 are")))?;
@@ -52,7 +52,7 @@ pub extern "C" fn tp_text_open(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_text_sync(text: Handle<ListText>, is_written: Out<c_int>) -> c_int {
-    door("tp_text_sync", || {
+    c_call("tp_text_sync", || {
         is_written.set(0);
         is_written.set(c_int::from(TEXTS.pin(text)?.text.sync()?));
         Ok(())
@@ -62,7 +62,7 @@ pub extern "C" fn tp_text_sync(text: Handle<ListText>, is_written: Out<c_int>) -
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_text_close(text: Handle<ListText>) -> c_int {
-    door("tp_text_close", || match text.is_null() {
+    c_call("tp_text_close", || match text.is_null() {
         true => Ok(()),
         false => {
             // The file is closed before the pin of its list is dropped.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use libtp::{CommitLsn, Detached, Durability, PageCopy, Savepoint, Snapshot, Txn};
 
-use crate::answer::{door, Outcome, Trouble};
+use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::Out;
 use crate::environment::{environment, Environment};
 use crate::handles::{Handle, Held, Kind, Pinned, Table};
@@ -357,7 +357,7 @@ pub(crate) fn durability(code: c_int) -> Outcome<Option<Durability>> {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_begin(env: Handle<Environment>, how: c_int, txn: Out<Handle<Transaction>>) -> c_int {
-    door("tp_begin", || {
+    c_call("tp_begin", || {
         let place = txn.needed("the transaction", Handle::NULL)?;
         place.set(begin(env, durability(how)?)?);
         Ok(())
@@ -377,7 +377,7 @@ pub(crate) fn attach(env: Handle<Environment>, detached: &Detached) -> Outcome<H
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_set_durability(txn: Handle<Transaction>, how: c_int) -> c_int {
-    door("tp_set_durability", || {
+    c_call("tp_set_durability", || {
         let (how, mut txn) = (durability(how)?, transaction(txn)?);
         txn.writer()?;
         txn.durability = how;
@@ -388,7 +388,7 @@ pub extern "C" fn tp_set_durability(txn: Handle<Transaction>, how: c_int) -> c_i
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_set_lock_timeout(txn: Handle<Transaction>, millis: i64) -> c_int {
-    door("tp_set_lock_timeout", || {
+    c_call("tp_set_lock_timeout", || {
         // A negative number means no timeout.
         let longest = u64::try_from(millis).ok().map(Duration::from_millis);
         transaction(txn)?.writer()?.set_lock_timeout(longest);
@@ -399,7 +399,7 @@ pub extern "C" fn tp_set_lock_timeout(txn: Handle<Transaction>, millis: i64) -> 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_snapshot(env: Handle<Environment>, snapshot: Out<Handle<Transaction>>) -> c_int {
-    door("tp_snapshot", || {
+    c_call("tp_snapshot", || {
         let place = snapshot.needed("the snapshot", Handle::NULL)?;
         place.set(TRANSACTIONS.insert(Transaction::snapshot(environment(env)?)?)?);
         Ok(())
@@ -409,7 +409,7 @@ pub extern "C" fn tp_snapshot(env: Handle<Environment>, snapshot: Out<Handle<Tra
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_snapshot_durable(snapshot: Handle<Transaction>) -> c_int {
-    door("tp_snapshot_durable", || match &transaction(snapshot)?.reader {
+    c_call("tp_snapshot_durable", || match &transaction(snapshot)?.reader {
         Reading::Snapshot(snapshot) => Ok(snapshot.durable()?),
         Reading::Locking(_) => Err(Trouble::misuse("a transaction was given that is no snapshot")),
     })
@@ -418,7 +418,7 @@ pub extern "C" fn tp_snapshot_durable(snapshot: Handle<Transaction>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_commit(txn: Handle<Transaction>) -> c_int {
-    door("tp_commit", || {
+    c_call("tp_commit", || {
         let held = transaction(txn)?;
         held.refuse_unlogged()?;
         held.remove().commit()
@@ -428,7 +428,7 @@ pub extern "C" fn tp_commit(txn: Handle<Transaction>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_abort(txn: Handle<Transaction>) -> c_int {
-    door("tp_abort", || match txn.is_null() {
+    c_call("tp_abort", || match txn.is_null() {
         true => Ok(()),
         false => transaction(txn)?.remove().abort(),
     })
@@ -437,7 +437,7 @@ pub extern "C" fn tp_abort(txn: Handle<Transaction>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_txn_id(txn: Handle<Transaction>, id: Out<u64>) -> c_int {
-    door("tp_txn_id", || {
+    c_call("tp_txn_id", || {
         let place = id.needed("the number", 0)?;
         place.set(transaction(txn)?.writer()?.id());
         Ok(())
@@ -447,7 +447,7 @@ pub extern "C" fn tp_txn_id(txn: Handle<Transaction>, id: Out<u64>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_savepoint(txn: Handle<Transaction>, savepoint: Out<u64>) -> c_int {
-    door("tp_savepoint", || {
+    c_call("tp_savepoint", || {
         let place = savepoint.needed("the savepoint", 0)?;
         place.set(transaction(txn)?.savepoint()?);
         Ok(())
@@ -457,7 +457,7 @@ pub extern "C" fn tp_savepoint(txn: Handle<Transaction>, savepoint: Out<u64>) ->
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_savepoint_keep(txn: Handle<Transaction>, savepoint: u64) -> c_int {
-    door("tp_savepoint_keep", || {
+    c_call("tp_savepoint_keep", || {
         transaction(txn)?.take_savepoint(savepoint)?.keep();
         Ok(())
     })
@@ -466,5 +466,5 @@ pub extern "C" fn tp_savepoint_keep(txn: Handle<Transaction>, savepoint: u64) ->
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_savepoint_roll_back(txn: Handle<Transaction>, savepoint: u64) -> c_int {
-    door("tp_savepoint_roll_back", || Ok(transaction(txn)?.take_savepoint(savepoint)?.roll_back()?))
+    c_call("tp_savepoint_roll_back", || Ok(transaction(txn)?.take_savepoint(savepoint)?.roll_back()?))
 }

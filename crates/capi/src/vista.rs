@@ -43,13 +43,13 @@ fn answer<T>(outcome: Outcome<T>, failed: T) -> T {
     })
 }
 
-fn said(trouble: &Trouble) -> Box<dyn std::error::Error> {
+fn boxed(trouble: &Trouble) -> Box<dyn std::error::Error> {
     trouble.text().into()
 }
 
 /// Returns the segment, for this call alone.
 fn mapped(segment: Handle<Mapped>) -> Outcome<Held<Mapped>> {
-    MAPPED.hold(segment).map_err(|trouble| said(&trouble))
+    MAPPED.hold(segment).map_err(|trouble| boxed(&trouble))
 }
 
 impl Mapped {
@@ -110,8 +110,8 @@ pub extern "C" fn vista_init() -> c_int {
 
 fn map(path: Text, options: &Options) -> Handle<Mapped> {
     let map = || -> Outcome<Handle<Mapped>> {
-        let segment = options.open(path.path("the path").map_err(|trouble| said(&trouble))?)?;
-        MAPPED.insert(Mapped { segment, is_in_transaction: false }).map_err(|trouble| said(&trouble))
+        let segment = options.open(path.path("the path").map_err(|trouble| boxed(&trouble))?)?;
+        MAPPED.insert(Mapped { segment, is_in_transaction: false }).map_err(|trouble| boxed(&trouble))
     };
     answer(map(), Handle::NULL)
 }

@@ -349,7 +349,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
     let directory = tempfile::tempdir().unwrap();
     let places = if kind == "hash" { places_of_keys(directory.path()) } else { BTreeMap::new() };
     let (mut pairs, mut lines, mut came) = (Pairs::new(), Vec::new(), 0);
-    let (mut said, mut failed) = (0, 0);
+    let (mut message_of, mut failed) = (0, 0);
     for run in 0..runs {
         let mode = ["commit", "snapshot", "abort"][usize::try_from(run.min(2)).unwrap()];
         let is_snapshot = mode == "snapshot";
@@ -381,7 +381,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
             if let Some(line) = history.last_mut() {
                 line.push_str(&format!(": {answer}"));
             }
-            said += 1;
+            message_of += 1;
             left = left.checked_sub(1)?;
             let is_last = left == 0;
             let next = match (is_last && run == 0, is_last && model.saved.is_some()) {
@@ -397,7 +397,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
             (pairs, lines, came) = (model.pairs, model.lines, model.came);
         }
     }
-    (said, failed)
+    (message_of, failed)
 }
 
 /// Returns the place of each key of a hash file, in the order of its cursors.
@@ -589,7 +589,7 @@ impl<'t> Cursors<'t, '_> {
     }
 }
 
-fn said(done: libtp::Result<bool>) -> String {
+fn message_of(done: libtp::Result<bool>) -> String {
     match done {
         Ok(true) => "ok".into(),
         Ok(false) => "none".into(),
@@ -626,29 +626,29 @@ fn in_rust(directory: &Path, kind: &str, mode: &str, talk: Talk<'_>) {
         let (word, key, value) = (words[0], *words.get(2).unwrap_or(&""), words.get(3).unwrap_or(&"").as_bytes());
         let nth: usize = words[1].parse().unwrap();
         answer = match word {
-            "put" => said(store.put(&txn, key, value)),
-            "delete" | "delete-value" => said(store.delete(&txn, word, key, value)),
+            "put" => message_of(store.put(&txn, key, value)),
+            "delete" | "delete-value" => message_of(store.delete(&txn, word, key, value)),
             "save" => {
                 savepoint = Some(txn.savepoint());
-                said(Ok(true))
+                message_of(Ok(true))
             }
             "keep" => {
                 savepoint.take().unwrap().keep();
-                said(Ok(true))
+                message_of(Ok(true))
             }
-            "roll" => said(savepoint.take().unwrap().roll_back().map(|()| true)),
+            "roll" => message_of(savepoint.take().unwrap().roll_back().map(|()| true)),
             "other" => {
                 let holder = env.begin().unwrap();
-                let done = said(store.put(&holder, key, value));
+                let done = message_of(store.put(&holder, key, value));
                 other = Some(holder).filter(|_| done == "ok");
                 done
             }
             "free" => {
                 drop(other.take());
-                said(Ok(true))
+                message_of(Ok(true))
             }
             word if MOVES.contains(&word) => moved(&mut cursors, &line),
-            word => said(cursors.change(&txn, nth, word, value)),
+            word => message_of(cursors.change(&txn, nth, word, value)),
         };
     }
     drop((other, cursors));
@@ -684,8 +684,8 @@ fn in_c(program: &Path, directory: &Path, kind: &str, mode: &str, talk: Talk<'_>
 #[test]
 fn cursors_of_every_kind_do_what_their_model_says_in_rust() {
     for kind in KINDS {
-        let (said, failed) = play("Rust", kind, &in_rust);
-        println!("figures: {kind}: {said} lines in Rust, {failed} of them failed at a lock");
+        let (message_of, failed) = play("Rust", kind, &in_rust);
+        println!("figures: {kind}: {message_of} lines in Rust, {failed} of them failed at a lock");
     }
 }
 
@@ -696,7 +696,7 @@ fn cursors_of_every_kind_do_what_their_model_says_in_c() {
     for kind in KINDS {
         let carry_out =
             |directory: &Path, kind: &str, mode: &str, talk: Talk<'_>| in_c(&program, directory, kind, mode, talk);
-        let (said, failed) = play("C", kind, &carry_out);
-        println!("figures: {kind}: {said} lines in C, {failed} of them failed at a lock");
+        let (message_of, failed) = play("C", kind, &carry_out);
+        println!("figures: {kind}: {message_of} lines in C, {failed} of them failed at a lock");
     }
 }

@@ -56,9 +56,9 @@ fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
     let table = table.to_str().unwrap();
     says(&program, &[table, "open", &CARDS.to_string()]);
     for round in 0..3 {
-        let begin = |what: &str, who: &str, count: &str| {
+        let begin = |what: &str, prefix: &str, count: &str| {
             let mut command = Command::new(&program);
-            command.args([table, what, &format!("{who}{round}"), count]);
+            command.args([table, what, &format!("{prefix}{round}"), count]);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let mut victim = begin("moves", "victim", "0");
@@ -70,10 +70,10 @@ fn processes_renumber_the_records_of_one_file_and_one_is_killed() {
             let ended = survivor.wait_with_output().unwrap();
             assert!(ended.status.success(), "round {round}: {}", told(&ended));
         }
-        let said = says(&program, &[table, "audit"]);
+        let message = says(&program, &[table, "audit"]);
         let marks = round + 1;
         let expected = format!("{CARDS} cards, sum {}, {marks} marks, ", CARDS * (CARDS - 1) / 2);
-        assert!(said.starts_with(&expected) && said.lines().count() == 1, "round {round}: {said}");
+        assert!(message.starts_with(&expected) && message.lines().count() == 1, "round {round}: {message}");
         // The text file agrees with the list: each mark has the number that was written last.
         let text = std::fs::read_to_string(workshop.path().join("table/cards")).unwrap();
         let marked = text.lines().filter(|line| line.starts_with("mark") && line.ends_with(" 150")).count() as u64;
@@ -132,11 +132,11 @@ fn an_editor_that_is_killed_recovers_the_lines_that_it_had_made_safe() {
     std::fs::write(&kept, "").unwrap();
     let arguments = |what| [what, text.to_str().unwrap(), kept.to_str().unwrap()].map(str::to_owned);
     let mut editor = Command::new(&program).args(arguments("edit")).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    std::io::BufReader::new(editor.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let mut message = String::new();
+    std::io::BufReader::new(editor.stdout.take().unwrap()).read_line(&mut message).unwrap();
     editor.kill().unwrap();
     editor.wait().unwrap();
-    assert_eq!((said.as_str(), std::fs::read_to_string(&text).unwrap()), ("safe\n", before));
+    assert_eq!((message.as_str(), std::fs::read_to_string(&text).unwrap()), ("safe\n", before));
     says(&program, &arguments("recover").each_ref().map(String::as_str));
     (1..=100).for_each(|number| lines.insert(number * 2 - 1, "inserted".to_owned()));
     lines[0] = "the first line".to_owned();
@@ -166,8 +166,8 @@ fn a_comparison_of_the_program_orders_a_plain_file_and_a_shared_one_when_its_ord
         for mode in [&[][..], &["shared"]] {
             let home = tempfile::tempdir().unwrap();
             let directory = home.path().join("files").display().to_string();
-            let said = run(&program, &[&[directory.as_str()], mode].concat());
-            assert_eq!(said, "9 23 24 100 1000 from 99 on: 100\n", "{mode:?}");
+            let message = run(&program, &[&[directory.as_str()], mode].concat());
+            assert_eq!(message, "9 23 24 100 1000 from 99 on: 100\n", "{mode:?}");
         }
     }
 }
@@ -268,15 +268,15 @@ fn processes_move_money_between_files_and_one_is_killed() {
             assert!(ended.status.success(), "round {round}: {}", told(&ended));
         }
         least += 600;
-        let said = says(&program, &[bank, "audit"]);
-        let entries: u64 = said
+        let message = says(&program, &[bank, "audit"]);
+        let entries: u64 = message
             .trim()
             .strip_prefix("4 accounts, sum 400, ")
-            .unwrap_or_else(|| panic!("{said}"))
+            .unwrap_or_else(|| panic!("{message}"))
             .strip_suffix(" entries")
             .unwrap()
             .parse()
             .unwrap();
-        assert!(entries >= least, "round {round}: {said}");
+        assert!(entries >= least, "round {round}: {message}");
     }
 }

@@ -25,8 +25,8 @@ const TESTS_LEAST: u32 = 500;
 
 fn skipped(what: &str) {
     // Bypasses the capture of test output, which would hide the message of a test that passes.
-    let said = format!("\n!!! SKIPPED: DB_File was not tested: {what} !!!\n");
-    let _ = std::io::stderr().write_all(said.as_bytes());
+    let message = format!("\n!!! SKIPPED: DB_File was not tested: {what} !!!\n");
+    let _ = std::io::stderr().write_all(message.as_bytes());
 }
 
 /// The reason why there is no source.
@@ -167,10 +167,10 @@ fn the_test_suite_of_perls_db_file_passes() {
     run("perl", &["-MDevel::PPPort", "-e", "Devel::PPPort::WriteFile('ppport.h')"]);
     run("perl", &["Makefile.PL"]);
     run("make", &[]);
-    let said = run("make", &["test"]);
-    let summary = said.lines().find(|line| line.starts_with("Files=")).unwrap_or_else(|| panic!("{said}"));
+    let message = run("make", &["test"]);
+    let summary = message.lines().find(|line| line.starts_with("Files=")).unwrap_or_else(|| panic!("{message}"));
     let count = summary.split("Tests=").nth(1).and_then(|rest| rest.split(',').next()?.parse::<u32>().ok());
-    assert!(count >= Some(TESTS_LEAST) && said.contains("All tests successful"), "{said}");
-    assert!(!said.contains("skipped"), "{said}");
+    assert!(count >= Some(TESTS_LEAST) && message.contains("All tests successful"), "{message}");
+    assert!(!message.contains("skipped"), "{message}");
     println!("figures: DB_File of perl, {} tests passed", count.unwrap_or_default());
 }

@@ -304,9 +304,9 @@ fn does_what_it_is_told(
             })
             .collect();
         all.extend(beside.iter().map(String::as_str));
-        let said = run(&program, &all);
-        let agrees = said.lines().zip(expected).all(|(line, expected)| line.starts_with(expected));
-        assert!(agrees && said.lines().count() == expected.len(), "{source}:\n{said}");
+        let message = run(&program, &all);
+        let agrees = message.lines().zip(expected).all(|(line, expected)| line.starts_with(expected));
+        assert!(agrees && message.lines().count() == expected.len(), "{source}:\n{message}");
     }
 }
 

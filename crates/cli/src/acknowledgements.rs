@@ -89,13 +89,13 @@ impl<W: Write> Sender<W> {
 
     /// Sends an acknowledgement at once if the commit is `sync`; else together with later ones, when the write is full
     /// or a commit returns a millisecond after the oldest.
-    pub fn tell(&mut self, told: Acknowledgement) -> std::io::Result<()> {
+    pub fn send(&mut self, noted: Acknowledgement) -> std::io::Result<()> {
         if self.unsent.is_empty() {
-            self.since = told.at_nanos;
+            self.since = noted.at_nanos;
         }
-        self.unsent.extend_from_slice(&told.to_bytes());
+        self.unsent.extend_from_slice(&noted.to_bytes());
         let full = self.unsent.len() + BYTES > WRITE_BYTES_MAX;
-        if full || told.durability == Durability::Sync || told.at_nanos - self.since >= PATIENCE_NANOS {
+        if full || noted.durability == Durability::Sync || noted.at_nanos - self.since >= PATIENCE_NANOS {
             self.pipe.write_all(&self.unsent)?;
             self.unsent.clear();
         }
@@ -139,8 +139,8 @@ pub struct Acknowledged {
 
 impl Acknowledged {
     /// Adds a transfer.
-    pub fn note(&mut self, told: &Acknowledgement) {
-        self.transfers.push(told.transfer);
+    pub fn note(&mut self, noted: &Acknowledgement) {
+        self.transfers.push(noted.transfer);
     }
 
     /// Returns the number of transfers.
@@ -152,18 +152,18 @@ impl Acknowledged {
     pub fn compare(mut self) -> Comparison {
         self.transfers.sort_unstable_by_key(|transfer| transfer.id);
         let found = vec![false; self.transfers.len()];
-        Comparison { told: self.transfers, found, different: None, different_count: 0, untold: 0 }
+        Comparison { noted: self.transfers, found, different: None, different_count: 0, unacknowledged: 0 }
     }
 }
 
 /// A comparison of acknowledged transfers with the history, record by record.
 #[derive(Debug)]
 pub struct Comparison {
-    told: Vec<Transfer>,
+    noted: Vec<Transfer>,
     found: Vec<bool>,
     different: Option<u64>,
     different_count: u64,
-    untold: u64,
+    unacknowledged: u64,
 }
 
 /// Result of the comparison.
@@ -172,7 +172,7 @@ pub struct Difference {
     /// Acknowledged transfers that the history does not have.
     pub lost: u64,
     /// Transfers of these clients in the history without an acknowledgement: the crash came between.
-    pub untold: u64,
+    pub unacknowledged: u64,
     /// The faults, as sentences.
     pub faults: Vec<String>,
 }
@@ -182,15 +182,15 @@ impl Comparison {
     pub fn see(&mut self, record: &[u8], first_client: u32) {
         // The audit reports a record that cannot be read.
         let Some(transfer) = Transfer::from_history(record) else { return };
-        match self.told.binary_search_by_key(&transfer.id, |told| told.id) {
+        match self.noted.binary_search_by_key(&transfer.id, |noted| noted.id) {
             Ok(at) => {
                 self.found[at] = true;
-                if self.told[at] != transfer {
+                if self.noted[at] != transfer {
                     self.different_count += 1;
                     self.different.get_or_insert(transfer.id);
                 }
             }
-            Err(_) if transfer.client() >= u64::from(first_client) => self.untold += 1,
+            Err(_) if transfer.client() >= u64::from(first_client) => self.unacknowledged += 1,
             Err(_) => {}
         }
     }
@@ -198,7 +198,7 @@ impl Comparison {
     /// Ends the comparison and returns its result.
     pub fn finish(self) -> Difference {
         let lost: Vec<u64> =
-            self.told.iter().zip(&self.found).filter(|(_, found)| !**found).map(|(told, _)| told.id).collect();
+            self.noted.iter().zip(&self.found).filter(|(_, found)| !**found).map(|(noted, _)| noted.id).collect();
         let mut faults = Vec::new();
         if let Some(first) = lost.first() {
             faults.push(format!("{} acknowledged transfers are not in the history, the first is {first}", lost.len()));
@@ -207,7 +207,7 @@ impl Comparison {
             let count = self.different_count;
             faults.push(format!("{count} transfers are in the history with other contents, the first is {first}"));
         }
-        Difference { lost: lost.len() as u64, untold: self.untold, faults }
+        Difference { lost: lost.len() as u64, unacknowledged: self.unacknowledged, faults }
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use libtp_bench::{Scale, Transfers};
 
-    fn told(count: usize) -> Vec<Acknowledgement> {
+    fn noted(count: usize) -> Vec<Acknowledgement> {
         let mut stream = Transfers::new(Scale::SMALL, 1, 3);
         let mut next = |at: usize| Acknowledgement {
             transfer: stream.next_transfer(),
@@ -240,34 +240,34 @@ mod tests {
                 Ok(())
             }
         }
-        let (told, mut through) = (told(1_000), Vec::new());
+        let (noted, mut through) = (noted(1_000), Vec::new());
         let mut sender = Sender::new(Pipe(&mut through));
-        told.iter().for_each(|one| sender.tell(*one).unwrap());
+        noted.iter().for_each(|one| sender.send(*one).unwrap());
         // The last commit is relaxed, and no later commit has sent its acknowledgement.
         assert_eq!(through.len(), 999 * BYTES);
         through.truncate(998 * BYTES + 7);
         let (mut receiver, mut heard) = (Receiver::new(through.as_slice()), Vec::new());
         while receiver.receive(&mut |one| heard.push(one)).unwrap() {}
-        assert_eq!(heard, told[..998]);
+        assert_eq!(heard, noted[..998]);
     }
 
     #[test]
     fn relaxed_commits_are_told_when_the_write_is_full_or_a_millisecond_has_gone() {
-        let relaxed = told(2)[1];
+        let relaxed = noted(2)[1];
         let mut through = Vec::new();
         let mut sender = Sender::new(&mut through);
-        (0..WRITE_BYTES_MAX / BYTES).for_each(|_| sender.tell(relaxed).unwrap());
+        (0..WRITE_BYTES_MAX / BYTES).for_each(|_| sender.send(relaxed).unwrap());
         assert!(sender.unsent.is_empty());
-        sender.tell(relaxed).unwrap();
+        sender.send(relaxed).unwrap();
         assert_eq!(sender.unsent.len(), BYTES);
-        sender.tell(Acknowledgement { at_nanos: relaxed.at_nanos + PATIENCE_NANOS, ..relaxed }).unwrap();
+        sender.send(Acknowledgement { at_nanos: relaxed.at_nanos + PATIENCE_NANOS, ..relaxed }).unwrap();
         assert!(sender.unsent.is_empty());
         assert_eq!(through.len(), WRITE_BYTES_MAX / BYTES * BYTES + 2 * BYTES);
     }
 
     #[test]
-    fn a_lost_a_changed_and_an_untold_transfer_are_told_apart() {
-        let all = told(10);
+    fn a_lost_a_changed_and_an_unacknowledged_transfer_are_distinguished() {
+        let all = noted(10);
         let mut acknowledged = Acknowledged::default();
         all[..9].iter().rev().for_each(|one| acknowledged.note(one));
         let mut comparison = acknowledged.compare();
@@ -279,7 +279,7 @@ mod tests {
         let other_run = Transfers::new(Scale::SMALL, 1, 2).next_transfer();
         comparison.see(&other_run.to_history(), 3);
         let difference = comparison.finish();
-        assert_eq!((difference.lost, difference.untold), (1, 1));
+        assert_eq!((difference.lost, difference.unacknowledged), (1, 1));
         let faults = difference.faults.join("; ");
         assert!(faults.contains(&format!("the first is {}", all[4].transfer.id)), "{faults}");
         assert!(
@@ -293,12 +293,12 @@ mod tests {
 
     #[test]
     fn a_history_that_has_all_of_it_has_no_faults() {
-        let all = told(100);
+        let all = noted(100);
         let mut acknowledged = Acknowledged::default();
         all.iter().for_each(|one| acknowledged.note(one));
         assert_eq!(acknowledged.count(), 100);
         let mut comparison = acknowledged.compare();
         all.iter().for_each(|one| comparison.see(&one.transfer.to_history(), 3));
-        assert_eq!(comparison.finish(), Difference { lost: 0, untold: 0, faults: Vec::new() });
+        assert_eq!(comparison.finish(), Difference { lost: 0, unacknowledged: 0, faults: Vec::new() });
     }
 }

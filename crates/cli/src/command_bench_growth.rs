@@ -9,7 +9,7 @@ use libtp_bench::growth::{run_growth, Growth, GrowthSettings};
 use libtp_bench::paper::Contender;
 
 use crate::bank::BankDirectory;
-use crate::command_bench_paper::{build, client, show, typed, Own};
+use crate::command_bench_paper::{build, client, show, typed, RunDirectory};
 use crate::failure::{Ending, Failure, Result};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -41,7 +41,7 @@ impl Arguments {
         if self.dir.is_none() {
             directory = directory.removed_at_end();
         }
-        let own = Own::make(directory.path())?;
+        let own = RunDirectory::make(directory.path())?;
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = |contender: &Contender, bank: &Path| -> Command { client(&program, contender, bank) };
         let settings = GrowthSettings {

@@ -58,7 +58,7 @@ impl Arguments {
         if self.dir.is_none() {
             directory = directory.removed_at_end();
         }
-        let own = Own::make(directory.path())?;
+        let own = RunDirectory::make(directory.path())?;
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = |contender: &Contender, bank: &Path| client(&program, contender, bank);
         let kernel_program = kernel_program(&program);
@@ -166,14 +166,14 @@ impl Peers {
 }
 
 /// A directory of this run alone, inside a directory that may have other contents. Dropping it removes it.
-pub struct Own(PathBuf);
+pub struct RunDirectory(PathBuf);
 
-impl Own {
+impl RunDirectory {
     /// Makes the directory inside `parent`.
-    pub fn make(parent: &Path) -> Result<Own> {
+    pub fn make(parent: &Path) -> Result<RunDirectory> {
         let path = parent.join(format!("libtp-paper-{}", std::process::id()));
         std::fs::create_dir(&path).map_err(Failure::doing(format!("make the directory {}", path.display())))?;
-        Ok(Own(path))
+        Ok(RunDirectory(path))
     }
 
     /// Returns the directory's path.
@@ -182,7 +182,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for RunDirectory {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("tp: cannot remove {}: {error}", self.0.display());

@@ -65,7 +65,7 @@ struct Report<'a> {
     seconds: f64,
     acknowledged: u64,
     lost: u64,
-    untold: u64,
+    unacknowledged: u64,
     history: u64,
     audit: &'a str,
     #[serde(flatten)]
@@ -105,7 +105,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let bank = open(path, output)?;
     let recovery = begin.elapsed();
     let opened = bank.env().opened().clone();
-    output.line(format_args!("recovered in {:.1} ms: {}", millis(recovery), told(&opened)))?;
+    output.line(format_args!("recovered in {:.1} ms: {}", millis(recovery), describe(&opened)))?;
     output.flush()?;
     let acknowledged = business.acknowledged.count();
     let verdict = audit(&bank, &scale, business.acknowledged, first_client, output)?;
@@ -121,7 +121,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         seconds: millis(business.time).round() / 1_000.0,
         acknowledged,
         lost: verdict.difference.lost,
-        untold: verdict.difference.untold,
+        unacknowledged: verdict.difference.unacknowledged,
         history: verdict.history,
         audit: &verdict.audit,
         rates: &business.rates,
@@ -196,7 +196,7 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
         "       {} acknowledged, {} lost; {} committed whose acknowledgement a kill cut off",
         grouped(report.acknowledged),
         grouped(report.lost),
-        grouped(report.untold)
+        grouped(report.unacknowledged)
     ))?;
     let stalls = report.stalls;
     output.line(format_args!(
@@ -219,7 +219,7 @@ fn write(output: &mut Output, report: &Report<'_>, scale: &Scale) -> Result<()> 
 }
 
 /// Describes the work of recovery.
-fn told(opened: &libtp::Opened) -> String {
+fn describe(opened: &libtp::Opened) -> String {
     let how = json!(opened.how);
     let how = how.as_str().unwrap_or_default().to_string();
     format!(

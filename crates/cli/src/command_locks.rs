@@ -100,14 +100,14 @@ fn read<T: Send + 'static>(
 
 fn kept_waiting(look: &Env) -> Failure {
     let stopped: Vec<String> =
-        stopped_at_work(&look.sessions(), look.at_the_door()).iter().map(ToString::to_string).collect();
-    let who = match &stopped[..] {
+        stopped_at_work(&look.sessions(), look.opening_process()).iter().map(ToString::to_string).collect();
+    let cause = match &stopped[..] {
         [] => "no process that is seen to be stopped keeps it".to_string(),
         pids => format!("process {} is stopped in the middle of something", pids.join(" and process ")),
     };
     let seconds = PATIENCE.as_secs();
     Failure::Failed(format!(
-        "the lock table could not be read within {seconds} s: {who}; nothing was changed. `tp sessions` lists the sessions, their locks and their waits"
+        "the lock table could not be read within {seconds} s: {cause}; nothing was changed. `tp sessions` lists the sessions, their locks and their waits"
     ))
 }
 

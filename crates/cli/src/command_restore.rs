@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use libtp::{Backup, Until};
+use libtp::{Backup, RestorePoint};
 use serde_json::Value;
 
 use crate::facts::{facts, write_list};
@@ -23,14 +23,14 @@ pub struct Arguments {
     /// State to restore: after the log record at this LSN, as `tp printlog` shows it, or at a time in UTC, such as
     /// 2026-01-31T23:59:59; without it, the latest.
     #[arg(long, value_name = "LSN|TIME", value_parser = until)]
-    until: Option<Until>,
+    until: Option<RestorePoint>,
 }
 
 /// Restores, and prints the facts of the restored environment, such as the end of its log.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut steps = Steps::new(output.may_draw());
     let backup = Backup::open(&arguments.backup)?;
-    let until = arguments.until.unwrap_or(Until::End);
+    let until = arguments.until.unwrap_or(RestorePoint::End);
     let restored = backup.restore(&arguments.env, until, &mut |what, done, total| steps.set(what, done, total))?;
     drop(steps);
     if restored.settings_aside {
@@ -48,9 +48,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn until(text: &str) -> std::result::Result<Until, String> {
-    let lsn = text.parse().map(Until::Lsn).ok();
-    let found = lsn.or_else(|| time_of(text).map(Until::Time));
+fn until(text: &str) -> std::result::Result<RestorePoint, String> {
+    let lsn = text.parse().map(RestorePoint::Lsn).ok();
+    let found = lsn.or_else(|| time_of(text).map(RestorePoint::Time));
     found.ok_or_else(|| format!("`{text}` is neither an LSN nor a time such as 2026-01-31T23:59:59.5Z"))
 }
 
@@ -92,7 +92,7 @@ mod tests {
         for wrong in ["2026-02-29", "2026-13-01", "2026-01-01T24:00:00", "yesterday", "2026-01", "1969-12-31"] {
             assert!(time_of(wrong).is_none(), "{wrong}");
         }
-        assert_eq!(until("4711"), Ok(Until::Lsn(4711)));
+        assert_eq!(until("4711"), Ok(RestorePoint::Lsn(4711)));
         assert!(until("soon").is_err());
     }
 }

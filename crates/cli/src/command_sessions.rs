@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
-use libtp::{AtTheDoor, JoinedSegment, Life, SessionState, WaitsFor};
+use libtp::{JoinedSegment, OpeningProcess, ProcessState, SessionState, WaitsFor};
 use serde::Serialize;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ pub struct Arguments {
 struct Session {
     session: u64,
     pid: u32,
-    life: Life,
+    process_state: ProcessState,
     txn: Option<u64>,
     txn_state: Option<String>,
     latches: usize,
@@ -62,12 +62,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         output.object(&shown)?;
         output.line(shown)?;
     }
-    let count = |life| sessions.iter().filter(|session| session.life == life).count();
-    let (alive, stopped, dead) = (count(Life::Alive), count(Life::Stopped), count(Life::Dead));
-    let at_the_door = env.at_the_door();
+    let count = |state| sessions.iter().filter(|session| session.process_state == state).count();
+    let (alive, stopped, dead) = (count(ProcessState::Alive), count(ProcessState::Stopped), count(ProcessState::Dead));
+    let opening_process = env.opening_process();
     let segments = env.joined_segments();
     output.object(&json!({
-        "segments": &segments, "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead, "at_the_door": at_the_door
+        "segments": &segments, "sessions": sessions.len(), "alive": alive, "stopped": stopped, "dead": dead, "at_the_door": opening_process
     }))?;
     if sessions.is_empty() {
         output.line("nobody is at work")?;
@@ -75,10 +75,10 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     for segment in segments {
         output.line(words(segment))?;
     }
-    if let Some(passer) = at_the_door {
-        output.line(door(passer))?;
+    if let Some(process) = opening_process {
+        output.line(door(process))?;
     }
-    for pid in stopped_at_work(&sessions, at_the_door) {
+    for pid in stopped_at_work(&sessions, opening_process) {
         output.line(format_args!(
             "process {pid} is stopped in the middle of something: others may wait until it goes on (kill -CONT {pid}) or ends"
         ))?;
@@ -89,8 +89,8 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 
 /// Describes a segment of memory.
 fn words(segment: JoinedSegment) -> String {
-    let JoinedSegment { segment, untold_txn, untold_lsn } = segment;
-    match (untold_txn, untold_lsn) {
+    let JoinedSegment { segment, unresolved_txn, unresolved_lsn } = segment;
+    match (unresolved_txn, unresolved_lsn) {
         (Some(txn), Some(lsn)) => format!(
             "segment of memory {segment}  may not know of transaction {txn}, committed at LSN {lsn}: the next transaction that joins it brings the commit"
         ),
@@ -100,12 +100,12 @@ fn words(segment: JoinedSegment) -> String {
 
 impl fmt::Display for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let life = match self.life {
-            Life::Alive => "alive",
-            Life::Stopped => "stopped",
-            Life::Dead => "dead",
+        let state = match self.process_state {
+            ProcessState::Alive => "alive",
+            ProcessState::Stopped => "stopped",
+            ProcessState::Dead => "dead",
         };
-        write!(f, "session {}  process {}  {life}", self.session, self.pid)?;
+        write!(f, "session {}  process {}  {state}", self.session, self.pid)?;
         match (self.txn, &self.txn_state) {
             (Some(txn), Some(state)) => write!(f, "  txn {txn} {state}")?,
             _ => f.write_str("  idle")?,
@@ -156,7 +156,7 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
     Session {
         session: session.id.raw(),
         pid: session.pid,
-        life: session.life,
+        process_state: session.process_state,
         txn: session.txn.as_ref().map(|txn| txn.id.raw()),
         txn_state: session.txn.as_ref().map(|txn| format!("{:?}", txn.state).to_lowercase()),
         latches: session.latches,
@@ -169,33 +169,35 @@ fn shown(session: &SessionState, names: &LockNames) -> Session {
     }
 }
 
-fn door(passer: AtTheDoor) -> String {
-    let life = match passer.life {
-        Life::Alive => "",
-        Life::Stopped => ", and is stopped",
-        Life::Dead => ", and has ended: a child of it keeps its place",
+fn door(process: OpeningProcess) -> String {
+    let state = match process.process_state {
+        ProcessState::Alive => "",
+        ProcessState::Stopped => ", and is stopped",
+        ProcessState::Dead => ", and has ended: a child of it keeps its place",
     };
-    format!("process {} is at the door, to open the environment, leave it or make its memory anew{life}", passer.pid)
+    format!("process {} is at the door, to open the environment, leave it or make its memory anew{state}", process.pid)
 }
 
 /// Returns the stopped processes that make others wait: with a latch, a task or a transaction, or at the door.
-pub fn stopped_at_work(sessions: &[SessionState], at_the_door: Option<AtTheDoor>) -> BTreeSet<u32> {
+pub fn stopped_at_work(sessions: &[SessionState], opening_process: Option<OpeningProcess>) -> BTreeSet<u32> {
     let is_at_it = |session: &&SessionState| {
-        session.life == Life::Stopped && (session.latches > 0 || !session.roles.is_empty() || session.txn.is_some())
+        session.process_state == ProcessState::Stopped
+            && (session.latches > 0 || !session.roles.is_empty() || session.txn.is_some())
     };
-    let at_the_door = at_the_door.filter(|passer| passer.life == Life::Stopped).map(|passer| passer.pid);
-    sessions.iter().filter(is_at_it).map(|session| session.pid).chain(at_the_door).collect()
+    let opening_process =
+        opening_process.filter(|process| process.process_state == ProcessState::Stopped).map(|process| process.pid);
+    sessions.iter().filter(is_at_it).map(|session| session.pid).chain(opening_process).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn session(pid: u32, life: Life) -> SessionState {
+    fn session(pid: u32, process_state: ProcessState) -> SessionState {
         SessionState {
             id: libtp::SessionId::from_raw(7),
             pid,
-            life,
+            process_state,
             txn: None,
             latches: 0,
             held: Vec::new(),
@@ -208,31 +210,31 @@ mod tests {
 
     #[test]
     fn only_a_process_that_was_stopped_at_work_is_warned_of() {
-        let writes = SessionState { roles: vec!["writes the log"], ..session(1, Life::Stopped) };
-        let holds = SessionState { latches: 2, ..session(2, Life::Stopped) };
-        let works = SessionState { latches: 2, ..session(3, Life::Alive) };
-        let all = [writes, holds, works, session(4, Life::Stopped), session(1, Life::Stopped)];
+        let writes = SessionState { roles: vec!["writes the log"], ..session(1, ProcessState::Stopped) };
+        let holds = SessionState { latches: 2, ..session(2, ProcessState::Stopped) };
+        let works = SessionState { latches: 2, ..session(3, ProcessState::Alive) };
+        let all = [writes, holds, works, session(4, ProcessState::Stopped), session(1, ProcessState::Stopped)];
         assert_eq!(stopped_at_work(&all, None), BTreeSet::from([1, 2]));
-        let passes = |pid, life| Some(AtTheDoor { pid, life });
-        assert_eq!(stopped_at_work(&all, passes(5, Life::Alive)), BTreeSet::from([1, 2]));
-        assert_eq!(stopped_at_work(&all, passes(5, Life::Stopped)), BTreeSet::from([1, 2, 5]));
+        let passes = |pid, process_state| Some(OpeningProcess { pid, process_state });
+        assert_eq!(stopped_at_work(&all, passes(5, ProcessState::Alive)), BTreeSet::from([1, 2]));
+        assert_eq!(stopped_at_work(&all, passes(5, ProcessState::Stopped)), BTreeSet::from([1, 2, 5]));
     }
 
     #[test]
     fn who_is_at_the_door_is_told() {
-        let told = door(AtTheDoor { pid: 9, life: Life::Stopped });
+        let printed = door(OpeningProcess { pid: 9, process_state: ProcessState::Stopped });
         assert_eq!(
-            told,
+            printed,
             "process 9 is at the door, to open the environment, leave it or make its memory anew, and is stopped"
         );
     }
 
     #[test]
     fn a_line_says_what_there_is_to_say() {
-        let told = Session {
+        let printed = Session {
             session: 7,
             pid: 9,
-            life: Life::Stopped,
+            process_state: ProcessState::Stopped,
             txn: Some(3),
             txn_state: Some("running".to_string()),
             latches: 1,
@@ -245,8 +247,8 @@ mod tests {
         };
         let text = "session 7  process 9  stopped  txn 3 running  holds the latch of page 2 of stock, shared, which \
                     others have waited for 30 ms  writes the log  in the change of log record 80  waits for X on record 5 of stock, 12 ms";
-        assert_eq!(told.to_string(), text);
+        assert_eq!(printed.to_string(), text);
         let names = LockNames::none();
-        assert_eq!(shown(&session(9, Life::Alive), &names).to_string(), "session 7  process 9  alive  idle");
+        assert_eq!(shown(&session(9, ProcessState::Alive), &names).to_string(), "session 7  process 9  alive  idle");
     }
 }

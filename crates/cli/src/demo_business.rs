@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::acknowledgements::{Acknowledged, Acknowledgement};
 use crate::clock;
-use crate::demo_crew::Crew;
+use crate::demo_crew::Workers;
 use crate::demo_worker;
 use crate::failure::Result;
 use crate::live_rate::{LiveRate, Rates, Second};
@@ -57,7 +57,7 @@ pub struct Business {
 
 /// Report of one second.
 #[derive(Serialize)]
-struct Told<'t> {
+struct Summary<'t> {
     #[serde(flatten)]
     second: &'t Second,
     kills: usize,
@@ -90,7 +90,7 @@ pub fn run(plan: &Plan<'_>, output: &mut Output) -> Result<Business> {
     let (env, seed, client) = (plan.path.to_path_buf(), plan.seed, plan.first_client);
     let durability = demo_worker::durability_of(0);
     let words = demo_worker::Arguments { env, accounts, tellers, branches, seed, client, durability };
-    let mut crew = Crew::start(words, plan.processes)?;
+    let mut crew = Workers::start(words, plan.processes)?;
     let bar = Progress::clock(output.may_draw(), plan.time);
     let mut running =
         Running { acknowledged: Acknowledged::default(), stalls: Stalls::default(), live: None, last: Instant::now() };
@@ -156,7 +156,7 @@ fn show(running: &mut Running, repairs: Repairs, is_last: bool, bar: &Progress, 
     bar.set(u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX));
     let over = if is_last { live.last_tick(running.last) } else { live.tick(Instant::now()) };
     let Some(second) = over else { return Ok(()) };
-    let told = Told {
+    let told = Summary {
         second: &second,
         kills: running.stalls.kills(),
         repairs: repairs.sessions_repaired,

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use crate::acknowledgements::{Acknowledgement, Receiver as Ear};
+use crate::acknowledgements::{Acknowledgement, Receiver as AckReader};
 use crate::clock;
 use crate::demo_worker::{self, durability_of};
 use crate::failure::{Failure, Result};
@@ -21,14 +21,14 @@ const UNREAD: usize = 64;
 const SIGKILL: i32 = 9;
 
 /// All processes at work.
-pub struct Crew {
+pub struct Workers {
     /// Arguments of all processes, except the client's number and the durability.
     words: demo_worker::Arguments,
     workers: Vec<Worker>,
     next_client: u32,
     killed: HashSet<u32>,
     readers: usize,
-    tell: SyncSender<(u32, News)>,
+    news_sender: SyncSender<(u32, News)>,
     news: Receiver<(u32, News)>,
 }
 
@@ -59,13 +59,13 @@ pub struct Killed {
     pub survivors: Vec<u32>,
 }
 
-impl Crew {
+impl Workers {
     /// Starts `count` processes; their clients are numbered from `words.client` on.
-    pub fn start(words: demo_worker::Arguments, count: usize) -> Result<Crew> {
-        let (tell, news) = sync_channel(UNREAD);
+    pub fn start(words: demo_worker::Arguments, count: usize) -> Result<Workers> {
+        let (news_sender, news) = sync_channel(UNREAD);
         let next_client = words.client;
         let workers = Vec::with_capacity(count);
-        let mut crew = Crew { words, workers, next_client, killed: HashSet::new(), readers: 0, tell, news };
+        let mut crew = Workers { words, workers, next_client, killed: HashSet::new(), readers: 0, news_sender, news };
         for place in 0..count {
             let worker = crew.begin(place)?;
             crew.workers.push(worker);
@@ -83,8 +83,8 @@ impl Crew {
         command.args(words.words()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(Failure::doing("start a process"))?;
         let pipe = child.stdout.take().expect("it was started with a pipe");
-        let tell = self.tell.clone();
-        std::thread::spawn(move || listen(client, Ear::new(pipe), &tell));
+        let news_sender = self.news_sender.clone();
+        std::thread::spawn(move || listen(client, AckReader::new(pipe), &news_sender));
         self.readers += 1;
         Ok(Worker { client, child, has_committed: false, heard: Instant::now() })
     }
@@ -105,7 +105,7 @@ impl Crew {
         let worker = self.workers.iter_mut().find(|worker| worker.client == client);
         match news {
             News::Told(all) => {
-                all.iter().for_each(|told| each(client, told));
+                all.iter().for_each(|acknowledged| each(client, acknowledged));
                 if let Some(worker) = worker {
                     worker.heard = Instant::now();
                     worker.has_committed = true;
@@ -156,7 +156,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.workers {
             // Both calls fail only if the process is gone already.
@@ -183,17 +183,17 @@ fn ended(child: &mut Child) -> Failure {
 }
 
 /// Passes on the acknowledgements of one process, until the process is gone.
-fn listen(client: u32, mut ear: Ear<std::process::ChildStdout>, tell: &SyncSender<(u32, News)>) {
+fn listen(client: u32, mut reader: AckReader<std::process::ChildStdout>, news_sender: &SyncSender<(u32, News)>) {
     loop {
-        let mut told = Vec::new();
-        let news = match ear.receive(&mut |one| told.push(one)) {
-            Ok(true) => News::Told(told),
+        let mut acknowledged = Vec::new();
+        let news = match reader.receive(&mut |one| acknowledged.push(one)) {
+            Ok(true) => News::Told(acknowledged),
             Ok(false) => News::Ended,
             Err(failure) => News::Failed(failure),
         };
         let is_last = !matches!(news, News::Told(_));
         // The channel has no receiver only after the demonstration has ended.
-        if tell.send((client, news)).is_err() || is_last {
+        if news_sender.send((client, news)).is_err() || is_last {
             return;
         }
     }

@@ -83,8 +83,8 @@ pub fn run(arguments: &Arguments) -> Result<Ending> {
         }
         let at_nanos = clock::now_nanos();
         let latency_nanos = u32::try_from(at_nanos - sent).unwrap_or(u32::MAX);
-        let told = sender.tell(Acknowledgement { transfer, durability, latency_nanos, at_nanos });
-        told.map_err(Failure::doing("tell of a commit"))?;
+        let written = sender.send(Acknowledgement { transfer, durability, latency_nanos, at_nanos });
+        written.map_err(Failure::doing("tell of a commit"))?;
         sent = clock::now_nanos();
     }
 }

@@ -63,8 +63,8 @@ impl LiveRate {
     }
 
     /// Counts a commit.
-    pub fn note(&mut self, told: &Acknowledgement) {
-        self.now[place(told.durability)].record(u64::from(told.latency_nanos));
+    pub fn note(&mut self, acknowledgement: &Acknowledgement) {
+        self.now[place(acknowledgement.durability)].record(u64::from(acknowledgement.latency_nanos));
     }
 
     /// Returns the report of the present second, if that is over.

@@ -70,8 +70,8 @@ fn what_is_lost_of_a_damaged_file_is_named() {
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[3 * 8192 + 4000] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let said = tp("salvage", &other, &[text(&file), "part", "--json"]);
-    let (lines, code) = (said.json(), said.code);
+    let message = tp("salvage", &other, &[text(&file), "part", "--json"]);
+    let (lines, code) = (message.json(), message.code);
     assert_eq!((&lines[0]["page"], code), (&json!(3), Some(1)), "{lines:?}");
     let records = lines.last().unwrap()["records"].as_u64().unwrap();
     assert!((1..500).contains(&records), "{records}");

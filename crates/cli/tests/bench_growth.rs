@@ -36,12 +36,12 @@ fn a_report_a_picture_and_all_samples_are_written_and_nothing_is_left_where_the_
 #[test]
 fn a_figure_that_is_not_there_is_refused_with_those_that_are() {
     let (out, dir) = (tempdir().unwrap(), tempdir().unwrap());
-    let said = growth(out.path(), dir.path(), &["--only", "libtp-6"]);
-    assert_ne!(said.code, Some(0));
+    let message = growth(out.path(), dir.path(), &["--only", "libtp-6"]);
+    assert_ne!(message.code, Some(0));
     assert!(
-        said.err.contains("there are growth-records, growth-cache, growth-values, growth-processes"),
+        message.err.contains("there are growth-records, growth-cache, growth-values, growth-processes"),
         "{}",
-        said.err
+        message.err
     );
     assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none());
 }

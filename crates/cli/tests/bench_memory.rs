@@ -38,9 +38,9 @@ fn each_benchmark_has_the_promised_fields_and_leaves_nothing() {
         // Each benchmark runs on at least one engine, and each engine in at least one benchmark.
         for (asked, engine) in engines.into_iter().filter(|(_, engine)| *engine == "vista" || workload == "synthetic") {
             let words = asked.map_or(vec![workload], |asked| vec![workload, "--engine", asked]);
-            let said = bench(&words, memory.path(), disk.path());
-            let result = said.result();
-            assert_eq!(said.json().len(), 1, "one object");
+            let message = bench(&words, memory.path(), disk.path());
+            let result = message.result();
+            assert_eq!(message.json().len(), 1, "one object");
             let fixed = ["workload", "engine", "audit", "threads", "write_back"].map(|name| result[name].clone());
             assert_eq!(fixed, [json!(workload), json!(engine), json!("ok"), json!(1), json!(false)]);
             let bytes = if workload == "synthetic" { json!(8) } else { Value::Null };
@@ -83,16 +83,16 @@ fn rvm_keeps_its_files_where_it_is_told_and_takes_a_group() {
 
 #[test]
 fn without_anything_said_it_runs_for_five_seconds_on_vista() {
-    let said = tp_words(&["bench", "debit-credit", "--help"], b"").text();
+    let message = tp_words(&["bench", "debit-credit", "--help"], b"").text();
     for (option, default) in
         [("--seconds", "5"), ("--engine", "vista"), ("--group", "1"), ("--threads", "1"), ("--memory", "/dev/shm")]
     {
-        let behind = said.split_once(option).unwrap_or_else(|| panic!("{option}: {said}")).1;
+        let behind = message.split_once(option).unwrap_or_else(|| panic!("{option}: {message}")).1;
         let of_it = behind.split("\n      --").next().unwrap();
         assert!(of_it.contains(&format!("[default: {default}]")), "{option}: {of_it}");
     }
-    let said = tp_words(&["bench", "synthetic", "--help"], b"").text();
-    assert!(said.contains("[default: 8]"), "{said}");
+    let message = tp_words(&["bench", "synthetic", "--help"], b"").text();
+    assert!(message.contains("[default: 8]"), "{message}");
 }
 
 /// The benchmark's usual name for libpmemobj, and the library's own.
@@ -100,12 +100,12 @@ fn without_anything_said_it_runs_for_five_seconds_on_vista() {
 fn libpmemobj_has_two_names() {
     let (memory, disk) = places();
     for name in ["pmemobj", "pmdk"] {
-        let said = bench(&["debit-credit", "--engine", name], memory.path(), disk.path());
+        let message = bench(&["debit-credit", "--engine", name], memory.path(), disk.path());
         if cfg!(feature = "peers-all") {
-            let result = said.result();
+            let result = message.result();
             assert_eq!((&result["engine"], &result["audit"]), (&json!("pmemobj"), &json!("ok")));
         } else {
-            assert!(said.refused(2).contains("libpmemobj was not built in"), "{}", said.err);
+            assert!(message.refused(2).contains("libpmemobj was not built in"), "{}", message.err);
         }
         assert!(is_empty(memory.path()) && is_empty(disk.path()));
     }

@@ -26,17 +26,17 @@ fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, Te
         command.args(["--peers", peers]);
     }
     command.arg("--dir").arg(disk.path()).arg("--memory").arg(memory.path());
-    let said = run(command, b"");
+    let message = run(command, b"");
     for directory in [&disk, &memory] {
         assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "what was made there is removed");
     }
-    (said, out)
+    (message, out)
 }
 
 #[test]
 fn we_alone_are_a_report_with_samples_and_pictures() {
-    let (said, out) = paper("peers-memory", "none");
-    said.text();
+    let (message, out) = paper("peers-memory", "none");
+    message.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     assert!(report.contains("| libtp |") && !report.contains("not measured:"), "{report}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
@@ -68,8 +68,8 @@ fn every_figure_of_the_paper_of_vista_is_measured_by_us_alone() {
 
 /// Measures `only`, and asserts that the report has exactly the figures `all`, all measured. Returns the samples.
 fn all_are_measured(only: &str, all: &str) -> String {
-    let (said, out) = paper(only, "none");
-    said.text();
+    let (message, out) = paper(only, "none");
+    message.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     let figures: Vec<&str> =
         report.lines().filter_map(|line| line.strip_prefix("## ")?.split_once(':')).map(|it| it.0).collect();
@@ -87,16 +87,16 @@ fn all_are_measured(only: &str, all: &str) -> String {
 #[cfg(not(feature = "peers"))]
 #[test]
 fn a_program_without_peers_measures_us_alone_if_nobody_is_asked_for_and_says_so() {
-    let (said, out) = paper("peers-recovery", "");
-    assert!(said.err.contains("no peers are in this program"), "{}", said.err);
-    said.text();
+    let (message, out) = paper("peers-recovery", "");
+    assert!(message.err.contains("no peers are in this program"), "{}", message.err);
+    message.text();
     assert!(out.path().join("report.md").is_file());
 }
 
 #[test]
 fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_says_what_it_was_made_with() {
-    let (said, out) = paper("libtp-7,libtp-9", "none");
-    said.text();
+    let (message, out) = paper("libtp-7,libtp-9", "none");
+    message.text();
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let samples = |series: &str| {
         let series = format!("\"figure\":\"libtp-9\",\"series\":\"{series}\"");
@@ -119,8 +119,8 @@ fn the_large_bank_of_figure_9_waits_for_its_disk_and_the_report_says_what_it_was
 
 #[test]
 fn what_is_found_in_the_log_of_a_killed_process_is_counted_and_audited() {
-    let (said, out) = paper("peers-recovery", "none");
-    said.text();
+    let (message, out) = paper("peers-recovery", "none");
+    message.text();
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let sample = raw.lines().find(|line| line.contains("\"figure\":\"peers-recovery\"")).unwrap();
     let sample: serde_json::Value = serde_json::from_str(sample).unwrap();
@@ -144,8 +144,8 @@ fn everybody() -> (&'static str, Vec<&'static str>) {
 #[test]
 fn every_peer_has_a_row_in_oo1_with_all_that_is_done_there() {
     let (asked, peers) = everybody();
-    let (said, out) = paper("libtp-oo1", asked);
-    said.text();
+    let (message, out) = paper("libtp-oo1", asked);
+    message.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     assert!(!report.contains("not measured"), "{report}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
@@ -163,8 +163,8 @@ fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {
     for (peers, command) in
         [("light", "`cargo xtask bench paper --out DIR`"), ("all", "`cargo xtask bench paper --peers all --out DIR`")]
     {
-        let (said, out) = paper("peers-memory", peers);
-        assert!(said.refused(2).contains(command), "{}", said.err);
+        let (message, out) = paper("peers-memory", peers);
+        assert!(message.refused(2).contains(command), "{}", message.err);
         assert!(!out.path().join("report.md").exists());
     }
 }
@@ -173,8 +173,8 @@ fn peers_that_were_left_out_are_no_empty_comparison_but_a_sentence() {
 #[test]
 fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
     let (asked, peers) = everybody();
-    let (said, out) = paper("peers,libtp-order", asked);
-    said.text();
+    let (message, out) = paper("peers,libtp-order", asked);
+    message.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     let figures: Vec<&str> = report.split("\n## ").skip(1).collect();
     assert_eq!(figures.len(), 8, "{report}");
@@ -202,8 +202,8 @@ fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
 
 /// Measures figure 5. Returns the report, and from raw.jsonl the share of the speed that is left for each bar.
 fn figure_5(variables: &[(&str, &Path)]) -> (String, Vec<Option<f64>>) {
-    let (said, out) = paper_with("libtp-5", "none", variables);
-    said.text();
+    let (message, out) = paper_with("libtp-5", "none", variables);
+    message.text();
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let lines = raw.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let left = lines.filter(|line| line["figure"] == "libtp-5").map(|line| line["value"].as_f64()).collect();

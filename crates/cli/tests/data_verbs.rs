@@ -121,9 +121,9 @@ fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
         .unwrap();
     }
     let scan = |words: &[&str]| {
-        let said = [&[][..], &["--lock"]].map(|lock| tp("scan", directory.path(), &[words, lock].concat()).text());
-        assert_eq!(said[0], said[1], "{words:?}");
-        said[0].lines().map(|line| line.replace('\t', "")).collect::<Vec<_>>().join(" ")
+        let message = [&[][..], &["--lock"]].map(|lock| tp("scan", directory.path(), &[words, lock].concat()).text());
+        assert_eq!(message[0], message[1], "{words:?}");
+        message[0].lines().map(|line| line.replace('\t', "")).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(scan(&["down", "c", "--to", "a"]), "c b");
     assert_eq!(scan(&["down", "--to", "b"]), "d c");
@@ -166,17 +166,17 @@ fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_b
         let mut child = command.spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
         // The first bytes have arrived. The rest is more than the pipe and the program's buffer hold.
-        let mut said = vec![0];
-        out.read_exact(&mut said).unwrap();
+        let mut message = vec![0];
+        out.read_exact(&mut message).unwrap();
         std::thread::scope(|scope| {
             let (done, is_done) = std::sync::mpsc::channel();
             scope.spawn(move || done.send(put_all("changed")));
             let written = is_done.recv_timeout(Duration::from_secs(60));
-            out.read_to_end(&mut said).unwrap();
+            out.read_to_end(&mut message).unwrap();
             written.unwrap_or_else(|_| panic!("nobody can write while `tp {verb}` is not read")).unwrap();
         });
         assert!(child.wait().unwrap().success());
-        let text = String::from_utf8_lossy(&said).into_owned();
+        let text = String::from_utf8_lossy(&message).into_owned();
         let value = old.repeat(100);
         let value = match verb {
             "dump" => value.bytes().map(|byte| format!("{byte:02x}")).collect(),
@@ -258,8 +258,8 @@ fn a_reader_that_goes_away_is_no_drama() {
     let mut shell = std::process::Command::new("sh");
     let script = r#""$1" scan --env "$2" many | head -n 1"#;
     shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tp")]).arg(env.path());
-    let said = tp::run(shell, b"");
-    assert_eq!((said.out.as_slice(), said.err.as_str()), (b"000000\t0\n".as_slice(), ""));
+    let message = tp::run(shell, b"");
+    assert_eq!((message.out.as_slice(), message.err.as_str()), (b"000000\t0\n".as_slice(), ""));
 }
 
 #[test]
@@ -282,9 +282,9 @@ fn compaction_goes_over_lists_and_passes_over_what_only_its_program_can_open() {
         .unwrap();
         env.recno("numbers", 8).unwrap();
     }
-    let said = tp("compact", directory.path(), &["--json"]);
-    assert!(said.err.contains("drawings") && said.err.contains("passed over"), "{}", said.err);
-    let done = said.json();
+    let message = tp("compact", directory.path(), &["--json"]);
+    assert!(message.err.contains("drawings") && message.err.contains("passed over"), "{}", message.err);
+    let done = message.json();
     assert_eq!(done.len(), 1);
     assert_eq!(done[0]["database"], "lines");
     assert!(done[0]["merged"].as_u64() > Some(3), "{}", done[0]);

@@ -19,15 +19,15 @@ fn a_demo_kills_processes_recovers_and_loses_nothing_and_goes_on_another_time() 
     let parent = tempdir().unwrap();
     let env = parent.path().join("bank");
     let words = ["--seconds", "2", "--accounts", "2000", "--processes", "4", "--kill-every", "100ms", "--json"];
-    let said = tp("demo", &env, &words);
-    let first = said.result();
+    let message = tp("demo", &env, &words);
+    let first = message.result();
     assert_eq!((&first["workload"], &first["audit"], &first["lost"]), (&json!("demo"), &json!("ok"), &json!(0)));
-    let counts = ["acknowledged", "lost", "untold", "tps", "history", "processes", "accounts", "branches"];
+    let counts = ["acknowledged", "lost", "unacknowledged", "tps", "history", "processes", "accounts", "branches"];
     assert_counts(&first, &counts);
     assert_counts(&first, &["kills", "repairs", "rebuilds"]);
     let count = |result: &Value, name: &str| result[name].as_u64().unwrap();
     assert!(count(&first, "acknowledged") > 0);
-    assert_eq!(count(&first, "history"), count(&first, "acknowledged") + count(&first, "untold"));
+    assert_eq!(count(&first, "history"), count(&first, "acknowledged") + count(&first, "unacknowledged"));
     for kind in ["sync", "relaxed"] {
         assert!(
             first[kind]["tps"].is_u64() && first[kind]["p50_us"].is_f64() && first[kind]["p99_us"].is_f64(),
@@ -46,9 +46,9 @@ fn a_demo_kills_processes_recovers_and_loses_nothing_and_goes_on_another_time() 
         assert!(millis(small) > 0.0 && millis(small) <= millis(large), "{first}");
     }
     assert_eq!(first["recovery"]["how"], "repaired", "somebody survived the crash");
-    let seconds: Vec<_> = said.json().iter().filter_map(|line| line["second"].as_u64()).collect();
+    let seconds: Vec<_> = message.json().iter().filter_map(|line| line["second"].as_u64()).collect();
     assert!(seconds.starts_with(&[1]), "{seconds:?}");
-    let second = &said.json()[0];
+    let second = &message.json()[0];
     assert!(second["kills"].is_u64() && second["repairs"].is_u64() && second["stall_max_ms"].is_f64(), "{second}");
 
     // The bank is kept. A second demonstration works in it, and audits the records of both.
@@ -87,9 +87,9 @@ fn a_process_of_a_demo_that_is_killed_by_others_is_no_part_of_the_show() {
             }
         }
     });
-    let said = tp::run(command, b"");
+    let message = tp::run(command, b"");
     stranger.join().unwrap();
-    assert!(said.refused(1).contains("ended by itself"), "{}", said.err);
+    assert!(message.refused(1).contains("ended by itself"), "{}", message.err);
     // No session is left.
     assert_eq!(tp("sessions", &env, &["--json"]).result()["sessions"], 0);
 }
@@ -105,16 +105,16 @@ fn an_audit_that_disagrees_ends_with_one_and_says_what_disagrees() {
     let robbed = format!("{}ff{}", &honest[..20], &honest[22..]);
     tp("put", &env, &["account", "--hex", "00000007", &robbed]).text();
     for (verb, words) in [("bench tpcb", bench.as_slice()), ("demo", &["--seconds", "0.3", "--json"])] {
-        let said = tp(verb, &env, words);
-        assert_eq!(said.code, Some(1), "{verb}: {}", said.err);
-        let result = said.json().pop().unwrap();
+        let message = tp(verb, &env, words);
+        assert_eq!(message.code, Some(1), "{verb}: {}", message.err);
+        let result = message.json().pop().unwrap();
         let audit = result["audit"].as_str().unwrap();
         assert!(audit.contains("account record 7 has balance"), "{verb}: {audit}");
     }
     tp("put", &env, &["account", "--hex", "00000007", honest]).text();
     tp("del", &env, &["history", "3"]).text();
-    let said = tp("demo", &env, &["--seconds", "0.3"]);
-    assert!(said.code == Some(1) && String::from_utf8_lossy(&said.out).contains("amounts in the history"));
+    let message = tp("demo", &env, &["--seconds", "0.3"]);
+    assert!(message.code == Some(1) && String::from_utf8_lossy(&message.out).contains("amounts in the history"));
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn a_benchmark_has_the_promised_fields_and_removes_its_directory() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tp"));
     command.args(["bench", "tpcb", "--accounts", "1000", "--seconds", "0.5", "--warmup", "0.1", "--json"]);
     command.arg("--durability=relaxed").env("TMPDIR", parent.path());
-    let said = tp::run(command, b"");
-    let result = said.result();
-    assert_eq!(said.json().len(), 1);
+    let message = tp::run(command, b"");
+    let result = message.result();
+    assert_eq!(message.json().len(), 1);
     let fixed = ["workload", "engine", "durability", "granularity", "as", "audit"].map(|name| result[name].clone());
     assert_eq!(fixed, ["tpcb", "libtp", "relaxed", "record", "threads", "ok"].map(|value| json!(value)));
     assert_counts(&result, &["clients", "tps", "aborts", "committed", "accounts", "branches"]);

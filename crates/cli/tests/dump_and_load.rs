@@ -34,8 +34,8 @@ fn a_dump_loads_into_another_environment_and_dumps_the_same() {
     let mut dump = HEADER.to_string();
     (0..12_000).for_each(|n| dump.push_str(&format!(" {n:08x}\n {}\n", "ab".repeat(n % 90))));
     dump.push_str("DATA=END\n");
-    let said = tp_reading("load", &one.path().join("env"), &["db", "--json"], dump.as_bytes());
-    let result = said.result();
+    let message = tp_reading("load", &one.path().join("env"), &["db", "--json"], dump.as_bytes());
+    let result = message.result();
     assert_eq!((&result["records"], &result["type"]), (&json!(12_000), &json!("btree")));
     assert!(result["seconds"].is_number());
     let first = tp("dump", &one.path().join("env"), &["db"]).text();
@@ -172,8 +172,8 @@ fn a_dump_in_any_order_is_loaded_sorted_and_a_broken_one_not_at_all() {
     }
     tp("verify", &env, &[]).text();
     let broken = unsorted.replace("DATA=END\n", " 61\n");
-    let said = tp_reading("load", &env, &["broken"], broken.as_bytes());
-    assert!(said.refused(1).contains("nothing was loaded"));
+    let message = tp_reading("load", &env, &["broken"], broken.as_bytes());
+    assert!(message.refused(1).contains("nothing was loaded"));
     assert!(tp("dump", &env, &["broken"]).refused(1).contains("broken"), "a refused dump has made a database");
     // Into an existing database records are put one by one, over records with the same keys.
     tp_reading("load", &env, &["file"], sorted.as_bytes()).text();
@@ -220,8 +220,8 @@ fn an_order_and_several_values_a_key_go_through_a_dump() {
     drop(lists);
     drop(env);
     let foreign = "VERSION=3\nformat=bytevalue\ntype=btree\nlibtp_order=martian\nHEADER=END\nDATA=END\n";
-    let said = tp_reading("load", &two, &["foreign"], foreign.as_bytes());
-    assert!(said.refused(1).contains("martian"));
+    let message = tp_reading("load", &two, &["foreign"], foreign.as_bytes());
+    assert!(message.refused(1).contains("martian"));
 }
 
 /// An order that `tp` does not have: short keys before long ones. Its name has a newline, which ends a header line.
@@ -405,8 +405,8 @@ fn a_file_of_pages_goes_through_a_dump() {
     assert_eq!(json[4], json!({ "database": "notes", "type": "pages", "records": 4 }));
     std::fs::write(&text, &dump).unwrap();
     assert_eq!(tp("load", &two, &["file", text.to_str().unwrap(), "--json"]).result()["records"], 4);
-    let said = tp_reading("load", &two, &["read"], dump.as_bytes()).text();
-    assert!(said.starts_with("4 pages into read (pages) in "), "{said}");
+    let message = tp_reading("load", &two, &["read"], dump.as_bytes()).text();
+    assert!(message.starts_with("4 pages into read (pages) in "), "{message}");
     assert_eq!(tp("verify", &two, &["--json"]).result()["findings"], 0);
     let copies = Env::open(&two).unwrap();
     for name in ["file", "read"] {
@@ -665,10 +665,15 @@ fn every_dump_of_the_corpus_is_loaded_or_refused_in_a_sentence() {
     let mut loaded = 0;
     for entry in std::fs::read_dir(corpus).unwrap() {
         let (path, env) = (entry.unwrap().path(), tempdir().unwrap());
-        let said = tp_reading("load", &env.path().join("one"), &["db"], &std::fs::read(&path).unwrap());
-        if said.code != Some(0) {
-            assert!(matches!(said.code, Some(1 | 2)), "{}: {:?} {}", path.display(), said.code, said.err);
-            assert!(said.err.starts_with("tp: ") && !said.err.contains("panicked"), "{}: {}", path.display(), said.err);
+        let message = tp_reading("load", &env.path().join("one"), &["db"], &std::fs::read(&path).unwrap());
+        if message.code != Some(0) {
+            assert!(matches!(message.code, Some(1 | 2)), "{}: {:?} {}", path.display(), message.code, message.err);
+            assert!(
+                message.err.starts_with("tp: ") && !message.err.contains("panicked"),
+                "{}: {}",
+                path.display(),
+                message.err
+            );
             continue;
         }
         loaded += 1;

@@ -131,8 +131,8 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
     let before = names_in(&there);
     for (dump, what, advice) in refused {
         for env in [&fresh, &there] {
-            let said = tp_reading("load", env, &["x"], dump.as_bytes());
-            let sentence = said.refused(1);
+            let message = tp_reading("load", env, &["x"], dump.as_bytes());
+            let sentence = message.refused(1);
             assert!(sentence.contains(what) && sentence.contains(advice), "{what}: {sentence}");
             assert!(!place.path().join("new").exists(), "{what}: something is left of {}", env.display());
             assert_eq!(names_in(&there), before, "{what}: something was made");
@@ -150,8 +150,8 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
         ("lists", lists.replace("duplicates=1\n", sets), "in their own order, each once, and `lists` has them"),
         ("db", caseless, "in the order `ascii-caseless`, and those of `db` in no such order"),
     ] {
-        let said = tp_reading("load", &there, &[database], dump.as_bytes());
-        let sentence = said.refused(1);
+        let message = tp_reading("load", &there, &[database], dump.as_bytes());
+        let sentence = message.refused(1);
         assert!(sentence.contains(what) && sentence.contains("nothing was loaded"), "{what}: {sentence}");
     }
     assert_eq!(["lists", "sets", "db"].map(|name| tp("dump", &there, &[name]).text()), before);
@@ -183,8 +183,8 @@ fn a_load_that_was_cut_off_leaves_no_environment() {
     child.wait().unwrap();
     assert!(env.join(mark).exists(), "the load was over before it was killed");
     for verb in ["stat", "verify", "recover"] {
-        let said = tp(verb, &env, &[]);
-        assert!(said.refused(1).contains(mark), "{verb}: {}", said.err);
+        let message = tp(verb, &env, &[]);
+        assert!(message.refused(1).contains(mark), "{verb}: {}", message.err);
     }
     let small = "VERSION=3\nformat=print\ntype=recno\nHEADER=END\n one\nDATA=END\n";
     let again = tp_reading("load", &env, &["lines"], small.as_bytes());

@@ -22,9 +22,9 @@ fn environment() -> TempDir {
 fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
     let mut all = words.to_vec();
     all.push("--json");
-    let said = tp(verb, env, &all);
-    let result = said.result();
-    let mut lines = said.json();
+    let message = tp(verb, env, &all);
+    let result = message.result();
+    let mut lines = message.json();
     lines.pop();
     (lines, result)
 }

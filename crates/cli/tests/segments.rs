@@ -16,28 +16,31 @@ fn verify(file: &Path) -> (Output, String) {
 fn verify_with(file: &Path, words: &[&str]) -> (Output, String) {
     let mut tp = Command::new(env!("CARGO_BIN_EXE_tp"));
     let done = tp.args(["--json", "vista", "verify"]).arg(file).args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
-    (done, said)
+    let message = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    (done, message)
 }
 
 #[test]
 fn a_segment_is_verified_and_a_damaged_one_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("segment");
-    let (none, said) = verify(&file);
-    assert!(none.status.code() == Some(1) && said.contains("there is no segment") && !file.exists(), "{said}");
+    let (none, message) = verify(&file);
+    assert!(none.status.code() == Some(1) && message.contains("there is no segment") && !file.exists(), "{message}");
     let mut segment = Segment::open(&file, 1000).unwrap();
     let mut txn = segment.begin();
     txn.malloc(100).unwrap();
     txn.end().unwrap();
     segment.close().unwrap();
-    let (whole, said) = verify(&file);
-    assert!(whole.status.success() && said.contains("\"blocks\":1") && said.contains("\"findings\":0"), "{said}");
+    let (whole, message) = verify(&file);
+    assert!(
+        whole.status.success() && message.contains("\"blocks\":1") && message.contains("\"findings\":0"),
+        "{message}"
+    );
     // Damages the heap's table, which is at the segment's front.
     let on_disk = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
     on_disk.write_all_at(&[0x55; 8], 65_536).unwrap();
-    let (damaged, said) = verify(&file);
-    assert!(damaged.status.code() == Some(1) && said.contains(file.to_str().unwrap()), "{said}");
+    let (damaged, message) = verify(&file);
+    assert!(damaged.status.code() == Some(1) && message.contains(file.to_str().unwrap()), "{message}");
 }
 
 fn word(file: &File, at: u64) -> u64 {
@@ -67,16 +70,16 @@ fn what_no_seal_covers_is_found_by_reading_all_of_it() {
     // A copy in the state that a killed process leaves.
     std::fs::copy(&file, &copy).unwrap();
     drop(segment);
-    let (whole, said) = verify(&copy);
-    assert!(whole.status.success() && said.contains("\"findings\":0"), "{said}");
+    let (whole, message) = verify(&copy);
+    assert!(whole.status.success() && message.contains("\"findings\":0"), "{message}");
     let in_use = File::options().write(true).open(&copy).unwrap();
     in_use.write_all_at(&0_u64.to_ne_bytes(), 120).unwrap();
     damage_heap(&copy);
-    let (damaged, said) = verify(&copy);
-    assert_eq!(damaged.status.code(), Some(1), "{said}");
+    let (damaged, message) = verify(&copy);
+    assert_eq!(damaged.status.code(), Some(1), "{message}");
     // The segment was not closed in good order, so opening it reads all of it.
-    assert!(said.contains("list 10 of free runs"), "{said}");
-    assert!(said.contains(copy.to_str().unwrap()), "{said}");
+    assert!(message.contains("list 10 of free runs"), "{message}");
+    assert!(message.contains(copy.to_str().unwrap()), "{message}");
 }
 
 #[test]
@@ -92,20 +95,23 @@ fn a_segment_of_an_environment_is_verified_by_it() {
     txn.commit().unwrap();
     let with = |env: &Path| verify_with(&file, &["--env", env.to_str().unwrap()]);
     // By another process while the segment is in use, and while no process uses it.
-    let (shared, said) = with(&home);
-    assert!(shared.status.success() && said.contains("\"blocks\":1"), "{said}");
+    let (shared, message) = with(&home);
+    assert!(shared.status.success() && message.contains("\"blocks\":1"), "{message}");
     drop((segment, env));
-    let (whole, said) = with(&home);
-    assert!(whole.status.success() && said.contains("\"blocks\":1") && said.contains("\"findings\":0"), "{said}");
-    for (refused, said) in [verify(&file), with(&other)] {
-        assert_eq!(refused.status.code(), Some(1), "{said}");
-        assert!(said.contains("belongs to the environment"), "{said}");
+    let (whole, message) = with(&home);
+    assert!(
+        whole.status.success() && message.contains("\"blocks\":1") && message.contains("\"findings\":0"),
+        "{message}"
+    );
+    for (refused, message) in [verify(&file), with(&other)] {
+        assert_eq!(refused.status.code(), Some(1), "{message}");
+        assert!(message.contains("belongs to the environment"), "{message}");
     }
     assert!(verify(&file).1.contains("--env DIR"));
     let in_use = File::options().write(true).open(&file).unwrap();
     in_use.write_all_at(&0_u64.to_ne_bytes(), 120).unwrap();
     damage_heap(&file);
-    let (damaged, said) = with(&home);
-    assert_eq!(damaged.status.code(), Some(1), "{said}");
-    assert!(said.contains("\"findings\":1") && said.contains("list 10 of free runs"), "{said}");
+    let (damaged, message) = with(&home);
+    assert_eq!(damaged.status.code(), Some(1), "{message}");
+    assert!(message.contains("\"findings\":1") && message.contains("list 10 of free runs"), "{message}");
 }

@@ -10,14 +10,14 @@ use tp::{tp, tp_reading};
 #[test]
 fn records_are_put_got_and_deleted_with_and_without_a_transaction() {
     let env = tempdir().unwrap();
-    let said = tp_reading(
+    let message = tp_reading(
         "shell",
         env.path(),
         &[],
         b"put stock apples 3\nget stock apples\nbegin\nput stock \"red pears\" 7\nget stock \"red pears\"\ndel stock apples\nabort\n\
           get stock \"red pears\" # taken back\nget stock apples\nbegin\ndel stock apples\ncommit\nget stock apples\n",
     );
-    let text = said.text();
+    let text = message.text();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("transaction ")).collect();
     let expected =
         ["put", "3", "put", "7", "deleted", "aborted", "not found", "3", "deleted", "committed", "not found"];
@@ -34,17 +34,17 @@ fn a_page_is_locked_got_changed_and_given_back() {
     assert!(tp_reading("shell", env.path(), &[], taken_back).text().ends_with("unpinned\naborted\n"));
     let look = b"begin\nlock parts 0 read\nbuf_get parts 0\nbuf_look 64 4\nbuf_unpin\nunlock parts 0\ncommit\n";
     assert!(tp_reading("shell", env.path(), &[], look).text().ends_with("bolt\nunpinned\nunlocked\ncommitted\n"));
-    let said = tp_reading("shell", env.path(), &["--json", "--hex"], look);
-    assert_eq!(said.json()[3], json!({ "bytes_hex": "626f6c74" }));
-    assert_eq!(said.json()[4], json!({ "unpinned": 0, "stored": false }));
+    let message = tp_reading("shell", env.path(), &["--json", "--hex"], look);
+    assert_eq!(message.json()[3], json!({ "bytes_hex": "626f6c74" }));
+    assert_eq!(message.json()[4], json!({ "unpinned": 0, "stored": false }));
 }
 
 #[test]
 fn a_command_that_fails_ends_it_with_its_line_and_aborts_what_was_not_committed() {
     let env = tempdir().unwrap();
     let script = b"put stock apples 3\nbegin\nput stock apples 4\nfetch stock apples\nput stock apples 5\ncommit\n";
-    let said = tp_reading("shell", env.path(), &[], script);
-    assert!(said.refused(1).contains("line 4: `fetch` with 2 words"), "{}", said.err);
+    let message = tp_reading("shell", env.path(), &[], script);
+    assert!(message.refused(1).contains("line 4: `fetch` with 2 words"), "{}", message.err);
     assert_eq!(tp("get", env.path(), &["stock", "apples"]).text(), "3\n");
     for (script, why) in [
         (&b"commit\n"[..], "no transaction has begun"),
@@ -57,16 +57,16 @@ fn a_command_that_fails_ends_it_with_its_line_and_aborts_what_was_not_committed(
         (b"get nowhere x\n", "nowhere"),
         (b"get \"stock apples\n", "quote"),
     ] {
-        let said = tp_reading("shell", env.path(), &[], script);
-        assert!(said.refused(1).contains(why), "{}", said.err);
+        let message = tp_reading("shell", env.path(), &[], script);
+        assert!(message.refused(1).contains(why), "{}", message.err);
     }
 }
 
 #[test]
 fn what_is_not_committed_at_the_end_is_aborted_and_said_so() {
     let env = tempdir().unwrap();
-    let said = tp_reading("shell", env.path(), &[], b"begin\nput stock apples 3\nquit\nput stock pears 1\n");
-    assert!(said.err.contains("was aborted"), "{}", said.err);
+    let message = tp_reading("shell", env.path(), &[], b"begin\nput stock apples 3\nquit\nput stock pears 1\n");
+    assert!(message.err.contains("was aborted"), "{}", message.err);
     assert!(tp("get", env.path(), &["stock", "apples"]).refused(1).contains("no record apples"));
     assert!(tp_reading("shell", env.path(), &[], b"help\n").text().contains("buf_get FILE PAGE"));
 }

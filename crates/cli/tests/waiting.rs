@@ -23,12 +23,12 @@ impl Holder {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
         command.args(["shell", "--env"]).arg(env).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let (mut orders, mut said) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (mut orders, mut message) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         let mut answer = |order: &str| {
             writeln!(orders, "{order}").unwrap();
             orders.flush().unwrap();
             let mut line = String::new();
-            said.read_line(&mut line).unwrap();
+            message.read_line(&mut line).unwrap();
             line.trim().to_owned()
         };
         let txn = answer("begin");
@@ -56,7 +56,7 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
     tp("put", env.path(), &["stock", "pears", "3"]).text();
     let holder = Holder::new(env.path(), "put stock apples 4");
     holder.signal(Signal::STOP);
-    let who = format!("{} of process {}, which is stopped, is in the way", holder.txn, holder.child.id());
+    let blocker = format!("{} of process {}, which is stopped, is in the way", holder.txn, holder.child.id());
     let verbs: [(&str, &[&str]); 6] = [
         ("get", &["stock", "apples"]),
         ("put", &["stock", "apples", "5"]),
@@ -68,19 +68,19 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
     for (verb, words) in verbs {
         let words = [words, &["--wait", "0.3"]].concat();
         let dump = b"VERSION=3\nformat=print\ntype=btree\nHEADER=END\n apples\n 6\nDATA=END\n";
-        let said = tp::tp_reading(verb, env.path(), &words, dump);
-        if matches!(verb, "scan" | "dump") && said.code == Some(0) {
+        let message = tp::tp_reading(verb, env.path(), &words, dump);
+        if matches!(verb, "scan" | "dump") && message.code == Some(0) {
             // A reader of a snapshot waits for no lock.
             continue;
         }
-        let text = said.refused(1);
-        assert!(text.contains(&who), "{verb}: {text}");
+        let text = message.refused(1);
+        assert!(text.contains(&blocker), "{verb}: {text}");
         assert!(text.contains("stock") && text.contains("within 300ms"), "{verb}: {text}");
         let names_key = text.contains("the record \"apples\"");
         assert!(names_key || !matches!(verb, "get" | "put" | "del"), "{verb}: {text}");
     }
     let at_once = tp("put", env.path(), &["stock", "apples", "5", "--wait", "0"]);
-    assert!(at_once.refused(1).contains(&who), "{}", at_once.err);
+    assert!(at_once.refused(1).contains(&blocker), "{}", at_once.err);
     // The holder does not block other records.
     tp("put", env.path(), &["stock", "pears", "5"]).text();
     holder.signal(Signal::CONT);
@@ -93,8 +93,8 @@ fn a_verb_ends_within_its_wait_and_names_the_stopped_process_the_transaction_and
 fn the_wait_is_a_number_of_seconds() {
     let env = tempdir().unwrap();
     for wrong in ["-1", "soon", "NaN", "1e9"] {
-        let said = tp("put", env.path(), &["stock", "apples", "3", &format!("--wait={wrong}")]);
-        assert!(said.refused(2).contains("a number of seconds from 0 to 86400"), "{wrong}: {}", said.err);
+        let message = tp("put", env.path(), &["stock", "apples", "3", &format!("--wait={wrong}")]);
+        assert!(message.refused(2).contains("a number of seconds from 0 to 86400"), "{wrong}: {}", message.err);
     }
 }
 

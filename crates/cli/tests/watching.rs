@@ -19,9 +19,9 @@ const HANG: Duration = Duration::from_secs(30);
 
 /// Returns the lines of a verb without its result, and the result.
 fn lines(verb: &str, env: &Path, words: &[&str]) -> (Vec<Value>, Value) {
-    let said = tp(verb, env, &[words, &["--json"]].concat());
-    let result = said.result();
-    let mut lines = said.json();
+    let message = tp(verb, env, &[words, &["--json"]].concat());
+    let result = message.result();
+    let mut lines = message.json();
     lines.pop();
     (lines, result)
 }
@@ -57,7 +57,7 @@ fn who_waits_is_listed_with_what_for_and_for_whom() {
     let (all, result) = sessions();
     assert_eq!((&result["sessions"], &result["stopped"], &result["dead"]), (&json!(all.len()), &json!(0), &json!(0)));
     let own = all.iter().find(|session| session["txn"] == holder.id()).unwrap();
-    let fixed = ["pid", "life", "txn_state", "latches", "waits_for"].map(|name| own[name].clone());
+    let fixed = ["pid", "process_state", "txn_state", "latches", "waits_for"].map(|name| own[name].clone());
     assert_eq!(fixed, [json!(std::process::id()), json!("alive"), json!("running"), json!(0), Value::Null]);
 
     std::thread::scope(|scope| {
@@ -176,7 +176,7 @@ fn a_stopped_process_is_told_from_a_living_one() {
     let lives = || {
         let (all, result) = lines("sessions", directory.path(), &[]);
         let of_reader = all.into_iter().filter(|session| session["pid"] == reader.0.id());
-        (of_reader.map(|session| session["life"].clone()).collect::<Vec<_>>(), result)
+        (of_reader.map(|session| session["process_state"].clone()).collect::<Vec<_>>(), result)
     };
     let (before, _) = until(lives, |(lives, _)| !lives.is_empty());
     assert!(before.iter().all(|life| life == "alive"), "{before:?}");

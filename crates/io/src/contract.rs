@@ -100,7 +100,7 @@ pub trait File: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Io`].
-    fn give_back(&self, _range: Range<u64>) -> Result<()> {
+    fn free_blocks(&self, _range: Range<u64>) -> Result<()> {
         Ok(())
     }
 
@@ -137,7 +137,7 @@ pub trait File: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// As [`File::lock`].
-    fn lock_alone(&self) -> Result<bool> {
+    fn lock_uninherited(&self) -> Result<bool> {
         self.lock(0, LockMode::Exclusive, false)
     }
 

@@ -46,15 +46,15 @@ static HELD: AtomicBool = AtomicBool::new(false);
 pub(crate) struct Hold(());
 
 impl Hold {
-    pub(crate) fn take() -> Hold {
-        take();
+    pub(crate) fn acquire() -> Hold {
+        acquire_list();
         Hold(())
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        give();
+        release_list();
     }
 }
 
@@ -66,7 +66,7 @@ impl Entry {
     /// Enters a descriptor. From now on a child does not keep it.
     pub(crate) fn new(descriptor: RawFd) -> Entry {
         install_handlers();
-        let _hold = Hold::take();
+        let _hold = Hold::acquire();
         let mut block = &LIST;
         loop {
             // Relaxed, on all entries: `HELD` orders them.
@@ -103,7 +103,7 @@ impl Uninherited {
 
 impl Drop for Uninherited {
     fn drop(&mut self) {
-        self.entry.remove(&Hold::take(), self.descriptor);
+        self.entry.remove(&Hold::acquire(), self.descriptor);
     }
 }
 
@@ -125,7 +125,7 @@ pub fn give_up_inherited() {
         close(nothing);
     }
     // A thread of the parent that held the list at a raw clone does not exist in the child.
-    give();
+    release_list();
 }
 
 /// Makes `descriptor` a copy of the eventfd `nothing`. Returns that eventfd, made here if `nothing` is `NONE`.
@@ -178,24 +178,24 @@ fn install_handlers() {
 }
 
 extern "C" fn before() {
-    take();
+    acquire_list();
 }
 
 extern "C" fn after_in_parent() {
-    give();
+    release_list();
 }
 
 extern "C" fn after_in_child() {
     give_up_inherited();
 }
 
-fn take() {
-    // Acquire: pairs with the release in `give`; the holder sees the changes of the holder before.
+fn acquire_list() {
+    // Acquire: pairs with the release in `release_list`; the holder sees the changes of the holder before.
     while HELD.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_err() {
         std::thread::yield_now();
     }
 }
 
-fn give() {
+fn release_list() {
     HELD.store(false, Ordering::Release);
 }

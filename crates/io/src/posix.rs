@@ -98,13 +98,13 @@ impl PosixDirectory {
         let directory = rustix::fs::fstat(&self.descriptor)?;
         let mode = Mode::from_raw_mode(rights(directory.st_mode));
         let made = self.open_flags(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)?;
-        PosixDirectory::give(&made, &directory)?;
+        PosixDirectory::apply_directory_rights(&made, &directory)?;
         Ok(made)
     }
 
     /// Gives a new file to the users of the directory: sets the directory's group and rights, and its owner if root
     /// made the file.
-    fn give(made: &OwnedFd, directory: &rustix::fs::Stat) -> rustix::io::Result<()> {
+    fn apply_directory_rights(made: &OwnedFd, directory: &rustix::fs::Stat) -> rustix::io::Result<()> {
         let own = rustix::fs::fstat(made)?;
         let mut mode = rights(directory.st_mode);
         if own.st_uid == 0 && directory.st_uid != 0 {
@@ -305,7 +305,7 @@ pub struct PosixFile {
     is_writable: bool,
     /// Set once a lock was asked for: children of a fork then do not keep the descriptor.
     entry: OnceLock<Entry>,
-    /// Holds the lock of [`File::lock_alone`], which no child has.
+    /// Holds the lock of [`File::lock_uninherited`], which no child has.
     alone: OnceLock<Anchor>,
     /// Holds the list of these descriptors until the field `descriptor`, dropped before this one, is closed.
     closing: Option<Hold>,
@@ -314,7 +314,7 @@ pub struct PosixFile {
 impl Drop for PosixFile {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.get() {
-            let hold = Hold::take();
+            let hold = Hold::acquire();
             entry.remove(&hold, self.descriptor.as_raw_fd());
             self.closing = Some(hold);
         }
@@ -450,7 +450,7 @@ impl File for PosixFile {
         }
     }
 
-    fn give_back(&self, range: Range<u64>) -> Result<()> {
+    fn free_blocks(&self, range: Range<u64>) -> Result<()> {
         self.require_writable(Operation::Allocate)?;
         if range.is_empty() {
             return Ok(());
@@ -493,7 +493,7 @@ impl File for PosixFile {
         }
     }
 
-    fn lock_alone(&self) -> Result<bool> {
+    fn lock_uninherited(&self) -> Result<bool> {
         self.anchor_lock()
     }
 

@@ -103,6 +103,6 @@ impl Env {
     /// # Errors
     /// As [`Env::checkpoint`].
     pub fn remove_log_below(&self, end: u64) -> Result<()> {
-        self.0.with_session(|managers, who| Ok(managers.give_up_log(who, Lsn::new(end))?))
+        self.0.with_session(|managers, txn| Ok(managers.give_up_log(txn, Lsn::new(end))?))
     }
 }

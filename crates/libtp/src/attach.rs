@@ -432,11 +432,11 @@ impl<'o> Opening<'o> {
         managers.locks.repair_alone();
         failpoint("alone: locks repaired");
         managers.reset_alone();
-        let who = managers.join().map_err(|error| error.to_string())?;
+        let txn = managers.join().map_err(|error| error.to_string())?;
         failpoint("alone: joined");
-        let done = managers.repair_alone(&who, &mut repair).map_err(|error| error.to_string())?;
+        let done = managers.repair_alone(&txn, &mut repair).map_err(|error| error.to_string())?;
         failpoint("alone: all transactions ended");
-        managers.leave(who);
+        managers.leave(txn);
         failpoint("alone: slots not free");
         repair.finish();
         let opened = Opened { redone: done.redone, undone: done.undone, ..self.opened(How::Repaired) };
@@ -489,18 +489,18 @@ impl<'o> Opening<'o> {
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
         let managers = self.attach(&region, &control)?;
-        let who = managers.join()?;
+        let txn = managers.join()?;
         failpoint("restart: joined");
-        let done = libtp_txn::restart(&managers, &who, checkpoint, control.oldest, watch)?;
+        let done = libtp_txn::restart(&managers, &txn, checkpoint, control.oldest, watch)?;
         failpoint("restart: replayed");
-        libtp_record::after_restart(&managers, &who)?;
+        libtp_record::after_restart(&managers, &txn)?;
         let since_checkpoint =
-            control.incarnations.list().iter().filter(|life| life.start > control.checkpoint).count();
+            control.incarnations.list().iter().filter(|generation| generation.start > control.checkpoint).count();
         if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
             // A restart reads the log from the last checkpoint on. Without a new one, each restart would read more.
-            managers.checkpoint(&who)?;
+            managers.checkpoint(&txn)?;
         }
-        managers.leave(who);
+        managers.leave(txn);
         managers.processes.set_rebuild_count(rebuilds);
         failpoint("restart: left, region not ready");
         self.set_ready(&region, lasting)?;

@@ -22,7 +22,7 @@ use rio::planted;
 
 use crate::environment::{lock, Inner};
 use crate::huge_pages::HugePages;
-use crate::panics::Rung;
+use crate::panics::PanicEffect;
 use crate::unclaimed::Unclaimed;
 use crate::visit::Visit;
 use crate::{Error, Result};
@@ -111,12 +111,12 @@ impl Background {
         let env = Weak::clone(&self.env);
         let (reaped, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
         // Without a session of its own: it uses one of those kept for repairs.
-        self.start_thread("libtp-reaper", move || bury_the_dead(&reaped, &stop, &env))?;
+        self.start_thread("libtp-reaper", move || repair_dead(&reaped, &stop, &env))?;
         #[cfg(test)]
         inner.refuse_thread()?;
         let env = Weak::clone(&self.env);
-        self.spawn(managers, "libtp-pages", move |managers, who, stop| {
-            keep_house(managers, who, stop, period, limit, &mut Bereaved::new(&env));
+        self.spawn(managers, "libtp-pages", move |managers, txn, stop| {
+            general_work(managers, txn, stop, period, limit, &mut FileRecovery::new(&env));
         })
     }
 
@@ -127,16 +127,16 @@ impl Background {
         work: impl Fn(&Managers, &TxnSession, &Stop) + Send + 'static,
     ) -> Result<()> {
         let (managers, stop, env) = (Arc::clone(managers), Arc::clone(&self.stop), Weak::clone(&self.env));
-        let who = managers.join()?;
+        let txn = managers.join()?;
         let run = move || {
-            let mut who = Some(who);
-            while let Some(now) = who.take() {
+            let mut txn = Some(txn);
+            while let Some(now) = txn.take() {
                 let done = catch_unwind(AssertUnwindSafe(|| {
                     work(&managers, &now, &stop);
                     managers.leave(now);
                 }));
                 // The session is dead after a panic; another session continues the work.
-                who = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
+                txn = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
             }
         };
         self.start_thread(name, run)
@@ -201,7 +201,7 @@ impl Turns {
 
     /// Leaves the rounds to other processes for a while if this process could not do the work: a limit of one process
     /// must not block it.
-    fn give_way(&mut self, managers: &Managers, is_done: bool) {
+    fn resign_rounds(&mut self, managers: &Managers, is_done: bool) {
         if !is_done {
             self.rounds.resign(&managers.processes);
             self.aside = Some(Instant::now() + 2 * self.nap);
@@ -210,7 +210,7 @@ impl Turns {
 }
 
 /// Makes commits durable, and does nothing that could delay that.
-fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
+fn flush_log(managers: &Managers, txn: &TxnSession, stop: &Stop) {
     let mut quiet = Quiet::default();
     let mut turns = Turns::new(Work::Log, LOG_NAP.min(managers.log.relaxed_bound() / 2));
     while turns.sleep(stop) {
@@ -221,26 +221,26 @@ fn flush_log(managers: &Managers, who: &TxnSession, stop: &Stop) {
         }
         // The former leader may have let the oldest commit wait as long as allowed.
         let flushed = match led {
-            true => managers.log.background_flush(who.session()).map(|_| ()),
-            false => managers.log.force_all(who.session()).map(|_| ()),
+            true => managers.log.background_flush(txn.session()).map(|_| ()),
+            false => managers.log.force_all(txn.session()).map(|_| ()),
         };
-        turns.give_way(managers, flushed.is_ok());
+        turns.resign_rounds(managers, flushed.is_ok());
         quiet.report("writing the log", flushed.map_err(Into::into));
     }
     turns.rounds.resign(&managers.processes);
 }
 
 /// Repairs the sessions of dead processes.
-fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
+fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
     let mut watch = DeathWatch::new(&managers.processes);
     stop.wake_by(watch.waker());
     let mut quiet = Quiet::default();
     // Set while dead sessions are not fully repaired: the time of the death.
-    let mut mourning = None;
+    let mut dead_since = None;
     while !stop.is_asked() {
         if managers.region.is_broken() {
             // Relaxed commits must not wait in a broken region until a program calls.
-            let begun = Visit::begin(env).map_or(Ok(()), |env| env.life().map(|_| ()));
+            let begun = Visit::begin(env).map_or(Ok(()), |env| env.generation().map(|_| ()));
             quiet.report("making the shared memory anew", begun);
             stop.sleep(TICK);
             continue;
@@ -248,15 +248,15 @@ fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
         // This thread survives panics in the region, because it makes the next region.
         let looked = catch_unwind(AssertUnwindSafe(|| {
             // If a frame was busy, or another session was at the repair, look again soon.
-            let died = watch.wait(if mourning.is_none() { WATCH } else { TICK });
+            let died = watch.wait(if dead_since.is_none() { WATCH } else { TICK });
             // A thread of some process may have died alone; it has marked its session.
-            let any = died || mourning.is_some() || managers.processes.has_marked_dead();
+            let any = died || dead_since.is_some() || managers.processes.has_marked_dead();
             if any && !managers.region.is_broken() && !managers.log.is_poisoned() {
-                let learned = *mourning.get_or_insert_with(Instant::now);
+                let learned = *dead_since.get_or_insert_with(Instant::now);
                 let repaired = managers.reap_since(learned);
                 quiet.report("the repair of a dead session", repaired.map(|_| ()).map_err(Into::into));
                 if managers.processes.dead_sessions().is_empty() {
-                    mourning = None;
+                    dead_since = None;
                 }
             }
         }));
@@ -268,19 +268,19 @@ fn bury_the_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
 
 /// Returns a session to continue with, unless the thread must end.
 fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(dyn Any + Send)) -> Option<TxnSession> {
-    if ended_by_panic(managers, env, payload) != Rung::Session || stop.is_asked() {
+    if ended_by_panic(managers, env, payload) != PanicEffect::Session || stop.is_asked() {
         return None;
     }
     let joined = catch_unwind(AssertUnwindSafe(|| managers.join()));
     match joined {
-        Ok(Ok(who)) => Some(who),
+        Ok(Ok(txn)) => Some(txn),
         Ok(Err(error)) => {
             managers.give_up(&format!("a background thread cannot join it anew: {error}"));
             None
         }
         Err(payload) => {
             // Once is enough: no thread of this process would do this work any more.
-            if ended_by_panic(managers, env, payload.as_ref()) == Rung::Session {
+            if ended_by_panic(managers, env, payload.as_ref()) == PanicEffect::Session {
                 managers.give_up("a background thread cannot join it anew");
             }
             None
@@ -290,9 +290,9 @@ fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(d
 
 /// Handles a panic of a library thread. The first one kills its session, the second one the region. If the same panic
 /// recurs in the next region, the log is poisoned: nothing more is made durable, and every call reports it.
-fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> Rung {
-    let rung = Visit::begin(env).map_or(Rung::Region, |env| env.newest().rung_of(managers, payload));
-    if rung == Rung::Caller {
+fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> PanicEffect {
+    let rung = Visit::begin(env).map_or(PanicEffect::Region, |env| env.newest().rung_of(managers, payload));
+    if rung == PanicEffect::Caller {
         managers.log.poison();
     }
     rung
@@ -300,7 +300,7 @@ fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + S
 
 /// Finishes plain files of transactions whose processes died between their commit and its end. The repair thread cannot
 /// do this: it might wait for a lock of a dead session that only it can repair.
-struct Bereaved<'e> {
+struct FileRecovery<'e> {
     env: &'e Weak<Inner>,
     /// The number of repaired sessions at the last look. `None` at first, so that each thread looks once: its
     /// predecessor may have left without a look.
@@ -309,9 +309,9 @@ struct Bereaved<'e> {
     tried: Instant,
 }
 
-impl<'e> Bereaved<'e> {
-    fn new(env: &'e Weak<Inner>) -> Bereaved<'e> {
-        Bereaved { env, repaired: None, tried: Instant::now() }
+impl<'e> FileRecovery<'e> {
+    fn new(env: &'e Weak<Inner>) -> FileRecovery<'e> {
+        FileRecovery { env, repaired: None, tried: Instant::now() }
     }
 
     fn look(&mut self, managers: &Managers) {
@@ -342,13 +342,13 @@ impl<'e> Bereaved<'e> {
 const LEFT_NAP: Duration = Duration::from_secs(1);
 
 /// Does all other work.
-fn keep_house(
+fn general_work(
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     stop: &Stop,
     deadlock_period: Option<Duration>,
     detached_limit: Option<Duration>,
-    bereaved: &mut Bereaved<'_>,
+    recovery: &mut FileRecovery<'_>,
 ) {
     let mut quiet = Quiet::default();
     let mut searched = Instant::now();
@@ -363,19 +363,19 @@ fn keep_house(
             looked = Instant::now();
             quiet.report("aborting a detached transaction", unclaimed.look(managers));
         }
-        bereaved.end_own();
+        recovery.end_own();
         turns.is_busy = huge_pages.step(managers);
         if turns.begin(managers) {
-            bereaved.look(managers);
+            recovery.look(managers);
             if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
                 searched = Instant::now();
                 quiet.report(
                     "the search for deadlocks",
-                    managers.locks.detect(who.session()).map(|_| ()).map_err(Into::into),
+                    managers.locks.detect(txn.session()).map(|_| ()).map_err(Into::into),
                 );
             }
-            let cleaned = clean(managers, who, bereaved.env);
-            turns.give_way(managers, cleaned.is_ok());
+            let cleaned = clean(managers, txn, recovery.env);
+            turns.resign_rounds(managers, cleaned.is_ok());
             quiet.report("background work", cleaned);
             let tail_then = std::mem::replace(&mut tail, managers.log.tail());
             turns.is_busy |= tail_then != tail;
@@ -385,9 +385,9 @@ fn keep_house(
 }
 
 /// Does one round of all background work, for a program without background threads.
-pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, who: &TxnSession) -> Result<()> {
-    managers.log.background_flush(who.session())?;
-    clean(managers, who, env)
+pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, txn: &TxnSession) -> Result<()> {
+    managers.log.background_flush(txn.session())?;
+    clean(managers, txn, env)
 }
 
 /// Leaves a region whose file was removed; returns whether that was so. A process in such a region is alone with it: if
@@ -395,7 +395,7 @@ pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, who: &TxnSession) -> 
 /// the memory is rebuilt for all, under its name.
 ///
 /// Does nothing where the environment itself was removed: then there is nothing to rebuild.
-fn leave_if_nameless(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
+fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
     if !managers.region.has_lost_name() || planted("libtp: memory without a name is worked in") {
         return Ok(false);
     }
@@ -403,29 +403,29 @@ fn leave_if_nameless(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -
     if !env.platform.directory.exists(CONTROL_NAME)? {
         return Ok(false);
     }
-    let flushed = managers.log.force_all(who.session());
+    let flushed = managers.log.force_all(txn.session());
     managers.give_up("its file was removed while it was in use");
     flushed?;
     Ok(true)
 }
 
-fn clean(managers: &Managers, who: &TxnSession, env: &Weak<Inner>) -> Result<()> {
-    if leave_if_nameless(managers, who, env)? {
+fn clean(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<()> {
+    if leave_if_nameless(managers, txn, env)? {
         return Ok(());
     }
     // On a full disk the work goes on: a checkpoint may free log space.
-    let prepared = managers.log.prepare_next_segment(who.session());
+    let prepared = managers.log.prepare_next_segment(txn.session());
     let is_full = matches!(prepared, Err(libtp_log::Error::Full { .. }));
     if !is_full {
         prepared?;
     }
-    managers.buffers.background_step(who.session())?;
+    managers.buffers.background_step(txn.session())?;
     if managers.checkpoint_due() {
-        managers.checkpoint(who)?;
+        managers.checkpoint(txn)?;
     } else if is_full {
-        managers.free_log(who)?;
+        managers.free_log(txn)?;
     }
-    managers.log.prepare_next_segment(who.session())?;
+    managers.log.prepare_next_segment(txn.session())?;
     Ok(())
 }
 

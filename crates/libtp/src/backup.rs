@@ -40,7 +40,7 @@ use rio::{failpoint, planted};
 use serde::Serialize;
 
 use crate::environment::Inner;
-use crate::life::Seated;
+use crate::generation::Seated;
 use crate::settings::{self, SETTINGS_NAME};
 use crate::{Env, Error, Result};
 
@@ -228,7 +228,7 @@ fn empty(to: &dyn Directory) -> Result<()> {
 /// A running backup. Its session's slot notes the LSN from which the log is kept.
 struct Copying<'e> {
     env: &'e Arc<Inner>,
-    who: Option<Box<Seated>>,
+    seat: Option<Box<Seated>>,
     begun: Instant,
 }
 
@@ -237,8 +237,8 @@ impl<'e> Copying<'e> {
         loop {
             match env.take_session() {
                 Err(Error::Rebuilt | Error::Panicked { .. }) => {}
-                who => {
-                    let copying = Copying { env, who: Some(who?), begun: Instant::now() };
+                seat => {
+                    let copying = Copying { env, seat: Some(seat?), begun: Instant::now() };
                     copying.keep_names()?;
                     return Ok(copying);
                 }
@@ -248,18 +248,18 @@ impl<'e> Copying<'e> {
 
     /// Keeps other sessions from dropping or renaming a database until the backup ends.
     fn keep_names(&self) -> Result<()> {
-        self.with(|managers, who| {
+        self.with(|managers, seat| {
             let (files, wait) = (lock_names::files(), self.env.wait);
-            Ok(managers.locks.lock(who.session(), who.locker(), files, Mode::S, wait)?)
+            Ok(managers.locks.lock(seat.session(), seat.locker(), files, Mode::S, wait)?)
         })
     }
 
     /// Runs `work` with the session. If the region was given up meanwhile, the backup ends with `Rebuilt`; the caller
     /// may start over.
     fn with<T>(&self, work: impl FnOnce(&Managers, &TxnSession) -> Result<T>) -> Result<T> {
-        let Seated { life, session } = &**self.who.as_ref().expect("a backup has a session until it ends");
-        let done = life.guarded_by(session, || work(&life.managers, session));
-        match life.managers.region.is_broken() {
+        let Seated { generation, session } = &**self.seat.as_ref().expect("a backup has a session until it ends");
+        let done = generation.guarded_by(session, || work(&generation.managers, session));
+        match generation.managers.region.is_broken() {
             true => Err(Error::Rebuilt),
             false => done,
         }
@@ -286,16 +286,16 @@ impl<'e> Copying<'e> {
 
     /// Forces the log; returns its durable end.
     fn force(&self) -> Result<Lsn> {
-        self.with(|managers, who| {
+        self.with(|managers, seat| {
             if managers.log.tail() > managers.log.durable() {
-                managers.log.force(who.session(), managers.log.tail().minus(8))?;
+                managers.log.force(seat.session(), managers.log.tail().minus(8))?;
             }
             Ok(managers.log.durable())
         })
     }
 
     fn full(self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
-        let taken = self.with(|managers, who| Ok(managers.begin_copy(who)?))?;
+        let taken = self.with(|managers, seat| Ok(managers.begin_copy(seat)?))?;
         let files = self.found(&self.control()?)?;
         let total = self.total(&files)?;
         let mut done = 0;
@@ -346,7 +346,7 @@ impl<'e> Copying<'e> {
             return Err(refused(to.as_ref(), "it is a backup of another environment"));
         }
         let from = Lsn::new(manifest.end);
-        let kept = self.with(|managers, who| match managers.begin_copy_from(who, from) {
+        let kept = self.with(|managers, seat| match managers.begin_copy_from(seat, from) {
             Err(libtp_txn::Error::Log(libtp_log::Error::TooOld { oldest, .. })) => Ok(Some(oldest)),
             other => Ok(other.map(|()| None)?),
         })?;
@@ -358,10 +358,10 @@ impl<'e> Copying<'e> {
         let time = self.time()?;
         let end = self.force()?.max(from);
         let control = self.control()?;
-        let before = manifest.lives().map(|lives| lives.list().to_vec()).unwrap_or_default();
-        let since = control.incarnations.list().iter().filter(|life| life.start >= from);
-        manifest.set_lives(before.iter().filter(|life| life.start < from).chain(since).copied());
-        if manifest.lives().is_none() {
+        let before = manifest.incarnations().map(|incarnations| incarnations.list().to_vec()).unwrap_or_default();
+        let since = control.incarnations.list().iter().filter(|generation| generation.start >= from);
+        manifest.set_incarnations(before.iter().filter(|generation| generation.start < from).chain(since).copied());
+        if manifest.incarnations().is_none() {
             return Err(refused(
                 to.as_ref(),
                 "the log has had too many incarnations since its begin; take a full backup",
@@ -413,8 +413,8 @@ impl<'e> Copying<'e> {
 
     /// Reads the page through the cache, even if its writer died.
     fn read_cached(&self, id: PageId, page: &mut [u8]) -> Result<()> {
-        self.with(|managers, who| {
-            page.copy_from_slice(&managers.buffers.shared(who.session(), id, Rank::page(0))?);
+        self.with(|managers, seat| {
+            page.copy_from_slice(&managers.buffers.shared(seat.session(), id, Rank::page(0))?);
             Ok(())
         })?;
         // The frame's checksum dates from the page's last write.
@@ -484,23 +484,23 @@ impl<'e> Copying<'e> {
 
 impl Drop for Copying<'_> {
     fn drop(&mut self) {
-        let Some(who) = self.who.take() else { return };
-        let Seated { life, session } = &*who;
-        if life.check_process().is_err() {
+        let Some(seat) = self.seat.take() else { return };
+        let Seated { generation, session } = &*seat;
+        if generation.check_process().is_err() {
             // The session belongs to the parent.
-            std::mem::forget(who);
+            std::mem::forget(seat);
             return;
         }
-        if session.session().is_dead() || life.managers.region.is_broken() {
+        if session.session().is_dead() || generation.managers.region.is_broken() {
             return;
         }
         // A failure here is left to the repair.
-        let _ = life.guarded_by(session, || {
-            life.managers.end_copy(session);
-            life.managers.locks.unlock_all(session.session(), session.locker());
+        let _ = generation.guarded_by(session, || {
+            generation.managers.end_copy(session);
+            generation.managers.locks.unlock_all(session.session(), session.locker());
             Ok(())
         });
-        self.env.give_session(who);
+        self.env.give_session(seat);
     }
 }
 

@@ -50,8 +50,8 @@ impl Db {
         let mut all = Compaction::default();
         let mut from = Some(Vec::new());
         while let Some(key) = from {
-            let done = env.with_session(|managers, who| {
-                Ok(Access::new(managers, who, self.opened(), env.wait).compact(&key, LEAVES, fill_percent)?)
+            let done = env.with_session(|managers, txn| {
+                Ok(Access::new(managers, txn, self.opened(), env.wait).compact(&key, LEAVES, fill_percent)?)
             })?;
             all.leaves += done.leaves;
             all.merged += done.merged;

@@ -291,7 +291,7 @@ pub(crate) enum Stands {
 
 /// How such a cursor moves when its call finds no entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InVain {
+pub(crate) enum OnMiss {
     Stays,
     GoesBelowAll,
     GoesAboveAll,
@@ -312,14 +312,14 @@ impl Stands {
         &mut self,
         at: &mut Cursor<'_>,
         found: Option<Pair>,
-        in_vain: InVain,
+        on_miss: OnMiss,
         show: impl FnOnce(&Pair) -> Result<T>,
     ) -> Result<Option<T>> {
         let Some(entry) = found else {
-            match in_vain {
-                InVain::Stays => at.stand(self)?,
-                InVain::GoesBelowAll => *self = Stands::BelowAll,
-                InVain::GoesAboveAll => *self = Stands::AboveAll,
+            match on_miss {
+                OnMiss::Stays => at.stand(self)?,
+                OnMiss::GoesBelowAll => *self = Stands::BelowAll,
+                OnMiss::GoesAboveAll => *self = Stands::AboveAll,
             }
             return Ok(None);
         };

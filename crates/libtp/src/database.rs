@@ -6,7 +6,7 @@ use std::time::Duration;
 use libtp_buffer::PoolSettings;
 use libtp_lock::{OpenHere, Wait};
 use libtp_record::order;
-use libtp_record::{Access, Duplicates, KeyRange, Keying, Link, Method, OpenSettings, Order, OrderName};
+use libtp_record::{Access, Duplicates, KeyFormat, KeyRange, Link, Method, OpenSettings, Order, OrderName};
 use libtp_txn::Managers;
 use rio::planted;
 
@@ -14,7 +14,7 @@ use crate::attach;
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::databases::SUCCESSOR;
 use crate::environment::{lock, Inner};
-use crate::life::Life;
+use crate::generation::Generation;
 use crate::multi::Multi;
 use crate::panics::callers;
 use crate::settings::Granularity;
@@ -92,12 +92,12 @@ pub enum Database {
 impl Db {
     /// Opens a B-tree or a hash file.
     pub(crate) fn open(env: &Arc<Inner>, name: &str, wanted: Method) -> Result<Db> {
-        Db::open_as(env, name, wanted, Keying::default(), None)
+        Db::open_as(env, name, wanted, KeyFormat::default(), None)
     }
 
     pub(crate) fn open_ordered(env: &Arc<Inner>, name: &str, order: Arc<dyn Order>) -> Result<Db> {
-        let keying = Keying { order: Db::name_of(name, Some(&*order))?, ..Keying::default() };
-        Db::open_keyed(env, name, keying, Some(order))
+        let key_format = KeyFormat { order: Db::name_of(name, Some(&*order))?, ..KeyFormat::default() };
+        Db::open_keyed(env, name, key_format, Some(order))
     }
 
     /// Returns the name of an order in the form that a database's file stores.
@@ -113,25 +113,25 @@ impl Db {
     pub(crate) fn open_keyed(
         env: &Arc<Inner>,
         name: &str,
-        keying: Keying,
+        key_format: KeyFormat,
         order: Option<Arc<dyn Order>>,
     ) -> Result<Db> {
-        Db::open_as(env, name, Method::Btree, keying, order)
+        Db::open_as(env, name, Method::Btree, key_format, order)
     }
 
     fn open_as(
         env: &Arc<Inner>,
         name: &str,
         wanted: Method,
-        keying: Keying,
+        key_format: KeyFormat,
         order: Option<Arc<dyn Order>>,
     ) -> Result<Db> {
-        let open = open(env, name, Some((wanted, keying)))?;
+        let open = open(env, name, Some((wanted, key_format)))?;
         if open.method() != wanted {
             return Err(wrong_kind(name, open.method().name(), wanted.name()));
         }
-        if *open.keying() != keying {
-            return Err(wrong_keying(name, open.keying(), &keying));
+        if *open.key_format() != key_format {
+            return Err(wrong_keying(name, open.key_format(), &key_format));
         }
         Ok(Db { env: Arc::clone(env), open, order })
     }
@@ -450,7 +450,7 @@ pub(crate) fn not_side_by_side(name: &str, order: Option<&dyn Order>) -> Error {
 impl Recno {
     pub(crate) fn open(env: &Arc<Inner>, name: &str, record_bytes: Option<u32>) -> Result<Recno> {
         let open =
-            open(env, name, record_bytes.map(|record_bytes| (Method::Recno { record_bytes }, Keying::default())))?;
+            open(env, name, record_bytes.map(|record_bytes| (Method::Recno { record_bytes }, KeyFormat::default())))?;
         match (open.method(), record_bytes) {
             (Method::Recno { record_bytes: found }, Some(wanted)) if found != wanted => {
                 let what = format!("its records have {found} bytes, not {wanted}");
@@ -536,7 +536,7 @@ pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a T
         std::ptr::eq(Arc::as_ptr(env), Arc::as_ptr(txn.environment())),
         "a database is used with transactions of its own environment handle"
     );
-    Access::of_session(&txn.life().managers, txn.session(), open)
+    Access::of_session(&txn.generation().managers, txn.session(), open)
 }
 
 /// Returns the lock manager's form of a lock timeout.
@@ -549,7 +549,7 @@ pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
 }
 
 /// Opens a database. Creates a missing one if `making` gives its method and keying.
-pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)>) -> Result<Arc<OpenDatabase>> {
+pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyFormat)>) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
     let of = |name: &str| env.settings.database.get(name);
     let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
@@ -557,7 +557,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
     let has_inner = name == crate::files::DATABASE;
     let settings = OpenSettings {
         create: making.map(|making| making.0),
-        keying: making.map(|making| making.1).unwrap_or_default(),
+        key_format: making.map(|making| making.1).unwrap_or_default(),
         page_bytes: own.and_then(|own| own.page_bytes).map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
         own_pool: own
             .and_then(|own| own.own_pool)
@@ -568,8 +568,8 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, Keying)
         if let Some(open) = known(env, name) {
             return Ok(open);
         }
-        let opened = env.with_session(|managers, who| {
-            let open = match libtp_record::open(managers, who, env.platform.directory.as_ref(), name, &settings) {
+        let opened = env.with_session(|managers, txn| {
+            let open = match libtp_record::open(managers, txn, env.platform.directory.as_ref(), name, &settings) {
                 Err(libtp_record::Error::Lock(libtp_lock::Error::Timeout { .. })) if OpenHere::any() => {
                     let what = "a transaction that has not ended drops it, or makes or takes its name; end that one first, and then \
                                 open the database";
@@ -614,9 +614,11 @@ fn wait_for_name(wait: Wait) -> Wait {
 /// Returns the open database of that name, unless it was dropped or renamed since.
 pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
     let open = env.databases().get(name).cloned()?;
-    let life = env.newest();
+    let generation = env.newest();
     // A given-up region tells nothing about the database; the next life does.
-    let Ok(info) = life.guarded(|| Ok(life.managers.buffers.file_by_id(open.id()))) else { return Some(open) };
+    let Ok(info) = generation.guarded(|| Ok(generation.managers.buffers.file_by_id(open.id()))) else {
+        return Some(open);
+    };
     if info.as_ref().is_some_and(|info| info.name == name) {
         return Some(open);
     }
@@ -655,17 +657,17 @@ fn agree_on_granularity(
 }
 
 /// Carries an open database into a new life of the shared memory, with the same granularity.
-pub(crate) fn take_along(life: &Life, open: &OpenDatabase) -> Result<()> {
+pub(crate) fn take_along(generation: &Generation, open: &OpenDatabase) -> Result<()> {
     let number = match open.granularity() {
         libtp_record::Granularity::Record => 1,
         libtp_record::Granularity::Page => 2,
     };
     open.forget_unlinked();
-    let buffers = &life.managers.buffers;
+    let buffers = &generation.managers.buffers;
     if buffers.registered(open.id()).is_none() {
-        let who = life.managers.join()?;
-        let admitted = buffers.admit(who.session(), open.id());
-        life.managers.leave(who);
+        let txn = generation.managers.join()?;
+        let admitted = buffers.admit(txn.session(), open.id());
+        generation.managers.leave(txn);
         match admitted {
             // The database was dropped: each use of the handle reports that.
             Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Dropped { .. }) => return Ok(()),
@@ -680,9 +682,9 @@ impl Database {
     pub(crate) fn open(env: &Arc<Inner>, name: &str) -> Result<Database> {
         let open = open(env, name, None)?;
         match open.method() {
-            Method::Btree if open.keying().is_list => Ok(Database::List(List::open(env, name)?)),
-            Method::Btree if open.keying().index_of.is_some() => {
-                Ok(Database::Index(Multi::of_index(Db::open_keyed(env, name, *open.keying(), None)?)))
+            Method::Btree if open.key_format().is_list => Ok(Database::List(List::open(env, name)?)),
+            Method::Btree if open.key_format().index_of.is_some() => {
+                Ok(Database::Index(Multi::of_index(Db::open_keyed(env, name, *open.key_format(), None)?)))
             }
             Method::Btree => open_as_it_is(env, name),
             Method::Hash => Ok(Database::Hash(Db::open(env, name, Method::Hash)?)),
@@ -703,16 +705,16 @@ pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libt
 
 /// Opens a tree by the order that its file names, if the library itself has that order.
 fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Database> {
-    let keying = *open(env, name, None)?.keying();
-    let order = match &keying.order {
+    let key_format = *open(env, name, None)?.key_format();
+    let order = match &key_format.order {
         None => None,
         Some(called) => {
-            let unknown = || wrong_keying(name, &keying, &Keying::default());
+            let unknown = || wrong_keying(name, &key_format, &KeyFormat::default());
             Some(order::by_name(called.as_str()).ok_or_else(unknown)?)
         }
     };
-    match keying.duplicates {
-        Duplicates::None => Ok(Database::Btree(Db::open_keyed(env, name, keying, order)?)),
+    match key_format.duplicates {
+        Duplicates::None => Ok(Database::Btree(Db::open_keyed(env, name, key_format, order)?)),
         kind => Ok(Database::Multi(Multi::open(env, name, kind, order)?)),
     }
 }
@@ -721,18 +723,18 @@ pub(crate) fn no_index_of(name: &str, database: &str) -> Error {
     Error::Database { name: name.into(), what: format!("it is no index of `{database}`; nothing was changed") }
 }
 
-fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
-    let order = |keying: &Keying| match &keying.order {
+fn wrong_keying(name: &str, found: &KeyFormat, wanted: &KeyFormat) -> Error {
+    let order = |key_format: &KeyFormat| match &key_format.order {
         None => "of their bytes".into(),
         Some(order) => format!("`{}`", order.as_str()),
     };
-    let duplicates = |keying: &Keying| match keying.duplicates {
+    let duplicates = |key_format: &KeyFormat| match key_format.duplicates {
         Duplicates::None => "one value a key",
         Duplicates::Sorted => "several values a key, sorted",
         Duplicates::AsTheyCame => "several values a key, in the order in which they came",
     };
     let what = if found.is_list != wanted.is_list {
-        let kind = |keying: &Keying| if keying.is_list { "list" } else { "btree" };
+        let kind = |key_format: &KeyFormat| if key_format.is_list { "list" } else { "btree" };
         format!("it is a {} database, not a {} one", kind(found), kind(wanted))
     } else if found.index_of != wanted.index_of {
         match found.index_of {
@@ -761,8 +763,8 @@ fn wrong_keying(name: &str, found: &Keying, wanted: &Keying) -> Error {
 /// Returns the names of the environment's databases, sorted.
 pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
     env.check_process()?;
-    let life = env.newest();
-    let entries = life.guarded(|| Ok(life.managers.buffers.registry().all()?))?;
+    let generation = env.newest();
+    let entries = generation.guarded(|| Ok(generation.managers.buffers.registry().all()?))?;
     let mut names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
     names.sort();
     Ok(names)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use libtp_buffer::{Fate, FileId};
 use libtp_lock::{Mode, Wait};
-use libtp_record::{lock_names, KeyRange, Keying, Method};
+use libtp_record::{lock_names, KeyFormat, KeyRange, Method};
 use libtp_txn::{Committed, Managers, TxnSession};
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ use crate::{Database, Db, Env, Error, Recno, Result, Txn};
 
 /// A transaction's decisions about databases.
 #[derive(Clone, Default)]
-pub(crate) struct Decided(RefCell<Vec<Decision>>);
+pub(crate) struct DatabaseDecisions(RefCell<Vec<Decision>>);
 
 /// A transaction's decision about one database: its names, and the open database, which is locked.
 #[derive(Clone)]
@@ -45,12 +45,12 @@ pub struct ListedDatabase {
     pub bytes: u64,
 }
 
-impl Decided {
+impl DatabaseDecisions {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    pub(crate) fn go_back(&self, to: &Decided) {
+    pub(crate) fn go_back(&self, to: &DatabaseDecisions) {
         *self.0.borrow_mut() = to.0.borrow().clone();
     }
 
@@ -63,7 +63,7 @@ impl Decided {
 
     /// Returns the database to which the transaction has given that name.
     fn of_name(&self, name: &str) -> Option<Arc<OpenDatabase>> {
-        self.find(|fate| fate.becomes.as_deref() == Some(name))
+        self.find(|fate| fate.new_name.as_deref() == Some(name))
     }
 
     /// Returns the database with that number, if the transaction decided about it.
@@ -86,7 +86,7 @@ impl Decided {
         let fates: Vec<&Fate> = decided.iter().map(|one| &one.fate).collect();
         fates.iter().any(|&first| {
             let mut at = first;
-            let next = |at: &Fate| fates.iter().copied().find(|fate| Some(&fate.name) == at.becomes.as_ref());
+            let next = |at: &Fate| fates.iter().copied().find(|fate| Some(&fate.name) == at.new_name.as_ref());
             for _ in 0..fates.len() {
                 match next(at) {
                     Some(other) if other.name == first.name => return true,
@@ -131,7 +131,7 @@ impl Txn<'_> {
         self.check_may_decide(name)?;
         let open = self.whole(name)?;
         let indices = self.whole_indices(&open)?;
-        if let Some(of) = open.keying().index_of {
+        if let Some(of) = open.key_format().index_of {
             self.take_off(&open, of)?;
         }
         // Nothing fails from here on: a program that goes on after an error commits a drop of all or none.
@@ -164,7 +164,7 @@ impl Txn<'_> {
         let before = self.decided().clone();
         self.decide(&open, Some(new));
         // A database may get its own name back.
-        self.decided().0.borrow_mut().retain(|one| one.fate.becomes.as_ref() != Some(&one.fate.name));
+        self.decided().0.borrow_mut().retain(|one| one.fate.new_name.as_ref() != Some(&one.fate.name));
         if self.decided().is_circle() {
             self.decided().go_back(&before);
             return Err(refuse("databases cannot trade their names in one transaction: rename one of them in another"));
@@ -187,13 +187,13 @@ impl Txn<'_> {
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
         match open.method() {
             Method::Pages => refuse("it is a file of pages, and only its program knows their contents"),
-            Method::Btree if open.keying().index_of.is_some() => {
+            Method::Btree if open.key_format().index_of.is_some() => {
                 refuse("it is an index: empty the database whose index it is")
             }
             Method::Btree | Method::Hash => {
                 let indices = self.whole_indices(&open)?;
                 let list = || crate::List::of_tree(Db::as_stored(self.environment(), &open));
-                let count = open.keying().is_list.then(|| list().count(self)).transpose()?;
+                let count = open.key_format().is_list.then(|| list().count(self)).transpose()?;
                 // A program that goes on after an error must not commit records that an index does not find.
                 self.savepoint_of_records().around(|| {
                     indices.iter().try_for_each(|index| self.remove_all(index).map(|_| ()))?;
@@ -316,8 +316,8 @@ impl Txn<'_> {
 
     fn unlock_name(&self, name: &str) -> Result<()> {
         self.guarded(|| {
-            let (locks, who) = (&self.life().managers.locks, self.session());
-            match locks.unlock(who.session(), who.locker(), lock_names::name(name)) {
+            let (locks, txn) = (&self.generation().managers.locks, self.session());
+            match locks.unlock(txn.session(), txn.locker(), lock_names::name(name)) {
                 Ok(()) | Err(libtp_lock::Error::NotHeld { .. }) => Ok(()),
                 Err(error) => Err(error.into()),
             }
@@ -326,15 +326,15 @@ impl Txn<'_> {
 
     fn lock_name(&self, name: &str) -> Result<()> {
         self.guarded(|| {
-            let (locks, who) = (&self.life().managers.locks, self.session());
-            Ok(locks.lock(who.session(), who.locker(), lock_names::name(name), Mode::X, who.wait())?)
+            let (locks, txn) = (&self.generation().managers.locks, self.session());
+            Ok(locks.lock(txn.session(), txn.locker(), lock_names::name(name), Mode::X, txn.wait())?)
         })
     }
 
     /// Returns the name of a database by its number, unless it was dropped.
     fn entry(&self, file: FileId) -> Result<Option<String>> {
         self.guarded(|| {
-            let entry = self.life().managers.buffers.registry().entry(file)?;
+            let entry = self.generation().managers.buffers.registry().entry(file)?;
             Ok(entry.filter(|entry| !entry.is_dropped).map(|entry| entry.name))
         })
     }
@@ -342,7 +342,7 @@ impl Txn<'_> {
     /// Returns whether neither a database of that name nor its file exists.
     fn is_nowhere(&self, name: &str) -> Result<bool> {
         let directory = &self.environment().platform.directory;
-        let is_known = self.life().managers.buffers.registry().find(name)?.is_some();
+        let is_known = self.generation().managers.buffers.registry().find(name)?.is_some();
         Ok(!is_known && !directory.exists(&libtp_buffer::file_name(name))?)
     }
 
@@ -354,10 +354,10 @@ impl Txn<'_> {
         self.guarded(|| Ok(database::access(self.environment(), &of, self).set_index(index.id(), false)?))
     }
 
-    fn decide(&self, open: &Arc<OpenDatabase>, becomes: Option<&str>) {
+    fn decide(&self, open: &Arc<OpenDatabase>, new_name: Option<&str>) {
         let page_bytes = u32::try_from(open.page_bytes()).expect("pages have at most 64 KiB");
         let name = self.entry(open.id()).ok().flatten().unwrap_or_else(|| open.name().into());
-        let fate = Fate { id: open.id(), page_bytes, name, becomes: becomes.map(str::to_owned) };
+        let fate = Fate { id: open.id(), page_bytes, name, new_name: new_name.map(str::to_owned) };
         let mut decided = self.decided().0.borrow_mut();
         decided.retain(|known| known.fate.id != fate.id);
         decided.push(Decision { open: Arc::clone(open), fate });
@@ -367,11 +367,11 @@ impl Txn<'_> {
 /// The number of keys of a hash file that are removed between two walks through it.
 const KEYS_AT_ONCE: usize = 10_000;
 
-fn kind_name(method: Method, keying: &Keying) -> &'static str {
+fn kind_name(method: Method, key_format: &KeyFormat) -> &'static str {
     match method {
-        Method::Btree if keying.is_list => "list",
-        Method::Btree if keying.index_of.is_some() => "index",
-        Method::Btree if keying.duplicates != libtp_record::Duplicates::None => "multi",
+        Method::Btree if key_format.is_list => "list",
+        Method::Btree if key_format.index_of.is_some() => "index",
+        Method::Btree if key_format.duplicates != libtp_record::Duplicates::None => "multi",
         other => other.name(),
     }
 }
@@ -393,8 +393,8 @@ impl Env {
     pub fn list_database(&self, name: &str) -> Result<ListedDatabase> {
         self.0.check_process()?;
         let missing = || Error::NoDatabase { name: name.into(), environment: self.path().into() };
-        let life = self.0.newest();
-        let is_known = life.guarded(|| Ok(life.managers.buffers.registry().find(name)?.is_some()))?;
+        let generation = self.0.newest();
+        let is_known = generation.guarded(|| Ok(generation.managers.buffers.registry().find(name)?.is_some()))?;
         is_known.then(|| listed(&self.0, name.into())).transpose()?.flatten().ok_or_else(missing)
     }
 
@@ -426,7 +426,7 @@ impl Env {
         let snapshot = self.snapshot()?;
         match open.method() {
             Method::Pages => Ok(None),
-            Method::Btree if open.keying().is_list => Ok(Some(crate::List::open(&self.0, name)?.count(&snapshot)?)),
+            Method::Btree if open.key_format().is_list => Ok(Some(crate::List::open(&self.0, name)?.count(&snapshot)?)),
             Method::Btree => {
                 Ok(Some(crate::Reader::count(&snapshot, &Db::as_stored(&self.0, &open), KeyRange::default())?))
             }
@@ -455,11 +455,12 @@ impl Env {
 /// Returns `None` if the database was dropped meanwhile.
 fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
     let directory = env.platform.directory.as_ref();
-    let life = env.newest();
-    let (file, environment) = (libtp_buffer::file_name(&name), libtp_buffer::environment_of(&life.managers.region));
+    let generation = env.newest();
+    let (file, environment) =
+        (libtp_buffer::file_name(&name), libtp_buffer::environment_of(&generation.managers.region));
     let found = libtp_record::find_file(directory, &name, &environment).and_then(|found| {
         let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
-        Ok((Some(kind_name(found.method, &found.keying)), bytes))
+        Ok((Some(kind_name(found.method, &found.key_format)), bytes))
     });
     let (kind, bytes) = match found {
         Ok(found) => found,

@@ -70,7 +70,7 @@ impl Cleared {
 }
 
 fn clear(env: &Arc<Inner>, database: &OpenDatabase, what: impl Fn(&Access<'_>) -> libtp_record::Result<u64>) {
-    let cleared = env.with_session(|managers, who| Ok(what(&Access::new(managers, who, database, Wait::No))?));
+    let cleared = env.with_session(|managers, txn| Ok(what(&Access::new(managers, txn, database, Wait::No))?));
     if let Err(error) = cleared {
         tracing::debug!(%error, database = database.name(), "emptied pages were not given back yet");
     }

@@ -1,7 +1,7 @@
 //! An environment: a directory that any number of processes open at once.
 //!
 //! Only this module knows all managers. It calls them top-down to create, attach and repair, and keeps
-//! the state of this process: the open databases, and the attachment to the region (`life.rs`).
+//! the state of this process: the open databases, and the attachment to the region (`generation.rs`).
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use rio::Survives;
 use crate::attach::{self, Attached, Create, Opened, Platform};
 use crate::database::{wait_of, OpenDatabase};
 use crate::files;
+use crate::generation::{Present, Refused};
 use crate::index::KeptIndices;
 use crate::keep::Keep;
-use crate::left_memory::LeftMemory;
-use crate::life::{Present, Refused};
+use crate::left_memory::OrphanedMemory;
 use crate::log_type::{self, LogType};
 use crate::passing::PassedOn;
 use crate::run::run;
@@ -520,12 +520,12 @@ impl Env {
     pub fn background_step(&self) -> Result<()> {
         crate::files::end_left(&self.0);
         let env = Arc::downgrade(&self.0);
-        self.0.with_session(|managers, who| crate::background::step(&env, managers, who))
+        self.0.with_session(|managers, txn| crate::background::step(&env, managers, txn))
     }
 
     /// Returns every lock held or waited for.
     pub fn locks(&self) -> Result<Vec<libtp_lock::LockInfo>> {
-        self.0.with_session(|managers, who| Ok(managers.locks.dump(who.session())))
+        self.0.with_session(|managers, txn| Ok(managers.locks.dump(txn.session())))
     }
 
     /// Checks everything that a database's pages state about each other. The database must be at rest: changes made
@@ -541,7 +541,7 @@ impl Env {
         let txn = self.begin()?;
         let mut verified = crate::database::verify(&self.0, name, &txn)?;
         // If this region was given up, the next life may have written pages that look damaged from here.
-        if txn.life().managers.region.is_broken() {
+        if txn.generation().managers.region.is_broken() {
             return Err(Error::Rebuilt);
         }
         txn.commit()?;
@@ -560,8 +560,8 @@ impl Env {
         if self.0.check_process().is_err() {
             return Vec::new();
         }
-        let life = self.0.newest();
-        life.guarded(|| Ok(life.managers.transactions())).unwrap_or_default()
+        let generation = self.0.newest();
+        generation.guarded(|| Ok(generation.managers.transactions())).unwrap_or_default()
     }
 
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
@@ -571,14 +571,14 @@ impl Env {
     /// failed. `Rebuilt` when the memory was made anew before, and the commit is lost.
     pub fn wait_durable(&self, commit: CommitLsn) -> Result<()> {
         self.0.check_process()?;
-        let life = self.0.newest();
-        if life.number() == commit.life {
-            match self.0.wait_durable(&life, commit.committed) {
+        let generation = self.0.newest();
+        if generation.number() == commit.generation {
+            match self.0.wait_durable(&generation, commit.committed) {
                 Err(Error::Rebuilt) => {}
                 waited => return waited.map_err(Error::behind_a_commit),
             }
         }
-        self.0.outcome_of(commit.life, commit.committed.lsn)
+        self.0.outcome_of(commit.generation, commit.committed.lsn)
     }
 
     /// Takes a checkpoint now. Returns false if another session is taking one.
@@ -586,7 +586,7 @@ impl Env {
     /// # Errors
     /// A page or the control file cannot be written; the previous checkpoint stays in force.
     pub fn checkpoint(&self) -> Result<bool> {
-        self.0.with_session(|managers, who| Ok(managers.checkpoint(who)?.is_some()))
+        self.0.with_session(|managers, txn| Ok(managers.checkpoint(txn)?.is_some()))
     }
 
     /// Writes everything committed so far to disk.
@@ -594,8 +594,8 @@ impl Env {
     /// # Errors
     /// `Failed` when writing to disk failed.
     pub fn flush(&self) -> Result<()> {
-        self.0.with_session(|managers, who| {
-            managers.log.force(who.session(), managers.log.tail().minus(8))?;
+        self.0.with_session(|managers, txn| {
+            managers.log.force(txn.session(), managers.log.tail().minus(8))?;
             Ok(())
         })
     }
@@ -603,7 +603,7 @@ impl Env {
     /// Removes the shared memory of environments whose directory is gone. A process also does this, in the directory of
     /// its region, when it makes an environment's memory, and when it first opens an environment there. Returns the
     /// memory that was left because it may hold commits that exist nowhere else.
-    pub fn sweep_memory(&self) -> Vec<LeftMemory> {
+    pub fn sweep_memory(&self) -> Vec<OrphanedMemory> {
         self.0.platform.sweep()
     }
 
@@ -630,7 +630,7 @@ impl Env {
         self.0.check_process()?;
         let directory = self.0.platform.directory.as_ref();
         let was_there =
-            self.0.with_session(|managers, who| Ok(libtp_record::drop_missing(managers, who, directory, name)?))?;
+            self.0.with_session(|managers, txn| Ok(libtp_record::drop_missing(managers, txn, directory, name)?))?;
         self.0.databases().remove(name);
         match was_there {
             true => Ok(()),

@@ -50,14 +50,14 @@ pub enum Error {
     },
     /// A lock was not granted within the time set. The transaction goes on, without that lock.
     /// [`Env::run`](crate::Env::run) does not retry it: the lock's holder may be stopped.
-    #[error("{} was not to be had in mode {} {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.who())]
+    #[error("{} was not to be had in mode {} {}: {}; nothing was changed by this call. Wait longer, or abort the transaction and run it again later", .0.object, .0.mode, .0.within(), .0.blockers())]
     LockTimeout(Box<LockWait>),
     /// The program cancelled its waits for locks ([`cancel_waits`](crate::cancel_waits)) while this call waited.
-    #[error("the wait for {} in mode {} was cancelled by this program: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.who())]
+    #[error("the wait for {} in mode {} was cancelled by this program: {}; nothing was changed by this call. Abort the transaction", .0.object, .0.mode, .0.blockers())]
     Cancelled(Box<LockWait>),
     /// The lock is held by another transaction of this thread, or by one that waits for such a transaction: the thread
     /// cannot end that transaction while it waits.
-    #[error("{} is not to be had in mode {}: {}, and this thread itself keeps it from going on, by another transaction that it has open; nothing was changed by this call. End the other transaction first, or do both in one", .0.object, .0.mode, .0.who())]
+    #[error("{} is not to be had in mode {}: {}, and this thread itself keeps it from going on, by another transaction that it has open; nothing was changed by this call. End the other transaction first, or do both in one", .0.object, .0.mode, .0.blockers())]
     OwnThread(Box<LockWait>),
     /// A snapshot needs data that is no longer kept: the snapshot was held for longer, or more was written meanwhile,
     /// than the bounds allow.

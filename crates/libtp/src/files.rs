@@ -387,7 +387,7 @@ impl Work {
     /// Makes the temporary file that is to replace the file at a path.
     fn make(&mut self, txn: &Txn<'_>, path: &str, make: impl Fn(&Door, &str) -> Result<()>) -> Result<New> {
         self.note_directory(txn, split(path).0)?;
-        let owner = Owner { incarnation: txn.life().managers.log.incarnation(), txn: txn.id() };
+        let owner = Owner { incarnation: txn.generation().managers.log.incarnation(), txn: txn.id() };
         loop {
             self.made += 1;
             let temporary = self.door.temporary(owner, self.made);

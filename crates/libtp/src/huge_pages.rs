@@ -52,7 +52,7 @@ impl HugePages {
             return false;
         }
         if self.from.is_some() && self.looked.is_none_or(|(looked, _)| began - looked >= LOOK) {
-            let now = (began, std::fs::read_to_string(PRESSURE).ok().and_then(|said| waited(&said)));
+            let now = (began, std::fs::read_to_string(PRESSURE).ok().and_then(|text| waited(&text)));
             self.is_calm = self.looked.replace(now).is_some_and(|before| is_calm(before, now));
         }
         if !self.is_calm {
@@ -74,8 +74,8 @@ fn is_calm(before: (Instant, Option<Duration>), now: (Instant, Option<Duration>)
 }
 
 /// Returns how long work has waited for a processor since the machine started, from the kernel's report.
-fn waited(said: &str) -> Option<Duration> {
-    let micros = said.lines().next()?.strip_prefix("some ")?.split_once("total=")?.1;
+fn waited(text: &str) -> Option<Duration> {
+    let micros = text.lines().next()?.strip_prefix("some ")?.split_once("total=")?.1;
     micros.parse().ok().map(Duration::from_micros)
 }
 
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_of_waiting_is_read() {
-        let said = "some avg10=98.96 avg60=98.24 avg300=96.45 total=1890795890\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
-        assert_eq!(waited(said), Some(Duration::from_micros(1_890_795_890)));
+        let text = "some avg10=98.96 avg60=98.24 avg300=96.45 total=1890795890\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
+        assert_eq!(waited(text), Some(Duration::from_micros(1_890_795_890)));
         assert_eq!((waited(""), waited("full total=3"), waited("some avg10=1 total=much")), (None, None, None));
         let now = Instant::now();
         let second = |millis| is_calm((now, Some(Duration::ZERO)), (now + LOOK, Some(Duration::from_millis(millis))));

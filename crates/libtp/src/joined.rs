@@ -26,7 +26,7 @@ use libtp_txn::{segment_lock, Committed, Durability, Managers, TxnSession};
 use rio::{failpoint, planted};
 use vista::{Decision, Judge, Member, Survives};
 
-use crate::life::Life;
+use crate::generation::Generation;
 use crate::segment::{OpenSegment, Segment};
 use crate::{Error, LockWait, Result, Txn};
 
@@ -269,7 +269,8 @@ impl Txn<'_> {
             let parts = self.parts();
             let part = match parts.known(&segment.0) {
                 Some(part) => part,
-                None => parts.add(Joining { life: self.life(), who: self.session(), segment: &segment.0 }.join()?),
+                None => parts
+                    .add(Joining { generation: self.generation(), txn: self.session(), segment: &segment.0 }.join()?),
             };
             let twice = |_| refuse("this transaction is at work in it already: let that go first");
             let member = part.member.try_borrow_mut().map_err(twice)?;
@@ -280,15 +281,15 @@ impl Txn<'_> {
 
 /// A transaction that joins a segment.
 struct Joining<'a> {
-    life: &'a Life,
-    who: &'a TxnSession,
+    generation: &'a Generation,
+    txn: &'a TxnSession,
     segment: &'a Arc<OpenSegment>,
 }
 
 impl Joining<'_> {
     fn join(&self) -> Result<Part> {
-        let (managers, session) = (&self.life.managers, self.who.session());
-        managers.locks.lock(session, self.who.locker(), segment_lock(self.segment.number), Mode::X, self.who.wait())?;
+        let (managers, session) = (&self.generation.managers, self.txn.session());
+        managers.locks.lock(session, self.txn.locker(), segment_lock(self.segment.number), Mode::X, self.txn.wait())?;
         failpoint("join: segment locked");
         if !planted("libtp: a segment is joined without its row") {
             self.segment.keep_row(managers, session)?;
@@ -310,7 +311,7 @@ impl Joining<'_> {
     }
 
     fn make_ready(&self, member: &mut Member, begun: Instant) -> Result<()> {
-        let managers = &self.life.managers;
+        let managers = &self.generation.managers;
         while let (txn @ 1.., holder) = member.unfinished() {
             // Read again after asking the kernel: a process that gave the outcome and left did both before.
             let is_theirs =
@@ -325,19 +326,19 @@ impl Joining<'_> {
             failpoint("join: segment settled, table not");
         }
         self.check_followed(member.followed())?;
-        managers.close_outcomes(self.who.session(), self.segment.number);
+        managers.close_outcomes(self.txn.session(), self.segment.number);
         failpoint("join: nothing open, not begun");
         // Not earlier: a commit that names the segment states that all earlier transactions gave their outcomes.
-        self.who.note_segment(self.segment.number)?;
+        self.txn.note_segment(self.segment.number)?;
         failpoint("join: segment noted");
-        member.begin(self.who.id().raw(), self.segment.holder)?;
+        member.begin(self.txn.id().raw(), self.segment.holder)?;
         failpoint("join: begun");
         Ok(())
     }
 
     /// Waits a moment for the living process that has the segment and is about to give it back.
     fn wait(&self, begun: Instant) -> Result<()> {
-        let patience = match self.who.wait() {
+        let patience = match self.txn.wait() {
             Wait::No => Duration::ZERO,
             Wait::For(longest) => longest.min(PATIENCE),
             Wait::Forever => PATIENCE,
@@ -345,13 +346,13 @@ impl Joining<'_> {
         if begun.elapsed() >= patience {
             return Err(Error::LockTimeout(LockWait::new(segment_lock(self.segment.number), Mode::X, Some(patience))));
         }
-        self.who.session().sleep(MOMENT);
+        self.txn.session().sleep(MOMENT);
         Ok(())
     }
 
     /// Checks that the log has the decision that the segment has followed: otherwise the two are of different times.
     fn check_followed(&self, followed: Decision) -> Result<()> {
-        let log = &self.life.managers.log;
+        let log = &self.generation.managers.log;
         let lsn = Lsn::new(followed.lsn);
         let end = match followed.incarnation {
             own if own == log.incarnation() => log.tail(),
@@ -375,13 +376,13 @@ impl Judge for Joining<'_> {
     type Error = Error;
 
     fn committed(&self, txn: u64) -> Result<Option<Decision>> {
-        let managers = &self.life.managers;
-        let Some(lsn) = managers.open_commit(self.who.session(), self.segment.number, TxnId::new(txn)) else {
+        let managers = &self.generation.managers;
+        let Some(lsn) = managers.open_commit(self.txn.session(), self.segment.number, TxnId::new(txn)) else {
             return Ok(None);
         };
         failpoint("join: outcome known, not followed");
         // Rare, so simply force the log: the segment must follow nothing that could still be lost.
-        managers.log.force(self.who.session(), lsn)?;
+        managers.log.force(self.txn.session(), lsn)?;
         Ok(Some(Decision { incarnation: managers.log.incarnation(), lsn: lsn.raw() }))
     }
 }

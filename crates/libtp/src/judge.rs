@@ -5,7 +5,7 @@
 //! slot; the kernel releases it when the process ends. Without the control file there is no environment, so deleting it
 //! cannot make a second one.
 //!
-//! The process at the door identifies itself by locking the byte of its own number ([`Passer`]). If it is stopped
+//! The process at the door identifies itself by locking the byte of its own number ([`ProcessNumber`]). If it is stopped
 //! there, waiters stop waiting and name it in their error. No process waits at the door for anything that a stopped
 //! process may hold.
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtp_io::{File, LockMode};
-use libtp_process::{Passer, Patience, Seats};
+use libtp_process::{Patience, ProcessNumber, Seats};
 use rio::{failpoint, planted};
 
 use crate::{Error, Result};
@@ -47,7 +47,7 @@ pub(crate) struct Judge {
 pub(crate) struct Door<'j> {
     judge: &'j Judge,
     /// This process's number, locked at the door.
-    own: Passer,
+    own: ProcessNumber,
 }
 
 impl Judge {
@@ -77,7 +77,7 @@ impl Judge {
             if let Some(door) = self.try_door()? {
                 return Ok(door);
             }
-            if patience.is_over(|| self.at_the_door()) {
+            if patience.is_over(|| self.opening_process()) {
                 return Err(self.waited_for());
             }
             std::thread::sleep(MOMENT);
@@ -103,27 +103,27 @@ impl Judge {
 
     /// Marks this process as the one at the door. Without the mark it is there unnamed.
     fn come(&self) -> Door<'_> {
-        let own = Passer::this();
+        let own = ProcessNumber::this();
         let _ = self.file.lock(PASSERS + own.raw(), LockMode::Exclusive, false);
         Door { judge: self, own }
     }
 
     /// Returns the process at the door, if it is another one that has marked itself.
-    pub(crate) fn at_the_door(&self) -> Option<Passer> {
-        let byte = self.file.locked_by_other(PASSERS, Passer::END).ok().flatten()?;
-        Some(Passer::from_raw(byte - PASSERS))
+    pub(crate) fn opening_process(&self) -> Option<ProcessNumber> {
+        let byte = self.file.locked_by_other(PASSERS, ProcessNumber::END).ok().flatten()?;
+        Some(ProcessNumber::from_raw(byte - PASSERS))
     }
 
     /// Describes the process at the door in words.
-    pub(crate) fn describe_at_the_door(&self) -> String {
+    pub(crate) fn describe_opening_process(&self) -> String {
         let unknown = || "another process, which does not say which it is,".into();
-        self.at_the_door().map_or_else(unknown, Passer::describe)
+        self.opening_process().map_or_else(unknown, ProcessNumber::describe)
     }
 
     fn waited_for(&self) -> Error {
-        let who = self.describe_at_the_door();
+        let txn = self.describe_opening_process();
         let what = format!(
-            "{who} is opening it, leaving it or making its memory anew, and this process waited for that in vain. Continue that process or end it, and try again (`tp sessions` lists the processes)"
+            "{txn} is opening it, leaving it or making its memory anew, and this process waited for that in vain. Continue that process or end it, and try again (`tp sessions` lists the processes)"
         );
         Error::Environment { environment: self.path.clone(), what }
     }
@@ -172,7 +172,7 @@ impl Door<'_> {
 
     /// Gives the seat back: this handle is no longer attached. It does so behind the door: the next process through it
     /// must not take this handle for attached after the handle has removed the shared memory.
-    pub(crate) fn rise(&self) -> Result<()> {
+    pub(crate) fn give_back_seat(&self) -> Result<()> {
         failpoint("leave: about to rise");
         match self.judge.seat.swap(NONE, Ordering::Relaxed) {
             NONE => Ok(()),
@@ -201,7 +201,7 @@ mod tests {
         let directory = PosixDirectory::open(dir.path()).unwrap();
         let judge = || Judge::new(directory.open("control", OpenMode::Create).unwrap(), dir.path().to_path_buf());
         let mut parent = std::process::Command::new("true").spawn().unwrap();
-        let number = Passer::this().raw() - u64::from(std::process::id()) + u64::from(parent.id());
+        let number = ProcessNumber::this().raw() - u64::from(std::process::id()) + u64::from(parent.id());
         parent.wait().unwrap();
         // The state of a copy that the parent made without the library's knowledge.
         let (child, other) = (judge(), judge());

@@ -13,7 +13,7 @@ use rio::{Identity, Region};
 
 use crate::platform::Platform;
 use crate::rescue::read;
-use crate::warm_start::is_of_now;
+use crate::warm_start::is_current;
 use crate::{Error, Result};
 
 /// The message about memory whose reading panicked.
@@ -31,7 +31,7 @@ pub enum Keep {
 }
 
 /// Regions that survived, and that may be removed after the environment has restarted from the files.
-pub(crate) struct Survived {
+pub(crate) struct SurvivingRegions {
     regions: Vec<Region>,
     /// Whether the log of one was put behind that of the files.
     pub(crate) is_kept: bool,
@@ -46,7 +46,7 @@ pub(crate) fn settle(
     identity: &Identity,
     file: &ControlFile,
     keep: Option<Keep>,
-) -> Result<Survived> {
+) -> Result<SurvivingRegions> {
     let (regions, unreadable) = platform.survived(identity)?;
     if let (Some(path), false) = (unreadable.first(), keep == Some(Keep::Files)) {
         let what = format!(
@@ -91,7 +91,7 @@ pub(crate) fn settle(
             (Err(error), _) => return Err(error.into()),
         }
     }
-    Ok(Survived { regions, is_kept })
+    Ok(SurvivingRegions { regions, is_kept })
 }
 
 /// Puts the log of a region behind the files' log, as [`Keep::Region`] demands. The restart that follows replays it.
@@ -105,7 +105,7 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     // In memory that survived a machine restart, data that were not written back may be of any time, including the
     // table of files. In another build's memory only the log can be read.
     let nonsense = || refuse(format!("the shared memory {} was to be kept. {UNREADABLE}", region.path().display()));
-    let files_in = || if is_of_now(region) { BufferManager::files_in(region) } else { Vec::new() };
+    let files_in = || if is_current(region) { BufferManager::files_in(region) } else { Vec::new() };
     let known = read(files_in).ok_or_else(nonsense)?;
     if let Some(missing) = known.iter().find(|known| !is_there(known)) {
         return Err(refuse(format!(
@@ -121,7 +121,7 @@ pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFil
     Ok(())
 }
 
-impl Survived {
+impl SurvivingRegions {
     /// Returns whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.regions.is_empty()

@@ -14,12 +14,12 @@
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
-use libtp_process::{Call, Late};
+use libtp_process::{Call, LeaveTimedOut};
 use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 
+use crate::generation::Sessions;
 use crate::judge::{Door, Judge};
-use crate::life::Sessions;
 use crate::platform::Platform;
 use crate::Result;
 
@@ -37,7 +37,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     let Some(door) = judge.door_within(PATIENCE)? else {
         tracing::warn!(
             environment = %platform.path.display(),
-            at_the_door = judge.describe_at_the_door(),
+            opening_process = judge.describe_opening_process(),
             "the environment is left without its door lock, because the process that holds the lock does not run"
         );
         managers.drop_spares();
@@ -46,7 +46,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
     };
     if managers.region.is_broken() {
         // The next user of the environment rebuilds its memory, where these sessions do not count.
-        return door.rise();
+        return door.give_back_seat();
     }
     failpoint("leave: at the door");
     let left = ended.and_then(|()| close_if_last(&door, managers, platform));
@@ -54,7 +54,7 @@ pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, ses
         managers.drop_spares();
     }
     failpoint("leave: left, still seated");
-    door.rise()?;
+    door.give_back_seat()?;
     failpoint("leave: risen, door held");
     left
 }
@@ -71,7 +71,7 @@ fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
     let ended = catch_unwind(AssertUnwindSafe(|| end_sessions(managers, sessions)));
     drop(call);
     ended.unwrap_or_else(|payload| {
-        if !payload.is::<Late>() {
+        if !payload.is::<LeaveTimedOut>() {
             resume_unwind(payload);
         }
         tracing::warn!("another process, which is stopped or very slow, holds a lock that leaving needs: the sessions of this process are repaired as if it had died");
@@ -94,10 +94,10 @@ fn end_sessions(managers: &Managers, mut sessions: Sessions) -> Result<()> {
     forced
 }
 
-fn force(managers: &Managers, who: &TxnSession) -> Result<()> {
+fn force(managers: &Managers, txn: &TxnSession) -> Result<()> {
     let tail = managers.log.tail();
     if tail > managers.log.durable() && !managers.log.is_poisoned() {
-        managers.log.force(who.session(), tail.minus(8))?;
+        managers.log.force(txn.session(), tail.minus(8))?;
     }
     Ok(())
 }
@@ -115,16 +115,16 @@ fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> R
         // The transactions of that session stay unfinished, and the next opening ends them.
         tracing::warn!(%error, "a dead session could not be repaired");
     }
-    let who = managers.join()?;
+    let txn = managers.join()?;
     failpoint("leave: joined to leave");
-    force(managers, &who)?;
+    force(managers, &txn)?;
     // A transaction that another thread still holds, or that could not be undone: the next opening ends it.
     if !managers.transactions().is_empty() {
-        managers.leave(who);
+        managers.leave(txn);
         return Ok(());
     }
-    managers.close(&who)?;
-    managers.leave(who);
+    managers.close(&txn)?;
+    managers.leave(txn);
     failpoint("leave: closed, region there");
     platform.remove_region(&managers.region)
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use libtp_log::CONTROL_NAME;
 use libtp_txn::Managers;
-use rio::{Region, RegionHeader, Unattended};
+use rio::{Region, RegionHeader, UnusedRegion};
 use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub(crate) const PREFIX: &str = "libtp-";
 
 /// Unused shared memory of an environment that is not in its former place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LeftMemory {
+pub struct OrphanedMemory {
     /// Its file.
     pub file: String,
     /// The environment's directory when it was last opened.
@@ -51,7 +51,7 @@ enum Place {
 }
 
 /// Removes the regions in `home` that can never be needed; returns those of vanished environments that may be needed.
-pub(crate) fn sweep(home: &Path) -> Vec<LeftMemory> {
+pub(crate) fn sweep(home: &Path) -> Vec<OrphanedMemory> {
     let Ok(entries) = std::fs::read_dir(home) else { return Vec::new() };
     let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
     let mut ours: Vec<_> = names.filter(|name| name.to_string_lossy().starts_with(PREFIX)).collect();
@@ -61,15 +61,15 @@ pub(crate) fn sweep(home: &Path) -> Vec<LeftMemory> {
 
 /// Removes a region, or returns the reason to keep it. Returns `None` if it is removed, in use, or not known to be
 /// left.
-fn look_at(path: &Path) -> Option<LeftMemory> {
+fn look_at(path: &Path) -> Option<OrphanedMemory> {
     // A file that cannot be opened, or is too short for a region, is left alone.
-    let left = Unattended::take(path).ok()??;
+    let left = UnusedRegion::take(path).ok()??;
     let header = left.region().header();
     let directory = header.directory()?;
     if !matches!(place_of(header, &directory), Place::Gone) {
         return None;
     }
-    let shown = LeftMemory {
+    let shown = OrphanedMemory {
         file: path.display().to_string(),
         directory: directory.display().to_string(),
         bytes: left.region().allocated_bytes().unwrap_or(0),
@@ -90,7 +90,7 @@ fn look_at(path: &Path) -> Option<LeftMemory> {
             Err(error) => format!("it cannot be removed: {error}"),
         },
     };
-    Some(LeftMemory { why, ..shown })
+    Some(OrphanedMemory { why, ..shown })
 }
 
 /// Returns whether an answered commit may exist in this region alone. An unfinished region has none: everything earlier

@@ -205,7 +205,7 @@ fn load_in<E: From<Error>>(
         return Err(Error::Database { name: tree.name().into(), what: what.into() }.into());
     }
     let mut loader = txn.guarded(|| Ok(access.begin_load(how.fill_percent)?))?;
-    let first = txn.life().managers.log.tail().raw();
+    let first = txn.generation().managers.log.tail().raw();
     let mut entries = (first..).zip(pairs).map(|(number, pair)| Ok(entry(number, pair?)?));
     let mut source: Box<dyn FnMut() -> std::result::Result<Option<Pair>, E> + '_>;
     let mut total = 0;

@@ -11,8 +11,8 @@ use libtp_txn::{Managers, TxnSession};
 use serde::Serialize;
 
 use crate::environment::{lock, Inner};
-use crate::life::Life as RegionLife;
-use crate::watching::Life;
+use crate::generation::Generation;
+use crate::watching::ProcessState;
 use crate::Error;
 
 /// A lock that a call did not get.
@@ -27,18 +27,18 @@ pub struct LockWait {
     /// The object in words: ``the record "apples" of database `stock` ``.
     pub object: String,
     /// The transactions in the way after the call had failed; empty if none was any more.
-    pub in_the_way: Vec<InTheWay>,
+    pub in_the_way: Vec<Blocker>,
 }
 
 /// A transaction that holds a lock, or waits for one ahead of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct InTheWay {
+pub struct Blocker {
     /// Its number; `None` if it ended meanwhile.
     pub txn: Option<u64>,
     /// The number of its process in that process's own pid namespace; zero if unknown.
     pub pid: u32,
     /// Whether that process runs.
-    pub life: Life,
+    pub process_state: ProcessState,
 }
 
 /// The largest number of transactions named in a message.
@@ -51,7 +51,7 @@ impl LockWait {
     }
 
     /// Returns the transactions in the way, as a part of a sentence.
-    pub(crate) fn who(&self) -> String {
+    pub(crate) fn blockers(&self) -> String {
         let mut named: Vec<String> = self.in_the_way.iter().take(NAMED).map(ToString::to_string).collect();
         let more = self.in_the_way.len().saturating_sub(NAMED);
         if more > 0 {
@@ -73,16 +73,16 @@ impl LockWait {
     }
 }
 
-impl fmt::Display for InTheWay {
+impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.txn {
             Some(txn) => write!(f, "transaction {txn}")?,
             None => f.write_str("a transaction")?,
         }
-        match self.life {
-            Life::Alive => write!(f, " of process {}", self.pid),
-            Life::Stopped => write!(f, " of process {}, which is stopped,", self.pid),
-            Life::Dead => write!(f, " of process {}, which has ended and is about to be repaired,", self.pid),
+        match self.process_state {
+            ProcessState::Alive => write!(f, " of process {}", self.pid),
+            ProcessState::Stopped => write!(f, " of process {}, which is stopped,", self.pid),
+            ProcessState::Dead => write!(f, " of process {}, which has ended and is about to be repaired,", self.pid),
         }
     }
 }
@@ -106,13 +106,13 @@ impl Error {
     /// Adds the database and the transactions in the way to an error of a lock.
     #[cold]
     #[inline(never)]
-    pub(crate) fn with_who(mut self, env: &Inner, life: &RegionLife, who: &TxnSession) -> Error {
+    pub(crate) fn with_blockers(mut self, env: &Inner, generation: &Generation, txn: &TxnSession) -> Error {
         if let Some(wait) = self.lock_wait_mut() {
             let name = wait.name;
             wait.object = words(env, name);
-            let look = || Ok(in_the_way(&life.managers, who, name, wait.mode));
+            let look = || Ok(in_the_way(&generation.managers, txn, name, wait.mode));
             // A failure here adds nothing to the first error.
-            wait.in_the_way = life.guarded(look).unwrap_or_default();
+            wait.in_the_way = generation.guarded(look).unwrap_or_default();
         }
         self
     }
@@ -169,19 +169,19 @@ fn words(env: &Inner, name: LockName) -> String {
     }
 }
 
-fn in_the_way(managers: &Managers, who: &TxnSession, name: LockName, mode: Mode) -> Vec<InTheWay> {
-    let lockers = managers.locks.in_the_way(who.session(), who.locker(), name, mode);
+fn in_the_way(managers: &Managers, txn: &TxnSession, name: LockName, mode: Mode) -> Vec<Blocker> {
+    let lockers = managers.locks.in_the_way(txn.session(), txn.locker(), name, mode);
     let (transactions, sessions) = (managers.transactions(), managers.processes.sessions());
     let party = |locker: libtp_lock::LockerId| {
         let txn = transactions.iter().find(|txn| txn.locker == locker.0);
         let id = txn.map(|txn| txn.session).or_else(|| managers.session_of_locker(locker.0));
         let session = sessions.iter().find(|session| Some(session.id) == id);
-        let life = match session {
-            Some(session) if !session.alive => Life::Dead,
-            Some(session) if managers.processes.is_stopped(session.id) => Life::Stopped,
-            _ => Life::Alive,
+        let process_state = match session {
+            Some(session) if !session.alive => ProcessState::Dead,
+            Some(session) if managers.processes.is_stopped(session.id) => ProcessState::Stopped,
+            _ => ProcessState::Alive,
         };
-        InTheWay { txn: txn.map(|txn| txn.id.raw()), pid: session.map_or(0, |session| session.pid), life }
+        Blocker { txn: txn.map(|txn| txn.id.raw()), pid: session.map_or(0, |session| session.pid), process_state }
     };
     lockers.into_iter().map(party).collect()
 }

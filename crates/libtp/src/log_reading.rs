@@ -39,9 +39,9 @@ impl crate::Env {
     /// memory is damaged.
     pub fn log_record(&self, lsn: u64) -> Result<Option<LogRecord>> {
         self.0.check_process()?;
-        let life = self.0.newest();
-        let managers = &life.managers;
-        life.guarded(|| match managers.log.read(Lsn::new(lsn)) {
+        let generation = self.0.newest();
+        let managers = &generation.managers;
+        generation.guarded(|| match managers.log.read(Lsn::new(lsn)) {
             Ok(record) => Ok(Some(shown(&managers.types, &record.borrow()))),
             Err(error) => missing(error),
         })
@@ -55,16 +55,16 @@ impl crate::Env {
     /// were not visited.
     pub fn log_records(&self, from: u64, mut each: impl FnMut(LogRecord) -> bool) -> Result<()> {
         self.0.check_process()?;
-        let life = self.0.newest();
-        let managers = &life.managers;
+        let generation = self.0.newest();
+        let managers = &generation.managers;
         let from = |managers: &Managers| Lsn::new(from).max(managers.log.oldest()).max(Lsn::FIRST);
-        let mut roll = life.guarded(|| Ok(managers.log.roll(from(managers))))?;
+        let mut roll = generation.guarded(|| Ok(managers.log.roll(from(managers))))?;
         let mut next = || -> Result<Option<LogRecord>> {
             let record = roll.next_record().transpose()?;
             Ok(record.map(|record| shown(&managers.types, &record)))
         };
         // The caller's function is called outside, so that its panics stay its own.
-        while let Some(record) = life.guarded(&mut next)? {
+        while let Some(record) = generation.guarded(&mut next)? {
             if !each(record) {
                 break;
             }

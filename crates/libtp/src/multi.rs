@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use libtp_record::duplicates::{self, NUMBER_BYTES};
-use libtp_record::{Duplicates, KeyRange, Keying, Order};
+use libtp_record::{Duplicates, KeyFormat, KeyRange, Order};
 use rio::planted;
 
-use crate::cursor::{Cursor, InVain, Pair, Stands};
+use crate::cursor::{Cursor, OnMiss, Pair, Stands};
 use crate::database::{not_side_by_side, Db};
 use crate::environment::Inner;
 use crate::keys::Keys;
@@ -49,12 +49,12 @@ pub struct Multi {
 impl Multi {
     pub(crate) fn open(env: &Arc<Inner>, name: &str, kind: Duplicates, order: Option<Arc<dyn Order>>) -> Result<Multi> {
         let order_name = Db::name_of(name, order.as_deref())?;
-        let keying = Keying { duplicates: kind, order: order_name, ..Keying::default() };
+        let key_format = KeyFormat { duplicates: kind, order: order_name, ..KeyFormat::default() };
         if kind == Duplicates::None {
             let what = "a database with several values a key has them sorted or as they came; ask `Env::btree` for one with one";
             return Err(Error::Database { name: name.into(), what: what.into() });
         }
-        Ok(Multi { tree: Db::open_keyed(env, name, keying, None)?, kind, order, is_index: false })
+        Ok(Multi { tree: Db::open_keyed(env, name, key_format, None)?, kind, order, is_index: false })
     }
 
     /// Wraps the entries of an index.
@@ -172,7 +172,7 @@ impl Multi {
             if !planted("libtp: the order of a key's values is not locked") {
                 access.lock_order_of(&duplicates::beginning(&key))?;
             }
-            let mut number = txn.life().managers.log.tail().raw();
+            let mut number = txn.generation().managers.log.tail().raw();
             if planted("libtp: values that came later stand before") {
                 number = u64::MAX - number;
             }
@@ -347,9 +347,9 @@ pub struct MultiCursor<'t> {
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl MultiCursor<'_> {
-    fn arrive(&mut self, found: Option<Pair>, in_vain: InVain) -> Result<Option<Pair>> {
+    fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<Pair>> {
         let multi = self.multi;
-        self.stands.arrive(&mut self.at, found, in_vain, |entry| multi.pair(entry.clone()))
+        self.stands.arrive(&mut self.at, found, on_miss, |entry| multi.pair(entry.clone()))
     }
 
     /// Returns the key under the cursor, as the tree stores it.
@@ -370,7 +370,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn go_to(&mut self, place: &[u8]) -> Result<Option<Pair>> {
         let found = self.at.seek(place)?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the first value of the first key.
@@ -379,7 +379,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<Pair>> {
         let found = self.at.first()?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the last value of the last key.
@@ -388,7 +388,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<Pair>> {
         let found = self.at.last()?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the first value of the first key that is `key` or greater.
@@ -397,7 +397,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         let found = self.at.seek(&duplicates::beginning(&self.multi.ordered(key)))?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the next pair, of this key or the next; to the first if the cursor stands nowhere. If there is none,
@@ -407,7 +407,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<Pair>> {
         let found = self.at.next()?;
-        self.arrive(found, InVain::GoesAboveAll)
+        self.arrive(found, OnMiss::GoesAboveAll)
     }
 
     /// Moves to the previous pair; to the last if the cursor stands nowhere. If there is none, the cursor stands before
@@ -417,7 +417,7 @@ impl MultiCursor<'_> {
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
         let found = self.at.prev()?;
-        self.arrive(found, InVain::GoesBelowAll)
+        self.arrive(found, OnMiss::GoesBelowAll)
     }
 
     /// Moves to the next value of the same key. If there is none, returns `None` and the cursor stays, even if the pair
@@ -428,7 +428,7 @@ impl MultiCursor<'_> {
     pub fn next_duplicate(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return Ok(None) };
         let found = self.at.next()?.filter(|next| duplicates::read(&next.0).is_some_and(|next| next.0 == key));
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the first value of the next key; to the first of all if the cursor stands nowhere. If there is none,
@@ -439,7 +439,7 @@ impl MultiCursor<'_> {
     pub fn next_key(&mut self) -> Result<Option<Pair>> {
         let Some(key) = self.key() else { return self.next() };
         let found = self.at.seek(&duplicates::behind(&key))?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the last value of the previous key; to the last of all if the cursor stands nowhere. If there is none,
@@ -454,7 +454,7 @@ impl MultiCursor<'_> {
             None => self.at.last(),
         });
         match found {
-            Ok(found) => self.arrive(found, InVain::Stays),
+            Ok(found) => self.arrive(found, OnMiss::Stays),
             Err(error) => self.stands.stay(&mut self.at).and(Err(error)),
         }
     }

@@ -31,7 +31,7 @@ impl Txn<'_> {
     /// `Deadlock`, `LockTimeout`, `Full`.
     pub fn lock(&self, name: &[u8], mode: Mode) -> Result<()> {
         self.guarded(|| {
-            let (locks, session) = (&self.life().managers.locks, self.session());
+            let (locks, session) = (&self.generation().managers.locks, self.session());
             Ok(locks.lock(session.session(), session.locker(), object(name), mode, session.wait())?)
         })
     }
@@ -42,7 +42,7 @@ impl Txn<'_> {
     /// `Io` with a message when the lock is not held, or not in a mode that covers `mode`.
     pub fn lock_downgrade(&self, name: &[u8], mode: Mode) -> Result<()> {
         self.guarded(|| {
-            let (locks, session) = (&self.life().managers.locks, self.session());
+            let (locks, session) = (&self.generation().managers.locks, self.session());
             Ok(locks.downgrade(session.session(), session.locker(), object(name), mode)?)
         })
     }
@@ -55,7 +55,7 @@ impl Txn<'_> {
     /// `Io` with a message when it is not held.
     pub fn unlock(&self, name: &[u8]) -> Result<()> {
         self.guarded(|| {
-            let (locks, session) = (&self.life().managers.locks, self.session());
+            let (locks, session) = (&self.generation().managers.locks, self.session());
             Ok(locks.unlock(session.session(), session.locker(), object(name))?)
         })
     }
@@ -67,7 +67,7 @@ impl Txn<'_> {
     /// `Rebuilt`.
     pub fn unlock_objects(&self) -> Result<u32> {
         self.guarded(|| {
-            let (locks, session) = (&self.life().managers.locks, self.session());
+            let (locks, session) = (&self.generation().managers.locks, self.session());
             Ok(locks.unlock_those(session.session(), session.locker(), |name| name.kind == KIND_APPLICATION))
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use libtp_lock::Mode;
-use libtp_record::{Access, Keying, Method, PageCopy, PageLock};
+use libtp_record::{Access, KeyFormat, Method, PageCopy, PageLock};
 use libtp_txn::ApplicationType;
 
 use crate::database::{access, open, wrong_kind, OpenDatabase};
@@ -52,7 +52,7 @@ impl Env {
     /// # Errors
     /// As [`Env::btree`].
     pub fn pages(&self, name: &str) -> Result<PageFile> {
-        let open = open(&self.0, name, Some((Method::Pages, Keying::default())))?;
+        let open = open(&self.0, name, Some((Method::Pages, KeyFormat::default())))?;
         match open.method() {
             Method::Pages => Ok(PageFile { env: Arc::clone(&self.0), open }),
             other => Err(wrong_kind(name, other.name(), "pages")),
@@ -66,7 +66,7 @@ impl PageFile {
     }
 
     fn known<'a>(&self, txn: &'a Txn<'_>, code: u16) -> Result<&'a ApplicationType> {
-        txn.life().managers.types.applications.get(code).ok_or_else(|| Error::Settings {
+        txn.generation().managers.types.applications.get(code).ok_or_else(|| Error::Settings {
             what: format!("no log-record type with the code {code} was registered when the environment was opened; nothing was changed (`Builder::log_type`)"),
         })
     }

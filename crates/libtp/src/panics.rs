@@ -29,7 +29,7 @@ const PLACES: usize = 16;
 
 /// The effect of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rung {
+pub(crate) enum PanicEffect {
     /// The session that met it is dead.
     Session,
     /// The region is given up.
@@ -45,7 +45,7 @@ pub(crate) struct Panics(Mutex<Seen>);
 #[derive(Default)]
 struct Seen {
     /// The life that `places` is about.
-    life: u64,
+    generation: u64,
     places: HashSet<String>,
     /// The panic that ended a life, and that life's number.
     fatal: Option<(u64, String)>,
@@ -53,23 +53,23 @@ struct Seen {
 
 impl Panics {
     /// Notes a panic in a life; returns its effect.
-    pub(crate) fn climb(&self, life: u64, text: &str) -> Rung {
+    pub(crate) fn note_panic(&self, generation: u64, text: &str) -> PanicEffect {
         let place = place_of(text);
         let mut seen = lock(&self.0);
-        if seen.fatal.as_ref().is_some_and(|(ended, fatal)| ended + 1 == life && *fatal == place) {
-            return Rung::Caller;
+        if seen.fatal.as_ref().is_some_and(|(ended, fatal)| ended + 1 == generation && *fatal == place) {
+            return PanicEffect::Caller;
         }
-        if seen.life != life {
-            seen.life = life;
+        if seen.generation != generation {
+            seen.generation = generation;
             seen.places.clear();
         }
         let is_new = seen.places.insert(place.clone()) || planted("libtp: a panic that comes again is the first");
         let is_first = is_new && seen.places.len() <= PLACES && !planted("libtp: a panic is the end of the region");
         if is_first {
-            return Rung::Session;
+            return PanicEffect::Session;
         }
-        seen.fatal = Some((life, place));
-        Rung::Region
+        seen.fatal = Some((generation, place));
+        PanicEffect::Region
     }
 }
 

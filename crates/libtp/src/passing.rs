@@ -11,7 +11,7 @@ use libtp_process::SessionId;
 use libtp_txn::{Managers, Offer};
 
 use crate::environment::lock;
-use crate::life::{Life, Seated, Sessions};
+use crate::generation::{Generation, Seated, Sessions};
 use crate::{Durability, Env, Error, Result, Txn};
 
 /// Names a running transaction that was passed on with [`Txn::detach`], for [`Env::attach`]. Its text is one word,
@@ -63,12 +63,14 @@ pub(crate) struct PassedOn(Mutex<Sessions>);
 impl PassedOn {
     /// Releases the sessions whose transactions were taken over, or whose region is broken.
     pub(crate) fn sweep(&self) {
-        let is_over = |who: &Seated| who.life.managers.region.is_broken() || who.life.managers.is_taken(&who.session);
+        let is_over = |seat: &Seated| {
+            seat.generation.managers.region.is_broken() || seat.generation.managers.is_taken(&seat.session)
+        };
         let mut list = lock(&self.0);
-        let (over, kept): (Sessions, Sessions) = list.drain(..).partition(|who| is_over(who));
+        let (over, kept): (Sessions, Sessions) = list.drain(..).partition(|seat| is_over(seat));
         *list = kept;
         drop(list);
-        over.into_iter().for_each(|who| let_go(*who));
+        over.into_iter().for_each(|seat| let_go(*seat));
     }
 
     /// Forgets everything in the child of a fork: the sessions are the parent's.
@@ -81,22 +83,22 @@ impl PassedOn {
     /// over.
     pub(crate) fn end(&self) {
         self.sweep();
-        for who in std::mem::take(&mut *lock(&self.0)) {
+        for seat in std::mem::take(&mut *lock(&self.0)) {
             // It may have been taken over since.
-            who.session.session().mark_dead();
+            seat.session.session().mark_dead();
         }
     }
 }
 
-fn let_go(who: Seated) {
-    let Seated { session, life } = who;
-    if life.managers.region.is_broken() {
+fn let_go(seat: Seated) {
+    let Seated { session, generation } = seat;
+    if generation.managers.region.is_broken() {
         // The session ends with its region.
         return;
     }
     // The next call reports a failure.
-    let _ = life.guarded(|| {
-        life.managers.leave_taken(session);
+    let _ = generation.guarded(|| {
+        generation.managers.leave_taken(session);
         Ok(())
     });
 }
@@ -132,7 +134,7 @@ impl Txn<'_> {
     /// `NotPassed` if it has joined memory, read or changed plain files, or drops or renames databases; `HalfUndone`;
     /// `Rebuilt`. The transaction was undone then.
     pub fn detach(self) -> Result<Detached> {
-        self.life().check_process()?;
+        self.generation().check_process()?;
         self.savepoints().refuse_half_undone()?;
         if !self.parts().is_empty() {
             let what =
@@ -150,7 +152,8 @@ impl Txn<'_> {
         }
         let env = self.environment().clone();
         env.passed_on.sweep();
-        let offered = || Ok(Detached { region: region_name(&self.life().managers), offer: self.session().offer() });
+        let offered =
+            || Ok(Detached { region: region_name(&self.generation().managers), offer: self.session().offer() });
         let detached = self.guarded(offered)?;
         lock(&env.passed_on.0).push(self.part());
         Ok(detached)
@@ -175,10 +178,10 @@ impl Env {
     /// `NotPassed` if no transaction of that number waits to be taken over: a running one must be ended by its program.
     /// `Full` as [`Env::attach`].
     pub fn abort_detached(&self, txn: u64) -> Result<()> {
-        let life = self.0.life()?;
-        let aborted = life.guarded(|| {
-            let offer = life.managers.offers().into_iter().find(|offer| offer.txn.raw() == txn);
-            Ok(offer.map(|offer| life.managers.abort_offered(offer)).transpose()?.unwrap_or(false))
+        let generation = self.0.generation()?;
+        let aborted = generation.guarded(|| {
+            let offer = generation.managers.offers().into_iter().find(|offer| offer.txn.raw() == txn);
+            Ok(offer.map(|offer| generation.managers.abort_offered(offer)).transpose()?.unwrap_or(false))
         })?;
         self.0.passed_on.sweep();
         match aborted {
@@ -192,24 +195,24 @@ impl Env {
 
     fn attach_with(&self, detached: &Detached, durability: Durability) -> Result<Txn<'_>> {
         let refuse = |what: &str| Error::NotPassed { txn: detached.txn(), what: what.into() };
-        let life = self.0.life()?;
-        if region_name(&life.managers) != detached.region {
+        let generation = self.0.generation()?;
+        if region_name(&generation.managers) != detached.region {
             return Err(refuse(
                 "it is of another environment, or the shared memory was made anew since: then it was undone",
             ));
         }
-        let taken = life.guarded(|| Ok(life.managers.take_offered(detached.offer)?))?;
+        let taken = generation.guarded(|| Ok(generation.managers.take_offered(detached.offer)?))?;
         let Some(session) = taken else {
             return Err(refuse(
                 "another has taken it over, or it was undone because the process that passed it on has died or left",
             ));
         };
         self.0.passed_on.sweep();
-        Ok(Txn::of(&self.0, Box::new(Seated { session, life }), durability, libtp_lock::OpenHere::new()))
+        Ok(Txn::of(&self.0, Box::new(Seated { session, generation }), durability, libtp_lock::OpenHere::new()))
     }
 }
 
-impl Life {
+impl Generation {
     /// Returns the number of transactions that wait to be taken over, for tests.
     #[cfg(test)]
     pub(crate) fn offers(&self) -> usize {

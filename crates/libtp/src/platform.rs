@@ -11,7 +11,7 @@ use rio::{planted, Access, Identity, Lasting, Region, Survives};
 use rustix::fs::{Mode, OFlags};
 
 use crate::environment::lock;
-use crate::left_memory::{sweep, LeftMemory, PREFIX};
+use crate::left_memory::{sweep, OrphanedMemory, PREFIX};
 use crate::log_type::LogType;
 use crate::settings::{self, Settings, SETTINGS_NAME};
 use crate::{unfinished, Error, Result};
@@ -179,7 +179,7 @@ impl Platform {
                         Err(rio::Error::System { source, .. }) if source.kind() == ErrorKind::NotFound => {}
                         Err(error) if may_pass(&error) => return Err(error.into()),
                         Err(error) => {
-                            let looked = Region::attach_left(&path, identity, RESERVE_BYTES, &access);
+                            let looked = Region::attach_stale(&path, identity, RESERVE_BYTES, &access);
                             found = left(looked, identity, &error)?;
                             if !matches!(found, Found::Unusable(_)) {
                                 return Ok(found);
@@ -304,7 +304,7 @@ impl Platform {
     }
 
     /// Removes regions whose environments are gone; returns those that may hold commits that exist nowhere else.
-    pub(crate) fn sweep(&self) -> Vec<LeftMemory> {
+    pub(crate) fn sweep(&self) -> Vec<OrphanedMemory> {
         self.others_homes().flat_map(|home| sweep(home)).collect()
     }
 

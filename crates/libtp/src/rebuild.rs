@@ -64,7 +64,7 @@ impl Opening<'_> {
         };
         let is_lost = planted("libtp: the log of broken memory is not kept");
         if let Some(taken) = self.take_log(broken, control, true, || if is_lost { Ok(None) } else { rescue() })? {
-            taken.tell();
+            taken.warn_of_loss();
         }
         failpoint("rebuild: ring rescued, log not restarted");
         self.restart(file, How::Restarted, rebuilds + 1, watch)
@@ -82,7 +82,7 @@ impl Opening<'_> {
                 if takes_a_place { self.attach(broken, control) } else { self.look(broken, control) }.ok()?;
             // A session that had not seen the region broken before this has finished its write.
             managers.processes.declare_broken();
-            let (mut said, begun) = (false, Instant::now());
+            let (mut has_warned, begun) = (false, Instant::now());
             let (mut not_seen, mut looked) = (begun, begun);
             loop {
                 let writers = managers.writers();
@@ -108,8 +108,8 @@ impl Opening<'_> {
                         writers.iter().map(|writer| managers.processes.describe(*writer)).collect();
                     return Some(Err(self.still_written_by(&names.join(" and "))));
                 }
-                if !said && begun.elapsed() > PATIENCE {
-                    said = true;
+                if !has_warned && begun.elapsed() > PATIENCE {
+                    has_warned = true;
                     tracing::warn!(?writers, "the shared memory is to be made anew, and these sessions are still writing to files; if their processes are stopped, continue or kill them");
                 }
                 std::thread::sleep(MOMENT);
@@ -123,9 +123,9 @@ impl Opening<'_> {
         looked.transpose()
     }
 
-    fn still_written_by(&self, who: &str) -> Error {
+    fn still_written_by(&self, writer: &str) -> Error {
         let what = format!(
-            "its shared memory is damaged and must be made anew from the log, but {who} has not finished a write to its files. \
+            "its shared memory is damaged and must be made anew from the log, but {writer} has not finished a write to its files. \
              Continue that process or end it, and try again (`tp sessions` shows it)"
         );
         Error::Environment { environment: self.platform.path.clone(), what }

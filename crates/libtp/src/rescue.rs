@@ -32,7 +32,7 @@ pub(crate) fn read<T>(reads: impl FnOnce() -> T) -> Option<T> {
 
 impl Opening<'_> {
     /// Makes `rescue` write a region's log to the files, and notes which `Rio` commits are lost with the rest. Returns
-    /// `None` if files and region disagree and the user has decided between them. `is_of_now` states that the data of
+    /// `None` if files and region disagree and the user has decided between them. `is_current` states that the data of
     /// the other managers are up to date, too.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Opening<'_> {
         &self,
         region: &Region,
         control: &Control,
-        is_of_now: bool,
+        is_current: bool,
         rescue: impl FnOnce() -> libtp_log::Result<Option<Rescued>>,
     ) -> Result<Option<Taken>> {
         let keep = self.keep.filter(|_| !planted("libtp: what to keep of broken memory is not asked"));
@@ -58,7 +58,7 @@ impl Opening<'_> {
             }
             (rescued, _) => rescued?,
         };
-        let committed = if is_of_now { read(|| Managers::last_commit(region)).flatten() } else { None };
+        let committed = if is_current { read(|| Managers::last_commit(region)).flatten() } else { None };
         let taken = Taken { rescued, committed };
         if !taken.is_whole() {
             self.memory_has_less(control, "the log in the shared memory is damaged");
@@ -77,7 +77,7 @@ impl Taken {
     }
 
     /// Reports what could not be kept of broken memory, if anything.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn warn_of_loss(&self) {
         let Some(rescued) = self.rescued else {
             tracing::error!("the damaged memory has no usable log: commits that were not on disk are lost");
             return;

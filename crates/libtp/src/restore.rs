@@ -37,7 +37,7 @@ const SETTINGS_ASIDE: &str = "libtp.toml.backup";
 
 /// The state to restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum RestorePoint {
     /// The latest state.
     End,
     /// The state behind the log record at this LSN: it has the transactions whose commit records are at this LSN or
@@ -184,7 +184,7 @@ impl Backup {
     /// `Environment` when the directory is not empty; `Full`, `Io`. The remains are no environment then: remove them.
     /// `LogType` when the log has records of the program's types: the environment is complete then, and a program that
     /// registers the types opens it, which replays the log.
-    pub fn restore(&self, directory: impl AsRef<Path>, until: Until, watch: Watcher<'_>) -> Result<Restored> {
+    pub fn restore(&self, directory: impl AsRef<Path>, until: RestorePoint, watch: Watcher<'_>) -> Result<Restored> {
         self.restore_with(&Env::builder(), directory, until, watch)
     }
 
@@ -197,7 +197,7 @@ impl Backup {
         &self,
         builder: &Builder,
         directory: impl AsRef<Path>,
-        until: Until,
+        until: RestorePoint,
         watch: Watcher<'_>,
     ) -> Result<Restored> {
         let platform = builder.platform(directory.as_ref())?;
@@ -213,13 +213,13 @@ impl Backup {
         &self,
         platform: Platform,
         settings: Settings,
-        until: Until,
+        until: RestorePoint,
         watch: Watcher<'_>,
     ) -> Result<Restored> {
         self.make(&Env::builder().settings(settings), platform, until, watch)
     }
 
-    fn make(&self, builder: &Builder, platform: Platform, until: Until, watch: Watcher<'_>) -> Result<Restored> {
+    fn make(&self, builder: &Builder, platform: Platform, until: RestorePoint, watch: Watcher<'_>) -> Result<Restored> {
         let begun = Instant::now();
         let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
         let (settings_aside, cut) = self.lay_out(&quiet, &platform, until, watch)?;
@@ -259,7 +259,13 @@ impl Backup {
 
     /// Puts everything in its place, without replaying the log. Returns whether the settings were laid aside, and the
     /// end of the log.
-    fn lay_out(&self, builder: &Builder, platform: &Platform, until: Until, watch: Watcher<'_>) -> Result<(bool, Cut)> {
+    fn lay_out(
+        &self,
+        builder: &Builder,
+        platform: &Platform,
+        until: RestorePoint,
+        watch: Watcher<'_>,
+    ) -> Result<(bool, Cut)> {
         platform.check_local()?;
         // First, because a refused restore changes nothing.
         check_empty(platform)?;
@@ -302,7 +308,7 @@ impl Backup {
     }
 
     /// Returns the end of the log to replay.
-    fn end_of(&self, until: Until) -> Result<Cut> {
+    fn end_of(&self, until: RestorePoint) -> Result<Cut> {
         let (earliest, last) = (Lsn::new(self.manifest.copied), Lsn::new(self.manifest.end));
         let cut = self.cut(until, last)?;
         let end = cut.end;
@@ -315,16 +321,16 @@ impl Backup {
     }
 
     /// Returns the place behind the last record of that state, and the findings about the log's times.
-    fn cut(&self, until: Until, last: Lsn) -> Result<Cut> {
+    fn cut(&self, until: RestorePoint, last: Lsn) -> Result<Cut> {
         let until_micros = match until {
-            Until::Time(time) => time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros(),
+            RestorePoint::Time(time) => time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros(),
             _ => u128::MAX,
         };
         match until {
-            Until::Lsn(until) if until >= last.raw() => {
+            RestorePoint::Lsn(until) if until >= last.raw() => {
                 return Err(self.refused(format!("its log ends before LSN {last}: what came later is not in it")));
             }
-            Until::Time(_) if until_micros > u128::from(self.manifest.time) => {
+            RestorePoint::Time(_) if until_micros > u128::from(self.manifest.time) => {
                 let latest = self.manifest.time;
                 return Err(self.refused(format!(
                     "its log ends at {}.{:06} s since 1970, before that time: what came later is not in it",
@@ -345,13 +351,13 @@ impl Backup {
         while let Some(record) = roll.next_record() {
             let record = record?;
             match until {
-                Until::Lsn(until) if record.lsn.raw() > until => return Ok(Cut { end: record.lsn, ..cut }),
+                RestorePoint::Lsn(until) if record.lsn.raw() > until => return Ok(Cut { end: record.lsn, ..cut }),
                 _ => {}
             }
-            let Some(said) = record.time() else { continue };
+            let Some(stated) = record.time() else { continue };
             // Builds before this one let times go back.
             let earliest = before.saturating_add(1);
-            let time = said.max(earliest);
+            let time = stated.max(earliest);
             if before != 0 && time == earliest {
                 cut.clock_behind += 1;
                 cut.clock_behind_from = cut.clock_behind_from.or(Some(record.lsn));

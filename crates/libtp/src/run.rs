@@ -82,7 +82,7 @@ impl Run {
 
 /// The last failure of a transaction's calls, which decides whether to run it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Met {
+pub(crate) enum LastFailure {
     #[default]
     Nothing,
     /// An error after which it runs again.
@@ -91,12 +91,12 @@ pub(crate) enum Met {
     Timeout,
 }
 
-impl Met {
-    pub(crate) fn of(error: &Error) -> Met {
+impl LastFailure {
+    pub(crate) fn of(error: &Error) -> LastFailure {
         match error {
-            Error::LockTimeout(_) => Met::Timeout,
-            error if error.is_retryable() => Met::Retryable,
-            _ => Met::Nothing,
+            Error::LockTimeout(_) => LastFailure::Timeout,
+            error if error.is_retryable() => LastFailure::Retryable,
+            _ => LastFailure::Nothing,
         }
     }
 }
@@ -114,9 +114,9 @@ impl Env {
         work: impl FnMut(&Txn<'_>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         let is_again = |_: &E, txn: &Txn<'_>| match txn.met() {
-            Met::Nothing => false,
-            Met::Retryable => true,
-            Met::Timeout => how.is_again_after_timeout,
+            LastFailure::Nothing => false,
+            LastFailure::Retryable => true,
+            LastFailure::Timeout => how.is_again_after_timeout,
         };
         run_until(&self.0, how, work, is_again)
     }

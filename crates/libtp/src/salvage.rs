@@ -10,7 +10,7 @@ use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::Lsn;
 use libtp_record::list::entries::Entry;
 use libtp_record::list::remains::Remains;
-use libtp_record::{duplicates, Duplicates, Finding, Method, SalvagedRecord, Wreck};
+use libtp_record::{duplicates, DamagedFile, Duplicates, Finding, Method, SalvagedRecord};
 use rio::planted;
 use serde::Serialize;
 
@@ -66,18 +66,18 @@ impl Env {
         let full_name =
             file.file_name().and_then(|name| name.to_str()).ok_or_else(|| refused("the damaged file has no name"))?;
         let opened = PosixDirectory::open(directory)?.open(full_name, OpenMode::ReadOnly)?;
-        let wreck = Wreck::open(opened, full_name)?;
+        let wreck = DamagedFile::open(opened, full_name)?;
         if wreck.method() == Method::Pages {
             return Err(refused("the damaged file is one of pages whose bytes are the program's: there are no records in it to be salvaged, and nothing was made. Restore it from a backup, or read the file's pages with the program"));
         }
-        if wreck.keying().index_of.is_some() {
+        if wreck.key_format().index_of.is_some() {
             return Err(refused("the damaged file is an index, which has nothing that its database does not have, and nothing was made. Salvage the database; the program makes its indices anew (`Db::index`)"));
         }
-        let remains = wreck.keying().is_list.then(Remains::default);
+        let remains = wreck.key_format().is_list.then(Remains::default);
         let directory = self.0.platform.directory.as_ref();
-        let is_numbered = wreck.keying().duplicates == Duplicates::AsTheyCame;
+        let is_numbered = wreck.key_format().duplicates == Duplicates::AsTheyCame;
         let numbered = is_numbered.then(|| Sorter::new(directory, name, SORT_BYTES));
-        let open = open(&self.0, name, Some((wreck.method(), *wreck.keying())))?;
+        let open = open(&self.0, name, Some((wreck.method(), *wreck.key_format())))?;
         let (waiting, seen) = (Vec::new(), HashMap::new());
         let mut into = Into { env: self, open, waiting, waiting_bytes: 0, records: 0, seen, remains, numbered };
         let mut lost =
@@ -191,11 +191,11 @@ impl Into<'_> {
     }
 
     fn put(&mut self) -> Result<()> {
-        let is_numbered = self.open.keying().duplicates == Duplicates::AsTheyCame
+        let is_numbered = self.open.key_format().duplicates == Duplicates::AsTheyCame
             && !planted("libtp: salvaged values keep their numbers");
         self.env.run(|txn| {
             // Each record takes more than one byte of log, so the next batch's numbers are higher.
-            let first = txn.life().managers.log.tail().raw();
+            let first = txn.generation().managers.log.tail().raw();
             for (number, record) in (first..).zip(&self.waiting) {
                 txn.guarded(|| {
                     let access = access(&self.env.0, &self.open, txn);

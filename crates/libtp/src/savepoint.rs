@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 
 use libtp_txn::Mark;
 
-use crate::databases::Decided;
+use crate::databases::DatabaseDecisions;
 use crate::joined::{GoingBack, MemoryMark};
 use crate::run::keep_first;
 use crate::{Error, Result, Txn};
@@ -72,7 +72,7 @@ pub struct Savepoint<'t, 'e> {
     /// `None` if memory takes no part.
     memory: Option<MemoryMark>,
     /// The decisions about databases made before it.
-    decided: Decided,
+    decided: DatabaseDecisions,
 }
 
 impl<'e> Txn<'e> {
@@ -169,7 +169,7 @@ impl Savepoint<'_, '_> {
         let done = memory.and_then(|memory| {
             self.txn.guarded(|| {
                 memory.map_or(Ok(()), GoingBack::go_back)?;
-                Ok(self.txn.session().undo_since(&self.txn.life().managers, self.mark)?)
+                Ok(self.txn.session().undo_since(&self.txn.generation().managers, self.mark)?)
             })
         });
         if let Err(error) = &done {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory, Uninherited};
-use libtp_process::{Passer, Session};
+use libtp_process::{ProcessNumber, Session};
 use libtp_txn::Managers;
 use rio::{failpoint, planted};
 use vista::{Holder, Member, Membership, Survives};
@@ -95,7 +95,7 @@ impl Segment {
         }
         let number = match path.exists() {
             true => 0,
-            false => env.with_session(|managers, who| Ok(managers.next_file_id(who.session())?))?,
+            false => env.with_session(|managers, txn| Ok(managers.next_file_id(txn.session())?))?,
         };
         failpoint("segment: has a number, not made");
         let membership = Membership { environment: environment_id(env)?, number };
@@ -113,7 +113,7 @@ impl Segment {
             survives: member.survives(),
             _lock: lock,
             member: Mutex::new(Some(member)),
-            holder: Holder { handle, process: Passer::this().raw() },
+            holder: Holder { handle, process: ProcessNumber::this().raw() },
             row: AtomicU32::new(0),
             file,
         };
@@ -184,14 +184,14 @@ impl OpenSegment {
             return Ok(false);
         }
         // A child forked without the C library's knowledge may still have the lock (PROTOCOLS D9).
-        Ok(!Passer::from_raw(holder.process).has_ended() || planted("libtp: a ghost is at work in a segment"))
+        Ok(!ProcessNumber::from_raw(holder.process).has_ended() || planted("libtp: a ghost is at work in a segment"))
     }
 }
 
 fn environment_id(env: &Arc<Inner>) -> Result<[u8; 16]> {
-    let life = env.life()?;
+    let generation = env.generation()?;
     let mut id = [0; 16];
-    for (half, word) in id.chunks_exact_mut(8).zip(&life.managers.region.header().environment) {
+    for (half, word) in id.chunks_exact_mut(8).zip(&generation.managers.region.header().environment) {
         half.copy_from_slice(&word.get().to_le_bytes());
     }
     Ok(id)

@@ -16,7 +16,7 @@ use libtp_txn::TxnSession;
 use crate::cursor::{Cursor, RecnoCursor};
 use crate::database::{Db, Recno};
 use crate::environment::Inner;
-use crate::life::{Life, Seated};
+use crate::generation::{Generation, Seated};
 use crate::panics::callers;
 use crate::{Durability, Env, Error, List, Result, Txn};
 
@@ -44,7 +44,7 @@ use crate::{Durability, Env, Error, List, Result, Txn};
 /// ```
 pub struct Snapshot<'e> {
     env: &'e Arc<Inner>,
-    who: Option<Box<Seated>>,
+    seat: Option<Box<Seated>>,
     shown: libtp_record::Snapshot,
     not_sync: PhantomData<std::cell::Cell<()>>,
 }
@@ -72,18 +72,21 @@ pub struct HeldSnapshot {
 impl<'e> Snapshot<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>) -> Result<Snapshot<'e>> {
         loop {
-            let who = match env.take_session() {
+            let seat = match env.take_session() {
                 Err(Error::Rebuilt | Error::Panicked { .. }) => continue,
-                who => who?,
+                seat => seat?,
             };
-            match who.life.guarded_by(&who.session, || Ok(who.life.managers.begin_snapshot(&who.session)?)) {
+            match seat
+                .generation
+                .guarded_by(&seat.session, || Ok(seat.generation.managers.begin_snapshot(&seat.session)?))
+            {
                 Ok(view) => {
                     let shown = libtp_record::Snapshot::new(view);
-                    return Ok(Snapshot { env, who: Some(who), shown, not_sync: PhantomData });
+                    return Ok(Snapshot { env, seat: Some(seat), shown, not_sync: PhantomData });
                 }
                 Err(Error::Rebuilt | Error::Panicked { .. }) => {}
                 Err(refused) => {
-                    env.give_session(who);
+                    env.give_session(seat);
                     return Err(refused);
                 }
             }
@@ -106,19 +109,20 @@ impl<'e> Snapshot<'e> {
     /// # Errors
     /// `Failed` when writing to disk failed.
     pub fn durable(&self) -> Result<()> {
-        let Seated { life, session } = self.seated();
-        self.guarded(|| Ok(life.managers.wait_view_durable(session, self.shown.view())?))
+        let Seated { generation, session } = self.seated();
+        self.guarded(|| Ok(generation.managers.wait_view_durable(session, self.shown.view())?))
     }
 
     fn seated(&self) -> &Seated {
-        self.who.as_ref().expect("a snapshot holds its session until it ends")
+        self.seat.as_ref().expect("a snapshot holds its session until it ends")
     }
 
     #[cold]
     #[inline(never)]
-    fn wait(&self, life: &Life, session: &TxnSession) -> Result<()> {
+    fn wait(&self, generation: &Generation, session: &TxnSession) -> Result<()> {
         if self.env.durability != Durability::Relaxed {
-            life.guarded_by(session, || Ok(life.managers.wait_view_durable(session, self.shown.view())?))?;
+            generation
+                .guarded_by(session, || Ok(generation.managers.wait_view_durable(session, self.shown.view())?))?;
         }
         self.shown.note_on_disk();
         Ok(())
@@ -127,12 +131,12 @@ impl<'e> Snapshot<'e> {
     /// Runs `work` in the snapshot. Data that losing the machine could take back is on disk before this returns. A
     /// given-up region shows nothing reliable, so `Rebuilt` replaces its results.
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let Seated { life, session } = self.seated();
-        let done = life.guarded_by(session, work);
+        let Seated { generation, session } = self.seated();
+        let done = generation.guarded_by(session, work);
         if self.shown.is_unsure() {
-            self.wait(life, session)?;
+            self.wait(generation, session)?;
         }
-        match life.managers.region.is_broken() {
+        match generation.managers.region.is_broken() {
             true => Err(Error::Rebuilt),
             false => done,
         }
@@ -140,8 +144,8 @@ impl<'e> Snapshot<'e> {
 
     fn access<'a>(&'a self, env: &'a Arc<Inner>, open: &'a libtp_record::Database) -> libtp_record::SnapshotAccess<'a> {
         assert!(Arc::ptr_eq(env, self.env), "a database is read with snapshots of its own environment handle");
-        let Seated { life, session } = self.seated();
-        libtp_record::SnapshotAccess::new(&life.managers, session, open, &self.shown)
+        let Seated { generation, session } = self.seated();
+        libtp_record::SnapshotAccess::new(&generation.managers, session, open, &self.shown)
     }
 
     fn list<'a>(&'a self, list: &'a List) -> libtp_record::SnapshotAccess<'a> {
@@ -151,22 +155,22 @@ impl<'e> Snapshot<'e> {
 
 impl Drop for Snapshot<'_> {
     fn drop(&mut self) {
-        let Some(who) = self.who.take() else { return };
-        let Seated { life, session } = &*who;
-        if life.check_process().is_err() {
+        let Some(seat) = self.seat.take() else { return };
+        let Seated { generation, session } = &*seat;
+        if generation.check_process().is_err() {
             // The session belongs to the parent.
-            std::mem::forget(who);
+            std::mem::forget(seat);
             return;
         }
-        if session.session().is_dead() || life.managers.region.is_broken() {
+        if session.session().is_dead() || generation.managers.region.is_broken() {
             return;
         }
         // A failure here is left to the repair.
-        let _ = life.guarded_by(session, || {
-            life.managers.end_snapshot(session);
+        let _ = generation.guarded_by(session, || {
+            generation.managers.end_snapshot(session);
             Ok(())
         });
-        self.env.give_session(who);
+        self.env.give_session(seat);
     }
 }
 
@@ -184,9 +188,9 @@ impl Env {
         if self.0.check_process().is_err() {
             return Vec::new();
         }
-        let life = self.0.newest();
-        let held = life.guarded(|| {
-            let managers = &life.managers;
+        let generation = self.0.newest();
+        let held = generation.guarded(|| {
+            let managers = &generation.managers;
             let (sessions, held) = (managers.processes.sessions(), managers.snapshots());
             // Read after the snapshots: none of them needs log beyond this tail.
             let tail = managers.log.tail();

@@ -105,8 +105,8 @@ impl crate::Env {
     /// The region's file cannot be queried.
     pub fn stats(&self) -> Result<Stats> {
         self.0.check_process()?;
-        let life = self.0.newest();
-        life.guarded(|| collect(&self.0, &life.managers))
+        let generation = self.0.newest();
+        generation.guarded(|| collect(&self.0, &generation.managers))
     }
 }
 

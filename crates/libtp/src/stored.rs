@@ -60,15 +60,15 @@ impl Env {
     /// As [`Env::database`].
     pub fn stored(&self, name: &str) -> Result<Stored> {
         let found = open(&self.0, name, None)?;
-        let keying = *found.keying();
+        let key_format = *found.key_format();
         if found.method() == Method::Pages {
             return Ok(Stored::Pages(self.pages(name)?));
         }
-        let Some(called) = keying.order.filter(|called| order::by_name(called.as_str()).is_none()) else {
+        let Some(called) = key_format.order.filter(|called| order::by_name(called.as_str()).is_none()) else {
             return Ok(Stored::Records(self.database(name)?));
         };
         let order = AsStored::named(called.as_str());
-        Ok(Stored::Encoded(match keying.duplicates {
+        Ok(Stored::Encoded(match key_format.duplicates {
             Duplicates::None => Database::Btree(self.btree_ordered(name, order)?),
             kind => Database::Multi(self.multi_ordered(name, kind, order)?),
         }))

@@ -12,13 +12,13 @@ use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
 use crate::database::{wait_of, OpenDatabase};
-use crate::databases::Decided;
+use crate::databases::DatabaseDecisions;
 use crate::emptied::Emptied;
 use crate::environment::Inner;
 use crate::files::Files;
+use crate::generation::{Generation, Seated};
 use crate::joined::Parts;
-use crate::life::{Life, Seated};
-use crate::run::Met;
+use crate::run::LastFailure;
 use crate::savepoint::Savepoints;
 use crate::{Durability, Error, Result};
 
@@ -62,39 +62,39 @@ use crate::{Durability, Error, Result};
 #[must_use = "a transaction that is dropped is aborted"]
 pub struct Txn<'e> {
     env: &'e Arc<Inner>,
-    who: Option<Box<Seated>>,
+    seat: Option<Box<Seated>>,
     durability: Durability,
     joined: Parts,
     savepoints: Savepoints,
     emptied: Emptied,
     files: Files,
-    decided: Decided,
+    decided: DatabaseDecisions,
     _open: OpenHere,
     /// The kind of its last failure.
-    met: Cell<Met>,
+    met: Cell<LastFailure>,
     not_sync: PhantomData<Cell<()>>,
 }
 
 impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
         let open = OpenHere::new();
-        let who = loop {
-            let begun = env.take_session().and_then(|who| {
-                let begun = who.life.guarded_by(&who.session, || {
+        let seat = loop {
+            let begun = env.take_session().and_then(|seat| {
+                let begun = seat.generation.guarded_by(&seat.session, || {
                     if durability == Durability::Rio {
-                        who.life.begin_rio(&who.session)?;
+                        seat.generation.begin_rio(&seat.session)?;
                     }
                     if open.is_only_one() {
-                        who.session.wait_for_turn(&who.life.managers);
+                        seat.session.wait_for_turn(&seat.generation.managers);
                     }
-                    who.session.begin(&who.life.managers);
+                    seat.session.begin(&seat.generation.managers);
                     Ok(())
                 });
                 match begun {
-                    Ok(()) => Ok(who),
+                    Ok(()) => Ok(seat),
                     Err(ended @ (Error::Rebuilt | Error::Panicked { .. })) => Err(ended),
                     Err(refused) => {
-                        env.give_session(who);
+                        env.give_session(seat);
                         Err(refused)
                     }
                 }
@@ -104,18 +104,18 @@ impl<'e> Txn<'e> {
                 begun => break begun?,
             }
         };
-        Ok(Txn::of(env, who, durability, open))
+        Ok(Txn::of(env, seat, durability, open))
     }
 
     /// Wraps a transaction that already runs.
-    pub(crate) fn of(env: &'e Arc<Inner>, who: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
+    pub(crate) fn of(env: &'e Arc<Inner>, seat: Box<Seated>, durability: Durability, open: OpenHere) -> Txn<'e> {
         let (joined, savepoints, emptied) = (Parts::default(), Savepoints::default(), Emptied::default());
-        who.session.open_here(&who.life.managers);
-        who.session.set_wait(env.wait);
-        let (who, files, decided, met) = (Some(who), Files::default(), Decided::default(), Cell::default());
+        seat.session.open_here(&seat.generation.managers);
+        seat.session.set_wait(env.wait);
+        let (seat, files, decided, met) = (Some(seat), Files::default(), DatabaseDecisions::default(), Cell::default());
         Txn {
             env,
-            who,
+            seat,
             durability,
             joined,
             savepoints,
@@ -130,7 +130,7 @@ impl<'e> Txn<'e> {
 
     /// Takes its session out; the transaction is unusable afterwards.
     pub(crate) fn part(mut self) -> Box<Seated> {
-        self.who.take().expect("a transaction holds its session until it ends")
+        self.seat.take().expect("a transaction holds its session until it ends")
     }
 
     /// Returns the transaction's number, unique in the environment.
@@ -183,7 +183,7 @@ impl<'e> Txn<'e> {
         self.session().session().heed_cancels_since(cancels);
     }
 
-    pub(crate) fn met(&self) -> Met {
+    pub(crate) fn met(&self) -> LastFailure {
         self.met.get()
     }
 
@@ -208,33 +208,34 @@ impl<'e> Txn<'e> {
         let is_early = planted("libtp: a commit is answered before its record is in memory");
         if is_early {
             let read = self.session().last_lsn();
-            self.session().keep(&self.life().managers, Committed { lsn: read });
+            self.session().keep(&self.generation().managers, Committed { lsn: read });
         }
-        let (who, committed) = self.finish(durability)?;
-        let Seated { life, session } = &*who;
+        let (seat, committed) = self.finish(durability)?;
+        let Seated { generation, session } = &*seat;
         let waited = match durability {
-            Durability::Sync => match life.guarded_by(session, || Ok(session.wait_durable(&life.managers, committed)?))
-            {
-                // The transaction is committed although its session may have died here.
-                Err(Error::Panicked { .. }) => env.wait_durable(life, committed),
-                waited => waited,
-            },
+            Durability::Sync => {
+                match generation.guarded_by(session, || Ok(session.wait_durable(&generation.managers, committed)?)) {
+                    // The transaction is committed although its session may have died here.
+                    Err(Error::Panicked { .. }) => env.wait_durable(generation, committed),
+                    waited => waited,
+                }
+            }
             Durability::Rio if !is_early => {
                 let keep = || {
-                    session.keep(&life.managers, committed);
+                    session.keep(&generation.managers, committed);
                     Ok(())
                 };
-                match life.guarded_by(session, keep) {
+                match generation.guarded_by(session, keep) {
                     // The transaction is committed; the disk makes durable what memory did not.
-                    Err(Error::Panicked { .. }) => env.wait_durable(life, committed),
+                    Err(Error::Panicked { .. }) => env.wait_durable(generation, committed),
                     kept => kept,
                 }
             }
             Durability::Rio | Durability::Relaxed => Ok(()),
         };
-        session.note_answer(&life.managers, durability);
-        let ended = life.managers.region.is_broken().then(|| life.number());
-        env.give_session(who);
+        session.note_answer(&generation.managers, durability);
+        let ended = generation.managers.region.is_broken().then(|| generation.number());
+        env.give_session(seat);
         if ended.is_none() && waited.is_ok() {
             emptied.clear_away(env);
         }
@@ -257,45 +258,45 @@ impl<'e> Txn<'e> {
         let group = self.files.prepare(&self)?;
         let (env, emptied) = (self.env, self.emptied.take(self.session()));
         let durability = group.as_ref().map_or(Durability::Relaxed, |group| group.durability(Durability::Relaxed));
-        let (who, committed) = self.finish(durability)?;
+        let (seat, committed) = self.finish(durability)?;
         let waited = match durability {
             Durability::Sync => {
-                let Seated { life, session } = &*who;
-                life.guarded_by(session, || Ok(session.wait_durable(&life.managers, committed)?))
+                let Seated { generation, session } = &*seat;
+                generation.guarded_by(session, || Ok(session.wait_durable(&generation.managers, committed)?))
             }
             _ => Ok(()),
         };
         // Every transaction sees the commit from now on, and a snapshot taken after this answer must show it.
-        who.session.note_answer(&who.life.managers, durability);
-        let (number, has_ended) = (who.life.number(), who.life.managers.region.is_broken());
-        env.give_session(who);
+        seat.session.note_answer(&seat.generation.managers, durability);
+        let (number, has_ended) = (seat.generation.number(), seat.generation.managers.region.is_broken());
+        env.give_session(seat);
         match has_ended {
             true => env.outcome_of(number, committed.lsn)?,
             false => emptied.clear_away(env),
         }
         waited.map_err(Error::behind_a_commit)?;
         group.map_or(Ok(()), |group| group.finish(env))?;
-        Ok(CommitLsn { life: number, committed })
+        Ok(CommitLsn { generation: number, committed })
     }
 
     fn finish(mut self, durability: Durability) -> Result<(Box<Seated>, Committed)> {
         // Dropping `self` aborts.
         self.savepoints.refuse_half_undone()?;
-        let who = self.who.take().expect("a transaction holds its session until it ends");
-        let Seated { life, session } = &*who;
-        if let Err(forked) = life.check_process() {
-            self.who = Some(who);
+        let seat = self.seat.take().expect("a transaction holds its session until it ends");
+        let Seated { generation, session } = &*seat;
+        if let Err(forked) = generation.check_process() {
+            self.seat = Some(seat);
             return Err(forked);
         }
-        let (managers, joined, decided) = (&life.managers, &mut self.joined, &self.decided);
+        let (managers, joined, decided) = (&generation.managers, &mut self.joined, &self.decided);
         let wait = session.wait();
-        let ended = life.guarded_by(session, || {
+        let ended = generation.guarded_by(session, || {
             if durability == Durability::Rio {
                 // Rio may have been asked for after the transaction began.
-                life.begin_rio(session)?;
+                generation.begin_rio(session)?;
             }
             if durability == Durability::Relaxed {
-                life.begin_relaxed(session)?;
+                generation.begin_relaxed(session)?;
             }
             match decided.is_empty() {
                 true => joined.commit(managers, session, durability),
@@ -309,7 +310,7 @@ impl<'e> Txn<'e> {
             }
             Err(Error::Rebuilt) => session.commit_record_noted(),
             Err(Error::Panicked { .. }) if !planted("libtp: who panics has not committed") => {
-                match life.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
+                match generation.guarded(|| Ok(session.commit_record_of_dead(managers)?)) {
                     // Reading the commit record failed, too. The next life knows whether the record exists.
                     Err(Error::Rebuilt | Error::Panicked { .. }) => {
                         managers.give_up("it cannot be read whether a transaction has committed");
@@ -321,18 +322,18 @@ impl<'e> Txn<'e> {
             _ => Lsn::NONE,
         };
         match ended {
-            Ok(committed) => Ok((who, committed)),
-            Err(_) if decided != Lsn::NONE => Ok((who, Committed { lsn: decided })),
+            Ok(committed) => Ok((seat, committed)),
+            Err(_) if decided != Lsn::NONE => Ok((seat, Committed { lsn: decided })),
             // The commit record is written but not known to be durable; the transaction can no longer be aborted.
             Err(error) if session.commit_record() != Lsn::NONE => {
-                self.env.give_session(who);
+                self.env.give_session(seat);
                 match planted("libtp: a commit that nobody made sure of counts as aborted") {
                     true => Err(error),
                     false => Err(error.behind_a_commit()),
                 }
             }
             Err(error) => {
-                self.who = Some(who);
+                self.seat = Some(seat);
                 // Dropping `self` aborts.
                 Err(error)
             }
@@ -349,22 +350,22 @@ impl<'e> Txn<'e> {
     }
 
     fn abort_in_place(&mut self) -> Result<()> {
-        if let Some(who) = &self.who {
-            who.life.check_process()?;
+        if let Some(seat) = &self.seat {
+            seat.generation.check_process()?;
         }
-        let Some(who) = self.who.take() else { return Ok(()) };
-        let Seated { life, session } = &*who;
-        let is_doubtful = session.session().is_dead() || life.managers.region.is_broken();
+        let Some(seat) = self.seat.take() else { return Ok(()) };
+        let Seated { generation, session } = &*seat;
+        let had_failed_sync = session.session().is_dead() || generation.managers.region.is_broken();
         match session.state() {
-            State::Running if !is_doubtful => self.joined.abort(),
+            State::Running if !had_failed_sync => self.joined.abort(),
             _ => self.joined.leave_to_judge(),
         }
-        if life.managers.region.is_broken() {
+        if generation.managers.region.is_broken() {
             // The transaction ends with its region.
             return Ok(());
         }
-        let aborted = life.guarded_by(session, || Ok(session.abort(&life.managers)?));
-        self.env.give_session(who);
+        let aborted = generation.guarded_by(session, || Ok(session.abort(&generation.managers)?));
+        self.env.give_session(seat);
         match aborted {
             // The transaction ended with its region or its session.
             Err(Error::Rebuilt | Error::Panicked { .. }) => Ok(()),
@@ -385,7 +386,7 @@ impl<'e> Txn<'e> {
 
     #[inline]
     fn seated(&self) -> &Seated {
-        self.who.as_ref().expect("a transaction holds its session until it ends")
+        self.seat.as_ref().expect("a transaction holds its session until it ends")
     }
 
     #[inline]
@@ -396,8 +397,8 @@ impl<'e> Txn<'e> {
     /// Runs `work` as part of this transaction.
     #[inline]
     pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.session().note_use(&self.life().managers);
-        match self.life().guarded_by(self.session(), work) {
+        self.session().note_use(&self.generation().managers);
+        match self.generation().guarded_by(self.session(), work) {
             Ok(done) => Ok(done),
             Err(error) => Err(self.failed(error)),
         }
@@ -406,13 +407,13 @@ impl<'e> Txn<'e> {
     #[cold]
     #[inline(never)]
     fn failed(&self, error: Error) -> Error {
-        self.met.set(Met::of(&error));
-        error.with_who(self.env, self.life(), self.session())
+        self.met.set(LastFailure::of(&error));
+        error.with_blockers(self.env, self.generation(), self.session())
     }
 
     #[inline]
-    pub(crate) fn life(&self) -> &Life {
-        &self.seated().life
+    pub(crate) fn generation(&self) -> &Generation {
+        &self.seated().generation
     }
 
     #[inline]
@@ -426,7 +427,7 @@ impl<'e> Txn<'e> {
     }
 
     #[inline]
-    pub(crate) fn decided(&self) -> &Decided {
+    pub(crate) fn decided(&self) -> &DatabaseDecisions {
         &self.decided
     }
 
@@ -448,9 +449,9 @@ impl<'e> Txn<'e> {
 
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
-        if let Some(who) = &self.who {
-            let inherited = who.life.check_process().is_err();
-            if inherited || who.session.session().is_dead() || who.session.state() == State::Idle {
+        if let Some(seat) = &self.seat {
+            let inherited = seat.generation.check_process().is_err();
+            if inherited || seat.session.session().is_dead() || seat.session.state() == State::Idle {
                 return;
             }
             if let Err(error) = self.abort_in_place() {
@@ -463,7 +464,7 @@ impl Drop for Txn<'_> {
 /// The place of a commit in the log, for [`crate::Env::wait_durable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitLsn {
-    pub(crate) life: u64,
+    pub(crate) generation: u64,
     pub(crate) committed: Committed,
 }
 

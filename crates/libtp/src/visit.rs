@@ -69,11 +69,11 @@ mod tests {
     fn the_last_handle_closes_the_environment_although_a_thread_visits_it() {
         let dir = tempfile::tempdir().unwrap();
         let env = Env::open(dir.path()).unwrap();
-        let (inner, (said, heard)) = (Arc::downgrade(&env.0), mpsc::channel());
+        let (inner, (sender, heard)) = (Arc::downgrade(&env.0), mpsc::channel());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let visit = Visit::begin(&inner);
-                said.send(()).unwrap();
+                sender.send(()).unwrap();
                 std::thread::sleep(Duration::from_millis(100));
                 drop(visit);
             });

@@ -19,8 +19,8 @@ use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted, Identity, Lasting, Region, WriteBack};
 
 use crate::attach::{How, Opened, Opening, Watcher, PATIENCE};
+use crate::generation::Generation;
 use crate::keep::Keep;
-use crate::life::Life;
 use crate::platform::Found;
 use crate::{record_types, Durability, Error, Result};
 
@@ -40,7 +40,7 @@ impl Opening<'_> {
             true => Ok(None),
             false => libtp_log::rescue_survivor(region, &self.platform.log_directory, control),
         };
-        self.take_log(region, control, is_of_now(region), rescue)?;
+        self.take_log(region, control, is_current(region), rescue)?;
         failpoint("warm start: tail in the files, log not restarted");
         self.restart(file, how, 0, watch)
     }
@@ -171,7 +171,7 @@ impl Opening<'_> {
 
 /// Returns whether the data of the other managers, not only the log, are up to date and readable: they are not written
 /// back where cache lines must be, and another build has another layout.
-pub(crate) fn is_of_now(region: &Region) -> bool {
+pub(crate) fn is_current(region: &Region) -> bool {
     let is_this_build = region.header().layout.get() == record_types::layout_hash();
     let is_known = !libtp_log::is_lasting_hit(region);
     is_this_build && is_known && libtp_log::lasting_of(region).write_back == WriteBack::None
@@ -184,7 +184,7 @@ fn settle(region: &Region, lasting: Lasting) -> Result<()> {
     Ok(())
 }
 
-impl Life {
+impl Generation {
     /// Checks that commits may be answered from this life's memory.
     ///
     /// # Errors
@@ -204,9 +204,9 @@ impl Life {
     /// # Errors
     /// `NotLasting`; the control file cannot be written; `Rebuilt` if it belongs to another life by now.
     #[inline]
-    pub(crate) fn begin_rio(&self, who: &TxnSession) -> Result<()> {
+    pub(crate) fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
         self.check_lasting()?;
-        self.managers.begin_rio(who).map_err(|error| self.not_noted(error))
+        self.managers.begin_rio(txn).map_err(|error| self.not_noted(error))
     }
 
     /// Prepares for a relaxed commit.
@@ -214,8 +214,8 @@ impl Life {
     /// # Errors
     /// The control file cannot be written; `Rebuilt` if it belongs to another life by now.
     #[inline]
-    pub(crate) fn begin_relaxed(&self, who: &TxnSession) -> Result<()> {
-        self.managers.begin_relaxed(who).map_err(|error| self.not_noted(error))
+    pub(crate) fn begin_relaxed(&self, txn: &TxnSession) -> Result<()> {
+        self.managers.begin_relaxed(txn).map_err(|error| self.not_noted(error))
     }
 
     #[cold]

@@ -16,7 +16,7 @@ use crate::{Env, Result};
 /// Whether a session's process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Life {
+pub enum ProcessState {
     /// The process runs, as far as can be seen from here.
     Alive,
     /// A signal or a debugger stopped the process: sessions that need its locks or latches wait until it continues.
@@ -60,7 +60,7 @@ pub struct SessionState {
     /// The number of its process in that process's own pid namespace; zero if unknown.
     pub pid: u32,
     /// Whether it lives.
-    pub life: Life,
+    pub process_state: ProcessState,
     /// The transaction it runs.
     pub txn: Option<TxnInfo>,
     /// The number of latches it holds.
@@ -81,11 +81,11 @@ pub struct SessionState {
 /// A process that opens the environment, leaves it or rebuilds its memory; other processes that want to do so wait for
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct AtTheDoor {
+pub struct OpeningProcess {
     /// The process, by its number in its own pid namespace.
     pub pid: u32,
     /// Whether it lives.
-    pub life: Life,
+    pub process_state: ProcessState,
 }
 
 /// A segment of memory that was joined since the shared memory was made.
@@ -95,9 +95,9 @@ pub struct JoinedSegment {
     pub segment: u32,
     /// A committed transaction whose outcome the segment may not have got, because its process died in between; the
     /// next transaction that joins the segment delivers it. Usually `None`.
-    pub untold_txn: Option<u64>,
+    pub unresolved_txn: Option<u64>,
     /// The LSN of that transaction's commit record.
-    pub untold_lsn: Option<u64>,
+    pub unresolved_lsn: Option<u64>,
 }
 
 /// The repairs of the shared memory since it was made.
@@ -117,21 +117,21 @@ impl Env {
     /// let env = libtp::Env::open(dir.path())?;
     /// let notes = env.segment("notes", 4096)?;
     /// env.run(|txn| txn.join(&notes)?.set_range(0, 1).map(|range| range.fill(1)))?;
-    /// assert_eq!(env.joined_segments()[0].untold_txn, None);
+    /// assert_eq!(env.joined_segments()[0].unresolved_txn, None);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn joined_segments(&self) -> Vec<JoinedSegment> {
         if self.0.check_process().is_err() {
             return Vec::new();
         }
-        let life = self.0.newest();
-        let rows = life.guarded(|| Ok(life.managers.joined_segments())).unwrap_or_default().into_iter();
+        let generation = self.0.newest();
+        let rows = generation.guarded(|| Ok(generation.managers.joined_segments())).unwrap_or_default().into_iter();
         let shown = rows.map(|row| {
-            let is_untold = row.lsn != Lsn::NONE;
+            let is_unresolved = row.lsn != Lsn::NONE;
             JoinedSegment {
                 segment: row.segment,
-                untold_txn: is_untold.then(|| row.txn.raw()),
-                untold_lsn: is_untold.then(|| row.lsn.raw()),
+                unresolved_txn: is_unresolved.then(|| row.txn.raw()),
+                unresolved_lsn: is_unresolved.then(|| row.lsn.raw()),
             }
         });
         shown.collect()
@@ -145,28 +145,28 @@ impl Env {
     /// let txn = env.begin()?;
     /// let sessions = env.sessions();
     /// let own = sessions.iter().find(|session| session.txn.as_ref().is_some_and(|running| running.id.raw() == txn.id()));
-    /// assert_eq!(own.map(|session| (session.pid, session.life)), Some((std::process::id(), libtp::Life::Alive)));
+    /// assert_eq!(own.map(|session| (session.pid, session.process_state)), Some((std::process::id(), libtp::ProcessState::Alive)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sessions(&self) -> Vec<SessionState> {
         if self.0.check_process().is_err() {
             return Vec::new();
         }
-        let life = self.0.newest();
+        let generation = self.0.newest();
         // A broken region has nothing to report.
-        life.guarded(|| Ok(states(&life.managers))).unwrap_or_default()
+        generation.guarded(|| Ok(states(&generation.managers))).unwrap_or_default()
     }
 
     /// Returns the process at the environment's door at this moment, if it is another one.
-    pub fn at_the_door(&self) -> Option<AtTheDoor> {
+    pub fn opening_process(&self) -> Option<OpeningProcess> {
         self.0.check_process().ok()?;
-        let passer = self.0.newest().judge().at_the_door()?;
-        let life = match () {
-            () if passer.is_stopped() => Life::Stopped,
-            () if passer.has_ended() => Life::Dead,
-            () => Life::Alive,
+        let passer = self.0.newest().judge().opening_process()?;
+        let process_state = match () {
+            () if passer.is_stopped() => ProcessState::Stopped,
+            () if passer.has_ended() => ProcessState::Dead,
+            () => ProcessState::Alive,
         };
-        Some(AtTheDoor { pid: passer.pid(), life })
+        Some(OpeningProcess { pid: passer.pid(), process_state })
     }
 
     /// Returns the waits-for graph: an edge from each waiter to each holder of the lock, and to each earlier waiter.
@@ -174,7 +174,7 @@ impl Env {
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
     pub fn waits_for(&self) -> Result<Vec<Edge>> {
-        self.0.with_session(|managers, who| Ok(managers.locks.waits_for(who.session())))
+        self.0.with_session(|managers, txn| Ok(managers.locks.waits_for(txn.session())))
     }
 
     /// Searches all waits for circles now and aborts a victim of each. `None` if another session is searching.
@@ -182,7 +182,7 @@ impl Env {
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
     pub fn find_deadlocks(&self) -> Result<Option<Vec<Deadlock>>> {
-        self.0.with_session(|managers, who| Ok(managers.locks.find_deadlocks(who.session())))
+        self.0.with_session(|managers, txn| Ok(managers.locks.find_deadlocks(txn.session())))
     }
 
     /// Returns how long the repairs of dead sessions took since the shared memory was made.
@@ -190,8 +190,8 @@ impl Env {
         if self.0.check_process().is_err() {
             return RepairTimes::default();
         }
-        let life = self.0.newest();
-        life.guarded(|| Ok(life.managers.processes.repair_times())).unwrap_or_default()
+        let generation = self.0.newest();
+        generation.guarded(|| Ok(generation.managers.processes.repair_times())).unwrap_or_default()
     }
 
     /// Returns the repairs of the shared memory since it was made.
@@ -199,11 +199,11 @@ impl Env {
         if self.0.check_process().is_err() {
             return Repairs::default();
         }
-        let life = self.0.newest();
-        let processes = &life.managers.processes;
+        let generation = self.0.newest();
+        let processes = &generation.managers.processes;
         let count =
             || Ok(Repairs { sessions_repaired: processes.repaired_count(), rebuilds: processes.rebuild_count() });
-        life.guarded(count).unwrap_or_default()
+        generation.guarded(count).unwrap_or_default()
     }
 }
 
@@ -224,10 +224,10 @@ fn states(managers: &Managers) -> Vec<SessionState> {
         SessionState {
             id: info.id,
             pid: info.pid,
-            life: match info.alive {
-                false => Life::Dead,
-                true if managers.processes.is_stopped(info.id) => Life::Stopped,
-                true => Life::Alive,
+            process_state: match info.alive {
+                false => ProcessState::Dead,
+                true if managers.processes.is_stopped(info.id) => ProcessState::Stopped,
+                true => ProcessState::Alive,
             },
             txn: transactions.iter().find(|txn| txn.session == info.id).cloned(),
             latches: info.latches,

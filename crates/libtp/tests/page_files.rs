@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use libtp::{Backup, Builder, Env, Error, LogType, PageLock, Until};
+use libtp::{Backup, Builder, Env, Error, LogType, PageLock, RestorePoint};
 
 /// Registers a type that adds a byte to the first byte of a page.
 fn program() -> Builder {
@@ -39,7 +39,7 @@ fn a_backup_with_records_of_the_program_is_restored_by_the_program() {
     let at = |name: &str| directory.path().join(name);
     back_up(&at("environment"), &at("backup"));
     let backup = Backup::open(at("backup")).unwrap();
-    backup.restore_with(&program(), at("restored"), Until::End, &mut |_, _, _| {}).unwrap();
+    backup.restore_with(&program(), at("restored"), RestorePoint::End, &mut |_, _, _| {}).unwrap();
     assert_eq!(counted(&program().open(at("restored")).unwrap()), 5);
 }
 
@@ -49,7 +49,7 @@ fn who_lacks_the_type_restores_what_the_program_opens_and_is_told_so() {
     let at = |name: &str| directory.path().join(name);
     back_up(&at("environment"), &at("backup"));
     let backup = Backup::open(at("backup")).unwrap();
-    let restored = backup.restore(at("restored"), Until::End, &mut |_, _, _| {});
+    let restored = backup.restore(at("restored"), RestorePoint::End, &mut |_, _, _| {});
     let Err(Error::LogType { code: 7, name, what }) = restored else { panic!("{restored:?}") };
     assert_eq!(name, "byte add");
     assert!(what.contains("do not remove it"), "{what}");

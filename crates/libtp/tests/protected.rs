@@ -8,9 +8,9 @@ mod example;
 #[test]
 fn the_six_steps_make_unprotected_code_protected() {
     let home = tempfile::tempdir().unwrap();
-    let mut said = Vec::new();
-    example::show(home.path(), &mut said).unwrap();
+    let mut message = Vec::new();
+    example::show(home.path(), &mut message).unwrap();
     let expected = "unprotected: one two three\nprotected: one two three\nin the transaction: one two three four\n\
                     taken back: one two three\nopened again: one two three\npage 1 begins with one\n";
-    assert_eq!(String::from_utf8(said).unwrap(), expected);
+    assert_eq!(String::from_utf8(message).unwrap(), expected);
 }

@@ -29,7 +29,7 @@ use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
 use words::LOCKER_BITS;
-pub(crate) use words::{Begun, Taken, Wish};
+pub(crate) use words::{LaneStart, LaneTurn, LaneWait};
 
 /// The number of lanes in the region. Machines with more processors use this number.
 pub(crate) const LANES: u32 = 64;
@@ -57,7 +57,7 @@ shared! {
     /// A lane, in a cache line of its own.
     pub(crate) struct Lane {
         /// The lane's locker, and the end of its turn.
-        pub(crate) taken: Word<Taken>,
+        pub(crate) taken: Word<LaneTurn>,
         /// Zero, kept for later.
         pub(crate) spare: [Word<u64>; 7],
     } size 64
@@ -102,9 +102,9 @@ impl LockManager {
                 return self.wait_for_lane(session, locker, slot, now);
             }
             // No session waits. If another session displaces this one at this moment, both are in the lane for a turn.
-            _ = had.taken.compare_exchange(seen, Taken::new(locker.0, now));
+            _ = had.taken.compare_exchange(seen, LaneTurn::new(locker.0, now));
         }
-        slot.lane.publish(Begun::new(lane, now));
+        slot.lane.publish(LaneStart::new(lane, now));
     }
 
     /// Waits until the locker has a lane, or has waited long enough.
@@ -113,10 +113,10 @@ impl LockManager {
         slot.session.publish(session.id());
         while now.abs_diff(started) < PATIENCE {
             let ticket = session.prepare_sleep();
-            slot.wants_lane.publish(Wish::new(started, now));
+            slot.wants_lane.publish(LaneWait::new(started, now));
             failpoint("lock: wants a lane");
             if let Some(lane) = self.find_lane(locker, now) {
-                slot.lane.publish(Begun::new(lane, now));
+                slot.lane.publish(LaneStart::new(lane, now));
                 break;
             }
             session.sleep_long(ticket, bound);
@@ -124,7 +124,7 @@ impl LockManager {
             now = boot_micros();
             slot.note_crowded(now);
         }
-        slot.wants_lane.publish(Wish::NONE);
+        slot.wants_lane.publish(LaneWait::NONE);
     }
 
     /// Hands unneeded lanes on if the locker has no lane yet. Returns the lane that it has then; its turn begins now.
@@ -139,7 +139,7 @@ impl LockManager {
                 let given = taken.load();
                 if given.locker() == locker.0 {
                     // If the locker is displaced at this moment, both are in the lane for a turn.
-                    _ = taken.compare_exchange(given, Taken::new(locker.0, now));
+                    _ = taken.compare_exchange(given, LaneTurn::new(locker.0, now));
                 }
             })
     }
@@ -151,13 +151,13 @@ impl LockManager {
     }
 
     /// Returns whether the lane is free, its turn is over, or its holder is away.
-    fn is_unneeded(&self, taken: Taken, now: u64) -> bool {
+    fn is_unneeded(&self, taken: LaneTurn, now: u64) -> bool {
         if taken.is_over(now) || taken.locker() > self.table.lockers.capacity() {
             return true;
         }
         let slot = self.table.locker(taken.locker());
         // A holder that still waits was given the lane a moment ago and is not yet awake.
-        slot.filter.load() == 0 && slot.wants_lane.load() == Wish::NONE && slot.lane.load().is_long_ago(now)
+        slot.filter.load() == 0 && slot.wants_lane.load() == LaneWait::NONE && slot.lane.load().is_long_ago(now)
     }
 
     /// Gives each unneeded lane to the waiter that has waited longest and has none, and wakes that waiter, unless it is
@@ -168,7 +168,7 @@ impl LockManager {
             let seen = taken.load();
             if self.is_unneeded(seen, now) {
                 let Some(next) = self.longest_waiting(locker, now) else { return };
-                if taken.compare_exchange(seen, Taken::new(next, now)).is_ok() && next != locker.0 {
+                if taken.compare_exchange(seen, LaneTurn::new(next, now)).is_ok() && next != locker.0 {
                     self.processes.wake(self.table.locker(next).session.load());
                 }
             }
@@ -200,7 +200,7 @@ mod tests {
     use libtp_process::{boot_micros, ProcessManager, Session};
     use rio::Region;
 
-    use super::{Begun, Taken, Wish, AWAY_AFTER, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
+    use super::{LaneStart, LaneTurn, LaneWait, AWAY_AFTER, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
     use crate::locker::LockerSlot;
     use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
 
@@ -238,14 +238,14 @@ mod tests {
         /// Lets the locker, which has waited since `since`, look for a lane.
         fn wants(&self, locker: usize, since: u64, now: u64) -> Option<u32> {
             self.slot(locker).session.publish(self.session.id());
-            self.slot(locker).wants_lane.publish(Wish::new(since, now));
+            self.slot(locker).wants_lane.publish(LaneWait::new(since, now));
             self.locks.find_lane(self.lockers[locker], now)
         }
 
         /// Lets the locker, which has a lane, begin a transaction in it.
         fn begins(&self, locker: usize, now: u64) {
-            self.slot(locker).wants_lane.publish(Wish::NONE);
-            self.slot(locker).lane.publish(Begun::new(0, now));
+            self.slot(locker).wants_lane.publish(LaneWait::NONE);
+            self.slot(locker).lane.publish(LaneStart::new(0, now));
         }
 
         fn holder(&self, lane: u32) -> u32 {
@@ -290,10 +290,10 @@ mod tests {
         assert_eq!(scene.holder(0), number(1), "nobody waits");
         let now = NOW + TURN;
         assert_eq!(scene.wants(0, now - 2 * MS, now), Some(0), "nobody else waits");
-        scene.slot(1).wants_lane.publish(Wish::new(now - 3 * MS, now));
+        scene.slot(1).wants_lane.publish(LaneWait::new(now - 3 * MS, now));
         scene.locks.hand_on(scene.lockers[2], now);
         assert_eq!((scene.holder(0), scene.holder(1)), (number(0), number(1)), "the other lane was nobody's");
-        scene.slot(2).wants_lane.publish(Wish::new(now, now));
+        scene.slot(2).wants_lane.publish(LaneWait::new(now, now));
         let now = now + TURN + 1;
         scene.locks.hand_on(scene.lockers[2], now);
         assert_eq!(scene.holder(0), number(2), "those who have not come yet have a lane each");
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_turn_begins_when_who_was_given_it_is_awake() {
         let scene = Scene::new(1);
-        scene.slot(1).wants_lane.publish(Wish::new(NOW, NOW));
+        scene.slot(1).wants_lane.publish(LaneWait::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[0], NOW);
         assert_eq!(scene.wants(1, NOW, NOW + TURN - 1), Some(0));
         assert!(!scene.locks.lane(0).taken.load().is_over(NOW + 2 * TURN - 2));
@@ -328,12 +328,12 @@ mod tests {
         let scene = Scene::new(1);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         scene.begins(0, NOW);
-        scene.slot(1).wants_lane.publish(Wish::new(NOW, NOW));
+        scene.slot(1).wants_lane.publish(LaneWait::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[0], NOW + TURN);
         assert_eq!(scene.holder(0), scene.lockers[1].0, "it has looked lately");
         let later = NOW + STOPPED_AFTER + 2 * MS;
-        scene.slot(2).wants_lane.publish(Wish::new(later, later));
-        scene.slot(0).wants_lane.publish(Wish::new(NOW, NOW));
+        scene.slot(2).wants_lane.publish(LaneWait::new(later, later));
+        scene.slot(0).wants_lane.publish(LaneWait::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[1], later);
         assert_eq!(scene.holder(0), scene.lockers[2].0, "the first has not for long");
     }
@@ -342,7 +342,7 @@ mod tests {
     fn who_knows_of_more_lanes_hands_them_to_those_who_know_of_fewer() {
         let scene = Scene::new(1);
         let elsewhere = scene.locks.lane(9);
-        elsewhere.taken.publish(Taken::new(scene.lockers[1].0, NOW));
+        elsewhere.taken.publish(LaneTurn::new(scene.lockers[1].0, NOW));
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         assert_eq!(scene.wants(1, NOW, NOW), Some(9));
     }
@@ -352,17 +352,17 @@ mod tests {
         let scene = Scene::new(1);
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         let slot = locks.table.locker(waiter.0);
-        locks.stand_aside(&scene.session, waiter);
+        locks.pause_before_begin(&scene.session, waiter);
         assert_eq!(scene.holder(0), 0, "who has not slept needs none");
         locks.try_lock(&scene.session, holder, NAME, Mode::X).unwrap();
         let wait = Wait::For(std::time::Duration::from_millis(1));
         locks.lock(&scene.session, waiter, NAME, Mode::X, wait).unwrap_err();
-        locks.stand_aside(&scene.session, waiter);
+        locks.pause_before_begin(&scene.session, waiter);
         assert_eq!(scene.holder(0), waiter.0);
         locks.forget_crowd(waiter);
         assert_eq!(slot.crowded_until.get(), 0);
         slot.note_crowded(boot_micros() - FORGOTTEN_AFTER);
-        locks.stand_aside(&scene.session, waiter);
+        locks.pause_before_begin(&scene.session, waiter);
         assert_eq!(slot.crowded_until.get(), 0, "long ago");
     }
 
@@ -373,12 +373,12 @@ mod tests {
         scene.hold(0);
         let slot = locks.table.locker(waiter.0);
         // A turn that ends long after the longest wait.
-        locks.lane(0).taken.publish(Taken::new(holder.0, boot_micros() + CLOCK_SET - TURN));
+        locks.lane(0).taken.publish(LaneTurn::new(holder.0, boot_micros() + CLOCK_SET - TURN));
         slot.note_crowded(boot_micros());
         let started = Instant::now();
-        locks.stand_aside(&scene.session, waiter);
+        locks.pause_before_begin(&scene.session, waiter);
         let waited = started.elapsed();
         assert!(waited >= Duration::from_micros(PATIENCE), "it began after {waited:?}: it did not wait");
-        assert_eq!(slot.wants_lane.load(), Wish::NONE);
+        assert_eq!(slot.wants_lane.load(), LaneWait::NONE);
     }
 }

@@ -31,12 +31,11 @@
 #![forbid(unsafe_code)]
 
 mod acquire;
-mod aside;
+mod backoff;
 mod change;
 mod check;
 mod convert;
 mod detector;
-mod doubt;
 mod dump;
 mod error;
 mod kept;
@@ -54,6 +53,7 @@ mod request;
 mod roles;
 mod settings;
 mod slots;
+mod stuck_check;
 mod table;
 mod wait;
 mod waits;
@@ -66,7 +66,7 @@ use rio::{bits, failpoint, Extent, HeldSlice, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
 
-use lanes::{Lane, Wish, LANES};
+use lanes::{Lane, LaneWait, LANES};
 use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
 
 pub use check::{Broken, Census};
@@ -213,7 +213,7 @@ impl LockManager {
         slot.birth.init(0);
         slot.log_bytes.init(0);
         slot.crowded_until.init(0);
-        slot.wants_lane.publish(Wish::NONE);
+        slot.wants_lane.publish(LaneWait::NONE);
         Ok(LockerId(number))
     }
 

@@ -26,7 +26,7 @@ use rio::{shared, Word};
 use libtp_process::SessionId;
 
 use crate::change::Change;
-use crate::lanes::{Begun, Wish};
+use crate::lanes::{LaneStart, LaneWait};
 use crate::request::{Place, Request};
 use crate::table::{goes_in_a_circle, Table};
 
@@ -70,7 +70,7 @@ shared! {
         pub(crate) spared: Word<u32>,
         /// When the wait began, in microseconds since the machine started, for the tools; zero while the wait is young.
         pub(crate) waiting_since: Word<u64>,
-        /// Until when the locker stands aside, or last did, in microseconds since the machine started (`aside.rs`).
+        /// Until when the locker stands aside, or last did, in microseconds since the machine started (`backoff.rs`).
         pub(crate) aside_until: Word<u64>,
         /// Non-zero if the locker must stand aside before its next transaction.
         pub(crate) aside_due: Word<u32>,
@@ -79,9 +79,9 @@ shared! {
         /// Until when its transactions begin in a lane, in microseconds since the machine started, or zero (`lanes.rs`).
         pub(crate) crowded_until: Word<u64>,
         /// The locker's last lane, and when it last began a transaction in that lane.
-        pub(crate) lane: Word<Begun>,
+        pub(crate) lane: Word<LaneStart>,
         /// Since when the locker waits for a lane, and when it last looked for one.
-        pub(crate) wants_lane: Word<Wish>,
+        pub(crate) wants_lane: Word<LaneWait>,
     } size 192
 }
 

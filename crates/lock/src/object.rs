@@ -21,7 +21,7 @@ use rio::failpoint;
 use crate::change::Change;
 use crate::mode::Mode;
 use crate::request::{Place, Request, State, Summary};
-use crate::table::{goes_in_a_circle, Table, CIRCLE};
+use crate::table::{goes_in_a_circle, Table, CHAIN_MAX};
 
 /// The name of an object: sixteen bytes that the lock manager does not interpret.
 ///
@@ -96,7 +96,7 @@ pub(crate) struct Queue<'t> {
 pub(crate) struct Granted {
     pub(crate) sessions: Vec<SessionId>,
     /// The grants may not be overtaken (`overtake.rs`).
-    pub(crate) firmly: bool,
+    pub(crate) not_overtakable: bool,
 }
 
 impl Granted {
@@ -123,7 +123,7 @@ impl<'t> Queue<'t> {
             let request = table.request(place);
             next = request.queue_next.get();
             passed += 1;
-            if passed == CIRCLE {
+            if passed == CHAIN_MAX {
                 goes_in_a_circle();
             }
             Some((place, request))
@@ -201,7 +201,8 @@ impl<'t> Queue<'t> {
                 return false;
             }
             held.add(wanted);
-            let state = if granted.firmly { State::granted_in(wanted) } else { state.granted_after_wait(wanted) };
+            let state =
+                if granted.not_overtakable { State::granted_in(wanted) } else { state.granted_after_wait(wanted) };
             self.give(request, state, change, granted);
         }
         true

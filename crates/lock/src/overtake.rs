@@ -155,10 +155,10 @@ pub(crate) mod tests {
             assert!(scene.state(place).waits(), "it was overtaken");
             assert!(scene.lock(2, X).is_err(), "an overtaker has the lock");
         }
-        assert!(!scene.look(1, X, place, Look::ForNothing));
+        assert!(!scene.look(1, X, place, Look::AfterWake));
         scene.unlock(0);
         assert!(scene.lock(0, X).is_err(), "it is not overtaken again");
-        assert!(scene.look(1, X, place, Look::ForNothing));
+        assert!(scene.look(1, X, place, Look::AfterWake));
         scene.unlock(1);
         scene.lock(0, X).unwrap();
     }

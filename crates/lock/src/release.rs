@@ -26,7 +26,7 @@ impl LockManager {
     #[inline]
     pub fn unlock_all(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
-        let mut granted = Granted { firmly: slot.has_given_way(), ..Granted::new() };
+        let mut granted = Granted { not_overtakable: slot.has_given_way(), ..Granted::new() };
         while let Some(top) = slot.top.get().some() {
             self.release(session, slot, top, &mut granted);
         }

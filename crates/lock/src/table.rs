@@ -35,7 +35,7 @@ const FIRST_LEVEL: u32 = 6;
 /// A chain of this number of objects is long: a bucket is split.
 pub(crate) const LONG_CHAIN: u32 = 3;
 /// No chain and no queue is this long: a longer one is a circle, which a wild store has made.
-pub(crate) const CIRCLE: u32 = 1 << 24;
+pub(crate) const CHAIN_MAX: u32 = 1 << 24;
 /// More buckets than a name can have been in: one for each level.
 const LEVELS_MAX: u32 = 1 << 10;
 /// A bucket with at most this number of objects is split with the undo log that every session has; for more, the log is
@@ -208,7 +208,7 @@ impl Table {
             }
             next = queue.head.chain_next.get();
             passed += 1;
-            if passed == CIRCLE {
+            if passed == CHAIN_MAX {
                 goes_in_a_circle();
             }
         }
@@ -219,7 +219,7 @@ impl Table {
     #[inline]
     pub(crate) fn link_to<'t>(&'t self, bucket: &'t Bucket, mixed: u64, head: Place) -> &'t Word<Place> {
         let mut link = bucket.chain(mixed);
-        for _ in 0..CIRCLE {
+        for _ in 0..CHAIN_MAX {
             if link.get() == head {
                 return link;
             }
@@ -332,8 +332,8 @@ impl Table {
 
     fn chain_length(&self, chain: &Word<Place>) -> usize {
         let heads = std::iter::successors(chain.get().some(), |&place| self.request(place).chain_next.get().some());
-        let count = heads.take(CIRCLE as usize).count();
-        if count == CIRCLE as usize {
+        let count = heads.take(CHAIN_MAX as usize).count();
+        if count == CHAIN_MAX as usize {
             goes_in_a_circle();
         }
         count

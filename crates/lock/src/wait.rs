@@ -20,11 +20,11 @@ use rio::failpoint;
 
 use crate::acquire::Ask;
 use crate::change::Change;
-use crate::doubt::Doubts;
 use crate::locker::Waiting;
 use crate::object::{Granted, Queue};
 use crate::own_thread::OWN_THREAD_AFTER;
 use crate::request::{Place, Request, State};
+use crate::stuck_check::StuckCheck;
 use crate::{Detect, Error, LockManager, LockerId, Result, Wait};
 
 /// The code by which tools see a session's wait for a lock; the subject is the mixed name.
@@ -38,7 +38,7 @@ const YIELDS: u32 = 8;
 /// A waiter that has waited this long looks for dead sessions.
 pub(crate) const HELP_AFTER: Duration = Duration::from_millis(20);
 /// A waiter that has waited this long gives up if the dead sessions cannot be repaired.
-const HOPE: Duration = Duration::from_secs(1);
+const DEAD_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The next step of a waiting request.
 enum Step {
@@ -56,7 +56,7 @@ pub(crate) enum Look {
     /// To find out whether the request is granted by now.
     Again,
     /// The waiter was woken, or saw that its request is granted: if it is not, it was overtaken.
-    ForNothing,
+    AfterWake,
 }
 
 impl LockManager {
@@ -105,14 +105,14 @@ impl LockManager {
     fn sleep_until_granted(&self, ask: &Ask<'_>, place: Place, number: u32, wait: Wait) -> Result<()> {
         let request = self.table.request(place);
         let started = Instant::now();
-        let mut doubts = Doubts::default();
+        let mut doubts = StuckCheck::default();
         let mut ask_for_own_after = OWN_THREAD_AFTER;
         ask.slot.waiting_since.init(boot_micros());
         loop {
             let ticket = ask.session.prepare_sleep();
             match self.next_step(ask, request, number, started.elapsed(), wait) {
                 Step::Look => {
-                    if self.look(ask, place, Look::ForNothing) {
+                    if self.look(ask, place, Look::AfterWake) {
                         return Ok(());
                     }
                 }
@@ -120,7 +120,7 @@ impl LockManager {
                 Step::Sleep(bound) => {
                     failpoint("lock: about to sleep");
                     if ask.session.sleep_on(ticket, bound) {
-                        if self.look(ask, place, Look::ForNothing)
+                        if self.look(ask, place, Look::AfterWake)
                             || (spin(request) && self.look(ask, place, Look::Again))
                         {
                             return Ok(());
@@ -143,7 +143,7 @@ impl LockManager {
                                 return self.give_up(ask, place, error);
                             }
                         }
-                        if started.elapsed() >= HOPE && self.processes.are_dead_for_good() {
+                        if started.elapsed() >= DEAD_PATIENCE && self.processes.are_dead_for_good() {
                             let error = Error::HeldForGood { name: ask.name, mode: ask.mode };
                             return self.give_up(ask, place, error);
                         }
@@ -194,7 +194,7 @@ impl LockManager {
         let is_granted = !request.state.get().waits();
         if is_granted {
             request.notice();
-        } else if reason == Look::ForNothing {
+        } else if reason == Look::AfterWake {
             request.stand_firm();
         }
         drop(latched);

@@ -235,7 +235,7 @@ impl LogManager {
         self.header.tail.publish(end);
         failpoint("log: flush mark published");
         drop(latch);
-        self.tell_of_jumps(wall, last);
+        self.warn_of_jumps(wall, last);
         (durable, end)
     }
 

@@ -59,7 +59,7 @@ impl WallClock {
         }
     }
 
-    fn tell(&self, wall: u64, last: u64) {
+    fn warn(&self, wall: u64, last: u64) {
         let seconds = |micros: u64| micros / 1_000_000;
         match self.jump(wall, boot_micros(), last) {
             None => {}
@@ -96,8 +96,8 @@ impl LogManager {
     }
 
     /// Warns if the wall clock, which shows `wall`, has jumped. The previous mark has the time `last`.
-    pub(crate) fn tell_of_jumps(&self, wall: u64, last: u64) {
-        self.wall_clock.tell(wall, last);
+    pub(crate) fn warn_of_jumps(&self, wall: u64, last: u64) {
+        self.wall_clock.warn(wall, last);
     }
 }
 

@@ -104,7 +104,7 @@ impl LogManager {
                 if !matches!(&error, Error::Io(error) if error.is_limit_of_process()) {
                     // Other processes probably meet the same error, so a commit of this process does not wait long for
                     // them.
-                    self.is_unaided.store(true, Ordering::Relaxed);
+                    self.no_other_writer.store(true, Ordering::Relaxed);
                 }
                 Err(Error::SteppedBack { cause: error.to_string() })
             }

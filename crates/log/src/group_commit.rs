@@ -83,7 +83,7 @@ impl LogManager {
     /// Waits until another process has written the log beyond `lsn`: this process could not.
     fn wait_for_another(&self, session: &Session, lsn: Lsn, cause: String) -> Result<()> {
         // After a wait in vain there is probably no other process: then the error comes at once.
-        let patience = match self.is_unaided.load(Ordering::Relaxed) {
+        let patience = match self.no_other_writer.load(Ordering::Relaxed) {
             true => SLICE,
             false => (2 * self.relaxed_bound()).min(PATIENCE_MAX),
         };
@@ -91,12 +91,12 @@ impl LogManager {
         while !self.flushed().covers(lsn) {
             self.check_poison()?;
             if begun.elapsed() >= patience {
-                self.is_unaided.store(true, Ordering::Relaxed);
+                self.no_other_writer.store(true, Ordering::Relaxed);
                 return Err(Error::SteppedBack { cause });
             }
             self.sleep_in_table(session, lsn, SLICE, || false);
         }
-        self.is_unaided.store(false, Ordering::Relaxed);
+        self.no_other_writer.store(false, Ordering::Relaxed);
         Ok(())
     }
 

@@ -6,8 +6,8 @@
 //! else from such a region ([`crate::rescue_survivor`]).
 //!
 //! Invariants, where lines are written back
-//! 1. Every byte of the ring below `kept` is in memory, and so is a tail at or beyond it.
-//! 2. `durable` is at or below `kept`; it is in memory before a chunk below it is used again.
+//! 1. Every byte of the ring below `written_back` is in memory, and so is a tail at or beyond it.
+//! 2. `durable` is at or below `written_back`; it is in memory before a chunk below it is used again.
 //! 3. The directory's entry of a chunk is in memory before `ring_end` covers the chunk, and so before any session logs
 //!    in it.
 //!
@@ -15,12 +15,12 @@
 //! memory. In a region of an earlier start the directory states the end instead
 //! ([`Ring::end`](crate::ring::Ring::end)).
 //!
-//! The word `kept` itself reaches memory when the next commit writes its line back. So after a crash it may be too
+//! The word `written_back` itself reaches memory when the next commit writes its line back. So after a crash it may be too
 //! small, never too large. Damaged records that were answered last then count as never answered. Records that the
 //! processor wrote back are not damaged, so nothing is lost that could be saved. A second fence in each commit would
-//! make `kept` exact.
+//! make `written_back` exact.
 //!
-//! If we die here: `kept` is too small, and the next commit writes the same lines back again.
+//! If we die here: `written_back` is too small, and the next commit writes the same lines back again.
 
 use rio::{planted, Lasting, Offset, Region, RootSlot, WriteBack};
 
@@ -70,7 +70,7 @@ impl LogManager {
     #[inline(never)]
     fn write_back(&self, lsn: Lsn) {
         let (header, how) = (&*self.header, self.ring.lasting.write_back);
-        let kept = header.kept.load();
+        let kept = header.written_back.load();
         if kept > lsn || planted("log: what is answered is not written back") {
             return;
         }
@@ -79,7 +79,7 @@ impl LogManager {
         self.ring.write_back(kept.max(header.ring_start.load()), tail);
         self.ring.region().write_back_thing(how, &header.tail);
         self.ring.region().fence(how);
-        header.kept.raise(tail);
+        header.written_back.raise(tail);
     }
 }
 

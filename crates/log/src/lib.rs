@@ -69,10 +69,10 @@ mod same_files;
 mod segment;
 mod segment_files;
 mod settings;
-mod survivor;
 mod tail;
 mod unroll;
 mod waiters;
+mod warm_rescue;
 
 use std::num::NonZeroU16;
 use std::sync::atomic::AtomicBool;
@@ -112,8 +112,8 @@ pub use segment::{
 };
 pub use segment_files::LogFiles;
 pub use settings::Settings;
-pub use survivor::rescue_survivor;
 pub use unroll::Unroll;
+pub use warm_rescue::rescue_survivor;
 
 /// One process's handle to the log manager. Its threads share it; each call takes the thread's session.
 pub struct LogManager {
@@ -127,7 +127,7 @@ pub struct LogManager {
     wall_clock: clock::WallClock,
     /// Whether this process could not write the log and no other process did. Relaxed: only the length of a wait
     /// depends on the flag.
-    is_unaided: AtomicBool,
+    no_other_writer: AtomicBool,
 }
 
 impl LogManager {
@@ -173,7 +173,7 @@ impl LogManager {
         header.directory.iter().for_each(|entry| entry.init(Chunk::NONE));
         header.leader.init(SessionId::NONE);
         header.preparer.init(SessionId::NONE);
-        header.kept.init(end);
+        header.written_back.init(end);
         let ring = settings.ring_bytes_max.max(Settings::default().ring_bytes_max);
         header.mark_time.init(clock::last_mark_time(&files, control.oldest, end, ring)?);
         for word in [&header.start, &header.durable, &header.tail] {
@@ -233,7 +233,7 @@ impl LogManager {
             settings: settings.clone(),
             relaxed: RelaxedAge::default(),
             wall_clock: clock::WallClock::default(),
-            is_unaided: AtomicBool::new(false),
+            no_other_writer: AtomicBool::new(false),
         })
     }
 

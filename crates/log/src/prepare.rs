@@ -36,7 +36,7 @@ const PART_BYTES: u64 = 256 << 10;
 
 /// Which part of a segment to make when the disk has no room for the whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Parts {
+enum OnFullDisk {
     /// No part.
     Whole,
     /// The needed part: the file has its whole length, and blocks for its first bytes only.
@@ -98,7 +98,7 @@ impl LogManager {
             self.check_poison()?;
             // Checking whether the preparer is alive costs a system call or two, for each waiter.
             match self.try_prepare(session, round % SUSPECT == SUSPECT - 1) {
-                Some(preparer) => self.prepare_to(session, &preparer, need, Parts::Small)?,
+                Some(preparer) => self.prepare_to(session, &preparer, need, OnFullDisk::Small)?,
                 None => {
                     session.sleep(PATIENCE);
                     if said.is_none() && round >= SUSPECT {
@@ -110,7 +110,7 @@ impl LogManager {
         Ok(())
     }
 
-    fn prepare_to(&self, session: &Session, _preparer: &Preparer<'_>, need: Lsn, parts: Parts) -> Result<()> {
+    fn prepare_to(&self, session: &Session, _preparer: &Preparer<'_>, need: Lsn, parts: OnFullDisk) -> Result<()> {
         failpoint("log: prepares a segment");
         let header = &*self.header;
         while header.file_end.load() < need {
@@ -125,11 +125,11 @@ impl LogManager {
 
     /// Gives the files blocks from `at` on: to the end of the segment, or, if the disk has too few, up to `need`.
     /// Returns up to which byte the segment's file has blocks.
-    fn extend(&self, at: Place, need: Lsn, parts: Parts) -> Result<u64> {
+    fn extend(&self, at: Place, need: Lsn, parts: OnFullDisk) -> Result<u64> {
         let geometry = self.files.geometry();
         let whole = geometry.file_bytes(at.segment);
         let mut wanted = vec![whole];
-        if parts == Parts::Small
+        if parts == OnFullDisk::Small
             && need < geometry.end(at.segment)
             && !planted("log: segments of a full disk are whole")
         {
@@ -184,7 +184,7 @@ impl LogManager {
             return Ok(false);
         }
         let Some(preparer) = self.try_prepare(session, true) else { return Ok(false) };
-        self.prepare_to(session, &preparer, end.plus(8), Parts::Whole)?;
+        self.prepare_to(session, &preparer, end.plus(8), OnFullDisk::Whole)?;
         Ok(true)
     }
 
@@ -257,7 +257,7 @@ impl LogManager {
     ///
     /// # Errors
     /// As [`LogManager::recycle`].
-    pub fn give_back(&self, session: &Session, keep_from: Lsn) -> Result<()> {
+    pub fn free_blocks(&self, session: &Session, keep_from: Lsn) -> Result<()> {
         self.check_poison()?;
         match self.try_prepare(session, true) {
             Some(preparer) => self.give_back_below(session, &preparer, keep_from),
@@ -271,9 +271,9 @@ impl LogManager {
         }
         let unneeded = self.files.geometry().locate(self.header.oldest.load().min(keep_from));
         leave_given_up(session);
-        self.files.give_back(unneeded.segment, unneeded.offset)?;
+        self.files.free_blocks(unneeded.segment, unneeded.offset)?;
         // At once, before data pages take those blocks: the log needs as many in order to free more.
-        match self.prepare_to(session, preparer, self.file_end_wanted(Use::Any), Parts::Small) {
+        match self.prepare_to(session, preparer, self.file_end_wanted(Use::Any), OnFullDisk::Small) {
             Ok(()) | Err(Error::Full { .. }) => Ok(()),
             Err(other) => Err(other),
         }

@@ -97,7 +97,7 @@ fn check_header(header: &LogHeader, is_lost: bool) -> std::result::Result<(), St
     };
     let (oldest, start) = (look("its oldest record", &header.oldest)?, look("the ring's begin", &header.ring_start)?);
     let durable = look("what is durable", &header.durable)?;
-    let kept = look("what is kept", &header.kept)?;
+    let kept = look("what is kept", &header.written_back)?;
     let tail = look("its tail", &header.tail)?;
     let (end, files) = (look("the ring's end", &header.ring_end)?, look("the files' end", &header.file_end)?);
     look("its begin", &header.start)?;
@@ -138,8 +138,8 @@ pub(crate) fn header_of(region: &Region) -> Option<Held<LogHeader>> {
 
 /// Returns the size of the ring's chunks; the default size if the word is damaged.
 pub(crate) fn chunk_bytes_of(header: &LogHeader) -> u64 {
-    let said = Some(header.chunk_bytes.get()).filter(|&bytes| is_chunk(bytes));
-    said.unwrap_or(Settings::default().ring_chunk_bytes)
+    let stated = Some(header.chunk_bytes.get()).filter(|&bytes| is_chunk(bytes));
+    stated.unwrap_or(Settings::default().ring_chunk_bytes)
 }
 
 /// The part of a region's ring that was saved.

@@ -79,7 +79,7 @@ impl LogManager {
 
     #[cold]
     fn reserve_slowly(&self, session: &Session, bytes: usize) -> Result<()> {
-        self.count_in(session, bytes);
+        self.raise_reservation(session, bytes);
         if session.is_freeing() && !planted("log: nothing is kept back for deletes") {
             return self.make_sure(session, || (self.ring_end_wanted(), self.file_end_wanted(Use::Freeing)));
         }
@@ -109,7 +109,7 @@ impl LogManager {
     pub fn reserve_undo(&self, session: &Session, bytes: usize) -> Result<()> {
         debug_assert!(session.latch_count() == 0, "log room is reserved before the first latch");
         let header = &*self.header;
-        self.count_in(session, bytes);
+        self.raise_reservation(session, bytes);
         self.make_sure(session, || {
             let tail = header.tail.load();
             let ring_end = tail.plus(header.session_high.load() * header.reserve_largest.load() + MARKS_BYTES);
@@ -118,7 +118,7 @@ impl LogManager {
     }
 
     /// Counts the session among the appenders, and raises the largest reservation to `bytes`.
-    fn count_in(&self, session: &Session, bytes: usize) {
+    fn raise_reservation(&self, session: &Session, bytes: usize) {
         assert!(bytes <= 16 * RECORD_BYTES_MAX, "one reservation is at most 16 MiB");
         self.header.session_high.fetch_max(session_index(session));
         failpoint("log: half counted among appenders");

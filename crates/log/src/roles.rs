@@ -8,7 +8,10 @@ use crate::LogManager;
 impl LogManager {
     /// Returns each task and the session that holds it at this moment.
     pub fn roles(&self) -> [(&'static str, SessionId); 2] {
-        let who = |word: &Checked<SessionId>| word.try_load().unwrap_or(SessionId::NONE);
-        [("writes the log", who(&self.header.leader)), ("prepares log segments", who(&self.header.preparer))]
+        let holder_of = |word: &Checked<SessionId>| word.try_load().unwrap_or(SessionId::NONE);
+        [
+            ("writes the log", holder_of(&self.header.leader)),
+            ("prepares log segments", holder_of(&self.header.preparer)),
+        ]
     }
 }

@@ -385,10 +385,10 @@ impl LogFiles {
 
     /// Gives the blocks of segment `number` before the byte `end` of its file back to the disk. That log is read no
     /// more.
-    pub(crate) fn give_back(&self, number: u32, end: u64) -> Result<()> {
+    pub(crate) fn free_blocks(&self, number: u32, end: u64) -> Result<()> {
         let end = end - end % BLOCK_BYTES;
         if let Opened::Good(file) = self.segment(number)? {
-            file.give_back(SEGMENT_HEADER_BYTES..end.max(SEGMENT_HEADER_BYTES))?;
+            file.free_blocks(SEGMENT_HEADER_BYTES..end.max(SEGMENT_HEADER_BYTES))?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants ([`LogManager::check`](crate::LogManager::check))
-//! 1. `ring_start <= durable <= tail <= ring_end`, `tail <= file_end` and `kept <= tail`. All six only grow.
+//! 1. `ring_start <= durable <= tail <= ring_end`, `tail <= file_end` and `written_back <= tail`. All six only grow.
 //! 2. The ring has a chunk for every position from `ring_start` to `ring_end`; the files have blocks up to `file_end`.
 //! 3. Every byte below `tail` is part of a record that was published; every byte below `durable` is synced.
 //! 4. `poison` is zero until a write or a sync fails, and never zero again.
@@ -73,7 +73,7 @@ rio::shared! {
         /// The end of the last published record.
         pub tail: Checked<Lsn>,
         /// If lines are written back: all bytes of the ring below this are in memory.
-        pub kept: Checked<Lsn>,
+        pub written_back: Checked<Lsn>,
         /// Zero: the rest of the appenders' line.
         pub spare_append: [Word<u64>; 5],
 

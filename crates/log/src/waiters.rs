@@ -28,14 +28,14 @@ use crate::{LogManager, Lsn};
 const PROBES: usize = 8;
 
 /// The words of the table, and the other words that a waiter looks at.
-pub(crate) trait Board {
+pub(crate) trait WaiterTable {
     /// The number of places.
     const PLACES: usize;
     /// Returns how far the log is durable; with acquire.
     fn durable(&self) -> Lsn;
     fn is_poisoned(&self) -> bool;
     /// Returns the session that has a place.
-    fn tenant(&self, place: usize) -> SessionId;
+    fn waiter_at(&self, place: usize) -> SessionId;
     /// Swaps the tenant; acquire and release.
     fn swap_tenant(&self, place: usize, old: SessionId, new: SessionId) -> bool;
     /// Returns the LSN that the tenant waits for.
@@ -50,63 +50,69 @@ pub(crate) trait Board {
 
 /// Takes a place, and sleeps unless the record at `lsn` is durable, can never become durable, or `is_over`. The ticket
 /// for the sleep was taken before.
-pub(crate) fn wait(board: &impl Board, me: SessionId, lsn: Lsn, is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
-    let place = enter(board, me, lsn);
+pub(crate) fn wait(
+    table: &impl WaiterTable,
+    me: SessionId,
+    lsn: Lsn,
+    is_over: impl Fn() -> bool,
+    sleep: impl FnOnce(),
+) {
+    let place = enter(table, me, lsn);
     failpoint("log: waits for a flush, has a place");
-    board.full_fence();
-    if board.durable() <= lsn && !board.is_poisoned() && !is_over() {
+    table.full_fence();
+    if table.durable() <= lsn && !table.is_poisoned() && !is_over() {
         sleep();
     }
     failpoint("log: woken, still has its place");
     if let Some(place) = place {
         // The swap fails if a leader has given the place back already.
-        let _ = board.swap_tenant(place, me, SessionId::NONE);
+        let _ = table.swap_tenant(place, me, SessionId::NONE);
     }
 }
 
 /// Takes a place; `None` if the nearest places are all taken: then the session sleeps without a wake.
-fn enter<B: Board>(board: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
+fn enter<B: WaiterTable>(table: &B, me: SessionId, lsn: Lsn) -> Option<usize> {
     let wanted = me.index() as usize;
     let mut places = (0..PROBES.min(B::PLACES)).map(|probe| (wanted + probe) % B::PLACES);
-    let place = places.find(|&place| board.swap_tenant(place, SessionId::NONE, me))?;
+    let place = places.find(|&place| table.swap_tenant(place, SessionId::NONE, me))?;
     failpoint("log: place taken, not said for what");
-    board.set_wanted(place, lsn);
+    table.set_wanted(place, lsn);
     failpoint("log: place not counted");
-    board.raise_high(place + 1);
+    table.raise_high(place + 1);
     Some(place)
 }
 
 /// Wakes every waiter whose record is durable, and one of the others to lead the next flush.
-pub(crate) fn wake(board: &impl Board, durable: Lsn) {
-    board.full_fence();
+pub(crate) fn wake(table: &impl WaiterTable, durable: Lsn) {
+    table.full_fence();
     let mut next_leader = SessionId::NONE;
-    for place in 0..board.high() {
-        let session = board.tenant(place);
+    for place in 0..table.high() {
+        let session = table.waiter_at(place);
         if session == SessionId::NONE {
             continue;
         }
         // A newcomer that has not yet stored its LSN may be taken for an older waiter: it is woken for nothing, and
         // enters again.
-        if board.wanted(place) < durable {
-            if board.swap_tenant(place, session, SessionId::NONE) {
+        if table.wanted(place) < durable {
+            if table.swap_tenant(place, session, SessionId::NONE) {
                 failpoint("log: place given back, waiter not woken");
-                board.wake(session);
+                table.wake(session);
             }
         } else if next_leader == SessionId::NONE {
             next_leader = session;
         }
     }
     if next_leader != SessionId::NONE {
-        board.wake(next_leader);
+        table.wake(next_leader);
     }
 }
 
 /// Returns the number of waiters.
-pub(crate) fn count(board: &impl Board) -> u64 {
-    (0..board.high()).filter(|&place| board.tenant(place) != SessionId::NONE).count() as u64
+pub(crate) fn count(table: &impl WaiterTable) -> u64 {
+    (0..table.high()).filter(|&place| table.waiter_at(place) != SessionId::NONE).count() as u64
 }
 
-impl Board for LogManager {
+impl WaiterTable for LogManager {
     const PLACES: usize = WAITERS;
 
     fn durable(&self) -> Lsn {
@@ -115,7 +121,7 @@ impl Board for LogManager {
     fn is_poisoned(&self) -> bool {
         LogManager::is_poisoned(self)
     }
-    fn tenant(&self, place: usize) -> SessionId {
+    fn waiter_at(&self, place: usize) -> SessionId {
         self.header.waiters[place].session.load()
     }
     fn swap_tenant(&self, place: usize, old: SessionId, new: SessionId) -> bool {

@@ -345,7 +345,7 @@ impl Attachments {
     }
 
     /// Gives the seat back.
-    pub(crate) fn rise(&self) {
+    pub(crate) fn give_back_seat(&self) {
         if !self.process.is_current() || self.only_looks() {
             return;
         }

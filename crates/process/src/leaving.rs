@@ -1,6 +1,6 @@
 //! The departure of a process: it waits for others if it has to, but not for ever.
 //!
-//! A stopped process may hold what the leaving one waits for. The waiting thread then unwinds with [`Late`], and its
+//! A stopped process may hold what the leaving one waits for. The waiting thread then unwinds with [`LeaveTimedOut`], and its
 //! session is dead, as after a panic of the library (PROTOCOLS D10): the others repair it like a session that was
 //! killed at that place.
 
@@ -20,7 +20,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 const NEVER: u64 = u64::MAX;
 
 /// The payload with which a session of a leaving process unwinds when its wait takes too long.
-pub struct Late;
+pub struct LeaveTimedOut;
 
 /// The state of a handle's departure.
 pub(crate) struct Leaving {
@@ -42,7 +42,7 @@ impl Leaving {
 
 impl ProcessManager {
     /// Makes the sessions of this handle wait for others only a moment; a session that has to wait longer unwinds
-    /// with [`Late`].
+    /// with [`LeaveTimedOut`].
     pub fn begin_to_leave(&self) {
         let leaving = &self.0.leaving;
         // Relaxed, everywhere: a thread that sees the store later waits a little longer.
@@ -74,7 +74,7 @@ impl ProcessManager {
 }
 
 impl Session {
-    /// Unwinds with [`Late`] if its process is leaving and has waited long enough. Waiters call this.
+    /// Unwinds with [`LeaveTimedOut`] if its process is leaving and has waited long enough. Waiters call this.
     #[inline]
     pub(crate) fn leave_if_late(&self) {
         self.processes().leave_if_late();
@@ -96,7 +96,7 @@ impl ProcessManager {
             return;
         }
         // This may run in a destructor during a panic of the program: from here on the panic is the library's.
-        crate::unwinding::is_ours();
-        std::panic::resume_unwind(Box::new(Late));
+        crate::unwinding::mark_library_panic();
+        std::panic::resume_unwind(Box::new(LeaveTimedOut));
     }
 }

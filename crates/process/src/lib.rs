@@ -25,7 +25,7 @@
 mod attachment;
 mod cancel;
 mod clock;
-mod corpse;
+mod dead_session;
 mod error;
 mod join;
 #[cfg(feature = "kernel-latches")]
@@ -36,8 +36,8 @@ mod leaving;
 mod liveness;
 mod notes;
 mod os;
-mod passer;
 mod pins;
+mod process_number;
 mod rank;
 mod recount;
 mod repair;
@@ -66,16 +66,16 @@ pub use cancel::{cancel_waits, cancels};
 #[doc(hidden)]
 pub use clock::shift_wall_clock;
 pub use clock::{boot_micros, wall_micros, wall_time};
-pub use corpse::Corpse;
+pub use dead_session::DeadSession;
 pub use error::{Error, Result};
 #[cfg(feature = "kernel-latches")]
 pub use kernel_latches::KernelLatches;
 pub use latch::{ExclusiveGuard, Latch, SharedGuard, WAITS_FOR_LATCH};
-pub use leaving::Late;
+pub use leaving::LeaveTimedOut;
 pub use notes::NOTES;
 pub use os::ForkMark;
-pub use passer::{Passer, Patience};
 pub use pins::PinNote;
+pub use process_number::{Patience, ProcessNumber};
 pub use rank::Rank;
 pub use repair::{AloneRepair, NotedAppend};
 pub use repair_times::{RepairTimes, Times};
@@ -147,7 +147,7 @@ impl Drop for Inner {
         if detached.is_err() {
             self.region.mark_broken();
         }
-        self.attachments.rise();
+        self.attachments.give_back_seat();
     }
 }
 

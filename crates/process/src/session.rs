@@ -39,7 +39,7 @@ pub struct Session {
     /// The session is dead and changes nothing shared any more.
     dead: Cell<bool>,
     /// Another manager's table has an entry in its name that it has not given back.
-    owing: Cell<bool>,
+    has_foreign_entry: Cell<bool>,
     /// The last append noted, and its transaction, also after the note was cleared.
     last_noted: Cell<(u64, u64)>,
     /// The number of cancellations when its transaction began (`cancel.rs`).
@@ -99,7 +99,7 @@ impl Session {
             tree_depth: Cell::new(0),
             freeing: Cell::new(0),
             dead: Cell::new(false),
-            owing: Cell::new(false),
+            has_foreign_entry: Cell::new(false),
             last_noted: Cell::new((0, 0)),
             cancels: Cell::new(crate::cancels()),
             is_stand_in: false,
@@ -274,8 +274,8 @@ impl Session {
 
     /// Sets whether another manager's table has an entry in the session's name. A session that ends while this is set
     /// is marked dead and repaired.
-    pub fn set_owing(&self, owing: bool) {
-        self.owing.set(owing);
+    pub fn set_owing(&self, has_foreign_entry: bool) {
+        self.has_foreign_entry.set(has_foreign_entry);
     }
 
     /// Returns whether the session counts as killed: a panic ended its work, or left a section open (PROTOCOLS D10).
@@ -478,7 +478,8 @@ impl Drop for Session {
             return;
         }
         let holds_nothing = self.notes_used.get() == 0 && self.pins_used.get() == 0 && self.slot.in_hand.get() == 0;
-        let clean = holds_nothing && !self.owing.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
+        let clean =
+            holds_nothing && !self.has_foreign_entry.get() && !self.undo().is_open() && self.slot.append_lsn.get() == 0;
         // A session that unwinds may be in the middle of any change.
         if clean && !self.is_dead() && !unwinds() {
             self.slot.leave();

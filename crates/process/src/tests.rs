@@ -330,16 +330,16 @@ impl Repairer for Undertaker {
     }
 
     fn free_latches(&self, waiting: &Session, dead: SessionId) {
-        if let Some(corpse) = self.0.take_corpse(waiting, dead) {
-            corpse.roll_back();
-            corpse.let_go();
+        if let Some(dead_session) = self.0.take_dead(waiting, dead) {
+            dead_session.roll_back();
+            dead_session.release_latches();
         }
     }
     fn repair_all(&self, by: &Session) {
         for dead in self.0.dead_sessions() {
             self.free_latches(by, dead);
-            if let Some(corpse) = self.0.take_corpse(by, dead) {
-                corpse.bury(std::time::Instant::now());
+            if let Some(dead_session) = self.0.take_dead(by, dead) {
+                dead_session.bury(std::time::Instant::now());
             }
         }
     }
@@ -373,15 +373,15 @@ fn a_repairer_that_dies_leaves_the_corpse_to_the_next() {
     std::mem::forget(guard);
     let id = dead.id();
     drop(dead);
-    let corpse = here.take_corpse(&first, id).expect("nobody is at it");
+    let dead_session = here.take_dead(&first, id).expect("nobody is at it");
     let second = there.join().expect("room");
-    assert!(there.take_corpse(&second, id).is_none(), "one repairs at a time");
-    std::mem::forget(corpse);
+    assert!(there.take_dead(&second, id).is_none(), "one repairs at a time");
+    std::mem::forget(dead_session);
     first.mark_dead();
     drop(first);
-    let corpse = there.take_corpse(&second, id).expect("the right of the dead is free");
-    corpse.let_go();
-    corpse.bury(std::time::Instant::now());
+    let dead_session = there.take_dead(&second, id).expect("the right of the dead is free");
+    dead_session.release_latches();
+    dead_session.bury(std::time::Instant::now());
     assert_eq!(there.region().at(place).owner(), None);
 }
 
@@ -394,15 +394,15 @@ fn the_right_to_repair_is_given_back_only_when_the_slot_is_free() {
     dead.mark_dead();
     drop(dead);
     let second = there.join().expect("room");
-    let corpse = here.take_corpse(&first, id).expect("nobody is at it");
+    let dead_session = here.take_dead(&first, id).expect("nobody is at it");
     // A burial that is stopped half way.
     here.slot(id).expect("it is not free yet").clear();
-    assert!(there.take_corpse(&second, id).is_none(), "the first has not finished");
-    corpse.bury(std::time::Instant::now());
+    assert!(there.take_dead(&second, id).is_none(), "the first has not finished");
+    dead_session.bury(std::time::Instant::now());
     let next = here.join().expect("room");
     assert_eq!(next.id().index(), id.index());
     next.mark_dead();
-    assert!(there.take_corpse(&second, next.id()).is_some(), "the right is free again");
+    assert!(there.take_dead(&second, next.id()).is_some(), "the right is free again");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn is_callers_panic() {
 }
 
 /// States that the panic that begins now is the library's, even if another panic is under way in this thread.
-pub(crate) fn is_ours() {
+pub(crate) fn mark_library_panic() {
     IS_FOREIGN.set(false);
 }
 

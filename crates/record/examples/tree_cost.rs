@@ -26,7 +26,7 @@ fn slice_count() -> usize {
 
 struct Bench<'b> {
     world: &'b World,
-    who: &'b TxnSession,
+    txn: &'b TxnSession,
     database: &'b Database,
 }
 
@@ -40,12 +40,12 @@ impl Bench<'_> {
         for _ in 0..slice_count() {
             let started = Instant::now();
             for _ in 0..SLICE_CALLS / PER_TXN {
-                self.who.begin(&self.world.managers);
-                let access = self.world.access(self.who, self.database);
+                self.txn.begin(&self.world.managers);
+                let access = self.world.access(self.txn, self.database);
                 for _ in 0..PER_TXN {
                     call(&access);
                 }
-                self.who.commit_now(&self.world.managers).unwrap();
+                self.txn.commit_now(&self.world.managers).unwrap();
             }
             slices.push(started.elapsed().as_nanos() as f64 / SLICE_CALLS as f64);
         }
@@ -55,15 +55,15 @@ impl Bench<'_> {
     }
 }
 
-fn load(world: &World, who: &TxnSession, database: &Database, records: u64) {
+fn load(world: &World, txn: &TxnSession, database: &Database, records: u64) {
     let started = Instant::now();
     for chunk in 0..records / 1000 {
-        who.begin(&world.managers);
-        let access = world.access(who, database);
+        txn.begin(&world.managers);
+        let access = world.access(txn, database);
         for number in chunk * 1000..(chunk + 1) * 1000 {
             access.put(&number.to_be_bytes(), &[7; 100]).unwrap();
         }
-        who.commit_now(&world.managers).unwrap();
+        txn.commit_now(&world.managers).unwrap();
     }
     let nanos = started.elapsed().as_nanos() as f64 / records as f64;
     println!("{:<52} {nanos:>8.0} ns", "put, in order (load)");
@@ -73,11 +73,11 @@ fn main() {
     let records: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     let place = Place::new();
     let world = World::new(&place, 1 << 30);
-    let who = world.join();
-    let database = world.database(&who, "accounts", Method::Btree, 8192);
-    load(&world, &who, &database, records);
+    let txn = world.join();
+    let database = world.database(&txn, "accounts", Method::Btree, 8192);
+    load(&world, &txn, &database, records);
     let mut random = Random(88172645463325252);
-    let bench = Bench { world: &world, who: &who, database: &database };
+    let bench = Bench { world: &world, txn: &txn, database: &database };
     bench.run("nothing (a tenth of begin and commit)", |_| ());
     bench.run("random number and hash alone", |_| {
         std::hint::black_box(libtp_record::key_hash::key_hash(&random.below(records).to_be_bytes()));
@@ -129,8 +129,8 @@ fn main() {
         }
         std::hint::black_box(found);
     });
-    let history = world.database(&who, "history", Method::Recno { record_bytes: 50 }, 8192);
-    let bench = Bench { world: &world, who: &who, database: &history };
+    let history = world.database(&txn, "history", Method::Recno { record_bytes: 50 }, 8192);
+    let bench = Bench { world: &world, txn: &txn, database: &history };
     bench.run("recno append, 50 bytes", |access| {
         access.recno_append(&[1; 50]).unwrap();
     });

@@ -76,16 +76,16 @@ pub struct Access<'a> {
 }
 
 impl<'a> Access<'a> {
-    /// Returns access for the transaction that runs in `who`, with `wait` as the limit of waits for locks.
+    /// Returns access for the transaction that runs in `txn`, with `wait` as the limit of waits for locks.
     #[inline]
-    pub fn new(managers: &'a Managers, who: &'a TxnSession, database: &'a Database, wait: Wait) -> Access<'a> {
-        Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait: Some(wait) }
+    pub fn new(managers: &'a Managers, txn: &'a TxnSession, database: &'a Database, wait: Wait) -> Access<'a> {
+        Access { pages: Pages::new(Change::new(managers, txn), database.id()), database, wait: Some(wait) }
     }
 
     /// As [`Access::new`], with the session's limit at the time of each wait ([`TxnSession::set_wait`]).
     #[inline]
-    pub fn of_session(managers: &'a Managers, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
-        Access { pages: Pages::new(Change::new(managers, who), database.id()), database, wait: None }
+    pub fn of_session(managers: &'a Managers, txn: &'a TxnSession, database: &'a Database) -> Access<'a> {
+        Access { pages: Pages::new(Change::new(managers, txn), database.id()), database, wait: None }
     }
 
     /// Returns the database.
@@ -98,7 +98,7 @@ impl<'a> Access<'a> {
     /// # Errors
     /// Deadlock, timeout, or no room for the lock.
     pub fn lock_database(&self, mode: Mode) -> Result<()> {
-        self.pages.change.who.forget_entered();
+        self.pages.change.txn.forget_entered();
         self.lock(lock_names::database(self.database.id()), mode)
     }
 
@@ -110,16 +110,16 @@ impl<'a> Access<'a> {
         if self.pages.change.managers.is_unprotected() {
             return Ok(None);
         }
-        let is_known = self.pages.change.who.has_entered(self.database.id().raw(), purpose.bit());
+        let is_known = self.pages.change.txn.has_entered(self.database.id().raw(), purpose.bit());
         if is_known && !self.holds_very_many_locks() {
             return Ok(Some(self.database.granularity()));
         }
         let change = &self.pages.change;
         let name = lock_names::database(self.database.id());
         let has_kept =
-            || change.managers.locks.try_kept(self.pages.session(), change.who.locker(), name, purpose.intention());
+            || change.managers.locks.try_kept(self.pages.session(), change.txn.locker(), name, purpose.intention());
         if !is_known && has_kept() {
-            change.who.note_entered(self.database.id().raw(), purpose.bit());
+            change.txn.note_entered(self.database.id().raw(), purpose.bit());
             return Ok(Some(self.database.granularity()));
         }
         self.enter_slowly(purpose)
@@ -128,7 +128,7 @@ impl<'a> Access<'a> {
     #[inline(never)]
     fn enter_slowly(&self, purpose: Purpose) -> Result<Option<Granularity>> {
         let name = lock_names::database(self.database.id());
-        let held = self.pages.change.managers.locks.holds(self.pages.session(), self.pages.change.who.locker(), name);
+        let held = self.pages.change.managers.locks.holds(self.pages.session(), self.pages.change.txn.locker(), name);
         match held {
             Some(mode) if mode.covers(purpose.intention()) => {}
             _ => self.lock(name, purpose.intention())?,
@@ -142,7 +142,7 @@ impl<'a> Access<'a> {
         if self.holds_very_many_locks() && self.escalates(purpose, held)? {
             return Ok(None);
         }
-        self.pages.change.who.note_entered(self.database.id().raw(), purpose.bit());
+        self.pages.change.txn.note_entered(self.database.id().raw(), purpose.bit());
         Ok(Some(self.database.granularity()))
     }
 
@@ -150,7 +150,7 @@ impl<'a> Access<'a> {
     #[inline]
     pub(crate) fn holds_very_many_locks(&self) -> bool {
         let change = &self.pages.change;
-        change.managers.locks.holds_at_least(change.who.locker(), change.who.escalate_at().max(ESCALATE_FROM))
+        change.managers.locks.holds_at_least(change.txn.locker(), change.txn.escalate_at().max(ESCALATE_FROM))
     }
 
     /// Trades the locks on records and gaps for one on the database if no other transaction is in the way
@@ -162,13 +162,13 @@ impl<'a> Access<'a> {
         let mode = if only_reads { Mode::S } else { Mode::X };
         let file = self.database.id().raw();
         let change = &self.pages.change;
-        change.who.set_escalate_at(change.managers.locks.count(change.who.locker()) + ESCALATE_EVERY);
+        change.txn.set_escalate_at(change.managers.locks.count(change.txn.locker()) + ESCALATE_EVERY);
         if !self.database.escalates() || self.try_lock(lock_names::database(self.database.id()), mode)? == Tried::Busy {
             return Ok(false);
         }
-        change.who.forget_entered();
+        change.txn.forget_entered();
         let is_part = |name: LockName| name.space == file && name.kind != lock_names::KIND_DATABASE;
-        change.managers.locks.unlock_those(self.pages.session(), change.who.locker(), is_part);
+        change.managers.locks.unlock_those(self.pages.session(), change.txn.locker(), is_part);
         Ok(true)
     }
 
@@ -179,8 +179,8 @@ impl<'a> Access<'a> {
             return Ok(());
         }
         let change = &self.pages.change;
-        let wait = self.wait.unwrap_or_else(|| change.who.wait());
-        Ok(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, wait)?)
+        let wait = self.wait.unwrap_or_else(|| change.txn.wait());
+        Ok(change.managers.locks.lock(self.pages.session(), change.txn.locker(), name, mode, wait)?)
     }
 
     /// Takes the right to determine the order of a key's values, until the transaction ends (PROTOCOLS K3). The key's
@@ -199,14 +199,14 @@ impl<'a> Access<'a> {
     #[inline]
     pub(crate) fn try_lock(&self, name: LockName, mode: Mode) -> Result<Tried> {
         let change = &self.pages.change;
-        tried(change.managers.locks.lock(self.pages.session(), change.who.locker(), name, mode, Wait::No))
+        tried(change.managers.locks.lock(self.pages.session(), change.txn.locker(), name, mode, Wait::No))
     }
 
     /// Reserves room for the next lock, so that it can be tried under a latch (PROTOCOLS D11).
     #[inline]
     pub(crate) fn reserve_lock(&self) -> Result<()> {
         let change = &self.pages.change;
-        Ok(change.managers.locks.reserve(self.pages.session(), change.who.locker())?)
+        Ok(change.managers.locks.reserve(self.pages.session(), change.txn.locker())?)
     }
 
     /// As [`Access::try_lock`], for the lock of a record or of its page.
@@ -222,7 +222,7 @@ impl<'a> Access<'a> {
     #[inline]
     pub(crate) fn try_instant(&self, name: LockName, mode: Mode) -> Result<Tried> {
         let change = &self.pages.change;
-        tried(change.managers.locks.instant(self.pages.session(), change.who.locker(), name, mode, Wait::No))
+        tried(change.managers.locks.instant(self.pages.session(), change.txn.locker(), name, mode, Wait::No))
     }
 
     /// Waits until a gap may be entered, and keeps its lock. If it gave the lock back, other scans could take the gap
@@ -235,7 +235,7 @@ impl<'a> Access<'a> {
     #[inline]
     pub(crate) fn holds(&self, name: LockName) -> Option<Mode> {
         let change = &self.pages.change;
-        change.managers.locks.holds(self.pages.session(), change.who.locker(), name)
+        change.managers.locks.holds(self.pages.session(), change.txn.locker(), name)
     }
 
     /// Whether no locker holds the object or waits for it. The session may hold latches.

@@ -54,7 +54,7 @@ pub enum Duplicates {
 /// How a B-tree stores a program's keys. Page 0 of the file records it. The tree itself has each key once, in the order
 /// of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Keying {
+pub struct KeyFormat {
     /// Whether a key may have several values.
     pub duplicates: Duplicates,
     /// The order of the keys; `None` for the order of their bytes.
@@ -65,10 +65,10 @@ pub struct Keying {
     pub index_of: Option<FileId>,
 }
 
-impl Keying {
+impl KeyFormat {
     /// Whether the tree stores the program's keys unchanged.
     pub fn is_plain(&self) -> bool {
-        *self == Keying::default()
+        *self == KeyFormat::default()
     }
 }
 
@@ -111,7 +111,7 @@ pub struct Database {
     arithmetic: Arithmetic,
     /// Where the buckets of a hash file are, as this process last saw them.
     geometry: Option<Box<Geometry>>,
-    keying: Keying,
+    key_format: KeyFormat,
     /// Whether the database has indices, as this process knows it: see `indices`.
     has_indices: Arc<AtomicBool>,
     /// The last page of a recno file, as this process last saw it; zero if it never did.
@@ -142,7 +142,7 @@ impl Database {
             escalates: true,
             arithmetic,
             geometry: (method == Method::Hash).then(|| Box::new(Geometry::new())),
-            keying: Keying::default(),
+            key_format: KeyFormat::default(),
             has_indices: Arc::default(),
             tail_hint: AtomicU32::new(0),
             unlinked: Mutex::new(Vec::new()),
@@ -192,15 +192,15 @@ impl Database {
     }
 
     #[must_use]
-    pub(crate) fn with_keying(mut self, keying: Keying) -> Database {
-        self.keying = keying;
+    pub(crate) fn with_keying(mut self, key_format: KeyFormat) -> Database {
+        self.key_format = key_format;
         self
     }
 
     /// Returns the keying of the records.
     #[inline]
-    pub fn keying(&self) -> &Keying {
-        &self.keying
+    pub fn key_format(&self) -> &KeyFormat {
+        &self.key_format
     }
 
     /// Returns the file's number.

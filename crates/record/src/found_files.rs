@@ -11,7 +11,7 @@ use libtp_buffer::{file_name, Fate, FileId, FileInfo, Registry};
 use libtp_io::{Directory, OpenMode};
 use libtp_txn::{Managers, TxnSession};
 
-use crate::database::{Keying, Method};
+use crate::database::{KeyFormat, Method};
 use crate::open::{found, read_header, unsuitable};
 use crate::{Error, Result};
 
@@ -23,7 +23,7 @@ pub struct FoundFile {
     /// How its records are organised.
     pub method: Method,
     /// The keying of the records.
-    pub keying: Keying,
+    pub key_format: KeyFormat,
 }
 
 /// Returns every usable database file in the environment's directory, as its header describes it. Warns of an unusable
@@ -168,7 +168,7 @@ fn enter_unknown(registry: &Registry, directory: &dyn Directory, environment: &[
 ///
 /// # Errors
 /// [`Error::Unsuitable`] if the file exists, or if the database was used since the region was made; the disk refused.
-pub fn drop_missing(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: &str) -> Result<bool> {
+pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: &str) -> Result<bool> {
     let registry = managers.buffers.registry();
     let Some(entry) = registry.find(name)? else { return Ok(false) };
     if directory.exists(&entry.file_name())? {
@@ -187,11 +187,11 @@ pub fn drop_missing(managers: &Managers, who: &TxnSession, directory: &dyn Direc
         return Err(unsuitable(name, what));
     }
     // The log comes first: it has the drop even when the register is damaged.
-    let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), becomes: None };
-    managers.say_given_up(who.session(), &fate)?;
+    let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), new_name: None };
+    managers.log_given_up(txn.session(), &fate)?;
     let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };
     registry.enter(&dropped).inspect_err(|_| managers.log.poison())?;
-    managers.buffers.forget_file(who.session(), entry.id);
+    managers.buffers.forget_file(txn.session(), entry.id);
     Ok(true)
 }
 

@@ -219,7 +219,7 @@ impl Access<'_> {
             unused: 0.into(),
         };
         let since = Since { now: 0.into(), before: since[place] };
-        let mut scratch = pages.change.who.scratch();
+        let mut scratch = pages.change.txn.scratch();
         scratch.writer().extend_from_slice(record.as_bytes());
         scratch.writer().extend_from_slice(since.as_bytes());
         failpoint("index: list latched");

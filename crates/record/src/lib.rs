@@ -54,7 +54,7 @@ pub use btree::merge::Compacted;
 pub use btree::verify::{Finding, Verified};
 pub use btree::{BtreeCursor, Stand};
 pub use copied_file::give_to;
-pub use database::{Database, Duplicates, Granularity, Keying, Method};
+pub use database::{Database, Duplicates, Granularity, KeyFormat, Method};
 pub use error::{Error, Result};
 pub use found_files::{drop_missing, entered_files, find_file, find_files, make_registry, restore_torn, FoundFile};
 pub use hash::HashCursor;
@@ -66,7 +66,7 @@ pub use open::{after_restart, check_name, open, OpenSettings};
 pub use order::{Order, OrderName};
 pub use paged::{PageCopy, PageLock};
 pub use recno::NumberCursor;
-pub use salvage::{SalvagedRecord, Wreck};
+pub use salvage::{DamagedFile, SalvagedRecord};
 pub use snapshot::{Snapshot, SnapshotAccess, SnapshotCursor, SnapshotHashCursor, SnapshotNumberCursor};
 
 /// Every log-record type of the record manager, for the table that recovery reads (LIBTP 3.2.6).
@@ -88,7 +88,7 @@ pub fn record_types() -> Vec<RecordType> {
 /// A page cannot be read for a reason other than damage. Damage is a finding.
 pub fn verify(access: &Access<'_>) -> Result<Verified> {
     match access.database().method() {
-        Method::Btree if access.database().keying().is_list => list::verify::verify(access),
+        Method::Btree if access.database().key_format().is_list => list::verify::verify(access),
         Method::Btree => btree::verify::verify(access),
         Method::Recno { .. } => recno::verify::verify(access),
         Method::Hash => hash::verify::verify(access),

@@ -17,7 +17,7 @@ use crate::btree::long_value;
 use crate::btree::node::Node;
 use crate::btree::search::{self, node_of};
 use crate::database::Granularity;
-use crate::hash::bucket::{Kept, Sought};
+use crate::hash::bucket::{PinnedPages, SearchResult};
 use crate::key_hash::key_hash;
 use crate::lock_names;
 use crate::pages::ROUNDS_MAX;
@@ -82,13 +82,13 @@ impl<'a> Access<'a> {
             let (slot, found) = node_of(&self.pages, number, &leaf)?.find(key);
             return Ok(found.then(|| Link::new(number, slot, hash)));
         }
-        let mut kept = Kept::default();
+        let mut kept = PinnedPages::default();
         for _ in 0..ROUNDS_MAX {
             let bucket = self.buckets().latch::<SharedPage<'a>>(hash)?;
             let read = match bucket.find(&self.pages, &kept, key)? {
-                Sought::Found(which, slot) => return Ok(Some(Link::new(bucket.page(&which).0, slot, hash))),
-                Sought::Missing => return Ok(None),
-                Sought::Read(page) => page,
+                SearchResult::Found(which, slot) => return Ok(Some(Link::new(bucket.page(&which).0, slot, hash))),
+                SearchResult::Missing => return Ok(None),
+                SearchResult::Read(page) => page,
             };
             drop(bucket);
             kept.keep(&self.pages, read)?;

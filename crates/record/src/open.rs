@@ -19,14 +19,14 @@ use libtp_buffer::{
 };
 use libtp_io::{Directory, File, LockMode, OpenMode};
 use libtp_lock::{Mode, Wait};
-use libtp_process::{Passer, Patience, Rank};
+use libtp_process::{Patience, ProcessNumber, Rank};
 use libtp_txn::{Change, Managers, TxnSession};
 use rio::{failpoint, planted};
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::btree::search::ROOT;
-use crate::database::{Database, Duplicates, Keying, Method};
+use crate::database::{Database, Duplicates, KeyFormat, Method};
 use crate::found_files::{check_entry, copied, entry_of, find_file, FoundFile};
 use crate::free_pages::META_PAGE;
 use crate::hash::log_records::{Create, CREATE};
@@ -102,7 +102,7 @@ const _: () = {
 };
 
 /// Keying of a list's tree.
-pub const LIST: Keying = Keying { duplicates: Duplicates::None, order: None, is_list: true, index_of: None };
+pub const LIST: KeyFormat = KeyFormat { duplicates: Duplicates::None, order: None, is_list: true, index_of: None };
 
 /// Settings with which a database is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub struct OpenSettings {
     /// Method with which a missing database is made; `None` makes no database.
     pub create: Option<Method>,
     /// Keying of a B-tree that is made.
-    pub keying: Keying,
+    pub key_format: KeyFormat,
     /// Page size of a file that is made; `None` for 8 KiB.
     pub page_bytes: Option<u32>,
     /// Own buffer pool for the pages of a file that no session has registered yet.
@@ -124,10 +124,10 @@ pub(crate) fn unsuitable(name: &str, what: impl Into<String>) -> Error {
 }
 
 /// Returns the oldest format version that has this keying.
-fn version_of(keying: &Keying) -> u32 {
-    match keying {
-        Keying { index_of: Some(_), .. } | Keying { is_list: true, .. } => FILE_VERSION,
-        keying if keying.is_plain() => FILE_VERSION_PLAIN,
+fn version_of(key_format: &KeyFormat) -> u32 {
+    match key_format {
+        KeyFormat { index_of: Some(_), .. } | KeyFormat { is_list: true, .. } => FILE_VERSION,
+        key_format if key_format.is_plain() => FILE_VERSION_PLAIN,
         _ => FILE_VERSION_KEYED,
     }
 }
@@ -143,7 +143,7 @@ impl FileHeader {
         }
     }
 
-    fn keying(&self) -> Option<Keying> {
+    fn key_format(&self) -> Option<KeyFormat> {
         let duplicates = match self.duplicates {
             0 => Duplicates::None,
             1 => Duplicates::Sorted,
@@ -155,40 +155,40 @@ impl FileHeader {
             length => Some(OrderName::of_file(&self.order, length)?),
         };
         let index_of = Some(self.index_of.get()).filter(|&file| file != 0).map(FileId::new);
-        let keying = Keying { duplicates, order, is_list: self.list == 1, index_of };
+        let key_format = KeyFormat { duplicates, order, is_list: self.list == 1, index_of };
         let is_tree = self.method() == Some(Method::Btree);
-        let fits = match keying.is_list {
+        let fits = match key_format.is_list {
             _ if self.list > 1 => false,
-            true => is_tree && keying == LIST && self.version.get() == FILE_VERSION,
-            false => keying.is_plain() || (is_tree && version_of(&keying) <= self.version.get()),
+            true => is_tree && key_format == LIST && self.version.get() == FILE_VERSION,
+            false => key_format.is_plain() || (is_tree && version_of(&key_format) <= self.version.get()),
         };
-        fits.then_some(keying)
+        fits.then_some(key_format)
     }
 
-    fn new(environment: [u8; 16], page_bytes: u32, method: Method, keying: &Keying) -> FileHeader {
+    fn new(environment: [u8; 16], page_bytes: u32, method: Method, key_format: &KeyFormat) -> FileHeader {
         let (code, record_bytes) = match method {
             Method::Btree => (METHOD_BTREE, 0),
             Method::Recno { record_bytes } => (METHOD_RECNO, record_bytes),
             Method::Hash => (METHOD_HASH, 0),
             Method::Pages => (METHOD_PAGES, 0),
         };
-        let (order, order_bytes) = keying.order.as_ref().map_or((&[0; ORDER_NAME_BYTES_MAX], 0), OrderName::bytes);
+        let (order, order_bytes) = key_format.order.as_ref().map_or((&[0; ORDER_NAME_BYTES_MAX], 0), OrderName::bytes);
         FileHeader {
             magic: MAGIC,
-            version: if method == Method::Pages { FILE_VERSION } else { version_of(keying) }.into(),
+            version: if method == Method::Pages { FILE_VERSION } else { version_of(key_format) }.into(),
             page_bytes: page_bytes.into(),
             environment,
             method: code.into(),
             record_bytes: record_bytes.into(),
-            duplicates: match keying.duplicates {
+            duplicates: match key_format.duplicates {
                 Duplicates::None => 0,
                 Duplicates::Sorted => 1,
                 Duplicates::AsTheyCame => 2,
             },
             order_bytes,
-            list: keying.is_list.into(),
+            list: key_format.is_list.into(),
             unused: 0,
-            index_of: keying.index_of.map_or(0, FileId::raw).into(),
+            index_of: key_format.index_of.map_or(0, FileId::raw).into(),
             order: *order,
         }
     }
@@ -238,7 +238,7 @@ pub(crate) fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHe
     let file_id = FileId::new(PageHeader::of(page).file_id.get());
     check(page, PageId::new(file_id, PageNo::HEADER)).map_err(|damage| damaged(damage.to_string()))?;
     let is_consistent =
-        header.keying().is_some() && header.method().is_some() && header.unused == 0 && is_zero(&page[END..]);
+        header.key_format().is_some() && header.method().is_some() && header.unused == 0 && is_zero(&page[END..]);
     if !is_consistent {
         return Err(damaged(
             "it names no access method this library knows, or holds bytes where there should be none".into(),
@@ -249,13 +249,14 @@ pub(crate) fn read_header(file: &dyn File, name: &str) -> Result<(FileId, FileHe
 
 pub(crate) fn found(name: &str, id: FileId, header: &FileHeader) -> Result<FoundFile> {
     let method = header.method().ok_or_else(|| unsuitable(name, "it names no access method this library knows"))?;
-    let keying = header.keying().ok_or_else(|| unsuitable(name, "it names no order of keys this library knows"))?;
+    let key_format =
+        header.key_format().ok_or_else(|| unsuitable(name, "it names no order of keys this library knows"))?;
     let page_bytes = header.page_bytes.get();
     if let Method::Recno { record_bytes } = method {
         check_record_bytes(name, page_bytes, record_bytes)?;
     }
     let info = FileInfo { id, name: name.to_string(), page_bytes, pool: PoolId::DEFAULT };
-    Ok(FoundFile { info, method, keying })
+    Ok(FoundFile { info, method, key_format })
 }
 
 fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32) -> Result<()> {
@@ -269,9 +270,9 @@ fn check_record_bytes(name: &str, page_bytes: u32, record_bytes: u32) -> Result<
 ///
 /// # Errors
 /// Reading or logging failed.
-pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
+pub fn after_restart(managers: &Managers, txn: &TxnSession) -> Result<()> {
     for info in managers.buffers.files() {
-        let page = match managers.buffers.shared(who.session(), PageId::new(info.id, PageNo::HEADER), rank(0)) {
+        let page = match managers.buffers.shared(txn.session(), PageId::new(info.id, PageNo::HEADER), rank(0)) {
             Err(libtp_buffer::Error::Away { .. }) => continue,
             page => page?,
         };
@@ -280,7 +281,7 @@ pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
         drop(page);
         let method =
             method.ok_or_else(|| unsuitable(&info.file_name(), "it names no access method this library knows"))?;
-        format(managers, who, info.id, method)?;
+        format(managers, txn, info.id, method)?;
     }
     Ok(())
 }
@@ -291,7 +292,7 @@ pub fn after_restart(managers: &Managers, who: &TxnSession) -> Result<()> {
 /// [`Error::Unsuitable`], [`Error::Corrupt`], or an error of disk, log or locks.
 pub fn open(
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     directory: &dyn Directory,
     name: &str,
     settings: &OpenSettings,
@@ -301,31 +302,31 @@ pub fn open(
         Some(found) => Some(found),
         // The lock on the name keeps other sessions from dropping or renaming the database between the look and the
         // making.
-        None => with_name(managers, who, name, settings.wait.unwrap_or(Wait::Forever), || {
-            find_or_make(managers, who, directory, name, settings)
+        None => with_name(managers, txn, name, settings.wait.unwrap_or(Wait::Forever), || {
+            find_or_make(managers, txn, directory, name, settings)
         })?,
     };
     let Some(found) = found else { return Ok(None) };
     failpoint("create: registered, not formatted");
-    format(managers, who, found.info.id, found.method)?;
+    format(managers, txn, found.info.id, found.method)?;
     let database = Database::new(found.info.id, name.to_string(), found.info.page_bytes, found.method, found.info.pool);
-    Ok(Some(database.with_keying(found.keying)))
+    Ok(Some(database.with_keying(found.key_format)))
 }
 
 /// Runs `work` while no other session can drop or rename a database of that name. The session runs no transaction.
 fn with_name<T>(
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     name: &str,
     wait: Wait,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let lock = lock_names::name(name);
-    managers.locks.lock(who.session(), who.locker(), lock, Mode::X, wait)?;
+    managers.locks.lock(txn.session(), txn.locker(), lock, Mode::X, wait)?;
     failpoint("open: name locked");
     // If we die here, or the region is given up: the lock is released with the session.
     let done = work();
-    managers.locks.unlock(who.session(), who.locker(), lock)?;
+    managers.locks.unlock(txn.session(), txn.locker(), lock)?;
     done
 }
 
@@ -343,7 +344,7 @@ fn registered_file(managers: &Managers, directory: &dyn Directory, name: &str) -
 
 fn find_or_make(
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     directory: &dyn Directory,
     name: &str,
     settings: &OpenSettings,
@@ -363,7 +364,7 @@ fn find_or_make(
     if !is_there {
         let Some(method) = settings.create else { return Ok(None) };
         let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
-        make(managers, who, directory, name, &Making { method, page_bytes, keying: settings.keying })?;
+        make(managers, txn, directory, name, &Making { method, page_bytes, key_format: settings.key_format })?;
     }
     let mut found = find_file(directory, name, &environment_id(managers))?;
     let id = found.info.id;
@@ -373,7 +374,7 @@ fn find_or_make(
         Some(info) => return Err(unsuitable(&full_name, copied(&info))),
         None => {
             if let Some(pool) = &settings.own_pool {
-                found.info.pool = managers.buffers.add_pool(who.session(), pool)?;
+                found.info.pool = managers.buffers.add_pool(txn.session(), pool)?;
             }
             // The maker of the file may not have synced the name yet. A failed sync of the directory is final.
             if !planted("record: new file's name not synced") {
@@ -386,7 +387,7 @@ fn find_or_make(
             // The log has no record of a database that is not entered.
             registry.enter(&entry_of(&found.info)).inspect_err(|_| managers.log.poison())?;
             failpoint("create: file has its name, not registered");
-            managers.buffers.register_file(who.session(), &found.info)?;
+            managers.buffers.register_file(txn.session(), &found.info)?;
         }
     }
     Ok(Some(found))
@@ -413,12 +414,12 @@ pub fn check_name(name: &str) -> Result<()> {
 struct Making {
     method: Method,
     page_bytes: u32,
-    keying: Keying,
+    key_format: KeyFormat,
 }
 
 /// Makes the file under its other name, under that file's lock, and renames it. Another process may have made it
 /// meanwhile.
-fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: &str, making: &Making) -> Result<()> {
+fn make(managers: &Managers, txn: &TxnSession, directory: &dyn Directory, name: &str, making: &Making) -> Result<()> {
     let page_bytes = making.page_bytes;
     if !is_page_size(page_bytes) {
         return Err(unsuitable(name, format!("pages have 4, 8, 16, 32 or 64 KiB, not {page_bytes} bytes")));
@@ -432,10 +433,10 @@ fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: 
     if !lock_to_make(directory, name, &*file)? {
         return Ok(());
     }
-    let own = MAKERS + Passer::this().raw();
+    let own = MAKERS + ProcessNumber::this().raw();
     // A process that cannot lock this byte makes the file without it. Others then cannot name the maker.
     let _ = file.lock(own, LockMode::Exclusive, false);
-    let made = make_locked(managers, who, directory, name, &*file, making);
+    let made = make_locked(managers, txn, directory, name, &*file, making);
     failpoint("create: made, still locked");
     let _ = file.unlock(own);
     file.unlock(LOCK_BYTE)?;
@@ -446,14 +447,14 @@ fn make(managers: &Managers, who: &TxnSession, directory: &dyn Directory, name: 
 /// lock. Gives up after a limited time if the maker is stopped or not seen to run.
 fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Result<bool> {
     let maker = || {
-        let byte = file.locked_by_other(MAKERS, Passer::END).ok().flatten()?;
-        Some(Passer::from_raw(byte - MAKERS))
+        let byte = file.locked_by_other(MAKERS, ProcessNumber::END).ok().flatten()?;
+        Some(ProcessNumber::from_raw(byte - MAKERS))
     };
     let mut patience = Patience::new();
     while !file.lock(LOCK_BYTE, LockMode::Exclusive, false)? {
         if patience.is_over(maker) {
             let unknown = || "another process, which does not say which it is,".into();
-            let maker = maker().map_or_else(unknown, Passer::describe);
+            let maker = maker().map_or_else(unknown, ProcessNumber::describe);
             let file = file_name(name);
             return if directory.exists(&file)? { Ok(false) } else { Err(Error::BeingMade { file, maker }) };
         }
@@ -464,7 +465,7 @@ fn lock_to_make(directory: &dyn Directory, name: &str, file: &dyn File) -> Resul
 
 fn make_locked(
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     directory: &dyn Directory,
     name: &str,
     file: &dyn File,
@@ -479,9 +480,9 @@ fn make_locked(
             Err(error) => Err(error.into()),
         };
     }
-    let id = FileId::new(managers.next_file_id(who.session())?);
+    let id = FileId::new(managers.next_file_id(txn.session())?);
     failpoint("create: has a number");
-    let header = FileHeader::new(environment_id(managers), making.page_bytes, making.method, &making.keying);
+    let header = FileHeader::new(environment_id(managers), making.page_bytes, making.method, &making.key_format);
     // A process that died here may have left a larger file.
     file.set_len(0)?;
     failpoint("create: emptied");
@@ -504,10 +505,10 @@ fn environment_id(managers: &Managers) -> [u8; 16] {
 }
 
 /// Makes the meta page and the root unless they exist.
-fn format(managers: &Managers, who: &TxnSession, file: FileId, method: Method) -> Result<()> {
-    let pages = Pages::new(Change::new(managers, who), file);
+fn format(managers: &Managers, txn: &TxnSession, file: FileId, method: Method) -> Result<()> {
+    let pages = Pages::new(Change::new(managers, txn), file);
     let buffers = &managers.buffers;
-    let session = who.session();
+    let session = txn.session();
     if !buffers.shared(session, pages.id(META_PAGE), Rank::META)?.lsn().is_none() {
         return Ok(());
     }

@@ -16,7 +16,7 @@ use libtp_log::Lsn;
 use crate::btree::get::Value;
 use crate::btree::node::Node;
 use crate::btree::verify::Finding;
-use crate::database::{Keying, Method};
+use crate::database::{KeyFormat, Method};
 use crate::free_pages::{Meta, META_PAGE};
 use crate::hash::page::BucketPage;
 use crate::list::entries::Entry;
@@ -52,29 +52,29 @@ pub enum SalvagedRecord {
 }
 
 /// A damaged database file to be read.
-pub struct Wreck {
+pub struct DamagedFile {
     file: Arc<dyn File>,
     id: FileId,
     page_bytes: u32,
     method: Method,
-    keying: Keying,
+    key_format: KeyFormat,
     /// Findings, page by page.
     lost: Vec<Finding>,
 }
 
-impl Wreck {
+impl DamagedFile {
     /// Opens a file. If its first page is damaged, determines the file's kind from the other pages.
     ///
     /// # Errors
     /// [`Error::Unsuitable`] if no page belongs to a database; [`Error::Io`].
-    pub fn open(file: Arc<dyn File>, full_name: &str) -> Result<Wreck> {
+    pub fn open(file: Arc<dyn File>, full_name: &str) -> Result<DamagedFile> {
         let name = full_name.strip_suffix(".tp").unwrap_or(full_name);
         let first = read_header(&*file, name).and_then(|(id, header)| found(name, id, &header));
         let wrong = match first {
             Ok(found) => {
                 let (page_bytes, id) = (found.info.page_bytes, found.info.id);
-                let (method, keying) = (found.method, found.keying);
-                return Ok(Wreck { file, id, page_bytes, method, keying, lost: Vec::new() });
+                let (method, key_format) = (found.method, found.key_format);
+                return Ok(DamagedFile { file, id, page_bytes, method, key_format, lost: Vec::new() });
             }
             Err(error @ Error::Io(_)) => return Err(error),
             Err(error) => error.to_string(),
@@ -84,10 +84,11 @@ impl Wreck {
             let what = format!("none of its pages is one of a database file ({wrong})");
             return Err(Error::Unsuitable { name: full_name.to_string(), what });
         };
-        let mut wreck = Wreck { file, id, page_bytes, method, keying: Keying::default(), lost: Vec::new() };
+        let mut wreck =
+            DamagedFile { file, id, page_bytes, method, key_format: KeyFormat::default(), lost: Vec::new() };
         let also = match wreck.is_like_a_list()? {
             true => {
-                wreck.keying = LIST;
+                wreck.key_format = LIST;
                 "That it is a list was found by its keys"
             }
             false => "If its keys had an order of their own or several values, that is lost: they are given as they stood in the file",
@@ -124,8 +125,8 @@ impl Wreck {
     }
 
     /// Returns the keying of the records.
-    pub fn keying(&self) -> &Keying {
-        &self.keying
+    pub fn key_format(&self) -> &KeyFormat {
+        &self.key_format
     }
 
     /// Passes every readable record to `take`, in no order. Passes the bytes read and the bytes in all to `watch`.

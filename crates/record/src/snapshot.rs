@@ -137,11 +137,11 @@ impl<'a> SnapshotAccess<'a> {
     /// Returns access for the session's snapshot.
     pub fn new(
         managers: &'a Managers,
-        who: &'a TxnSession,
+        txn: &'a TxnSession,
         database: &'a Database,
         snapshot: &'a Snapshot,
     ) -> SnapshotAccess<'a> {
-        SnapshotAccess { access: Access::new(managers, who, database, Wait::No), snapshot }
+        SnapshotAccess { access: Access::new(managers, txn, database, Wait::No), snapshot }
     }
 
     /// Returns the database.
@@ -155,10 +155,10 @@ impl<'a> SnapshotAccess<'a> {
 
     #[inline]
     fn sees(&self, version: Lsn) -> bool {
-        self.view().shows_plainly(version) || self.sees_at_second_sight(version)
+        self.view().shows_plainly(version) || self.sees_slowly(version)
     }
 
-    fn sees_at_second_sight(&self, version: Lsn) -> bool {
+    fn sees_slowly(&self, version: Lsn) -> bool {
         let is_seen = self.view().sight(version) == Sight::Seen;
         if is_seen {
             self.snapshot.note_shown(version);

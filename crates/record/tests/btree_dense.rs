@@ -21,40 +21,40 @@ use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn dense(world: &World, who: &TxnSession, name: &str) -> Database {
-    world.database(who, name, Method::Btree, 4096).with_dense_leaves(true)
+fn dense(world: &World, txn: &TxnSession, name: &str) -> Database {
+    world.database(txn, name, Method::Btree, 4096).with_dense_leaves(true)
 }
 
 /// Puts `count` random keys, a hundred in each transaction. Every eighth transaction aborts.
-fn put_many(world: &World, who: &TxnSession, database: &Database, count: u64, model: &mut Model) {
+fn put_many(world: &World, txn: &TxnSession, database: &Database, count: u64, model: &mut Model) {
     let mut random = Random(count);
     for at in 0..count / 100 {
-        who.begin(&world.managers);
+        txn.begin(&world.managers);
         let mut kept = Vec::new();
         for _ in 0..100 {
             let key = random.next().to_be_bytes().repeat(2);
             let value = vec![key[0]; 40 + usize::try_from(random.below(50)).unwrap()];
-            world.access(who, database).put(&key, &value).unwrap();
+            world.access(txn, database).put(&key, &value).unwrap();
             kept.push((key, value));
         }
         if at % 8 == 7 {
-            who.abort(&world.managers).unwrap();
+            txn.abort(&world.managers).unwrap();
         } else {
-            who.commit(&world.managers, Durability::Relaxed).unwrap();
+            txn.commit(&world.managers, Durability::Relaxed).unwrap();
             model.extend(kept);
         }
     }
 }
 
-fn assert_equal(world: &World, who: &TxnSession, database: &Database, model: &Model) -> Verified {
-    world.run(who, database, |access| {
+fn assert_equal(world: &World, txn: &TxnSession, database: &Database, model: &Model) -> Verified {
+    world.run(txn, database, |access| {
         let mut cursor = BtreeCursor::new(*access);
         for (key, value) in model {
             assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
         }
         assert_eq!(cursor.next().unwrap(), None);
     });
-    world.assert_sound(who, database)
+    world.assert_sound(txn, database)
 }
 
 #[test]
@@ -64,31 +64,31 @@ fn keys_in_any_order_leave_fuller_leaves_than_in_a_plain_tree() {
     let pages;
     {
         let world = World::new(&place, 32 << 20);
-        let who = world.join();
-        let (plain, database) = (world.database(&who, "plain", Method::Btree, 4096), dense(&world, &who, "dense"));
-        put_many(&world, &who, &plain, 40_000, &mut same);
-        put_many(&world, &who, &database, 40_000, &mut model);
+        let txn = world.join();
+        let (plain, database) = (world.database(&txn, "plain", Method::Btree, 4096), dense(&world, &txn, "dense"));
+        put_many(&world, &txn, &plain, 40_000, &mut same);
+        put_many(&world, &txn, &database, 40_000, &mut model);
         assert_eq!(model, same);
-        let plain = assert_equal(&world, &who, &plain, &same);
-        let verified = assert_equal(&world, &who, &database, &model);
+        let plain = assert_equal(&world, &txn, &plain, &same);
+        let verified = assert_equal(&world, &txn, &database, &model);
         // The plain tree's leaves are 0.69 full on average, the dense tree's 0.81.
         assert!(verified.tree_pages * 100 < plain.tree_pages * 89, "{} of {}", verified.tree_pages, plain.tree_pages);
         assert!(verified.free_pages < 8, "{} pages were merged away and not used again", verified.free_pages);
         pages = verified.tree_pages;
-        world.managers.log.force_all(who.session()).unwrap();
+        world.managers.log.force_all(txn.session()).unwrap();
     }
     let (world, _) = World::restart(&place, 32 << 20);
-    let who = world.join();
-    assert_eq!(assert_equal(&world, &who, &dense(&world, &who, "dense"), &model).tree_pages, pages);
+    let txn = world.join();
+    assert_eq!(assert_equal(&world, &txn, &dense(&world, &txn, "dense"), &model).tree_pages, pages);
 }
 
 /// Returns the number of records of each leaf.
-fn leaves(world: &World, who: &TxnSession, database: &Database) -> Vec<usize> {
+fn leaves(world: &World, txn: &TxnSession, database: &Database) -> Vec<usize> {
     let mut counts = Vec::new();
     let mut next = Some(FIRST_PAGE);
     while let Some(number) = next {
         let id = PageId::new(database.id(), PageNo::new(number));
-        let page = world.managers.buffers.shared(who.session(), id, Rank::page(0)).unwrap();
+        let page = world.managers.buffers.shared(txn.session(), id, Rank::page(0)).unwrap();
         let node = Node::over(&page).unwrap();
         next = if node.is_leaf() { node.right() } else { node.child(0) };
         if node.is_leaf() {
@@ -102,21 +102,21 @@ fn leaves(world: &World, who: &TxnSession, database: &Database) -> Vec<usize> {
 fn records_of_which_few_fit_a_leaf_leave_no_leaf_to_one_of_them() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let who = world.join();
+    let txn = world.join();
     for value_bytes in [800, 1100, 1400, 1700, 1900] {
         let databases = ["plain", "dense"].map(|name| {
-            let database = world.database(&who, &format!("{name}{value_bytes}"), Method::Btree, 8192);
+            let database = world.database(&txn, &format!("{name}{value_bytes}"), Method::Btree, 8192);
             database.with_dense_leaves(name == "dense")
         });
         let [plain, dense] = databases.map(|database| {
             let mut random = Random(5);
             for _ in 0..200 {
-                world.run(&who, &database, |access| {
+                world.run(&txn, &database, |access| {
                     (0..10).for_each(|_| access.put(&random.next().to_be_bytes(), &vec![1; value_bytes]).unwrap());
                 });
             }
-            world.assert_sound(&who, &database);
-            leaves(&world, &who, &database)
+            world.assert_sound(&txn, &database);
+            leaves(&world, &txn, &database)
         });
         assert!(dense.len() * 100 < plain.len() * 95, "{value_bytes}: {} leaves, not {}", dense.len(), plain.len());
         // The first and the last leaf do not share.
@@ -130,8 +130,8 @@ fn what_processes_that_have_ended_merged_away_is_used_again() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
     let (mut random, mut left_behind) = (Random(77), 0);
-    let mut put = |world: &World, who: &TxnSession, database: &Database, count: usize| {
-        world.run(who, database, |access| {
+    let mut put = |world: &World, txn: &TxnSession, database: &Database, count: usize| {
+        world.run(txn, database, |access| {
             for _ in 0..count {
                 access.put(&random.next().to_be_bytes().repeat(2), &[1; 60]).unwrap();
             }
@@ -139,17 +139,17 @@ fn what_processes_that_have_ended_merged_away_is_used_again() {
     };
     for _ in 0..60 {
         let other = world.again();
-        let who = other.join();
-        let database = dense(&other, &who, "ended");
-        put(&other, &who, &database, 150);
-        left_behind = other.assert_sound(&who, &database).unlinked_pages;
-        other.managers.leave(who);
+        let txn = other.join();
+        let database = dense(&other, &txn, "ended");
+        put(&other, &txn, &database, 150);
+        left_behind = other.assert_sound(&txn, &database).unlinked_pages;
+        other.managers.leave(txn);
     }
     assert!(left_behind > 0, "the test is about nothing");
-    let who = world.join();
-    let database = dense(&world, &who, "ended");
-    (0..60).for_each(|_| put(&world, &who, &database, 150));
-    let verified = world.assert_sound(&who, &database);
+    let txn = world.join();
+    let database = dense(&world, &txn, "ended");
+    (0..60).for_each(|_| put(&world, &txn, &database, 150));
+    let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, 2 * 60 * 150);
     assert!(verified.unlinked_pages < 4, "{} pages are neither in the tree nor free", verified.unlinked_pages);
 }
@@ -158,15 +158,15 @@ fn what_processes_that_have_ended_merged_away_is_used_again() {
 fn keys_in_order_fill_leaves_as_ever() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let who = world.join();
-    let databases = [world.database(&who, "plain", Method::Btree, 4096), dense(&world, &who, "dense")];
+    let txn = world.join();
+    let databases = [world.database(&txn, "plain", Method::Btree, 4096), dense(&world, &txn, "dense")];
     let pages = databases.map(|database| {
         for part in 0..100u64 {
-            world.run(&who, &database, |access| {
+            world.run(&txn, &database, |access| {
                 (part * 100..(part + 1) * 100).for_each(|at| access.put(&at.to_be_bytes(), &[1; 60]).unwrap());
             });
         }
-        world.assert_sound(&who, &database).tree_pages
+        world.assert_sound(&txn, &database).tree_pages
     });
     assert_eq!(pages[0], pages[1]);
 }
@@ -175,21 +175,21 @@ fn keys_in_order_fill_leaves_as_ever() {
 fn records_that_grow_share_too_and_who_locks_pages_does_not() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let who = world.join();
+    let txn = world.join();
     for (name, granularity) in [("records", Granularity::Record), ("pages", Granularity::Page)] {
-        let database = dense(&world, &who, name).with_granularity(granularity);
+        let database = dense(&world, &txn, name).with_granularity(granularity);
         let mut model = Model::new();
-        put_many(&world, &who, &database, 5000, &mut model);
+        put_many(&world, &txn, &database, 5000, &mut model);
         let mut random = Random(9);
         for _ in 0..20 {
-            world.run(&who, &database, |access| {
+            world.run(&txn, &database, |access| {
                 for (key, value) in model.iter_mut().filter(|_| random.below(40) == 0) {
                     value.resize(value.len() + 60, 7);
                     access.put(key, value).unwrap();
                 }
             });
         }
-        assert_equal(&world, &who, &database, &model);
+        assert_equal(&world, &txn, &database, &model);
     }
 }
 
@@ -197,8 +197,8 @@ fn records_that_grow_share_too_and_who_locks_pages_does_not() {
 fn threads_that_share_side_by_side_lose_nothing_and_end() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
-    let database = dense(&world, &who, "side");
+    let txn = world.join();
+    let database = dense(&world, &txn, "side");
     let other = world.again();
     let rounds = 150u64;
     std::thread::scope(|scope| {
@@ -206,30 +206,30 @@ fn threads_that_share_side_by_side_lose_nothing_and_end() {
             // Half of the threads work as another process: in another mapping, with handles of their own.
             let world = if thread % 2 == 0 { &world } else { &other };
             scope.spawn(move || {
-                let who = world.join();
-                let database = &dense(world, &who, "side");
+                let txn = world.join();
+                let database = &dense(world, &txn, "side");
                 let mut random = Random(thread + 1);
                 for round in 0..rounds {
-                    who.begin(&world.managers);
+                    txn.begin(&world.managers);
                     for _ in 0..10 {
                         // A key of this thread alone: the last byte is the thread.
                         let mut key = random.next().to_be_bytes().to_vec();
                         key[7] = u8::try_from(thread).unwrap();
-                        world.access(&who, database).put(&key, &[key[0]; 90]).unwrap();
+                        world.access(&txn, database).put(&key, &[key[0]; 90]).unwrap();
                     }
                     if round % 5 == 4 {
-                        who.abort(&world.managers).unwrap();
+                        txn.abort(&world.managers).unwrap();
                     } else {
-                        who.commit(&world.managers, Durability::Relaxed).unwrap();
+                        txn.commit(&world.managers, Durability::Relaxed).unwrap();
                     }
                 }
-                world.managers.leave(who);
+                world.managers.leave(txn);
             });
         }
     });
-    let verified = world.assert_sound(&who, &database);
+    let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, 6 * rounds / 5 * 4 * 10);
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for thread in 0..6u64 {
             let mut random = Random(thread + 1);
             for round in 0..rounds {

@@ -17,8 +17,8 @@ use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn load(world: &World, who: &TxnSession, database: &Database, model: &Model, fill: u8) {
-    let loaded = world.run(who, database, |access| {
+fn load(world: &World, txn: &TxnSession, database: &Database, model: &Model, fill: u8) {
+    let loaded = world.run(txn, database, |access| {
         let mut loader = access.begin_load(fill).unwrap();
         model.iter().for_each(|(key, value)| loader.push(key, value).unwrap());
         loader.finish().unwrap()
@@ -26,8 +26,8 @@ fn load(world: &World, who: &TxnSession, database: &Database, model: &Model, fil
     assert_eq!(loaded, model.len() as u64);
 }
 
-fn assert_equal(world: &World, who: &TxnSession, database: &Database, model: &Model) {
-    world.run(who, database, |access| {
+fn assert_equal(world: &World, txn: &TxnSession, database: &Database, model: &Model) {
+    world.run(txn, database, |access| {
         let mut cursor = BtreeCursor::new(*access);
         for (key, value) in model {
             assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
@@ -40,7 +40,7 @@ fn assert_equal(world: &World, who: &TxnSession, database: &Database, model: &Mo
             assert_eq!(access.get(key, <[u8]>::to_vec).unwrap().as_ref(), Some(value));
         }
     });
-    assert_eq!(world.assert_sound(who, database).records, model.len() as u64);
+    assert_eq!(world.assert_sound(txn, database).records, model.len() as u64);
 }
 
 fn numbered(count: u64, value_bytes: usize) -> Model {
@@ -73,15 +73,15 @@ fn ragged(random: &mut Random, count: u64, limit: usize, page_bytes: usize) -> M
 fn a_load_of_any_size_is_a_tree_as_any_other() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
+    let txn = world.join();
     for (index, count) in [0, 1, 2, 30, 31, 32, 33, 60, 500, 2_000, 40_000].into_iter().enumerate() {
         for (page_bytes, fill) in [(4096, 100), (8192, 70), (65536, 10)] {
-            let database = world.database(&who, &format!("load{index}-{page_bytes}"), Method::Btree, page_bytes);
+            let database = world.database(&txn, &format!("load{index}-{page_bytes}"), Method::Btree, page_bytes);
             let mut model = numbered(count, 90);
-            load(&world, &who, &database, &model, fill);
-            assert_equal(&world, &who, &database, &model);
+            load(&world, &txn, &database, &model, fill);
+            assert_equal(&world, &txn, &database, &model);
             // The loaded tree takes changes.
-            world.run(&who, &database, |access| {
+            world.run(&txn, &database, |access| {
                 for at in 0..200_u64 {
                     let key = format!("key/{:09}/between", at * 97 % count.max(1)).into_bytes();
                     access.put(&key, b"put").unwrap();
@@ -90,7 +90,7 @@ fn a_load_of_any_size_is_a_tree_as_any_other() {
                     assert_eq!(access.delete(&key).unwrap(), model.remove(&key).is_some());
                 }
             });
-            assert_equal(&world, &who, &database, &model);
+            assert_equal(&world, &txn, &database, &model);
         }
     }
 }
@@ -102,21 +102,21 @@ fn keys_and_values_at_their_limits_are_loaded_and_found_by_a_restart() {
     let mut models = Vec::new();
     {
         let world = World::new(&place, 64 << 20);
-        let who = world.join();
+        let txn = world.join();
         for (name, page_bytes, fill) in [("small", 4096, 100), ("middle", 8192, 55), ("large", 16384, 100)] {
-            let database = world.database(&who, name, Method::Btree, page_bytes);
+            let database = world.database(&txn, name, Method::Btree, page_bytes);
             let model = ragged(&mut random, 3000, database.key_bytes_max(), page_bytes as usize);
-            load(&world, &who, &database, &model, fill);
-            assert_equal(&world, &who, &database, &model);
+            load(&world, &txn, &database, &model, fill);
+            assert_equal(&world, &txn, &database, &model);
             models.push((name, page_bytes, model));
         }
-        world.managers.log.force_all(who.session()).unwrap();
+        world.managers.log.force_all(txn.session()).unwrap();
     }
     let (world, _) = World::restart(&place, 64 << 20);
-    let who = world.join();
+    let txn = world.join();
     for (name, page_bytes, model) in models {
-        let database = world.database(&who, name, Method::Btree, page_bytes);
-        assert_equal(&world, &who, &database, &model);
+        let database = world.database(&txn, name, Method::Btree, page_bytes);
+        assert_equal(&world, &txn, &database, &model);
     }
 }
 
@@ -124,16 +124,16 @@ fn keys_and_values_at_their_limits_are_loaded_and_found_by_a_restart() {
 fn pages_that_are_to_hold_little_have_two_children_all_the_same() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
+    let txn = world.join();
     for (page_bytes, fill, count) in [(8192, 10, 2), (8192, 10, 3), (8192, 10, 100), (4096, 10, 2), (4096, 49, 77)] {
         let name = format!("little{page_bytes}-{fill}-{count}");
-        let database = world.database(&who, &name, Method::Btree, page_bytes);
+        let database = world.database(&txn, &name, Method::Btree, page_bytes);
         // Keys of the longest length that differ only at their ends.
         let begin = vec![b'x'; database.key_bytes_max() - 3];
         let model: Model =
             (0..count).map(|at| ([&begin[..], format!("{at:03}").as_bytes()].concat(), vec![7; 9])).collect();
-        load(&world, &who, &database, &model, fill);
-        assert_equal(&world, &who, &database, &model);
+        load(&world, &txn, &database, &model, fill);
+        assert_equal(&world, &txn, &database, &model);
     }
 }
 
@@ -141,9 +141,9 @@ fn pages_that_are_to_hold_little_have_two_children_all_the_same() {
 fn of_equal_keys_the_last_counts_and_its_long_values_are_not_lost() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "equal", Method::Btree, 4096);
-    let loaded = world.run(&who, &database, |access| {
+    let txn = world.join();
+    let database = world.database(&txn, "equal", Method::Btree, 4096);
+    let loaded = world.run(&txn, &database, |access| {
         let mut loader = access.begin_load(100).unwrap();
         for at in 0..50_u8 {
             for byte in 0..4 {
@@ -154,37 +154,37 @@ fn of_equal_keys_the_last_counts_and_its_long_values_are_not_lost() {
     });
     assert_eq!(loaded, 50);
     let model: Model = (0..50_u8).map(|at| (vec![at], vec![3; 10_000])).collect();
-    assert_equal(&world, &who, &database, &model);
+    assert_equal(&world, &txn, &database, &model);
 }
 
 #[test]
 fn a_load_that_is_broken_off_leaves_nothing_but_free_pages() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let who = world.join();
-    let database = world.database(&who, "broken", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "broken", Method::Btree, 4096);
     let model = numbered(5000, 90);
     let mut pages = 0;
     for round in 0..3 {
-        who.begin(&world.managers);
+        txn.begin(&world.managers);
         {
-            let access = world.access(&who, &database);
+            let access = world.access(&txn, &database);
             let mut loader = access.begin_load(100).unwrap();
             model.iter().for_each(|(key, value)| loader.push(key, value).unwrap());
             loader.push(b"long", &vec![1; 50_000]).unwrap();
             let error = loader.push(b"key/1", b"").unwrap_err();
             assert!(matches!(error, Error::OutOfOrder { before: 5001, .. }), "{error}");
         }
-        who.abort(&world.managers).unwrap();
-        let verified = world.assert_sound(&who, &database);
+        txn.abort(&world.managers).unwrap();
+        let verified = world.assert_sound(&txn, &database);
         assert_eq!((verified.records, verified.tree_pages), (0, 1));
         // The pages of the round before are used again.
         assert!(round == 0 || verified.free_pages == pages, "{} pages, then {}", pages, verified.free_pages);
         pages = verified.free_pages;
         assert!(pages > 100, "{pages}");
     }
-    load(&world, &who, &database, &model, 100);
-    assert_equal(&world, &who, &database, &model);
+    load(&world, &txn, &database, &model, 100);
+    assert_equal(&world, &txn, &database, &model);
 }
 
 #[test]
@@ -193,23 +193,23 @@ fn a_load_that_has_ended_stands_whatever_becomes_of_its_transaction() {
     let model = numbered(3000, 90);
     {
         let world = World::new(&place, 32 << 20);
-        let who = world.join();
-        let database = world.database(&who, "ended", Method::Btree, 4096);
-        who.begin(&world.managers);
+        let txn = world.join();
+        let database = world.database(&txn, "ended", Method::Btree, 4096);
+        txn.begin(&world.managers);
         {
-            let access = world.access(&who, &database);
+            let access = world.access(&txn, &database);
             let mut loader = access.begin_load(100).unwrap();
             model.iter().for_each(|(key, value)| loader.push(key, value).unwrap());
             loader.finish().unwrap();
         }
-        who.abort(&world.managers).unwrap();
-        assert_equal(&world, &who, &database, &model);
-        world.managers.log.force_all(who.session()).unwrap();
+        txn.abort(&world.managers).unwrap();
+        assert_equal(&world, &txn, &database, &model);
+        world.managers.log.force_all(txn.session()).unwrap();
     }
     let (world, _) = World::restart(&place, 32 << 20);
-    let who = world.join();
-    let database = world.database(&who, "ended", Method::Btree, 4096);
-    assert_equal(&world, &who, &database, &model);
+    let txn = world.join();
+    let database = world.database(&txn, "ended", Method::Btree, 4096);
+    assert_equal(&world, &txn, &database, &model);
 }
 
 #[test]
@@ -218,36 +218,36 @@ fn a_restart_undoes_a_load_that_had_not_ended() {
     let model = numbered(3000, 90);
     {
         let world = World::new(&place, 32 << 20);
-        let who = world.join();
-        let database = world.database(&who, "cut", Method::Btree, 4096);
-        who.begin(&world.managers);
-        let access = world.access(&who, &database);
+        let txn = world.join();
+        let database = world.database(&txn, "cut", Method::Btree, 4096);
+        txn.begin(&world.managers);
+        let access = world.access(&txn, &database);
         let mut loader = access.begin_load(100).unwrap();
         model.iter().for_each(|(key, value)| loader.push(key, value).unwrap());
-        world.managers.log.force_all(who.session()).unwrap();
-        who.session().mark_dead();
+        world.managers.log.force_all(txn.session()).unwrap();
+        txn.session().mark_dead();
     }
     let (world, _) = World::restart(&place, 32 << 20);
-    let who = world.join();
-    let database = world.database(&who, "cut", Method::Btree, 4096);
-    let verified = world.assert_sound(&who, &database);
+    let txn = world.join();
+    let database = world.database(&txn, "cut", Method::Btree, 4096);
+    let verified = world.assert_sound(&txn, &database);
     assert_eq!((verified.records, verified.tree_pages), (0, 1));
     assert!(verified.free_pages > 50, "{verified:?}");
-    load(&world, &who, &database, &model, 100);
-    assert_equal(&world, &who, &database, &model);
+    load(&world, &txn, &database, &model, 100);
+    assert_equal(&world, &txn, &database, &model);
 }
 
 #[test]
 fn who_reads_without_locks_sees_nothing_or_all_of_a_load() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let (who, reader, late) = (world.join(), world.join(), world.join());
-    let database = world.database(&who, "seen", Method::Btree, 4096);
+    let (txn, reader, late) = (world.join(), world.join(), world.join());
+    let database = world.database(&txn, "seen", Method::Btree, 4096);
     let model = numbered(2000, 90);
-    let settle = || world.managers.log.force_all(who.session()).unwrap();
+    let settle = || world.managers.log.force_all(txn.session()).unwrap();
     settle();
-    let shown = |who: &TxnSession, snapshot: &Snapshot| {
-        let access = SnapshotAccess::new(&world.managers, who, &database, snapshot);
+    let shown = |txn: &TxnSession, snapshot: &Snapshot| {
+        let access = SnapshotAccess::new(&world.managers, txn, &database, snapshot);
         let mut cursor = SnapshotCursor::new(access);
         let mut count = 0;
         while cursor.next().unwrap().is_some() {
@@ -258,8 +258,8 @@ fn who_reads_without_locks_sees_nothing_or_all_of_a_load() {
         count
     };
     let before = Snapshot::new(world.managers.begin_snapshot(&reader).unwrap());
-    who.begin(&world.managers);
-    let access = world.access(&who, &database);
+    txn.begin(&world.managers);
+    let access = world.access(&txn, &database);
     let mut loader = access.begin_load(100).unwrap();
     model.iter().for_each(|(key, value)| loader.push(key, value).unwrap());
     assert_eq!(shown(&reader, &before), 0);
@@ -267,7 +267,7 @@ fn who_reads_without_locks_sees_nothing_or_all_of_a_load() {
     settle();
     let during = Snapshot::new(world.managers.begin_snapshot(&late).unwrap());
     assert_eq!((shown(&reader, &before), shown(&late, &during)), (0, 0));
-    who.commit(&world.managers, Durability::Sync).unwrap();
+    txn.commit(&world.managers, Durability::Sync).unwrap();
     assert_eq!((shown(&reader, &before), shown(&late, &during)), (0, 0));
     world.managers.end_snapshot(&late);
     let after = Snapshot::new(world.managers.begin_snapshot(&late).unwrap());
@@ -280,16 +280,16 @@ fn who_reads_without_locks_sees_nothing_or_all_of_a_load() {
 fn what_is_not_empty_is_not_loaded_into_and_what_was_emptied_is() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "there", Method::Btree, 4096);
-    world.run(&who, &database, |access| access.put(b"one", b"1").unwrap());
-    world.run(&who, &database, |access| {
+    let txn = world.join();
+    let database = world.database(&txn, "there", Method::Btree, 4096);
+    world.run(&txn, &database, |access| access.put(b"one", b"1").unwrap());
+    world.run(&txn, &database, |access| {
         assert!(matches!(access.begin_load(100).err(), Some(Error::NotEmpty { .. })));
         assert!(matches!(access.begin_load(5).err(), Some(Error::Unsuitable { .. })));
     });
-    world.run(&who, &database, |access| assert!(access.delete(b"one").unwrap()));
-    world.managers.log.force_all(who.session()).unwrap();
+    world.run(&txn, &database, |access| assert!(access.delete(b"one").unwrap()));
+    world.managers.log.force_all(txn.session()).unwrap();
     let model = numbered(100, 90);
-    load(&world, &who, &database, &model, 100);
-    assert_equal(&world, &who, &database, &model);
+    load(&world, &txn, &database, &model, 100);
+    assert_equal(&world, &txn, &database, &model);
 }

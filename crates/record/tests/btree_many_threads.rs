@@ -24,21 +24,21 @@ fn is_deadlock(error: &Error) -> bool {
 /// Runs `body` until it is not the victim of a deadlock. Returns the number of retries.
 fn run(
     world: &World,
-    who: &TxnSession,
+    txn: &TxnSession,
     database: &Database,
     mut body: impl FnMut(&Access<'_>) -> Result<(), Error>,
 ) -> u64 {
     let mut retries = 0;
     loop {
-        who.begin(&world.managers);
-        let access = Access::new(&world.managers, who, database, Wait::Forever);
+        txn.begin(&world.managers);
+        let access = Access::new(&world.managers, txn, database, Wait::Forever);
         match body(&access) {
             Ok(()) => {
-                who.commit(&world.managers, Durability::Relaxed).unwrap();
+                txn.commit(&world.managers, Durability::Relaxed).unwrap();
                 return retries;
             }
             Err(error) if is_deadlock(&error) => {
-                who.abort(&world.managers).unwrap();
+                txn.abort(&world.managers).unwrap();
                 retries += 1;
             }
             Err(error) => panic!("{error}"),
@@ -50,8 +50,8 @@ fn run(
 fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
-    let database = world.database(&who, "side", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "side", Method::Btree, 4096);
     let other = world.again();
     let keys_a_thread = 4000u64;
     std::thread::scope(|scope| {
@@ -59,13 +59,13 @@ fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
             // Half of the threads work as another process: in another mapping, with handles of their own.
             let world = if thread % 2 == 0 { &world } else { &other };
             scope.spawn(move || {
-                let who = world.join();
-                let database = &world.database(&who, "side", Method::Btree, 4096);
+                let txn = world.join();
+                let database = &world.database(&txn, "side", Method::Btree, 4096);
                 let mut random = Random(thread * 77 + 1);
                 let mut number = 0;
                 while number < keys_a_thread {
-                    who.begin(&world.managers);
-                    let access = world.access(&who, database);
+                    txn.begin(&world.managers);
+                    let access = world.access(&txn, database);
                     let aborts = random.below(5) == 0;
                     for step in 0..10 {
                         // Threads take turns in the key order, so they meet on every page.
@@ -76,19 +76,19 @@ fn threads_that_insert_and_delete_side_by_side_find_all_they_should() {
                         }
                     }
                     if aborts {
-                        who.abort(&world.managers).unwrap();
+                        txn.abort(&world.managers).unwrap();
                     } else {
-                        who.commit(&world.managers, Durability::Relaxed).unwrap();
+                        txn.commit(&world.managers, Durability::Relaxed).unwrap();
                         number += 10;
                     }
                 }
-                world.managers.leave(who);
+                world.managers.leave(txn);
             });
         }
     });
-    let verified = world.assert_sound(&who, &database);
+    let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, 6 * keys_a_thread / 10 * 7);
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for number in (0..6 * keys_a_thread).step_by(11) {
             let found = access.get(&number.to_be_bytes(), <[u8]>::len).unwrap();
             assert_eq!(found.is_some(), (number / 6) % 10 % 3 != 2, "{number}");
@@ -101,10 +101,10 @@ fn bank(granularity: Granularity) {
     const ACCOUNTS: u64 = 40;
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "bank", Method::Btree, 4096).with_granularity(granularity);
+    let txn = world.join();
+    let database = world.database(&txn, "bank", Method::Btree, 4096).with_granularity(granularity);
     let key = |number: u64| format!("account {number:04}").into_bytes();
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for number in 0..ACCOUNTS {
             access.put(&key(number), &100i64.to_le_bytes()).unwrap();
         }
@@ -116,7 +116,7 @@ fn bank(granularity: Granularity) {
             .map(|thread| {
                 let (world, database, retries, sums) = (&world, &database, &retries, &sums);
                 scope.spawn(move || {
-                    let who = world.join();
+                    let txn = world.join();
                     let mut random = Random(thread + 5);
                     // The summing threads may need more time than the moving ones.
                     let mut moved = 0;
@@ -124,7 +124,7 @@ fn bank(granularity: Granularity) {
                         moved += 1;
                         let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
                         let amount = i64::try_from(random.below(20)).unwrap();
-                        let times = run(world, &who, database, |access| {
+                        let times = run(world, &txn, database, |access| {
                             for (account, change) in [(from, -amount), (to, amount)] {
                                 let key = key(account);
                                 let now = access.get_for_update(&key, balance)?.unwrap();
@@ -140,9 +140,9 @@ fn bank(granularity: Granularity) {
         for _ in 0..2 {
             let (world, database, done, sums) = (&world, &database, &done, &sums);
             scope.spawn(move || {
-                let who = world.join();
+                let txn = world.join();
                 while !done.load(Ordering::Relaxed) {
-                    run(world, &who, database, |access| {
+                    run(world, &txn, database, |access| {
                         let mut cursor = BtreeCursor::new(*access);
                         let mut sum = 0;
                         while cursor.move_next()? {
@@ -162,7 +162,7 @@ fn bank(granularity: Granularity) {
         done.store(true, Ordering::Relaxed);
     });
     assert!(sums.load(Ordering::Relaxed) > 0);
-    world.assert_sound(&who, &database);
+    world.assert_sound(&txn, &database);
 }
 
 #[test]
@@ -179,17 +179,17 @@ fn a_scan_never_sees_half_a_transfer_under_page_locks() {
 fn a_range_that_was_counted_counts_the_same_again() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "range", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "range", Method::Btree, 4096);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..3u64 {
             let (world, database, done) = (&world, &database, &done);
             scope.spawn(move || {
-                let who = world.join();
+                let txn = world.join();
                 let mut random = Random(thread + 9);
                 while !done.load(Ordering::Relaxed) {
-                    run(world, &who, database, |access| {
+                    run(world, &txn, database, |access| {
                         let key = random.below(3000).to_be_bytes();
                         if random.below(3) == 0 {
                             access.delete(&key)?;
@@ -214,7 +214,7 @@ fn a_range_that_was_counted_counts_the_same_again() {
         let mut random = Random(4);
         for _ in 0..300 {
             let from = random.below(2900);
-            run(&world, &who, &database, |access| {
+            run(&world, &txn, &database, |access| {
                 let first = count(access, from, from + 100)?;
                 std::thread::yield_now();
                 assert_eq!(count(access, from, from + 100)?, first, "a phantom");
@@ -223,7 +223,7 @@ fn a_range_that_was_counted_counts_the_same_again() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    world.assert_sound(&who, &database);
+    world.assert_sound(&txn, &database);
 }
 
 #[test]
@@ -273,28 +273,28 @@ fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
     const STUCK: std::time::Duration = std::time::Duration::from_secs(60);
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
-    let database = world.database(&who, "queue", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "queue", Method::Btree, 4096);
     let (taken, sum) = (AtomicU64::new(0), AtomicU64::new(0));
     let began = std::time::Instant::now();
     std::thread::scope(|scope| {
         for producer in 0..2u64 {
             let (world, database) = (&world, &database);
             scope.spawn(move || {
-                let who = world.join();
+                let txn = world.join();
                 for number in 0..RECORDS / 2 {
                     let number = number * 2 + producer;
-                    run(world, &who, database, |access| access.put(&number.to_be_bytes(), &[7; 100]));
+                    run(world, &txn, database, |access| access.put(&number.to_be_bytes(), &[7; 100]));
                 }
             });
         }
         for _ in 0..2 {
             let (world, database, taken, sum) = (&world, &database, &taken, &sum);
             scope.spawn(move || {
-                let who = world.join();
+                let txn = world.join();
                 while taken.load(Ordering::Relaxed) < RECORDS && began.elapsed() < STUCK {
                     let mut number = None;
-                    run(world, &who, database, |access| {
+                    run(world, &txn, database, |access| {
                         let mut cursor = BtreeCursor::for_update(*access);
                         number = None;
                         if let Some((key, _)) = cursor.next()? {
@@ -312,16 +312,16 @@ fn a_queue_hands_out_each_record_once_and_gives_its_pages_back() {
         }
     });
     assert_eq!((taken.load(Ordering::Relaxed), sum.load(Ordering::Relaxed)), (RECORDS, RECORDS * (RECORDS - 1) / 2));
-    let verified = world.assert_sound(&who, &database);
+    let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, 0);
     assert!(verified.tree_pages < 60, "{verified:?}");
 }
 
 /// Takes the first record of a queue until the queue is empty.
-fn drain(world: &World, who: &TxnSession, database: &Database) {
+fn drain(world: &World, txn: &TxnSession, database: &Database) {
     let mut is_empty = false;
     while !is_empty {
-        run(world, who, database, |access| {
+        run(world, txn, database, |access| {
             let first = BtreeCursor::for_update(*access).next()?;
             is_empty = first.is_none();
             first.map_or(Ok(true), |(key, _)| access.delete(&key)).map(|_| ())
@@ -333,12 +333,12 @@ fn drain(world: &World, who: &TxnSession, database: &Database) {
 fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let (who, holder) = (world.join(), world.join());
-    let database = world.database(&who, "queue", Method::Btree, 4096);
-    let elsewhere = world.database(&who, "elsewhere", Method::Btree, 4096);
-    world.run(&who, &elsewhere, |access| access.put(b"key", b"").unwrap());
+    let (txn, holder) = (world.join(), world.join());
+    let database = world.database(&txn, "queue", Method::Btree, 4096);
+    let elsewhere = world.database(&txn, "elsewhere", Method::Btree, 4096);
+    world.run(&txn, &elsewhere, |access| access.put(b"key", b"").unwrap());
     for waits_in in ["get", "next", "put"] {
-        world.run(&who, &database, |access| {
+        world.run(&txn, &database, |access| {
             (0..3000_u64).for_each(|number| access.put(&number.to_be_bytes(), &[7; 100]).unwrap())
         });
         holder.begin(&world.managers);
@@ -357,10 +357,10 @@ fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
             while world.managers.locks.waits().is_empty() {
                 std::thread::yield_now();
             }
-            drain(&world, &who, &database);
+            drain(&world, &txn, &database);
             holder.commit(&world.managers, Durability::Relaxed).unwrap();
         });
-        let verified = world.assert_sound(&who, &database);
+        let verified = world.assert_sound(&txn, &database);
         assert!(verified.tree_pages < 10, "{waits_in}: {verified:?}");
     }
 }
@@ -369,18 +369,18 @@ fn whoever_waits_for_a_lock_keeps_no_page_from_being_used_again() {
 fn leaves_that_could_not_be_unlinked_when_they_were_emptied_are_later() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let (who, visitor) = (world.join(), world.join());
-    let database = world.database(&who, "queue", Method::Btree, 4096);
-    world.run(&who, &database, |access| {
+    let (txn, visitor) = (world.join(), world.join());
+    let database = world.database(&txn, "queue", Method::Btree, 4096);
+    world.run(&txn, &database, |access| {
         (0..3000_u64).for_each(|number| access.put(&number.to_be_bytes(), &[7; 100]).unwrap())
     });
     visitor.session().enter_tree();
-    drain(&world, &who, &database);
+    drain(&world, &txn, &database);
     visitor.session().leave_tree();
-    let before = world.assert_sound(&who, &database);
+    let before = world.assert_sound(&txn, &database);
     assert!(before.tree_pages > 40, "the visitor is in the way: {before:?}");
-    (0..20).for_each(|_| drain(&world, &who, &database));
-    let verified = world.assert_sound(&who, &database);
+    (0..20).for_each(|_| drain(&world, &txn, &database));
+    let verified = world.assert_sound(&txn, &database);
     assert!(verified.tree_pages < 10, "{verified:?}");
 }
 

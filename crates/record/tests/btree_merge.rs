@@ -21,10 +21,10 @@ fn key(number: u64) -> Vec<u8> {
     format!("key/{number:07}").into_bytes()
 }
 
-fn filled(world: &World, who: &TxnSession, database: &Database, count: u64) -> Model {
+fn filled(world: &World, txn: &TxnSession, database: &Database, count: u64) -> Model {
     let model: Model =
         (0..count).map(|at| (key(at), vec![at.to_le_bytes()[0]; 40 + usize::try_from(at % 60).unwrap()])).collect();
-    world.run(who, database, |access| {
+    world.run(txn, database, |access| {
         let mut loader = access.begin_load(100).unwrap();
         model.iter().for_each(|(key, value)| loader.push(key, value).unwrap());
         loader.finish().unwrap()
@@ -32,31 +32,31 @@ fn filled(world: &World, who: &TxnSession, database: &Database, count: u64) -> M
     model
 }
 
-fn compact(world: &World, who: &TxnSession, database: &Database) -> u64 {
+fn compact(world: &World, txn: &TxnSession, database: &Database) -> u64 {
     let (mut merged, mut from) = (0, Some(Vec::new()));
     while let Some(key) = from {
-        let done = world.access(who, database).compact(&key, 16, 100).unwrap();
+        let done = world.access(txn, database).compact(&key, 16, 100).unwrap();
         merged += done.merged;
         from = done.next;
     }
     merged
 }
 
-fn thin(world: &World, who: &TxnSession, database: &Database, model: &mut Model, keep: u64) {
+fn thin(world: &World, txn: &TxnSession, database: &Database, model: &mut Model, keep: u64) {
     let gone: Vec<Vec<u8>> = (0..model.len() as u64).filter(|at| at % keep != 0).map(key).collect();
     for part in gone.chunks(500) {
-        world.run(who, database, |access| {
+        world.run(txn, database, |access| {
             for key in part {
                 assert!(access.delete(key).unwrap());
                 model.remove(key);
             }
         });
     }
-    world.managers.log.force_all(who.session()).unwrap();
+    world.managers.log.force_all(txn.session()).unwrap();
 }
 
-fn assert_equal(world: &World, who: &TxnSession, database: &Database, model: &Model) -> libtp_record::Verified {
-    world.run(who, database, |access| {
+fn assert_equal(world: &World, txn: &TxnSession, database: &Database, model: &Model) -> libtp_record::Verified {
+    world.run(txn, database, |access| {
         let mut cursor = BtreeCursor::new(*access);
         for (key, value) in model {
             assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
@@ -66,7 +66,7 @@ fn assert_equal(world: &World, who: &TxnSession, database: &Database, model: &Mo
             assert_eq!(cursor.prev().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
         }
     });
-    world.assert_sound(who, database)
+    world.assert_sound(txn, database)
 }
 
 #[test]
@@ -76,46 +76,46 @@ fn a_tree_that_was_thinned_has_few_pages_again_also_after_a_restart() {
     let pages;
     {
         let world = World::new(&place, 32 << 20);
-        let who = world.join();
-        let database = world.database(&who, "thin", Method::Btree, 4096);
-        model = filled(&world, &who, &database, 20_000);
-        let before = world.assert_sound(&who, &database).tree_pages;
-        assert_eq!(compact(&world, &who, &database), 0, "full pages stay");
-        thin(&world, &who, &database, &mut model, 10);
-        let merged = compact(&world, &who, &database);
-        let after = assert_equal(&world, &who, &database, &model);
+        let txn = world.join();
+        let database = world.database(&txn, "thin", Method::Btree, 4096);
+        model = filled(&world, &txn, &database, 20_000);
+        let before = world.assert_sound(&txn, &database).tree_pages;
+        assert_eq!(compact(&world, &txn, &database), 0, "full pages stay");
+        thin(&world, &txn, &database, &mut model, 10);
+        let merged = compact(&world, &txn, &database);
+        let after = assert_equal(&world, &txn, &database, &model);
         assert!(after.tree_pages * 6 < before, "{before} pages, then {}", after.tree_pages);
         assert_eq!((after.ghosts, after.free_pages), (0, merged));
         assert_eq!(after.tree_pages + after.free_pages, before);
-        assert_eq!(compact(&world, &who, &database), 0, "nothing is left to do");
+        assert_eq!(compact(&world, &txn, &database), 0, "nothing is left to do");
         // The freed pages are used.
-        let more = filled(&world, &who, &world.database(&who, "other", Method::Btree, 4096), 10);
+        let more = filled(&world, &txn, &world.database(&txn, "other", Method::Btree, 4096), 10);
         assert_eq!(more.len(), 10);
-        world.run(&who, &database, |access| {
+        world.run(&txn, &database, |access| {
             for at in 0..2000 {
                 access.put(&[&key(at)[..], b"/more"].concat(), &[7; 100]).unwrap();
                 model.insert([&key(at)[..], b"/more"].concat(), vec![7; 100]);
             }
         });
-        let again = assert_equal(&world, &who, &database, &model);
+        let again = assert_equal(&world, &txn, &database, &model);
         assert_eq!(again.tree_pages + again.free_pages, before);
         pages = again.tree_pages;
-        world.managers.log.force_all(who.session()).unwrap();
+        world.managers.log.force_all(txn.session()).unwrap();
     }
     let (world, _) = World::restart(&place, 32 << 20);
-    let who = world.join();
-    let database = world.database(&who, "thin", Method::Btree, 4096);
-    assert_eq!(assert_equal(&world, &who, &database, &model).tree_pages, pages);
+    let txn = world.join();
+    let database = world.database(&txn, "thin", Method::Btree, 4096);
+    assert_eq!(assert_equal(&world, &txn, &database, &model).tree_pages, pages);
 }
 
 #[test]
 fn what_a_transaction_did_is_taken_back_on_whatever_page_it_is() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let (who, other) = (world.join(), world.join());
-    let database = world.database(&who, "undone", Method::Btree, 4096);
-    let mut model = filled(&world, &who, &database, 5000);
-    thin(&world, &who, &database, &mut model, 7);
+    let (txn, other) = (world.join(), world.join());
+    let database = world.database(&txn, "undone", Method::Btree, 4096);
+    let mut model = filled(&world, &txn, &database, 5000);
+    thin(&world, &txn, &database, &mut model, 7);
     other.begin(&world.managers);
     {
         let access = world.access(&other, &database);
@@ -127,9 +127,9 @@ fn what_a_transaction_did_is_taken_back_on_whatever_page_it_is() {
             access.delete(&key(at)).unwrap();
         }
     }
-    assert!(compact(&world, &who, &database) > 50);
+    assert!(compact(&world, &txn, &database) > 50);
     other.abort(&world.managers).unwrap();
-    assert_equal(&world, &who, &database, &model);
+    assert_equal(&world, &txn, &database, &model);
 }
 
 /// A transaction with locked leaves gives room up, another session compacts, and other records take the room. Then the
@@ -139,25 +139,25 @@ fn undone_under_page_locks(name: &str, count: u64, give_up: impl Fn(&Access<'_>)
     let model: Model = (0..count).map(|at| (key(at), vec![at.to_le_bytes()[0]; 700])).collect();
     {
         let world = World::new(&place, 32 << 20);
-        let (who, other) = (world.join(), world.join());
-        let database = world.paged(&who, name, Method::Btree, 4096);
-        world.run(&who, &database, |access| model.iter().for_each(|(key, value)| access.put(key, value).unwrap()));
-        world.managers.log.force_all(who.session()).unwrap();
+        let (txn, other) = (world.join(), world.join());
+        let database = world.paged(&txn, name, Method::Btree, 4096);
+        world.run(&txn, &database, |access| model.iter().for_each(|(key, value)| access.put(key, value).unwrap()));
+        world.managers.log.force_all(txn.session()).unwrap();
         other.begin(&world.managers);
         give_up(&world.access(&other, &database));
-        compact(&world, &who, &database);
+        compact(&world, &txn, &database);
         fill(&world.access(&other, &database));
-        compact(&world, &who, &database);
+        compact(&world, &txn, &database);
         other.abort(&world.managers).unwrap();
-        assert_equal(&world, &who, &database, &model);
+        assert_equal(&world, &txn, &database, &model);
         // And no room is kept for ever.
-        compact(&world, &who, &database);
-        assert_eq!(assert_equal(&world, &who, &database, &model).ghosts, 0);
-        world.managers.log.force_all(who.session()).unwrap();
+        compact(&world, &txn, &database);
+        assert_eq!(assert_equal(&world, &txn, &database, &model).ghosts, 0);
+        world.managers.log.force_all(txn.session()).unwrap();
     }
     let (world, _) = World::restart(&place, 32 << 20);
-    let who = world.join();
-    assert_equal(&world, &who, &world.paged(&who, name, Method::Btree, 4096), &model);
+    let txn = world.join();
+    assert_equal(&world, &txn, &world.paged(&txn, name, Method::Btree, 4096), &model);
 }
 
 /// Returns a function that changes each of the first records.
@@ -192,35 +192,35 @@ fn what_a_leaf_that_is_locked_has_to_spare_is_not_for_its_neighbour() {
 fn a_snapshot_still_sees_what_it_saw() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let (who, reader) = (world.join(), world.join());
-    let database = world.database(&who, "seen", Method::Btree, 4096);
-    let before = filled(&world, &who, &database, 3000);
+    let (txn, reader) = (world.join(), world.join());
+    let database = world.database(&txn, "seen", Method::Btree, 4096);
+    let before = filled(&world, &txn, &database, 3000);
     let mut model = before.clone();
-    thin(&world, &who, &database, &mut model, 3);
+    thin(&world, &txn, &database, &mut model, 3);
     let between = model.clone();
     let snapshot = Snapshot::new(world.managers.begin_snapshot(&reader).unwrap());
     for at in (0..3000).step_by(9) {
-        world.run(&who, &database, |access| access.delete(&key(at)).unwrap());
+        world.run(&txn, &database, |access| access.delete(&key(at)).unwrap());
         model.remove(&key(at));
     }
-    assert!(compact(&world, &who, &database) > 10);
+    assert!(compact(&world, &txn, &database) > 10);
     let mut cursor = SnapshotCursor::new(SnapshotAccess::new(&world.managers, &reader, &database, &snapshot));
     for (key, value) in &between {
         assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
     }
     assert_eq!(cursor.next().unwrap(), None);
     world.managers.end_snapshot(&reader);
-    assert_equal(&world, &who, &database, &model);
+    assert_equal(&world, &txn, &database, &model);
 }
 
 #[test]
 fn readers_and_writers_go_on_beside_a_compaction() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let who = world.join();
-    let database = world.database(&who, "beside", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "beside", Method::Btree, 4096);
     let count = 6000;
-    let mut model = filled(&world, &who, &database, count);
+    let mut model = filled(&world, &txn, &database, count);
     // These records stay all the time.
     model.retain(|key, _| key.last().is_some_and(|last| *last == b'0'));
     let (is_over, world, database) = (AtomicBool::new(false), &world, &database);
@@ -228,12 +228,12 @@ fn readers_and_writers_go_on_beside_a_compaction() {
         for seed in 1..3_u64 {
             let is_over = &is_over;
             scope.spawn(move || {
-                let who = world.join();
+                let txn = world.join();
                 let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 while !is_over.load(Ordering::Relaxed) {
                     // Waves: stretches of keys come and go.
                     let (first, put) = (random.below(count), random.below(2) == 0);
-                    world.run(&who, database, |access| {
+                    world.run(&txn, database, |access| {
                         for at in (first..first + 40).filter(|at| at % 10 == seed) {
                             match put {
                                 true => {
@@ -244,17 +244,17 @@ fn readers_and_writers_go_on_beside_a_compaction() {
                         }
                     });
                 }
-                world.managers.leave(who);
+                world.managers.leave(txn);
             });
         }
         let (is_over, model) = (&is_over, &model);
         scope.spawn(move || {
-            let who = world.join();
+            let txn = world.join();
             let mut up = true;
             while !is_over.load(Ordering::Relaxed) {
-                let view = world.managers.begin_snapshot(&who).unwrap();
+                let view = world.managers.begin_snapshot(&txn).unwrap();
                 let snapshot = Snapshot::new(view);
-                let mut cursor = SnapshotCursor::new(SnapshotAccess::new(&world.managers, &who, database, &snapshot));
+                let mut cursor = SnapshotCursor::new(SnapshotAccess::new(&world.managers, &txn, database, &snapshot));
                 let (mut seen, mut last) = (0, None);
                 while let Some((key, _)) = if up { cursor.next().unwrap() } else { cursor.prev().unwrap() } {
                     assert!(last.is_none_or(|last: Vec<u8>| if up { last < key } else { last > key }));
@@ -263,26 +263,26 @@ fn readers_and_writers_go_on_beside_a_compaction() {
                 }
                 assert_eq!(seen, model.len());
                 up = !up;
-                world.managers.end_snapshot(&who);
+                world.managers.end_snapshot(&txn);
             }
-            world.managers.leave(who);
+            world.managers.leave(txn);
         });
         for round in 0..30 {
             let first = round * 200 % count;
-            world.run(&who, database, |access| {
+            world.run(&txn, database, |access| {
                 for at in (first..first + 400).filter(|at| at % 10 > 2) {
                     access.delete(&key(at)).unwrap();
                 }
             });
-            world.managers.log.force_all(who.session()).unwrap();
-            compact(world, &who, database);
+            world.managers.log.force_all(txn.session()).unwrap();
+            compact(world, &txn, database);
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    world.run(&who, database, |access| {
+    world.run(&txn, database, |access| {
         for (key, value) in &model {
             assert_eq!(access.get(key, <[u8]>::to_vec).unwrap().as_ref(), Some(value));
         }
     });
-    world.assert_sound(&who, database);
+    world.assert_sound(&txn, database);
 }

@@ -18,8 +18,8 @@ use world::{Place, Random, World};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn assert_equal(world: &World, who: &libtp_txn::TxnSession, database: &libtp_record::Database, model: &Model) {
-    world.run(who, database, |access| {
+fn assert_equal(world: &World, txn: &libtp_txn::TxnSession, database: &libtp_record::Database, model: &Model) {
+    world.run(txn, database, |access| {
         let mut cursor = BtreeCursor::new(*access);
         for (key, value) in model {
             assert_eq!(cursor.next().unwrap().as_ref(), Some(&(key.clone(), value.clone())));
@@ -36,9 +36,9 @@ fn assert_equal(world: &World, who: &libtp_txn::TxnSession, database: &libtp_rec
 fn a_first_record_is_found_again() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "first", Method::Btree, 8192);
-    world.run(&who, &database, |access| {
+    let txn = world.join();
+    let database = world.database(&txn, "first", Method::Btree, 8192);
+    world.run(&txn, &database, |access| {
         access.put(b"alice", b"10").unwrap();
         assert_eq!(access.get(b"alice", <[u8]>::to_vec).unwrap().as_deref(), Some(&b"10"[..]));
         assert_eq!(access.get(b"bob", <[u8]>::to_vec).unwrap(), None);
@@ -49,20 +49,20 @@ fn a_first_record_is_found_again() {
         assert_eq!(access.update(b"alice", |value| value[1] = b'3').unwrap(), Some(()));
         assert_eq!(access.get(b"alice", <[u8]>::to_vec).unwrap().as_deref(), Some(&b"13"[..]));
     });
-    world.assert_sound(&who, &database);
+    world.assert_sound(&txn, &database);
 }
 
 #[test]
 fn in_order_and_random_loads_are_read_back_in_order() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
+    let txn = world.join();
     for (name, in_order) in [("rising", true), ("random", false)] {
-        let database = world.database(&who, name, Method::Btree, 4096);
+        let database = world.database(&txn, name, Method::Btree, 4096);
         let mut random = Random(88172645463325252);
         let mut model = Model::new();
         for chunk in 0..40u64 {
-            world.run(&who, &database, |access| {
+            world.run(&txn, &database, |access| {
                 for number in 0..500 {
                     let number = if in_order { chunk * 500 + number } else { random.next() };
                     let (key, value) = (number.to_be_bytes().to_vec(), number.to_le_bytes().repeat(3));
@@ -71,10 +71,10 @@ fn in_order_and_random_loads_are_read_back_in_order() {
                 }
             });
         }
-        assert_equal(&world, &who, &database, &model);
-        let verified = world.assert_sound(&who, &database);
+        assert_equal(&world, &txn, &database, &model);
+        let verified = world.assert_sound(&txn, &database);
         assert_eq!(verified.records, model.len() as u64);
-        world.run(&who, &database, |access| {
+        world.run(&txn, &database, |access| {
             for (key, value) in model.iter().step_by(7) {
                 assert_eq!(access.get(key, <[u8]>::to_vec).unwrap().as_ref(), Some(value));
             }
@@ -139,38 +139,38 @@ fn random_transactions(seed: u64, page_bytes: u32, transactions: u32, paged: boo
     let mut world = World::new(&place, 4 << 20);
     let mut random = Random(seed);
     let mut model = Model::new();
-    let mut who = world.join();
-    let open = |world: &World, who: &libtp_txn::TxnSession| {
+    let mut txn = world.join();
+    let open = |world: &World, txn: &libtp_txn::TxnSession| {
         if paged {
-            world.paged(who, "model", Method::Btree, page_bytes)
+            world.paged(txn, "model", Method::Btree, page_bytes)
         } else {
-            world.database(who, "model", Method::Btree, page_bytes)
+            world.database(txn, "model", Method::Btree, page_bytes)
         }
     };
-    let mut database = open(&world, &who);
+    let mut database = open(&world, &txn);
     for transaction in 0..transactions {
         let mut after = model.clone();
-        who.begin(&world.managers);
+        txn.begin(&world.managers);
         for _ in 0..random.below(30) {
-            one_change(&world.access(&who, &database), &mut after, &mut random, page_bytes.into());
+            one_change(&world.access(&txn, &database), &mut after, &mut random, page_bytes.into());
         }
         match random.below(6) {
-            0 => who.abort(&world.managers).unwrap(),
+            0 => txn.abort(&world.managers).unwrap(),
             1 if transaction % 20 == 19 => {
-                world.managers.log.force(who.session(), world.managers.log.tail().minus(8)).unwrap();
-                drop((database, who, world));
+                world.managers.log.force(txn.session(), world.managers.log.tail().minus(8)).unwrap();
+                drop((database, txn, world));
                 world = World::restart(&place, 4 << 20).0;
-                who = world.join();
-                database = open(&world, &who);
+                txn = world.join();
+                database = open(&world, &txn);
             }
             _ => {
-                who.commit(&world.managers, Durability::Relaxed).unwrap();
+                txn.commit(&world.managers, Durability::Relaxed).unwrap();
                 model = after;
             }
         }
         if transaction % 10 == 9 {
-            assert_equal(&world, &who, &database, &model);
-            let verified = world.assert_sound(&who, &database);
+            assert_equal(&world, &txn, &database, &model);
+            let verified = world.assert_sound(&txn, &database);
             assert_eq!(verified.records, model.len() as u64, "seed {seed}");
         }
     }
@@ -199,9 +199,9 @@ fn random_transactions_agree_with_a_model_under_page_locks() {
 fn keys_beyond_a_quarter_page_are_refused_and_nothing_is_changed() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "limits", Method::Btree, 4096);
-    world.run(&who, &database, |access| {
+    let txn = world.join();
+    let database = world.database(&txn, "limits", Method::Btree, 4096);
+    world.run(&txn, &database, |access| {
         assert!(access.put(&[1; 1024], b"fits").is_ok());
         let error = access.put(&[1; 1025], b"does not").unwrap_err();
         assert!(matches!(error, Error::KeyTooLong { bytes: 1025, limit: 1024, .. }), "{error}");
@@ -215,22 +215,22 @@ fn keys_beyond_a_quarter_page_are_refused_and_nothing_is_changed() {
 fn the_pages_of_long_values_are_used_again() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "long", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "long", Method::Btree, 4096);
     for round in 0..30u8 {
-        world.run(&who, &database, |access| access.put(b"picture", &vec![round; 100_000]).unwrap());
+        world.run(&txn, &database, |access| access.put(b"picture", &vec![round; 100_000]).unwrap());
     }
-    let verified = world.assert_sound(&who, &database);
+    let verified = world.assert_sound(&txn, &database);
     let pages = verified.tree_pages + verified.value_pages + verified.free_pages;
     assert!(pages < 4 * 100_000 / 4000, "{verified:?}");
-    who.begin(&world.managers);
-    world.access(&who, &database).put(b"picture", &vec![99; 300_000]).unwrap();
-    who.abort(&world.managers).unwrap();
-    world.run(&who, &database, |access| {
+    txn.begin(&world.managers);
+    world.access(&txn, &database).put(b"picture", &vec![99; 300_000]).unwrap();
+    txn.abort(&world.managers).unwrap();
+    world.run(&txn, &database, |access| {
         let value = access.get(b"picture", <[u8]>::to_vec).unwrap().unwrap();
         assert!(value.len() == 100_000 && value.iter().all(|&byte| byte == 29));
     });
-    world.assert_sound(&who, &database);
+    world.assert_sound(&txn, &database);
 }
 
 /// Returns the number of seeds that a test tries: few, unless `LIBTP_SEEDS` asks for more.
@@ -242,59 +242,59 @@ fn seeds() -> u64 {
 fn an_insertion_before_very_many_empty_leaves_needs_little_memory() {
     let place = Place::new();
     let world = World::new(&place, 256 << 10);
-    let (who, other) = (world.join(), world.join());
-    let database = world.database(&who, "queue", Method::Btree, 4096);
+    let (txn, other) = (world.join(), world.join());
+    let database = world.database(&txn, "queue", Method::Btree, 4096);
     let key = |number: u32| number.to_be_bytes();
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         (0..20_000).for_each(|number| access.put(&key(number), &[7; 100]).unwrap());
     });
     // A session stays in the tree: no unlinked page becomes free, so its neighbours must stay.
     other.session().enter_tree();
     for chunk in 0..19 {
-        world.run(&who, &database, |access| {
+        world.run(&txn, &database, |access| {
             (0..1000).map(|number| 1 + chunk * 1000 + number).for_each(|number| {
                 access.delete(&key(number)).unwrap();
             });
         });
     }
     for _ in 0..100 {
-        world.run(&who, &database, |access| {
+        world.run(&txn, &database, |access| {
             let mut cursor = BtreeCursor::new(*access);
             assert_eq!(cursor.seek(&key(1)).unwrap().unwrap().0, key(19_001));
         });
     }
-    let left = world.assert_sound(&who, &database);
+    let left = world.assert_sound(&txn, &database);
     assert!(left.tree_pages > 150, "{left:?}: there is a long row of empty leaves");
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for number in 0..100_u32 {
             access.put(&[&key(0)[..], &number.to_be_bytes()].concat(), &[8; 100]).unwrap();
         }
     });
     other.session().leave_tree();
-    world.assert_sound(&who, &database);
+    world.assert_sound(&txn, &database);
 }
 
 #[test]
 fn a_split_that_finds_no_room_for_its_lock_says_so() {
     let place = Place::new();
     let world = World::within(&place, 1 << 20, 16 << 20, Default::default());
-    let who = world.join();
-    let database = world.paged(&who, "full", Method::Btree, 4096).without_escalation();
-    let access = world.access(&who, &database);
-    who.begin(&world.managers);
+    let txn = world.join();
+    let database = world.paged(&txn, "full", Method::Btree, 4096).without_escalation();
+    let access = world.access(&txn, &database);
+    txn.begin(&world.managers);
     access.put(&[0], &[7; 100]).unwrap();
     // All memory is filled with locks; then one is released.
     let locks = &world.managers.locks;
     let name = |hash| LockName { space: 0, kind: KIND_APPLICATION, hash };
-    let lock = |hash| locks.lock(who.session(), who.locker(), name(hash), Mode::S, Wait::No);
+    let lock = |hash| locks.lock(txn.session(), txn.locker(), name(hash), Mode::S, Wait::No);
     let full = (0..).find_map(|hash| lock(hash).err());
     assert!(matches!(full, Some(libtp_lock::Error::Full(_))), "{full:?}");
-    locks.unlock(who.session(), who.locker(), name(0)).unwrap();
+    locks.unlock(txn.session(), txn.locker(), name(0)).unwrap();
     // The root's two halves need one lock each.
     let refused = (1..100).find_map(|at| access.put(&[at], &[7; 100]).err());
     assert!(matches!(refused, Some(Error::Lock(libtp_lock::Error::Full(_)))), "{refused:?}");
-    locks.unlock_those(who.session(), who.locker(), |name| name.kind == KIND_APPLICATION);
+    locks.unlock_those(txn.session(), txn.locker(), |name| name.kind == KIND_APPLICATION);
     (1..100).for_each(|at| access.put(&[at], &[7; 100]).unwrap());
-    who.commit(&world.managers, Durability::Relaxed).unwrap();
-    assert_eq!(world.assert_sound(&who, &database).records, 100);
+    txn.commit(&world.managers, Durability::Relaxed).unwrap();
+    assert_eq!(world.assert_sound(&txn, &database).records, 100);
 }

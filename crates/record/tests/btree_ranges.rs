@@ -31,12 +31,12 @@ fn of_model<'m>(model: &'m Model, range: &'m KeyRange) -> impl DoubleEndedIterat
 fn ranges_are_walked_counted_and_deleted_as_those_of_a_map() {
     let place = Place::new();
     let world = World::new(&place, 32 << 20);
-    let who = world.join();
-    let database = world.database(&who, "ranges", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "ranges", Method::Btree, 4096);
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut model = Model::new();
     for round in 0..150 {
-        world.run(&who, &database, |access| {
+        world.run(&txn, &database, |access| {
             for _ in 0..60 {
                 let (key, value) = (key(random.below(2000)), vec![7; usize::try_from(random.below(300)).unwrap()]);
                 access.put(&key, &value).unwrap();
@@ -45,20 +45,20 @@ fn ranges_are_walked_counted_and_deleted_as_those_of_a_map() {
         });
         let range = any_range(&mut random);
         let sought = [(); 4].map(|()| key(random.below(2000)));
-        assert_walks(&world, &who, &database, &model, &range, &sought);
+        assert_walks(&world, &txn, &database, &model, &range, &sought);
         if round % 3 == 0 {
             let gone: Vec<Vec<u8>> = of_model(&model, &range).map(|(key, _)| key.clone()).collect();
-            world.run(&who, &database, |access| {
+            world.run(&txn, &database, |access| {
                 assert_eq!(access.delete_range(range.clone()).unwrap(), gone.len() as u64, "{range:?}");
                 assert_eq!(access.count_range(range.clone()).unwrap(), 0);
             });
             model.retain(|key, _| !gone.contains(key));
-            settle(&world, &who);
-            world.access(&who, &database).clear_away(&range).unwrap();
+            settle(&world, &txn);
+            world.access(&txn, &database).clear_away(&range).unwrap();
         }
     }
-    assert_walks(&world, &who, &database, &model, &KeyRange::default(), &[key(777), key(0), b"~".to_vec()]);
-    world.assert_sound(&who, &database);
+    assert_walks(&world, &txn, &database, &model, &KeyRange::default(), &[key(777), key(0), b"~".to_vec()]);
+    world.assert_sound(&txn, &database);
 }
 
 fn any_range(random: &mut Random) -> KeyRange {
@@ -78,9 +78,9 @@ fn any_range(random: &mut Random) -> KeyRange {
 }
 
 /// Writes all commits to disk: from then on snapshots show them, and deleted records can be removed.
-fn settle(world: &World, who: &TxnSession) {
+fn settle(world: &World, txn: &TxnSession) {
     let log = &world.managers.log;
-    log.force(who.session(), log.tail().minus(8)).unwrap();
+    log.force(txn.session(), log.tail().minus(8)).unwrap();
 }
 
 /// Returns the number of pairs of a range below a key, and the keys of the two pairs from there on.
@@ -93,13 +93,13 @@ fn places<'m>(model: &'m Model, range: &'m KeyRange, sought: &[u8]) -> (usize, [
 /// Checks cursors of a transaction and of a snapshot, in both directions and after seeks, and the counts.
 fn assert_walks(
     world: &World,
-    who: &TxnSession,
+    txn: &TxnSession,
     database: &Database,
     model: &Model,
     range: &KeyRange,
     sought: &[Vec<u8>],
 ) {
-    world.run(who, database, |access| {
+    world.run(txn, database, |access| {
         let mut cursor = BtreeCursor::new(*access).within(range.clone());
         for wanted in of_model(model, range) {
             assert_eq!(cursor.next().unwrap().as_ref().map(|(key, value)| (key, value)), Some(wanted), "{range:?}");
@@ -128,10 +128,10 @@ fn assert_walks(
         }
         assert_eq!(access.count_range(range.clone()).unwrap(), of_model(model, range).count() as u64);
     });
-    settle(world, who);
-    let view = world.managers.begin_snapshot(who).unwrap();
+    settle(world, txn);
+    let view = world.managers.begin_snapshot(txn).unwrap();
     let snapshot = Snapshot::new(view);
-    let at = || SnapshotAccess::new(&world.managers, who, database, &snapshot);
+    let at = || SnapshotAccess::new(&world.managers, txn, database, &snapshot);
     let mut cursor = SnapshotCursor::new(at()).within(range.clone());
     let forwards: Vec<_> = std::iter::from_fn(|| cursor.next().unwrap()).collect();
     let backwards: Vec<_> = std::iter::from_fn(|| cursor.prev().unwrap()).collect();
@@ -153,7 +153,7 @@ fn assert_walks(
         assert_eq!(cursor.prev().unwrap().map(|pair| pair.0).as_ref(), before, "{range:?} {sought:?}");
     }
     assert_eq!(at().count_range(range.clone()).unwrap(), wanted.len() as u64);
-    world.managers.end_snapshot(who);
+    world.managers.end_snapshot(txn);
 }
 
 /// Whether another transaction may put a key now.
@@ -170,10 +170,10 @@ fn may_put(world: &World, database: &Database, key: &[u8]) -> bool {
 fn a_range_that_was_counted_or_deleted_stays_so_and_what_is_beside_it_is_free() {
     let place = Place::new();
     let world = World::new(&place, 16 << 20);
-    let who = world.join();
-    let database = world.database(&who, "locks", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "locks", Method::Btree, 4096);
     let name = |number: u32| format!("{number:05}").into_bytes();
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for number in (0..2000).step_by(10) {
             access.put(&name(number), &[1; 100]).unwrap();
         }
@@ -193,8 +193,8 @@ fn a_range_that_was_counted_or_deleted_stays_so_and_what_is_beside_it_is_free() 
     ];
     for work in works {
         for (low, high) in [(505, 1495), (500, 1500), (501, 509), (0, 95), (1905, 9999)] {
-            who.begin(&world.managers);
-            let access = world.access(&who, &database);
+            txn.begin(&world.managers);
+            let access = world.access(&txn, &database);
             let range = KeyRange::of(&(name(low)..name(high)));
             let count = (0..2000).step_by(10).filter(|number| (low..high).contains(number)).count() as u64;
             assert_eq!(work(&access, range), count);
@@ -207,10 +207,10 @@ fn a_range_that_was_counted_or_deleted_stays_so_and_what_is_beside_it_is_free() 
                 let is_inside = (low..high).contains(&number);
                 assert_eq!(may_put(&world, &database, &name(number)), !is_inside, "{number} beside {low}..{high}");
             }
-            who.abort(&world.managers).unwrap();
+            txn.abort(&world.managers).unwrap();
         }
     }
-    world.assert_sound(&who, &database);
+    world.assert_sound(&txn, &database);
 }
 
 #[test]
@@ -222,12 +222,12 @@ fn a_file_in_which_ranges_come_and_go_does_not_grow() {
     for is_rising in [true, false] {
         let place = Place::new();
         let world = World::new(&place, 32 << 20);
-        let who = world.join();
-        let database = world.database(&who, "moving", Method::Btree, 4096);
+        let txn = world.join();
+        let database = world.database(&txn, "moving", Method::Btree, 4096);
         let name = |number: u64| name(if is_rising { number } else { 1_000_000 - number });
         let mut sizes = Vec::new();
         for round in 0..40 {
-            world.run(&who, &database, |access| {
+            world.run(&txn, &database, |access| {
                 for number in round * STEP..(round + 1) * STEP {
                     access.put(&name(number), &[5; 50]).unwrap();
                 }
@@ -239,11 +239,11 @@ fn a_file_in_which_ranges_come_and_go_does_not_grow() {
                 } else {
                     KeyRange::between(Bound::Excluded(&b), Bound::Included(&a))
                 };
-                world.run(&who, &database, |access| assert_eq!(access.delete_range(range.clone()).unwrap(), STEP));
-                settle(&world, &who);
-                assert!(world.access(&who, &database).clear_away(&range).unwrap() > 10);
+                world.run(&txn, &database, |access| assert_eq!(access.delete_range(range.clone()).unwrap(), STEP));
+                settle(&world, &txn);
+                assert!(world.access(&txn, &database).clear_away(&range).unwrap() > 10);
             }
-            let verified = world.assert_sound(&who, &database);
+            let verified = world.assert_sound(&txn, &database);
             sizes.push(verified.tree_pages + verified.free_pages);
         }
         println!("pages, rising {is_rising}: {sizes:?}");
@@ -252,13 +252,13 @@ fn a_file_in_which_ranges_come_and_go_does_not_grow() {
 }
 
 /// Ends a transaction as `libtp` does.
-fn commit_and_clear(world: &World, who: &TxnSession, database: &Database) {
-    let emptied = who.take_for_later();
-    who.commit(&world.managers, Durability::Relaxed).unwrap();
-    settle(world, who);
+fn commit_and_clear(world: &World, txn: &TxnSession, database: &Database) {
+    let emptied = txn.take_for_later();
+    txn.commit(&world.managers, Durability::Relaxed).unwrap();
+    settle(world, txn);
     for (file, key) in emptied {
         assert_eq!(file, database.id().raw());
-        world.access(who, database).clear_around(&key).unwrap();
+        world.access(txn, database).clear_around(&key).unwrap();
     }
 }
 
@@ -291,8 +291,8 @@ fn a_file_in_which_single_keys_come_and_go_does_not_grow_though_others_are_in_th
                 one.begin(&world.managers);
                 two.begin(&world.managers);
                 for number in end - STEP..end {
-                    let who = if number % 2 == 0 { &one } else { &two };
-                    assert!(world.access(who, &database).delete(&name(number)).unwrap());
+                    let txn = if number % 2 == 0 { &one } else { &two };
+                    assert!(world.access(txn, &database).delete(&name(number)).unwrap());
                 }
                 // The session that emptied a leaf finds the other's ghosts on it, and the other session does not know
                 // that the leaf has nothing else.

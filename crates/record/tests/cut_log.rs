@@ -32,17 +32,17 @@ fn key(random: &mut Random) -> Vec<u8> {
     [&random.below(400).to_be_bytes()[..], &[b'k'; 250]].concat()
 }
 
-fn tell() -> Story {
+fn write_story() -> Story {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
-    let database = world.database(&who, "cut", Method::Btree, 4096);
+    let txn = world.join();
+    let database = world.database(&txn, "cut", Method::Btree, 4096);
     let mut random = Random(7);
     let (mut model, mut commits) = (Model::new(), Vec::new());
     for transaction in 0..60u64 {
         let mut after = model.clone();
-        who.begin(&world.managers);
-        let access = world.access(&who, &database);
+        txn.begin(&world.managers);
+        let access = world.access(&txn, &database);
         for _ in 0..6 {
             let key = key(&mut random);
             if random.below(5) == 0 {
@@ -55,18 +55,18 @@ fn tell() -> Story {
             after.insert(key, value);
         }
         if transaction % 7 == 6 {
-            who.abort(&world.managers).unwrap();
+            txn.abort(&world.managers).unwrap();
         } else {
-            who.commit(&world.managers, Durability::Relaxed).unwrap();
+            txn.commit(&world.managers, Durability::Relaxed).unwrap();
             model = after;
         }
         commits.push((world.managers.log.tail(), model.clone()));
     }
     let log = &world.managers.log;
-    log.force(who.session(), log.tail().minus(8)).unwrap();
+    log.force(txn.session(), log.tail().minus(8)).unwrap();
     let record = |record: libtp_log::Result<libtp_log::Record>| record.map(|record| (record.lsn, record.header.kind()));
     let records: Vec<_> = log.roll(Lsn::FIRST).map(record).collect::<Result<_, _>>().unwrap();
-    let _ = world.assert_sound(&who, &database);
+    let _ = world.assert_sound(&txn, &database);
     Story { place, commits, records }
 }
 
@@ -91,11 +91,11 @@ fn check(story: &Story, at: Lsn) {
     let model = committed.unwrap_or_default();
     let copy = cut(story, at);
     let world = World::restart(&copy, 64 << 20).0;
-    let who = world.join();
-    let database = world.database(&who, "cut", Method::Btree, 4096);
-    let verified = world.assert_sound(&who, &database);
+    let txn = world.join();
+    let database = world.database(&txn, "cut", Method::Btree, 4096);
+    let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, model.len() as u64, "cut at {at}");
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for (key, value) in &model {
             assert_eq!(access.get(key, <[u8]>::to_vec).unwrap().as_ref(), Some(value), "cut at {at}");
         }
@@ -109,17 +109,17 @@ fn check(story: &Story, at: Lsn) {
     });
     // Work goes on over the unfinished actions.
     let mut random = Random(at.raw() | 1);
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for _ in 0..60 {
             access.put(&key(&mut random), &[1; 200]).unwrap();
         }
     });
-    world.assert_sound(&who, &database);
+    world.assert_sound(&txn, &database);
 }
 
 #[test]
 fn what_was_committed_before_the_cut_is_there_and_nothing_else() {
-    let story = tell();
+    let story = write_story();
     let kinds: Vec<u16> = story.records.iter().map(|(_, kind)| *kind).collect();
     let posts = kinds.iter().filter(|kind| **kind == POST).count();
     assert!(kinds.contains(&ROOT_SPLIT) && kinds.contains(&SPLIT) && posts > 20, "{posts} posts are no story");

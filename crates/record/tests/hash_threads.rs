@@ -22,9 +22,9 @@ fn kept(number: u64) -> Vec<u8> {
 }
 
 /// Scans the file. Returns `None` after an error: a scan keeps gaps locked, so it may deadlock with inserting threads.
-fn scan(world: &World, who: &libtp_txn::TxnSession, database: &libtp_record::Database) -> Option<BTreeSet<Vec<u8>>> {
-    who.begin(&world.managers);
-    let access = Access::new(&world.managers, who, database, Wait::Forever);
+fn scan(world: &World, txn: &libtp_txn::TxnSession, database: &libtp_record::Database) -> Option<BTreeSet<Vec<u8>>> {
+    txn.begin(&world.managers);
+    let access = Access::new(&world.managers, txn, database, Wait::Forever);
     let mut cursor = HashCursor::new(access);
     let mut met = BTreeSet::new();
     loop {
@@ -32,12 +32,12 @@ fn scan(world: &World, who: &libtp_txn::TxnSession, database: &libtp_record::Dat
             Ok(Some((key, _))) => assert!(met.insert(key), "met twice"),
             Ok(None) => break,
             Err(_) => {
-                who.abort(&world.managers).unwrap();
+                txn.abort(&world.managers).unwrap();
                 return None;
             }
         }
     }
-    who.commit(&world.managers, Durability::Relaxed).unwrap();
+    txn.commit(&world.managers, Durability::Relaxed).unwrap();
     Some(met)
 }
 
@@ -47,9 +47,9 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
     const KEYS: u64 = 3000;
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
-    let database = world.database(&who, "side", Method::Hash, 4096);
-    world.run(&who, &database, |access| (0..50).for_each(|number| access.put(&kept(number), &[1; 300]).unwrap()));
+    let txn = world.join();
+    let database = world.database(&txn, "side", Method::Hash, 4096);
+    world.run(&txn, &database, |access| (0..50).for_each(|number| access.put(&kept(number), &[1; 300]).unwrap()));
     let other = world.again();
     let is_over = AtomicBool::new(false);
     let scans = std::thread::scope(|scope| {
@@ -58,13 +58,13 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
                 // Half of the threads work as another process: in another mapping, with handles of their own.
                 let world = if thread % 2 == 0 { &world } else { &other };
                 scope.spawn(move || {
-                    let who = world.join();
-                    let database = &world.database(&who, "side", Method::Hash, 4096);
+                    let txn = world.join();
+                    let database = &world.database(&txn, "side", Method::Hash, 4096);
                     let mut random = Random(thread * 77 + 1);
                     let mut number = 0;
                     while number < KEYS {
-                        who.begin(&world.managers);
-                        let access = world.access(&who, database);
+                        txn.begin(&world.managers);
+                        let access = world.access(&txn, database);
                         let is_kept = random.below(5) != 0;
                         let done = (0..10).try_for_each(|step| {
                             let key = ((number + step) * THREADS + thread).to_be_bytes();
@@ -76,27 +76,27 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
                             Ok::<(), libtp_record::Error>(())
                         });
                         if done.is_ok() && is_kept {
-                            who.commit(&world.managers, Durability::Relaxed).unwrap();
+                            txn.commit(&world.managers, Durability::Relaxed).unwrap();
                             number += 10;
                         } else {
-                            who.abort(&world.managers).unwrap();
+                            txn.abort(&world.managers).unwrap();
                         }
                     }
-                    world.managers.leave(who);
+                    world.managers.leave(txn);
                 })
             })
             .collect();
         let scanner = scope.spawn(|| {
-            let who = world.join();
+            let txn = world.join();
             let mut scans = 0;
             while !is_over.load(Ordering::Relaxed) {
-                if let Some(met) = scan(&world, &who, &database) {
+                if let Some(met) = scan(&world, &txn, &database) {
                     scans += 1;
                     assert!((0..50).all(|number| met.contains(&kept(number))), "a scan missed what is always there");
                 }
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
-            world.managers.leave(who);
+            world.managers.leave(txn);
             scans
         });
         workers.into_iter().for_each(|worker| worker.join().unwrap());
@@ -104,10 +104,10 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
         scanner.join().unwrap()
     });
     println!("{scans} scans beside");
-    let verified = world.assert_sound(&who, &database);
+    let verified = world.assert_sound(&txn, &database);
     assert_eq!(verified.records, THREADS * KEYS / 10 * 7 + 50);
     assert!(verified.tree_pages > 100, "{verified:?}");
-    world.run(&who, &database, |access| {
+    world.run(&txn, &database, |access| {
         for number in 0..THREADS * KEYS {
             let found = access.get(&number.to_be_bytes(), <[u8]>::len).unwrap();
             assert_eq!(found, ((number / THREADS) % 10 % 3 != 2).then_some(32), "{number}");
@@ -119,14 +119,14 @@ fn threads_in_a_file_that_grows_find_all_they_should() {
 fn a_link_leads_to_its_record_or_nowhere() {
     let place = Place::new();
     let world = World::new(&place, 64 << 20);
-    let who = world.join();
+    let txn = world.join();
     for method in [Method::Btree, Method::Hash] {
-        let database = world.database(&who, method.name(), method, 4096);
+        let database = world.database(&txn, method.name(), method, 4096);
         let value = |number: u64| number.to_le_bytes().repeat(1 + usize::try_from(number % 20).unwrap());
         let mut links: Vec<Link> = Vec::new();
         let (mut hits, mut misses) = (0, 0);
         for number in 0..2000_u64 {
-            world.run(&who, &database, |access| {
+            world.run(&txn, &database, |access| {
                 let key = number.to_be_bytes();
                 access.put(&key, &value(number)).unwrap();
                 links.push(access.link_of(&key).unwrap().unwrap());
@@ -147,7 +147,7 @@ fn a_link_leads_to_its_record_or_nowhere() {
         }
         println!("{}: {hits} links led on, {misses} did not", method.name());
         assert!(hits > 1000, "{hits} of {}", hits + misses);
-        world.run(&who, &database, |access| {
+        world.run(&txn, &database, |access| {
             access.delete(&7_u64.to_be_bytes()).unwrap();
             assert_eq!(access.get_linked(links[7], |_, _| ()).unwrap(), None);
             assert_eq!(access.link_of(&7_u64.to_be_bytes()).unwrap(), None);

@@ -19,8 +19,8 @@ const METHOD: Method = Method::Recno { record_bytes: 50 };
 
 type Model = BTreeMap<u64, Vec<u8>>;
 
-fn assert_equal(world: &World, who: &TxnSession, database: &libtp_record::Database, model: &Model) {
-    world.run(who, database, |access| {
+fn assert_equal(world: &World, txn: &TxnSession, database: &libtp_record::Database, model: &Model) {
+    world.run(txn, database, |access| {
         let mut cursor = NumberCursor::new(*access);
         for (number, record) in model {
             assert_eq!(cursor.next().unwrap(), Some((*number, record.clone())));
@@ -68,40 +68,40 @@ fn random_transactions(seed: u64, paged: bool) {
     let place = Place::new();
     let mut world = World::new(&place, 4 << 20);
     let mut random = Random(seed);
-    let mut who = world.join();
-    let open = |world: &World, who: &TxnSession| {
+    let mut txn = world.join();
+    let open = |world: &World, txn: &TxnSession| {
         if paged {
-            world.paged(who, "numbers", METHOD, 4096)
+            world.paged(txn, "numbers", METHOD, 4096)
         } else {
-            world.database(who, "numbers", METHOD, 4096)
+            world.database(txn, "numbers", METHOD, 4096)
         }
     };
-    let mut database = open(&world, &who);
+    let mut database = open(&world, &txn);
     let (mut model, mut highest) = (Model::new(), 0);
     for transaction in 0..150 {
         let mut after = model.clone();
-        who.begin(&world.managers);
+        txn.begin(&world.managers);
         for _ in 0..random.below(30) {
-            one_change(&world.access(&who, &database), &mut after, &mut highest, &mut random);
+            one_change(&world.access(&txn, &database), &mut after, &mut highest, &mut random);
         }
         match random.below(6) {
-            0 => who.abort(&world.managers).unwrap(),
+            0 => txn.abort(&world.managers).unwrap(),
             1 if transaction % 10 == 9 => {
                 let tail = world.managers.log.tail();
-                world.managers.log.force(who.session(), tail.minus(8)).unwrap();
-                drop((database, who, world));
+                world.managers.log.force(txn.session(), tail.minus(8)).unwrap();
+                drop((database, txn, world));
                 world = World::restart(&place, 4 << 20).0;
-                who = world.join();
-                database = open(&world, &who);
+                txn = world.join();
+                database = open(&world, &txn);
             }
             _ => {
-                who.commit(&world.managers, Durability::Relaxed).unwrap();
+                txn.commit(&world.managers, Durability::Relaxed).unwrap();
                 model = after;
             }
         }
         if transaction % 10 == 9 {
-            assert_equal(&world, &who, &database, &model);
-            let verified = libtp_record::verify(&world.access(&who, &database)).unwrap();
+            assert_equal(&world, &txn, &database, &model);
+            let verified = libtp_record::verify(&world.access(&txn, &database)).unwrap();
             assert!(verified.findings.is_empty(), "{:#?}", verified.findings);
             assert_eq!(verified.records, model.len() as u64, "seed {seed}");
         }
@@ -126,9 +126,9 @@ fn random_transactions_agree_with_a_model_under_page_locks() {
 fn records_of_another_length_and_numbers_that_cannot_be_are_refused() {
     let place = Place::new();
     let world = World::new(&place, 4 << 20);
-    let who = world.join();
-    let database = world.database(&who, "numbers", METHOD, 4096);
-    world.run(&who, &database, |access| {
+    let txn = world.join();
+    let database = world.database(&txn, "numbers", METHOD, 4096);
+    world.run(&txn, &database, |access| {
         assert!(matches!(access.recno_append(&[1; 49]), Err(Error::RecordLength { bytes: 49, expected: 50, .. })));
         assert!(matches!(access.recno_put(1, &[1; 51]), Err(Error::RecordLength { .. })));
         assert!(matches!(access.recno_put(0, &[1; 50]), Err(Error::RecordNumber { number: 0, .. })));
@@ -141,8 +141,8 @@ fn records_of_another_length_and_numbers_that_cannot_be_are_refused() {
 }
 
 /// Returns access that waits for no lock.
-fn impatient<'a>(world: &'a World, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
-    Access::new(&world.managers, who, database, Wait::No)
+fn impatient<'a>(world: &'a World, txn: &'a TxnSession, database: &'a Database) -> Access<'a> {
+    Access::new(&world.managers, txn, database, Wait::No)
 }
 
 fn count(access: Access<'_>) -> usize {

@@ -25,9 +25,9 @@ struct Bank {
 }
 
 impl Bank {
-    fn open(world: &World, who: &TxnSession) -> Bank {
-        let names = world.database(who, "names", Method::Btree, 4096);
-        Bank { names, numbers: world.database(who, "numbers", NUMBERED, 4096) }
+    fn open(world: &World, txn: &TxnSession) -> Bank {
+        let names = world.database(txn, "names", Method::Btree, 4096);
+        Bank { names, numbers: world.database(txn, "numbers", NUMBERED, 4096) }
     }
 }
 
@@ -35,33 +35,33 @@ fn key(random: &mut Random) -> Vec<u8> {
     [&random.below(3000).to_be_bytes()[..], &[b'k'; 60]].concat()
 }
 
-fn work(world: &World, who: &TxnSession, bank: &Bank, random: &mut Random) {
-    let names = world.access(who, &bank.names);
+fn work(world: &World, txn: &TxnSession, bank: &Bank, random: &mut Random) {
+    let names = world.access(txn, &bank.names);
     for _ in 0..8 {
         let bytes = if random.below(40) == 0 { 9000 } else { random.below(200) };
         names.put(&key(random), &vec![7; usize::try_from(bytes).unwrap()]).unwrap();
     }
-    world.access(who, &bank.numbers).recno_append(&[random.next().to_le_bytes()[0]; 40]).unwrap();
+    world.access(txn, &bank.numbers).recno_append(&[random.next().to_le_bytes()[0]; 40]).unwrap();
 }
 
 /// Makes an environment with a long log, files without its changes, and one unfinished transaction.
 fn story() -> Place {
     let place = Place::new();
     let world = World::new(&place, MUCH);
-    let who = world.join();
-    let bank = Bank::open(&world, &who);
+    let txn = world.join();
+    let bank = Bank::open(&world, &txn);
     let mut random = Random(11);
     for number in 0..700 {
-        who.begin(&world.managers);
-        work(&world, &who, &bank, &mut random);
+        txn.begin(&world.managers);
+        work(&world, &txn, &bank, &mut random);
         match number % 9 {
-            8 => who.abort(&world.managers).unwrap(),
-            _ => drop(who.commit(&world.managers, Durability::Relaxed).unwrap()),
+            8 => txn.abort(&world.managers).unwrap(),
+            _ => drop(txn.commit(&world.managers, Durability::Relaxed).unwrap()),
         }
     }
     // A stretch of keys is deleted, so that pages are emptied and unlinked.
     for first in (500..2500_u64).step_by(100) {
-        world.run(&who, &bank.names, |access| {
+        world.run(&txn, &bank.names, |access| {
             for number in first..first + 100 {
                 access.delete(&[&number.to_be_bytes()[..], &[b'k'; 60]].concat()).unwrap();
             }
@@ -69,7 +69,7 @@ fn story() -> Place {
     }
     // Scans meet the emptied pages.
     for _ in 0..2 {
-        world.run(&who, &bank.names, |access| {
+        world.run(&txn, &bank.names, |access| {
             let mut cursor = BtreeCursor::new(*access);
             while cursor.move_next().unwrap() {}
         });
@@ -78,7 +78,7 @@ fn story() -> Place {
     other.begin(&world.managers);
     work(&world, &other, &bank, &mut random);
     let log = &world.managers.log;
-    log.force(who.session(), log.tail().minus(8)).unwrap();
+    log.force(txn.session(), log.tail().minus(8)).unwrap();
     let kinds: Vec<u16> = log.roll(Lsn::FIRST).map(|record| record.unwrap().header.kind()).collect();
     let count = |kind| kinds.iter().filter(|&&one| one == kind).count();
     let counts = [ROOT_SPLIT, SPLIT, UNLINK].map(count);
@@ -100,8 +100,8 @@ fn copy(story: &Place) -> Place {
 fn files(story: &Place, threads: u32) -> (Recovered, Vec<Vec<u8>>) {
     let place = copy(story);
     let (world, recovered) = World::restart_on(&place, MUCH, Some(threads));
-    let who = world.join();
-    world.managers.buffers.write_all(who.session()).unwrap();
+    let txn = world.join();
+    world.managers.buffers.write_all(txn.session()).unwrap();
     let read = |name: &str| std::fs::read(place.file(name)).unwrap();
     (recovered, vec![read("names.tp"), read("numbers.tp")])
 }
@@ -111,11 +111,11 @@ fn records(story: &Place, budget_bytes: u64, threads: u32) -> Vec<(Vec<u8>, Vec<
     let place = copy(story);
     let (world, recovered) = World::restart_on(&place, budget_bytes, Some(threads));
     assert_eq!(recovered.undone, 1);
-    let who = world.join();
-    let bank = Bank::open(&world, &who);
-    world.assert_sound(&who, &bank.names);
-    world.assert_sound(&who, &bank.numbers);
-    world.run(&who, &bank.names, |access| {
+    let txn = world.join();
+    let bank = Bank::open(&world, &txn);
+    world.assert_sound(&txn, &bank.names);
+    world.assert_sound(&txn, &bank.numbers);
+    world.run(&txn, &bank.names, |access| {
         let mut cursor = BtreeCursor::new(*access);
         let mut found = Vec::new();
         while cursor.move_next().unwrap() {

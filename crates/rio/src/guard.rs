@@ -25,8 +25,8 @@ const NAME_BYTES: usize = 240;
 struct Slot {
     from: AtomicUsize,
     to: AtomicUsize,
-    told: AtomicPtr<()>,
-    whose: AtomicPtr<()>,
+    callback: AtomicPtr<()>,
+    argument: AtomicPtr<()>,
     name: [AtomicU8; NAME_BYTES],
     /// The callback runs: one call at a time.
     busy: AtomicBool,
@@ -36,38 +36,45 @@ static ACTIVE: [Slot; SLOTS] = [const {
     let nobody = std::ptr::null_mut();
     let (from, to) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let name = [const { AtomicU8::new(0) }; NAME_BYTES];
-    Slot { from, to, told: AtomicPtr::new(nobody), whose: AtomicPtr::new(nobody), name, busy: AtomicBool::new(false) }
+    Slot {
+        from,
+        to,
+        callback: AtomicPtr::new(nobody),
+        argument: AtomicPtr::new(nobody),
+        name,
+        busy: AtomicBool::new(false),
+    }
 }; SLOTS];
 
 /// The signal's previous handler.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// The callback for a faulting store: its argument, and the address. After its return the store is repeated.
-pub type OnFault = unsafe fn(whose: *mut (), address: usize);
+pub type OnFault = unsafe fn(argument: *mut (), address: usize);
 
 /// A range of addresses whose faults are caught until this is dropped.
 #[derive(Debug)]
 pub struct Watch {
     slot: &'static Slot,
     /// Whether it has a callback, and is counted in `TOLD`.
-    is_told: bool,
+    is_called: bool,
 }
 
 impl Watch {
-    /// Calls `told` with `whose` at each fault in the range, on the thread that stores and on its stack; never twice
+    /// Calls `callback` with `argument` at each fault in the range, on the thread that stores and on its stack; never twice
     /// at once.
     ///
     /// # Errors
     /// Errors of the kernel; `QuotaExceeded` if 64 ranges are watched.
     ///
     /// # Safety
-    /// `told` may be called with `whose` whenever a thread of this process touches the range, until the `Watch` is
+    /// `callback` may be called with `argument` whenever a thread of this process touches the range, until the `Watch` is
     /// dropped, or for ever if it is forgotten; and may run in the middle of anything that that thread does.
-    pub unsafe fn begin(range: Range<usize>, whose: *mut (), told: OnFault) -> std::io::Result<Watch> {
+    pub unsafe fn begin(range: Range<usize>, argument: *mut (), callback: OnFault) -> std::io::Result<Watch> {
         Watch::take(range, true, |slot| {
             // Relaxed: published by the store of the range's end.
-            slot.whose.store(whose, Ordering::Relaxed);
-            slot.told.store(told as *mut (), Ordering::Relaxed);
+            slot.argument.store(argument, Ordering::Relaxed);
+            slot.callback.store(callback as *mut (), Ordering::Relaxed);
         })
     }
 
@@ -81,7 +88,7 @@ impl Watch {
         let said = &name[name.len().saturating_sub(NAME_BYTES)..];
         Watch::take(range, false, |slot| {
             // Relaxed: as above.
-            slot.told.store(std::ptr::null_mut(), Ordering::Relaxed);
+            slot.callback.store(std::ptr::null_mut(), Ordering::Relaxed);
             for (to, from) in slot.name.iter().zip(said.iter().copied().chain(std::iter::repeat(0))) {
                 // Relaxed: as above.
                 to.store(from, Ordering::Relaxed);
@@ -89,16 +96,16 @@ impl Watch {
         })
     }
 
-    fn take(range: Range<usize>, is_told: bool, fill: impl FnOnce(&Slot)) -> std::io::Result<Watch> {
+    fn take(range: Range<usize>, is_called: bool, fill: impl FnOnce(&Slot)) -> std::io::Result<Watch> {
         // Acquire: the slot's previous use is over.
         let free =
             |slot: &&Slot| slot.from.compare_exchange(0, range.start, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         let slot = ACTIVE.iter().find(free).ok_or(std::io::ErrorKind::QuotaExceeded)?;
         // From here on, dropping the watch gives the slot back.
-        let mut watch = Watch { slot, is_told: false };
+        let mut watch = Watch { slot, is_called: false };
         fill(slot);
-        catch_faults(|told| told + usize::from(is_told))?;
-        watch.is_told = is_told;
+        catch_faults(|callback| callback + usize::from(is_called))?;
+        watch.is_called = is_called;
         // Release: pairs with the handler's load; until then the range is empty.
         slot.to.store(range.end, Ordering::Release);
         Ok(watch)
@@ -111,7 +118,7 @@ impl Drop for Watch {
         self.slot.to.store(0, Ordering::Release);
         self.slot.from.store(0, Ordering::Release);
         // If this fails, the handler stays on the threads' stacks, which works too.
-        let _ = catch_faults(|told| told - usize::from(self.is_told));
+        let _ = catch_faults(|callback| callback - usize::from(self.is_called));
     }
 }
 
@@ -126,13 +133,13 @@ static TOLD: Mutex<Option<usize>> = Mutex::new(None);
 
 /// Catches the signal, if it is not caught yet, and chooses the handler's stack by the number of callbacks.
 fn catch_faults(changed: impl FnOnce(usize) -> usize) -> std::io::Result<()> {
-    let mut told = TOLD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let now = changed(told.unwrap_or(0));
-    let is_as_before = told.is_some_and(|before| (before == 0) == (now == 0));
+    let mut callback = TOLD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let now = changed(callback.unwrap_or(0));
+    let is_as_before = callback.is_some_and(|before| (before == 0) == (now == 0));
     if !is_as_before {
         handle_on(if now == 0 { libc::SA_ONSTACK } else { 0 })?;
     }
-    *told = Some(now);
+    *callback = Some(now);
     Ok(())
 }
 
@@ -168,20 +175,20 @@ extern "C" fn on_fault(signal: i32, info: *const libc::siginfo_t, context: *cons
     let range = |slot: &Slot| slot.from.load(Ordering::Acquire)..slot.to.load(Ordering::Acquire);
     let here = ACTIVE.iter().filter(|slot| range(slot).contains(&address));
     let Some(slot) = here.min_by_key(|slot| range(slot).len()) else { return pass_on(signal, info, context) };
-    let told = slot.told.load(Ordering::Relaxed);
-    if told.is_null() {
+    let callback = slot.callback.load(Ordering::Relaxed);
+    if callback.is_null() {
         say(slot, address);
         return pass_on(signal, info, context);
     }
     // SAFETY: the slot has an end, so `begin` stored an `OnFault` before it.
-    let told = unsafe { std::mem::transmute::<*mut (), OnFault>(told) };
+    let callback = unsafe { std::mem::transmute::<*mut (), OnFault>(callback) };
     // Several threads may store to the range. A handler may not take a lock that sleeps.
     while slot.busy.swap(true, Ordering::Acquire) {
         std::thread::yield_now();
     }
     // SAFETY: the caller of `begin` has promised that this call is allowed at any time; `busy` keeps out a second
     // call.
-    unsafe { told(slot.whose.load(Ordering::Relaxed), address) };
+    unsafe { callback(slot.argument.load(Ordering::Relaxed), address) };
     slot.busy.store(false, Ordering::Release);
 }
 
@@ -236,12 +243,12 @@ mod tests {
         times: usize,
     }
 
-    unsafe fn open(whose: *mut (), _: usize) {
+    unsafe fn open(argument: *mut (), _: usize) {
         // SAFETY: the argument of `Watch::begin`, which no other code uses before the store is repeated.
-        let told = unsafe { &mut *whose.cast::<Told>() };
-        (told.place, told.times) = (std::ptr::from_ref(&whose).addr(), told.times + 1);
+        let callback = unsafe { &mut *argument.cast::<Told>() };
+        (callback.place, callback.times) = (std::ptr::from_ref(&argument).addr(), callback.times + 1);
         // SAFETY: a mapping of this test.
-        unsafe { libc::mprotect(told.page, told.bytes, libc::PROT_READ | libc::PROT_WRITE) };
+        unsafe { libc::mprotect(callback.page, callback.bytes, libc::PROT_READ | libc::PROT_WRITE) };
     }
 
     fn is_on_stack_of_signals() -> bool {
@@ -265,14 +272,14 @@ mod tests {
         // SAFETY: a new mapping, where there is none.
         let page = unsafe { libc::mmap(std::ptr::null_mut(), bytes, read, private, -1, 0) };
         assert_ne!(page, libc::MAP_FAILED);
-        let mut told = Told { page, bytes, place: 0, times: 0 };
-        let whose = std::ptr::from_mut(&mut told);
+        let mut callback = Told { page, bytes, place: 0, times: 0 };
+        let argument = std::ptr::from_mut(&mut callback);
 
         // Not checked before this: the signal may not be caught yet.
         let refused = Watch::refuse(8..16, "nothing").unwrap();
         assert!(is_on_stack_of_signals());
-        // SAFETY: `told` and the page outlive the watch.
-        let watch = unsafe { Watch::begin(page.addr()..page.addr() + bytes, whose.cast(), open) }.unwrap();
+        // SAFETY: `callback` and the page outlive the watch.
+        let watch = unsafe { Watch::begin(page.addr()..page.addr() + bytes, argument.cast(), open) }.unwrap();
         // SAFETY: as above; no fault ever happens there.
         let another = unsafe { Watch::begin(16..24, std::ptr::null_mut(), open) }.unwrap();
         drop(another);
@@ -284,8 +291,8 @@ mod tests {
         drop(refused);
         assert!(is_on_stack_of_signals());
 
-        assert_eq!(told.times, 1);
-        assert!(!of_signals.contains(&told.place), "{:#x} of {of_signals:#x?}", told.place);
+        assert_eq!(callback.times, 1);
+        assert!(!of_signals.contains(&callback.place), "{:#x} of {of_signals:#x?}", callback.place);
         // SAFETY: no code uses it any more.
         unsafe { libc::munmap(page, bytes) };
     }

@@ -304,13 +304,13 @@ impl Kept {
     }
 
     fn sync_begun(&self) -> Result<()> {
-        let is_doubtful = self.region.header().is_doubtful();
-        if is_doubtful {
+        let had_failed_sync = self.region.header().had_failed_sync();
+        if had_failed_sync {
             // The system reported the failure once and takes the unwritten pages for written. Store to all of them
             // again, so that they are written.
             self.region.touch_all()?;
         }
-        if self.survives < Survives::System || is_doubtful {
+        if self.survives < Survives::System || had_failed_sync {
             return self.region.sync();
         }
         // In memory that survives, the header is safe once it has left the cache; in a file of ordinary storage, once
@@ -487,11 +487,11 @@ mod tests {
 
         // The header alone records, for this start of the machine, that the disk refused.
         let mut kept = keeping.open(&path, build).unwrap();
-        assert!(kept.region().header().is_doubtful(), "whoever opens it is told");
+        assert!(kept.region().header().had_failed_sync(), "whoever opens it is told");
         let before = dirtied();
         kept.begin().unwrap();
         let all = dirtied() - before;
-        assert!(!kept.region().header().is_doubtful());
+        assert!(!kept.region().header().had_failed_sync());
         // A filesystem in memory counts no bytes.
         assert!(few == 0 || all >= BYTES, "{all} bytes were written again, {few} before");
         println!("figures: {few} bytes stored to when it is begun, {all} when it could not be left before");

@@ -82,7 +82,7 @@ pub use map::Mapping;
 pub use offset::{Broken, Held, HeldSlice, Offset};
 pub use planted::planted;
 pub use region::{
-    boot_id, remove_region, Identity, Lasting, Region, RegionHeader, RootSlot, Unattended, HEADER_BYTES, SIZES,
+    boot_id, remove_region, Identity, Lasting, Region, RegionHeader, RootSlot, UnusedRegion, HEADER_BYTES, SIZES,
 };
 pub use section::Section;
 pub use shared::Shared;

@@ -37,8 +37,8 @@ pub struct Mapping {
     /// [`Mapping::cut`] makes it smaller.
     bytes: AtomicUsize,
     /// The bytes that may be touched: the known length of the file.
-    seen: AtomicUsize,
-    /// Held while `bytes` or `seen` changes.
+    accessible: AtomicUsize,
+    /// Held while `bytes` or `accessible` changes.
     resizing: Mutex<()>,
     /// The mapping and its guard pages: where the range begins, and its bytes.
     range: (NonNull<u8>, AtomicUsize),
@@ -117,7 +117,7 @@ impl Mapping {
             return Ok(Mapping {
                 base,
                 bytes: AtomicUsize::new(bytes),
-                seen: AtomicUsize::new(0),
+                accessible: AtomicUsize::new(0),
                 resizing: Mutex::new(()),
                 range: (start, AtomicUsize::new(range.1)),
             });
@@ -237,23 +237,23 @@ impl Mapping {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes that may be touched ([`Mapping::see`]).
+    /// Returns the bytes that may be touched ([`Mapping::allow`]).
     #[inline]
-    pub(crate) fn seen(&self) -> usize {
+    pub(crate) fn accessible(&self) -> usize {
         // Relaxed: the number only grows, so an old value is at worst too small.
-        self.seen.load(Ordering::Relaxed)
+        self.accessible.load(Ordering::Relaxed)
     }
 
     /// Allows accesses to the first `bytes` of the mapping. Returns the bytes that may be touched: the old number if
     /// the kernel refuses.
-    pub(crate) fn see(&self, bytes: usize) -> usize {
+    pub(crate) fn allow(&self, bytes: usize) -> usize {
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (bytes, seen) = (bytes.min(self.bytes()), self.seen());
-        let part = seen.next_multiple_of(PAGE_BYTES_MAX)..bytes.next_multiple_of(PAGE_BYTES_MAX);
-        if bytes <= seen || (!part.is_empty() && self.protect(part, Protection::Write).is_err()) {
-            return seen;
+        let (bytes, accessible) = (bytes.min(self.bytes()), self.accessible());
+        let part = accessible.next_multiple_of(PAGE_BYTES_MAX)..bytes.next_multiple_of(PAGE_BYTES_MAX);
+        if bytes <= accessible || (!part.is_empty() && self.protect(part, Protection::Write).is_err()) {
+            return accessible;
         }
-        self.seen.store(bytes, Ordering::Relaxed);
+        self.accessible.store(bytes, Ordering::Relaxed);
         bytes
     }
 
@@ -263,7 +263,7 @@ impl Mapping {
     /// # Errors
     /// The error of `mprotect`.
     pub(crate) fn forbid_unseen(&self) -> std::io::Result<()> {
-        let from = self.seen().next_multiple_of(PAGE_BYTES_MAX);
+        let from = self.accessible().next_multiple_of(PAGE_BYTES_MAX);
         if from < self.bytes() {
             self.protect(from..self.bytes(), Protection::None)?;
         }
@@ -276,15 +276,15 @@ impl Mapping {
     /// The error of `munmap`. Nothing has changed then.
     pub(crate) fn cut(&self) -> std::io::Result<()> {
         let _resizing = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = self.seen().next_multiple_of(PAGE_BYTES_MAX);
+        let bytes = self.accessible().next_multiple_of(PAGE_BYTES_MAX);
         if bytes >= self.bytes() {
             return Ok(());
         }
         let (start, whole) = (self.range.0, self.range.1.load(Ordering::Relaxed));
         let kept = self.base.addr().get() - start.addr().get() + bytes;
         let rest = start.as_ptr().wrapping_add(kept).cast();
-        // SAFETY: the end of the range that was reserved for this mapping. No code touches bytes beyond `seen`;
-        // `seen` does not grow meanwhile, because of `resizing`, nor later, because the mapping ends there.
+        // SAFETY: the end of the range that was reserved for this mapping. No code touches bytes beyond `accessible`;
+        // `accessible` does not grow meanwhile, because of `resizing`, nor later, because the mapping ends there.
         unsafe { munmap(rest, whole - kept) }?;
         self.bytes.store(bytes, Ordering::Relaxed);
         self.range.1.store(kept, Ordering::Relaxed);

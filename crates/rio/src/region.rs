@@ -18,18 +18,18 @@ use crate::map::HUGE_BYTES;
 use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
 mod address_space;
-mod attended;
 mod file;
 mod header;
 mod lasting;
 mod safe;
-mod unattended;
+mod unused;
+mod use_lock;
 
 use safe::Safe;
 
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES};
 pub use lasting::Lasting;
-pub use unattended::{remove_region, Unattended};
+pub use unused::{remove_region, UnusedRegion};
 
 /// The path of a region in memory without a name.
 const ANONYMOUS: &str = "(memory)";
@@ -63,7 +63,7 @@ impl Region {
     /// `System` if the file exists or cannot be made, `Full` if there is no room for the header.
     pub fn create(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
         let file = access.create(path)?;
-        attended::attend(&file).map_err(|source| system(path, "stat", source))?;
+        use_lock::lock_shared(&file).map_err(|source| system(path, "stat", source))?;
         let made = Region::build(file, path, identity, reserve);
         if made.is_err() {
             // No process can be attached yet, and the next process that opens a leftover file would discard it.
@@ -128,7 +128,7 @@ impl Region {
     fn open(path: &Path, reserve: u64, access: &Access) -> Result<Region> {
         loop {
             let file = access.open(path)?;
-            if attended::attend(&file).map_err(|source| system(path, "stat", source))? {
+            if use_lock::lock_shared(&file).map_err(|source| system(path, "stat", source))? {
                 return Region::map(file, path, reserve);
             }
             // The file was removed before we attended it; the name may have another file by now.
@@ -138,13 +138,13 @@ impl Region {
     /// Returns whether no other process is attached, judging by the locks on the file. A fork's child of an attached
     /// process may still hold such a lock.
     pub fn is_alone(&self) -> bool {
-        attended::is_alone(&self.0.file)
+        use_lock::is_alone(&self.0.file)
     }
 
     /// Returns whether the region's file was removed, so that no other process can open it. Always false for a region
     /// made without a name.
     pub fn has_lost_name(&self) -> bool {
-        self.0.path != Path::new(ANONYMOUS) && matches!(attended::has_name(&self.0.file), Ok(false))
+        self.0.path != Path::new(ANONYMOUS) && matches!(use_lock::has_name(&self.0.file), Ok(false))
     }
 
     /// Sets whether core dumps contain the region's memory. By default they do not. Ignores a refusal of the kernel.
@@ -216,7 +216,7 @@ impl Region {
         let mapping = address_space::reserve(&file, wanted, size).map_err(|source| system(path, "mapping", source))?;
         let asked = (wanted as u64).max(mapping.bytes() as u64);
         mapping.forbid_unseen().map_err(|source| system(path, "mapping", source))?;
-        mapping.see(usize::try_from(size).unwrap_or(usize::MAX));
+        mapping.allow(usize::try_from(size).unwrap_or(usize::MAX));
         // A region can be as large as the machine's memory, and holds the records' contents.
         if !planted("rio: shared memory is in core dumps") {
             let _ = mapping.set_dumped(false);
@@ -287,7 +287,7 @@ impl Region {
     pub fn give_up_growth(&self) {
         // All of the file stays visible, also the parts not yet looked at: the log in it is still wanted.
         if let Ok(metadata) = self.0.file.metadata() {
-            self.0.mapping.see(usize::try_from(metadata.len()).unwrap_or(usize::MAX));
+            self.0.mapping.allow(usize::try_from(metadata.len()).unwrap_or(usize::MAX));
             // If the kernel refuses, the successor has less room and reports that.
             let _ = self.0.mapping.cut();
         }
@@ -384,7 +384,7 @@ impl Region {
                 failpoint("rio: memory taken, used by nobody");
                 // Links to the new memory are stored after this.
                 if !planted("rio: memory is led to before it is handed out in memory") {
-                    self.keep(SIZES);
+                    self.write_back_and_fence(SIZES);
                 }
                 return Ok(Offset::from_raw(start).expect("the header lies before it"));
             }
@@ -424,7 +424,7 @@ impl Region {
         }
         failpoint("rio: file larger, size not yet");
         self.header().size.fetch_max(target);
-        self.keep(SIZES);
+        self.write_back_and_fence(SIZES);
         failpoint("rio: region larger");
         Ok(())
     }
@@ -471,7 +471,7 @@ impl Region {
         let inner = &*self.0;
         let end = offset.checked_add(bytes as u64)?;
         // The size only grows, so an old value is at worst too small, and then the header decides.
-        if end > inner.mapping.seen() as u64 && !self.size_reaches(end) {
+        if end > inner.mapping.accessible() as u64 && !self.size_reaches(end) {
             return None;
         }
         // A mapping begins at a page, so an aligned offset is an aligned address.
@@ -485,7 +485,7 @@ impl Region {
         // have put anything into the header.
         let file = self.0.file.metadata().map_or(0, |metadata| metadata.len());
         let size = self.header().size.load().min(file);
-        end <= self.0.mapping.see(usize::try_from(size).unwrap_or(usize::MAX)) as u64
+        end <= self.0.mapping.allow(usize::try_from(size).unwrap_or(usize::MAX)) as u64
     }
 
     /// Checks the header while other processes work: the sizes, the maker and the owner.

@@ -195,10 +195,10 @@ impl<T: Shared> Slab<T> {
         self.header.chunks[count as usize].publish(Some(chunk));
         let header = (region.offset_of(&*self.header).raw(), size_of::<SlabHeader>() as u64);
         // The link and the count lie in different cache lines, which get to memory in any order.
-        region.keep(header);
+        region.write_back_and_fence(header);
         failpoint("rio: slab knows the chunk, does not count it");
         self.header.chunk_count.publish(count + 1);
-        region.keep(header);
+        region.write_back_and_fence(header);
         Ok(first..self.capacity() + 1)
     }
 }

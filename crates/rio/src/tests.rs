@@ -268,7 +268,7 @@ fn a_log_of_whole_words_with_an_odd_image_was_written_by_nobody() {
     let session = Undo::open(&here, Undo::create(&here, 4096).expect("room"));
     assert!(odd(&session).is_err_and(|what| what.contains("3 bytes")));
     let segment = Undo::open(&here, Undo::create(&here, 4096).expect("room"));
-    segment.settle();
+    segment.set_form();
     assert_eq!(odd(&segment), Ok(()));
     segment.save_bytes(1 << 39, &[1]);
     assert!(segment.audit().is_err(), "a place outside");

@@ -90,8 +90,8 @@ impl File for CachedFile {
         self.0.lock(byte, mode, wait)
     }
 
-    fn lock_alone(&self) -> Result<bool> {
-        self.0.lock_alone()
+    fn lock_uninherited(&self) -> Result<bool> {
+        self.0.lock_uninherited()
     }
 
     fn unlock(&self, byte: u64) -> Result<()> {

@@ -91,7 +91,7 @@ impl RedoLog {
 
     fn lock(directory: &dyn Directory, file: Arc<dyn File>, capacity: u64) -> Result<RedoLog> {
         let name = directory.describe(NAME);
-        if !file.lock_alone()? {
+        if !file.lock_uninherited()? {
             return Err(Error::InUse { log: name });
         }
         let (generation, tail, next, synced, written) = (0, FRONT, 0, 0, 0);

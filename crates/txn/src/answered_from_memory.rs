@@ -27,11 +27,11 @@ impl Managers {
     /// # Errors
     /// The control file cannot be written; `ControlHeld`.
     #[inline]
-    pub fn begin_rio(&self, who: &TxnSession) -> Result<()> {
+    pub fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
         if self.txns.header.rio.load() != 0 || planted("txn: the control file is not told of Rio") {
             return Ok(());
         }
-        self.note_rio(who)
+        self.note_rio(txn)
     }
 
     /// Prepares for the answer of a relaxed commit, as [`Managers::begin_rio`] does. If the memory is gone with commits
@@ -40,19 +40,19 @@ impl Managers {
     /// # Errors
     /// As [`Managers::begin_rio`].
     #[inline]
-    pub fn begin_relaxed(&self, who: &TxnSession) -> Result<()> {
-        if self.txns.header.relaxed.load() != 0 || who.last_lsn() == Lsn::NONE {
+    pub fn begin_relaxed(&self, txn: &TxnSession) -> Result<()> {
+        if self.txns.header.relaxed.load() != 0 || txn.last_lsn() == Lsn::NONE {
             return Ok(());
         }
-        self.note_relaxed(who)
+        self.note_relaxed(txn)
     }
 
     #[cold]
-    fn note_relaxed(&self, who: &TxnSession) -> Result<()> {
+    fn note_relaxed(&self, txn: &TxnSession) -> Result<()> {
         if planted("txn: the control file is not told of relaxed commits") {
             return Ok(());
         }
-        self.change_control(who.session(), |words| {
+        self.change_control(txn.session(), |words| {
             words.relaxed = true;
             words.clean = false;
         })?;
@@ -62,8 +62,8 @@ impl Managers {
     }
 
     #[cold]
-    fn note_rio(&self, who: &TxnSession) -> Result<()> {
-        self.change_control(who.session(), |words| {
+    fn note_rio(&self, txn: &TxnSession) -> Result<()> {
+        self.change_control(txn.session(), |words| {
             words.rio = true;
             words.clean = false;
         })?;

@@ -22,7 +22,7 @@ pub struct Change<'a> {
     /// The environment's managers.
     pub managers: &'a Managers,
     /// The session and its running transaction.
-    pub who: &'a TxnSession,
+    pub txn: &'a TxnSession,
 }
 
 /// Bytes that a compensation may have beyond the record it undoes: where undo goes on, and the LSN the record had.
@@ -37,14 +37,14 @@ fn undo_bytes(body_bytes: usize) -> u64 {
 impl<'a> Change<'a> {
     /// Makes the handle for changes on behalf of the session's transaction.
     #[inline]
-    pub fn new(managers: &'a Managers, who: &'a TxnSession) -> Change<'a> {
-        Change { managers, who }
+    pub fn new(managers: &'a Managers, txn: &'a TxnSession) -> Change<'a> {
+        Change { managers, txn }
     }
 
     /// Returns the process manager's session.
     #[inline]
     pub fn session(&self) -> &'a Session {
-        self.who.session()
+        self.txn.session()
     }
 
     /// Makes sure that a record with a body of `body_bytes`, and the compensation that may undo it, can be logged
@@ -57,7 +57,7 @@ impl<'a> Change<'a> {
         if self.managers.is_unprotected() {
             return Ok(());
         }
-        self.who.promise_undo(self.managers, undo_bytes(body_bytes))?;
+        self.txn.promise_undo(self.managers, undo_bytes(body_bytes))?;
         self.reserve_redo_only(body_bytes)
     }
 
@@ -68,7 +68,7 @@ impl<'a> Change<'a> {
     #[inline]
     pub fn reserve_redo_only(&self, body_bytes: usize) -> Result<()> {
         let log = &self.managers.log;
-        self.managers.with_log_room(self.who, || log.reserve(self.session(), record_bytes(body_bytes)))
+        self.managers.with_log_room(self.txn, || log.reserve(self.session(), record_bytes(body_bytes)))
     }
 
     /// Logs a change of the transaction, whose record's body is in `record` (the session's scratch buffer), and makes
@@ -96,15 +96,15 @@ impl<'a> Change<'a> {
         pages: &mut [&mut ExclusivePage<'_>],
         undo_body_bytes: usize,
     ) -> Lsn {
-        let entry = Entry { kind, flags: 0, txn: self.who.id(), prev: self.who.last_lsn() };
+        let entry = Entry { kind, flags: 0, txn: self.txn.id(), prev: self.txn.last_lsn() };
         let undo_bytes = undo_bytes(undo_body_bytes);
         let lsn = self.drive(&entry, Logged::Buffer(record), pages);
         if self.managers.is_unprotected() {
             return lsn;
         }
-        self.who.count_undo(self.managers, undo_bytes);
+        self.txn.count_undo(self.managers, undo_bytes);
         failpoint("change: pages changed, record not in the slot");
-        self.who.logged(lsn);
+        self.txn.logged(lsn);
         failpoint("change: record in the slot, append noted");
         self.session().clear_append();
         failpoint("change: append cleared, pages latched");
@@ -131,17 +131,17 @@ impl<'a> Change<'a> {
     /// As [`Change::apply`].
     pub fn compensate(&self, kind: u16, body: &[u8], pages: &mut [&mut ExclusivePage<'_>], undo_next: Lsn) -> Lsn {
         let mut whole = Vec::with_capacity(8 + body.len());
-        let undo_next = if planted("txn: compensation undone again") { self.who.last_lsn() } else { undo_next };
+        let undo_next = if planted("txn: compensation undone again") { self.txn.last_lsn() } else { undo_next };
         whole.extend_from_slice(&undo_next.raw().to_le_bytes());
         whole.extend_from_slice(body);
-        let entry = Entry { kind, flags: CLR_FLAG, txn: self.who.id(), prev: self.who.last_lsn() };
+        let entry = Entry { kind, flags: CLR_FLAG, txn: self.txn.id(), prev: self.txn.last_lsn() };
         failpoint("change: about to compensate");
         let lsn = self.drive(&entry, Logged::Slices { logged: &whole, body }, pages);
         if self.managers.is_unprotected() {
             return lsn;
         }
         failpoint("change: compensated, record not in the slot");
-        self.who.logged(lsn);
+        self.txn.logged(lsn);
         failpoint("change: compensated, append noted");
         self.session().clear_append();
         lsn

@@ -59,15 +59,15 @@ impl Managers {
     ///
     /// # Errors
     /// A page or the control file cannot be written; the previous checkpoint stays in force.
-    pub fn checkpoint(&self, who: &TxnSession) -> Result<Option<Checkpointed>> {
-        self.checkpoint_keeping(who, self.kept_by_setting())
+    pub fn checkpoint(&self, txn: &TxnSession) -> Result<Option<Checkpointed>> {
+        self.checkpoint_keeping(txn, self.kept_by_setting())
     }
 
     /// Does as [`Managers::checkpoint`], and keeps the log's files from `kept` on, needed or not.
-    pub(crate) fn checkpoint_keeping(&self, who: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
-        let Some(_role) = self.be_checkpointer(who) else { return Ok(None) };
+    pub(crate) fn checkpoint_keeping(&self, txn: &TxnSession, kept: Lsn) -> Result<Option<Checkpointed>> {
+        let Some(_role) = self.be_checkpointer(txn) else { return Ok(None) };
         failpoint("checkpoint: has the role");
-        let done = self.checkpoint_in_role(who, kept);
+        let done = self.checkpoint_in_role(txn, kept);
         failpoint("checkpoint: done, has the role");
         done.map(Some)
     }
@@ -82,9 +82,9 @@ impl Managers {
     }
 
     /// Takes the role of the checkpointer, unless another session has it.
-    fn be_checkpointer(&self, who: &TxnSession) -> Option<Role<'_>> {
+    fn be_checkpointer(&self, txn: &TxnSession) -> Option<Role<'_>> {
         let word = &self.txns.header.checkpointer;
-        let me = who.session().id();
+        let me = txn.session().id();
         let holder = word.load();
         let is_held = holder != SessionId::NONE;
         if is_held && (self.processes.is_alive(holder) || planted("txn: a dead checkpointer is waited for")) {
@@ -92,7 +92,7 @@ impl Managers {
         }
         let role = word.compare_exchange(holder, me).ok().map(|_| Role { region: &self.region, word, me })?;
         // Checked in the role: a session that builds the region anew waits until no session has the role.
-        who.session().leave_if_broken();
+        txn.session().leave_if_broken();
         Some(role)
     }
 
@@ -100,12 +100,12 @@ impl Managers {
     ///
     /// # Errors
     /// As [`libtp_log::LogManager::recycle`].
-    pub(crate) fn give_back_log(&self, who: &TxnSession) -> Result<()> {
+    pub(crate) fn give_back_log(&self, txn: &TxnSession) -> Result<()> {
         // In the role: a copy that begins meanwhile takes its checkpoint afterwards, and learns then where the log
         // begins.
-        let Some(_role) = self.be_checkpointer(who) else { return Ok(()) };
+        let Some(_role) = self.be_checkpointer(txn) else { return Ok(()) };
         let keep_from = self.log.oldest().min(self.needed_by_copies()).min(self.kept_by_setting());
-        Ok(self.log.give_back(who.session(), keep_from)?)
+        Ok(self.log.free_blocks(txn.session(), keep_from)?)
     }
 
     /// Returns whether the log since the last checkpoint is so long that the next one is due.
@@ -119,16 +119,16 @@ impl Managers {
     ///
     /// # Errors
     /// As [`Managers::checkpoint`]: the next session to open the environment restarts from the log.
-    pub fn close(&self, who: &TxnSession) -> Result<()> {
-        let Some(done) = self.checkpoint(who)? else { return Ok(()) };
+    pub fn close(&self, txn: &TxnSession) -> Result<()> {
+        let Some(done) = self.checkpoint(txn)? else { return Ok(()) };
         failpoint("close: checkpoint taken, log not forced");
-        self.log.force(who.session(), self.log.tail().minus(8))?;
+        self.log.force(txn.session(), self.log.tail().minus(8))?;
         failpoint("close: log forced, control file not clean");
-        self.write_control(who.session(), &done, self.kept_by_setting(), true)
+        self.write_control(txn.session(), &done, self.kept_by_setting(), true)
     }
 
-    fn checkpoint_in_role(&self, who: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
-        let session = who.session();
+    fn checkpoint_in_role(&self, txn: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
+        let session = txn.session();
         let _freeing = session.begin_freeing();
         let ignores_pages = planted("txn: checkpoint without its pages");
         if !ignores_pages {

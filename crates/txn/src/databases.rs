@@ -26,13 +26,13 @@ pub(crate) fn encode(fates: &[Fate]) -> Vec<u8> {
     let mut body = Vec::new();
     let length = |name: &str| u16::try_from(name.len()).expect("names have at most 200 bytes").to_le_bytes();
     for fate in fates {
-        let becomes = fate.becomes.as_deref().unwrap_or_default();
+        let new_name = fate.new_name.as_deref().unwrap_or_default();
         body.extend_from_slice(&fate.id.raw().to_le_bytes());
         body.extend_from_slice(&fate.page_bytes.to_le_bytes());
         body.extend_from_slice(&length(&fate.name));
-        body.extend_from_slice(&length(becomes));
+        body.extend_from_slice(&length(new_name));
         body.extend_from_slice(fate.name.as_bytes());
-        body.extend_from_slice(becomes.as_bytes());
+        body.extend_from_slice(new_name.as_bytes());
     }
     body
 }
@@ -45,11 +45,11 @@ pub(crate) fn decode(mut body: &[u8]) -> Option<Vec<Fate>> {
         let four = |at: usize| front[at..at + 4].try_into().map(u32::from_le_bytes).ok();
         let two = |at: usize| front[at..at + 2].try_into().map(u16::from_le_bytes).ok().map(usize::from);
         let (name, rest) = rest.split_at_checked(two(8)?)?;
-        let (becomes, rest) = rest.split_at_checked(two(10)?)?;
+        let (new_name, rest) = rest.split_at_checked(two(10)?)?;
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok().filter(|text| text.len() <= NAME_BYTES_MAX);
-        let (name, becomes) = (text(name).filter(|name| !name.is_empty())?, text(becomes)?);
-        let becomes = Some(becomes).filter(|name| !name.is_empty());
-        fates.push(Fate { id: FileId::new(four(0)?), page_bytes: four(4)?, name, becomes });
+        let (name, new_name) = (text(name).filter(|name| !name.is_empty())?, text(new_name)?);
+        let new_name = Some(new_name).filter(|name| !name.is_empty());
+        fates.push(Fate { id: FileId::new(four(0)?), page_bytes: four(4)?, name, new_name });
         body = rest;
     }
     Some(fates)
@@ -58,7 +58,7 @@ pub(crate) fn decode(mut body: &[u8]) -> Option<Vec<Fate>> {
 /// Returns one line for people.
 pub(crate) fn describe(body: &[u8]) -> String {
     let Some(fates) = decode(body) else { return "unreadable".into() };
-    let one = |fate: &Fate| match &fate.becomes {
+    let one = |fate: &Fate| match &fate.new_name {
         Some(name) => format!("file {} ({}) is called {name}", fate.id, fate.name),
         None => format!("file {} ({}) is dropped", fate.id, fate.name),
     };
@@ -130,7 +130,7 @@ impl Managers {
     ///
     /// # Errors
     /// `Log`: nothing was changed.
-    pub fn say_given_up(&self, session: &Session, fate: &Fate) -> Result<()> {
+    pub fn log_given_up(&self, session: &Session, fate: &Fate) -> Result<()> {
         let body = encode(std::slice::from_ref(fate));
         let bytes = record_bytes(body.len());
         self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;
@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn what_becomes_of_databases_reads_back_as_it_was_written() {
-        let fate = |id, name: &str, becomes: Option<&str>| Fate {
+        let fate = |id, name: &str, new_name: Option<&str>| Fate {
             id: FileId::new(id),
             page_bytes: 8192,
             name: name.into(),
-            becomes: becomes.map(str::to_owned),
+            new_name: new_name.map(str::to_owned),
         };
         let fates = vec![fate(1, "kv", None), fate(7, "kv.new", Some("kv"))];
         let body = encode(&fates);

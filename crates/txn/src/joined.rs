@@ -62,7 +62,7 @@ impl TxnSession {
         }
     }
 
-    /// Does as [`TxnSession::commit_now`], for a transaction that has joined segments of memory. `tell` is called
+    /// Does as [`TxnSession::commit_now`], for a transaction that has joined segments of memory. `when_logged` is called
     /// before the segments' locks are released: with the LSN of the decision, which the segments then follow; or with
     /// `None` if the decision could not be made as durable as it has to be (on the disk, if `on_disk`), so that the
     /// segments must ask later.
@@ -75,11 +75,11 @@ impl TxnSession {
         &self,
         managers: &Managers,
         on_disk: bool,
-        tell: impl FnOnce(Option<Lsn>),
+        when_logged: impl FnOnce(Option<Lsn>),
     ) -> Result<Committed> {
         let segments = self.slot().segments();
         if self.last_lsn() == Lsn::NONE && segments.len() == 1 {
-            return self.commit_alone(managers, on_disk, tell);
+            return self.commit_alone(managers, on_disk, when_logged);
         }
         let body: Vec<u8> = segments.iter().flat_map(|segment| segment.to_le_bytes()).collect();
         self.reserve_commit(managers, body.len())?;
@@ -106,7 +106,7 @@ impl TxnSession {
         match lasts {
             Ok(()) => {
                 self.leave_if_given_up();
-                tell(Some(lsn));
+                when_logged(Some(lsn));
                 // Before the locks: a later repair of this session must not mistake the next session that joins a
                 // segment for this one.
                 self.slot().forget_segments();
@@ -118,7 +118,7 @@ impl TxnSession {
                     self.session().mark_dead();
                     return Err(error);
                 }
-                tell(None);
+                when_logged(None);
             }
         }
         failpoint("joined: memory told, locks held");
@@ -129,14 +129,19 @@ impl TxnSession {
     }
 
     /// Commits a transaction that changed one segment and no record.
-    fn commit_alone(&self, managers: &Managers, on_disk: bool, tell: impl FnOnce(Option<Lsn>)) -> Result<Committed> {
+    fn commit_alone(
+        &self,
+        managers: &Managers,
+        on_disk: bool,
+        when_logged: impl FnOnce(Option<Lsn>),
+    ) -> Result<Committed> {
         // PROTOCOLS L4, if the transaction has read any record: every commit that it read from is at or below this.
         let has_read = managers.locks.count(self.locker()) > 1;
         let lsn = if has_read { managers.txns.header.last_commit.load() } else { Lsn::NONE };
         self.make_durable(managers, on_disk, lsn)?;
         failpoint("joined: memory alone, not told");
         self.leave_if_given_up();
-        tell(Some(lsn));
+        when_logged(Some(lsn));
         failpoint("joined: memory alone told, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
         self.end(managers);

@@ -30,15 +30,15 @@ impl Managers {
     ///
     /// # Errors
     /// `Log` with `TooOld` if the files do not reach back that far; the errors of a checkpoint; `CheckpointHeld`.
-    pub fn begin_copy_from(&self, who: &TxnSession, from: Lsn) -> Result<()> {
-        self.pin_log(who, from.min(self.log.oldest()))?;
+    pub fn begin_copy_from(&self, txn: &TxnSession, from: Lsn) -> Result<()> {
+        self.pin_log(txn, from.min(self.log.oldest()))?;
         let oldest = self.log.files_from()?;
         // A full disk may have got back the blocks of log that only a copy wants.
         if from < oldest || from < self.log.oldest() && !self.log.is_in_files(from) {
-            self.end_copy(who);
+            self.end_copy(txn);
             return Err(libtp_log::Error::TooOld { lsn: from, oldest }.into());
         }
-        self.move_up(who, from);
+        self.move_up(txn, from);
         Ok(())
     }
 
@@ -47,15 +47,15 @@ impl Managers {
     ///
     /// # Errors
     /// The errors of a checkpoint; `CheckpointHeld`.
-    pub fn begin_copy(&self, who: &TxnSession) -> Result<Checkpointed> {
-        let taken = self.pin_log(who, self.log.oldest())?;
-        self.move_up(who, taken.restart_from);
+    pub fn begin_copy(&self, txn: &TxnSession) -> Result<Checkpointed> {
+        let taken = self.pin_log(txn, self.log.oldest())?;
+        self.move_up(txn, taken.restart_from);
         Ok(taken)
     }
 
     /// Ends the keeping of the log for the session.
-    pub fn end_copy(&self, who: &TxnSession) {
-        who.slot().kept_from.publish(Lsn::NONE);
+    pub fn end_copy(&self, txn: &TxnSession) {
+        txn.slot().kept_from.publish(Lsn::NONE);
     }
 
     /// Takes a checkpoint and gives up the log's files below `end` that are not needed, also those that the settings
@@ -63,38 +63,38 @@ impl Managers {
     ///
     /// # Errors
     /// As [`Managers::begin_copy`].
-    pub fn give_up_log(&self, who: &TxnSession, end: Lsn) -> Result<()> {
-        self.own_checkpoint(who, end).map(|_| ())
+    pub fn give_up_log(&self, txn: &TxnSession, end: Lsn) -> Result<()> {
+        self.own_checkpoint(txn, end).map(|_| ())
     }
 
-    fn pin_log(&self, who: &TxnSession, from: Lsn) -> Result<Checkpointed> {
-        who.slot().kept_from.publish(from);
+    fn pin_log(&self, txn: &TxnSession, from: Lsn) -> Result<Checkpointed> {
+        txn.slot().kept_from.publish(from);
         // Pairs with the fence of a checkpointer: either it sees the word, or this session takes its checkpoint
         // afterwards.
         fence(Ordering::SeqCst);
         failpoint("kept log: said, no checkpoint");
-        let taken = self.own_checkpoint(who, self.kept_by_setting()).inspect_err(|_| self.end_copy(who))?;
+        let taken = self.own_checkpoint(txn, self.kept_by_setting()).inspect_err(|_| self.end_copy(txn))?;
         failpoint("kept log: checkpoint taken");
         Ok(taken)
     }
 
     /// Takes a checkpoint, after any checkpoint that another session is taking.
-    fn own_checkpoint(&self, who: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
+    fn own_checkpoint(&self, txn: &TxnSession, kept: Lsn) -> Result<Checkpointed> {
         let begun = Instant::now();
         loop {
-            if let Some(taken) = self.checkpoint_keeping(who, kept)? {
+            if let Some(taken) = self.checkpoint_keeping(txn, kept)? {
                 return Ok(taken);
             }
             if begun.elapsed() >= PATIENCE {
                 let holder = self.processes.describe(self.txns.header.checkpointer.load());
                 return Err(Error::CheckpointHeld { holder, seconds: PATIENCE.as_secs() });
             }
-            who.session().sleep(MOMENT);
+            txn.session().sleep(MOMENT);
         }
     }
 
-    fn move_up(&self, who: &TxnSession, from: Lsn) {
-        who.slot().kept_from.publish(from);
+    fn move_up(&self, txn: &TxnSession, from: Lsn) {
+        txn.slot().kept_from.publish(from);
         failpoint("kept log: kept for a restart alone");
     }
 

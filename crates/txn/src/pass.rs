@@ -107,15 +107,15 @@ impl Managers {
     /// # Errors
     /// As [`Managers::take_offered`]; the errors of undo: then the transaction is left to the repair.
     pub fn abort_offered(&self, offer: Offer) -> Result<bool> {
-        let Some(who) = self.take_offered(offer)? else { return Ok(false) };
-        let aborted = who.abort(self);
-        self.leave(who);
+        let Some(txn) = self.take_offered(offer)? else { return Ok(false) };
+        let aborted = txn.abort(self);
+        self.leave(txn);
         aborted.map(|_| true)
     }
 
     /// Returns whether another session has taken over the transaction that this session offered.
-    pub fn is_taken(&self, who: &TxnSession) -> bool {
-        who.slot().owner.load() != who.session().id()
+    pub fn is_taken(&self, txn: &TxnSession) -> bool {
+        txn.slot().owner.load() != txn.session().id()
     }
 
     /// Ends a session whose transaction was [taken over](Managers::is_taken): slot and locker went with the
@@ -123,9 +123,9 @@ impl Managers {
     ///
     /// # Panics
     /// If it was not taken over.
-    pub fn leave_taken(&self, who: TxnSession) {
-        assert!(self.is_taken(&who), "its transaction is still its own");
-        who.session().set_owing(false);
-        drop(who);
+    pub fn leave_taken(&self, txn: TxnSession) {
+        assert!(self.is_taken(&txn), "its transaction is still its own");
+        txn.session().set_owing(false);
+        drop(txn);
     }
 }

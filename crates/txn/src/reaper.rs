@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use libtp_lock::LockerId;
 use libtp_log::{Lsn, Record, TxnId};
-use libtp_process::{Broken, Corpse, Late, Repairer, Session, SessionId};
+use libtp_process::{Broken, DeadSession, LeaveTimedOut, Repairer, Session, SessionId};
 use rio::{failpoint, planted};
 
 use crate::log_records::{ABORT_END, COMMIT};
@@ -47,7 +47,7 @@ struct Reaper(Weak<Managers>);
 impl Repairer for Reaper {
     fn free_latches(&self, waiting: &Session, dead: SessionId) {
         let Some(managers) = self.0.upgrade() else { return };
-        managers.or_broken(|| managers.repair_physically(waiting, dead));
+        managers.give_up_on_failure(|| managers.repair_physically(waiting, dead));
     }
 
     fn give_up(&self, why: &str) {
@@ -114,24 +114,24 @@ impl Managers {
         }
         let dead = self.processes.dead_sessions();
         for &session in &dead {
-            self.or_broken(|| self.repair_physically(by, session));
+            self.give_up_on_failure(|| self.repair_physically(by, session));
         }
         failpoint("repair: all physical repairs done");
         if planted("txn: transactions of the dead are left") {
             return Ok(reaped);
         }
-        self.or_broken(|| {
+        self.give_up_on_failure(|| {
             self.check_owners();
             Ok(())
         });
         let mut first = Ok(());
         for &session in &dead {
             // An error of the disk passes; any other error, and a panic, means that the region is broken.
-            self.or_broken(|| {
+            self.give_up_on_failure(|| {
                 // A repairer may have died since the round of physical repairs began.
                 self.repair_repairers(by, session)?;
-                let Some(corpse) = self.processes.take_corpse(by, session) else { return Ok(()) };
-                match self.repair_logically(by, corpse, learned, &mut reaped) {
+                let Some(dead_session) = self.processes.take_dead(by, session) else { return Ok(()) };
+                match self.repair_logically(by, dead_session, learned, &mut reaped) {
                     Err(error) if passes(&error) => {
                         // Returned, whatever becomes of the other dead sessions.
                         first = std::mem::replace(&mut first, Ok(())).and(Err(error));
@@ -166,11 +166,11 @@ impl Managers {
 
     /// Does a repair that only a broken region can make fail. If it fails, the region is given up and made anew from
     /// disk and log (PROTOCOLS D13), and the caller leaves the region by unwinding.
-    fn or_broken(&self, repair: impl FnOnce() -> Result<()>) {
+    fn give_up_on_failure(&self, repair: impl FnOnce() -> Result<()>) {
         let why = match catch_unwind(AssertUnwindSafe(repair)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
-            Err(payload) if payload.is::<Broken>() || payload.is::<Late>() => resume_unwind(payload),
+            Err(payload) if payload.is::<Broken>() || payload.is::<LeaveTimedOut>() => resume_unwind(payload),
             Err(payload) => match payload.downcast_ref::<String>() {
                 Some(text) => text.clone(),
                 None => payload.downcast_ref::<&str>().map_or_else(String::new, |text| (*text).into()),
@@ -198,21 +198,21 @@ impl Managers {
     }
 
     fn put_right(&self, by: &Session, dead: SessionId) -> Result<()> {
-        let Some(corpse) = self.processes.take_corpse(by, dead) else { return Ok(()) };
+        let Some(dead_session) = self.processes.take_dead(by, dead) else { return Ok(()) };
         failpoint("repair: begins");
         if planted("txn: latches are given back before the roll-back") {
-            corpse.let_go();
+            dead_session.release_latches();
             rio::planted::linger();
         }
-        corpse.roll_back();
+        dead_session.roll_back();
         failpoint("repair: rolled back, not redone");
-        self.buffers.settle_hand(&corpse);
+        self.buffers.settle_hand(&dead_session);
         if planted("txn: latches are given back before the redo") {
-            corpse.let_go();
+            dead_session.release_latches();
         }
-        self.redo_noted(&corpse)?;
+        self.redo_noted(&dead_session)?;
         failpoint("repair: redone, latches held");
-        corpse.let_go();
+        dead_session.release_latches();
         Ok(())
     }
 
@@ -232,8 +232,8 @@ impl Managers {
 
     /// Redoes the record that a dead session had appended but not finished, and makes it its transaction's last
     /// (PROTOCOLS D3).
-    fn redo_noted(&self, corpse: &Corpse<'_>) -> Result<()> {
-        let Some(noted) = corpse.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
+    fn redo_noted(&self, dead_session: &DeadSession<'_>) -> Result<()> {
+        let Some(noted) = dead_session.noted_append().filter(|noted| noted.lsn < self.log.tail().raw()) else {
             return Ok(());
         };
         let lsn = Lsn::new(noted.lsn);
@@ -242,7 +242,7 @@ impl Managers {
         if !planted("txn: the noted record is not redone") {
             // In the dead session's own name: if this session dies here, the dead session's undo log says what to roll
             // back. In this session's name the redo would be rolled back, too, since dead repairers come first.
-            redo_held(self, corpse.session(), corpse.session(), &record.borrow())?;
+            redo_held(self, dead_session.session(), dead_session.session(), &record.borrow())?;
         }
         failpoint("repair: redone, not the last commit");
         if record.header.kind() == COMMIT && !planted("txn: a dead one's commit is not the last") {
@@ -250,7 +250,7 @@ impl Managers {
         }
         let id = TxnId::new(noted.txn);
         let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
-        let own = slots.find(|slot| slot.owner.load() == corpse.id() && slot.id.get() == id && id != TxnId::NONE);
+        let own = slots.find(|slot| slot.owner.load() == dead_session.id() && slot.id.get() == id && id != TxnId::NONE);
         if let Some(slot) = own.filter(|slot| State::from_word(slot.state.load()) != State::Idle) {
             if slot.first_lsn.get() == Lsn::NONE {
                 slot.first_lsn.init(lsn);
@@ -280,17 +280,23 @@ impl Managers {
     }
 
     /// Ends the transactions of a dead session, and frees its slot.
-    fn repair_logically(&self, by: &Session, corpse: Corpse<'_>, learned: Instant, reaped: &mut Reaped) -> Result<()> {
+    fn repair_logically(
+        &self,
+        by: &Session,
+        dead_session: DeadSession<'_>,
+        learned: Instant,
+        reaped: &mut Reaped,
+    ) -> Result<()> {
         // The session may have died since the round of physical repairs began.
-        if !corpse.is_let_go() {
+        if !dead_session.is_let_go() {
             return Ok(());
         }
-        if !planted("txn: hands are emptied last") && !self.buffers.repair_hand(by, &corpse) {
+        if !planted("txn: hands are emptied last") && !self.buffers.repair_hand(by, &dead_session) {
             return Ok(());
         }
         let mut is_whole = true;
         for index in 1..=self.txns.slots.capacity() {
-            if self.txns.slots.at(index).owner.load() != corpse.id() {
+            if self.txns.slots.at(index).owner.load() != dead_session.id() {
                 continue;
             }
             let applications = &self.types.applications;
@@ -300,19 +306,19 @@ impl Managers {
                 is_whole = false;
                 continue;
             }
-            let Some(who) = self.join_for(index, corpse.id())? else { continue };
+            let Some(session) = self.join_for(index, dead_session.id())? else { continue };
             failpoint("repair: adopted, not undone");
-            let ended = self.end_for_the_dead(&who, reaped);
+            let ended = self.end_for_the_dead(&session, reaped);
             if let Err(Error::Unregistered { .. } | Error::OtherType { .. }) = ended {
                 // The adopting session is marked dead below, and its transaction goes to the next session that repairs
                 // it.
                 applications.leave(txn);
             }
             if ended.is_err() {
-                who.session().mark_dead();
+                session.session().mark_dead();
             }
             failpoint("repair: ended, slot not free");
-            self.give_spare(self.leave_slot(who));
+            self.give_spare(self.leave_slot(session));
             ended?;
         }
         if !is_whole {
@@ -321,11 +327,11 @@ impl Managers {
         }
         failpoint("repair: no transaction left, lockers are");
         if !planted("txn: spare lockers stay") {
-            self.free_spare_lockers(by, corpse.id());
+            self.free_spare_lockers(by, dead_session.id());
         }
-        if self.buffers.repair_frames(by, &corpse) {
+        if self.buffers.repair_frames(by, &dead_session) {
             failpoint("repair: frames put right, not buried");
-            corpse.bury(learned);
+            dead_session.bury(learned);
             reaped.sessions += 1;
         }
         Ok(())
@@ -361,45 +367,45 @@ impl Managers {
     }
 
     /// Ends a transaction as its last record says (PROTOCOLS D6).
-    fn end_for_the_dead(&self, who: &TxnSession, reaped: &mut Reaped) -> Result<()> {
-        if who.state() == State::Idle {
+    fn end_for_the_dead(&self, session: &TxnSession, reaped: &mut Reaped) -> Result<()> {
+        if session.state() == State::Idle {
             // The session may have died between the end of its transaction and the release of its locks.
             failpoint("repair: idle transaction, locks held");
-            self.locks.unlock_all(who.session(), who.locker());
+            self.locks.unlock_all(session.session(), session.locker());
             failpoint("repair: idle transaction, locks fallen");
-            who.end(self);
+            session.end(self);
             return Ok(());
         }
-        let last = who.last_lsn();
-        let kind = if last == Lsn::NONE { None } else { Some(self.last_kind(who.id(), last)?) };
+        let last = session.last_lsn();
+        let kind = if last == Lsn::NONE { None } else { Some(self.last_kind(session.id(), last)?) };
         match kind {
             Some(COMMIT | ABORT_END) if !planted("txn: who had committed is aborted") => {
                 if kind == Some(COMMIT) && !planted("txn: a dead one's commit is not the last") {
                     self.txns.header.last_commit.fetch_max(last);
                 }
                 if kind == Some(COMMIT) && !planted("txn: the memory of who died committed is forgotten") {
-                    who.leave_segments_open(self, last)?;
+                    session.leave_segments_open(self, last)?;
                 }
                 if kind == Some(COMMIT) {
-                    who.remember_end(last);
-                    self.finish_databases(who.session(), last)?;
+                    session.remember_end(last);
+                    self.finish_databases(session.session(), last)?;
                 }
                 failpoint("repair: committed, locks held");
                 // In this order: the next repair must not carry out a drop or a renaming again after the locks are
                 // released.
-                who.end(self);
+                session.end(self);
                 failpoint("repair: over, locks held");
-                self.locks.unlock_all(who.session(), who.locker());
+                self.locks.unlock_all(session.session(), session.locker());
                 failpoint("repair: committed, locks fallen");
                 reaped.finished += 1;
             }
             _ if planted("txn: who had not committed is finished") => {
-                self.locks.unlock_all(who.session(), who.locker());
-                who.end(self);
+                self.locks.unlock_all(session.session(), session.locker());
+                session.end(self);
             }
             _ => {
                 failpoint("repair: about to abort");
-                who.abort(self)?;
+                session.abort(self)?;
                 failpoint("repair: aborted, not counted");
                 reaped.undone += u32::from(last != Lsn::NONE);
             }

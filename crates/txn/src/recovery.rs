@@ -46,19 +46,19 @@ pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
 /// and opening again starts over.
 pub fn restart(
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     checkpoint: Option<Lsn>,
     oldest: Lsn,
     watch: Watcher<'_>,
 ) -> Result<Recovered> {
     let mut found = analysis::begin(managers, checkpoint, oldest)?;
-    let mut recovered = history::repeat(managers, who, &mut found, watch)?;
+    let mut recovered = history::repeat(managers, txn, &mut found, watch)?;
     managers.txns.header.next_id.fetch_max(found.next_id);
     for open in found.open.values() {
-        managers.note_open(who.session(), *open)?;
+        managers.note_open(txn.session(), *open)?;
     }
     // Before the losers: no loser has changed a database that another transaction has dropped.
-    managers.settle_databases(who.session(), std::mem::take(&mut found.decided))?;
-    recovered.undone = undo::take_back(managers, who, &found)?;
+    managers.settle_databases(txn.session(), std::mem::take(&mut found.decided))?;
+    recovered.undone = undo::take_back(managers, txn, &found)?;
     Ok(recovered)
 }

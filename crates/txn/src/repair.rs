@@ -46,7 +46,7 @@ impl Managers {
     /// # Errors
     /// A page cannot be read or the log has failed: opening again starts over. `Broken` if the region gives a record to
     /// another transaction than the log does.
-    pub fn repair_alone(&self, who: &TxnSession, dead: &mut AloneRepair<'_>) -> Result<Repaired> {
+    pub fn repair_alone(&self, session: &TxnSession, dead: &mut AloneRepair<'_>) -> Result<Repaired> {
         let mut repaired = Repaired::default();
         dead.forget_unpublished(self.log.tail().raw());
         let mut noted: Vec<(u64, u64)> = dead.appends().iter().map(|note| (note.lsn, note.txn)).collect();
@@ -57,13 +57,13 @@ impl Managers {
                 let what = format!("{id:?} noted its append at {lsn}, which is {:?}'s record", record.header.txn());
                 return Err(Error::Broken { what });
             }
-            repaired.redone += redo_record(self, who, &record.borrow())?;
+            repaired.redone += redo_record(self, session, &record.borrow())?;
             failpoint("alone: redone, not the transaction's last");
             self.adopt_note(id, lsn);
         }
         for index in 1..=self.txns.slots.capacity() {
-            if index != who.slot_index() {
-                self.end_slot(who, index, &mut repaired)?;
+            if index != session.slot_index() {
+                self.end_slot(session, index, &mut repaired)?;
             }
         }
         Ok(repaired)
@@ -84,7 +84,7 @@ impl Managers {
 
     /// Ends the transaction of a slot as its last record says. An earlier repair that died, or failed, may have adopted
     /// the transaction: then two slots name it, and the later record of the two is its last.
-    fn end_slot(&self, who: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
+    fn end_slot(&self, session: &TxnSession, index: u32, repaired: &mut Repaired) -> Result<()> {
         let slot = self.txns.slots.at(index);
         let id = slot.id.get();
         let is_running = State::from_word(slot.state.load()) != State::Idle && id != TxnId::NONE;
@@ -96,12 +96,12 @@ impl Managers {
             let is_over = kind == COMMIT || kind == ABORT_END;
             if kind == COMMIT && !planted("txn: repair forgets the memory of who committed") {
                 for segment in slot.segments() {
-                    self.note_open(who.session(), OpenOutcome { segment, txn: id, lsn: last })?;
+                    self.note_open(session.session(), OpenOutcome { segment, txn: id, lsn: last })?;
                 }
             }
             if kind == COMMIT {
                 slot.remember_end(id, first, last);
-                self.finish_databases(who.session(), last)?;
+                self.finish_databases(session.session(), last)?;
             }
             if is_over {
                 self.txns.header.last_commit.fetch_max(last);
@@ -109,26 +109,26 @@ impl Managers {
             } else {
                 repaired.undone += 1;
                 if !planted("txn: repair undoes nothing") {
-                    who.adopt(id, first, last);
+                    session.adopt(id, first, last);
                     failpoint("alone: adopted, not undone");
                 }
             }
             // Before anything is undone: when the undo is over, this session's slot is idle. If another slot still
             // named the transaction, by a record from before the undo or by a noted record, all would be undone once
             // more.
-            let others = named().filter(|(other, _)| *other != who.slot_index());
+            let others = named().filter(|(other, _)| *other != session.slot_index());
             others.for_each(|(_, other)| other.id.publish(TxnId::NONE));
             failpoint("alone: the transaction is ours alone, not undone");
             if !is_over && !planted("txn: repair undoes nothing") {
-                who.abort(self)?;
+                session.abort(self)?;
             }
             failpoint("alone: ended, slot not idle");
         }
-        self.free_slot(who, index, slot);
+        self.free_slot(session, index, slot);
         Ok(())
     }
 
-    fn free_slot(&self, who: &TxnSession, index: u32, slot: &TxnSlot) {
+    fn free_slot(&self, session: &TxnSession, index: u32, slot: &TxnSlot) {
         slot.undo_counted.init(0);
         slot.forget_segments();
         if !planted("snapshot: a dead one's pin stays") {
@@ -140,8 +140,8 @@ impl Managers {
             return;
         }
         let header = &self.txns.header;
-        let _guard = header.latch.exclusive(who.session(), Rank::TXN_TABLE);
-        let mut section = who.session().section();
+        let _guard = header.latch.exclusive(session.session(), Rank::TXN_TABLE);
+        let mut section = session.session().section();
         slot.owner.set(&mut section, SessionId::NONE);
         failpoint("alone: slot without owner, in no list");
         slot.next_free.set(&mut section, header.free.get());

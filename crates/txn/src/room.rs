@@ -26,10 +26,10 @@ impl Managers {
     /// # Errors
     /// The log's errors.
     #[inline]
-    pub fn with_log_room(&self, who: &TxnSession, ask: impl Fn() -> libtp_log::Result<()>) -> Result<()> {
+    pub fn with_log_room(&self, txn: &TxnSession, ask: impl Fn() -> libtp_log::Result<()>) -> Result<()> {
         match ask() {
             Ok(()) => Ok(()),
-            Err(refusal @ Full { .. }) => self.ask_again(who, &ask, refusal),
+            Err(refusal @ Full { .. }) => self.ask_again(txn, &ask, refusal),
             Err(other) => Err(other.into()),
         }
     }
@@ -37,14 +37,14 @@ impl Managers {
     #[cold]
     fn ask_again(
         &self,
-        who: &TxnSession,
+        txn: &TxnSession,
         ask: &dyn Fn() -> libtp_log::Result<()>,
         mut refusal: libtp_log::Error,
     ) -> Result<()> {
         // Other sessions may take the room that a checkpoint has freed. If the checkpoint fails, the log has no room,
         // and the caller gets that refusal.
         for _ in 0..TRIES {
-            let is_freed = self.free_log(who).unwrap_or(false);
+            let is_freed = self.free_log(txn).unwrap_or(false);
             // The session asks again in any case: another session's checkpoint may have ended between the refusal and
             // the look.
             match ask() {
@@ -64,7 +64,7 @@ impl Managers {
     ///
     /// # Errors
     /// As [`Managers::checkpoint`].
-    pub fn free_log(&self, who: &TxnSession) -> Result<bool> {
+    pub fn free_log(&self, txn: &TxnSession) -> Result<bool> {
         if planted("txn: a full log waits for a checkpoint that nobody takes") {
             return Ok(false);
         }
@@ -77,12 +77,12 @@ impl Managers {
             } else if was_held {
                 return Ok(true);
             } else if !self.is_checkpoint_worth() {
-                self.give_back_log(who)?;
+                self.give_back_log(txn)?;
                 return Ok(false);
-            } else if self.checkpoint(who)?.is_some() {
+            } else if self.checkpoint(txn)?.is_some() {
                 return Ok(true);
             }
-            who.session().sleep(NAP);
+            txn.session().sleep(NAP);
             waited += NAP;
         }
         Ok(false)

@@ -28,7 +28,7 @@ pub struct TxnSession {
     spare: Cell<Vec<u8>>,
     entered: Entered,
     /// Places to look at when the running transaction has committed, see [`TxnSession::note_for_later`].
-    for_later: RefCell<Vec<(u32, Vec<u8>)>>,
+    after_commit: RefCell<Vec<(u32, Vec<u8>)>>,
     /// How long the session waits for locks.
     wait: Cell<Wait>,
     open_in: OpenIn,
@@ -94,12 +94,12 @@ impl Managers {
 
     /// Makes a session as if it had begun that transaction itself.
     pub(crate) fn session_with(&self, session: Session, index: u32, locker: LockerId, txn: TxnId) -> TxnSession {
-        let who = self.session_on(session, index, locker);
+        let joined = self.session_on(session, index, locker);
         // The transaction has the last number of a block: by that `commit_record_of_dead` tells its notes from those of
         // others.
-        who.id_next.set(txn.raw() + 1);
-        who.id_end.set(txn.raw() + 1);
-        who
+        joined.id_next.set(txn.raw() + 1);
+        joined.id_end.set(txn.raw() + 1);
+        joined
     }
 
     fn session_on(&self, session: Session, index: u32, locker: LockerId) -> TxnSession {
@@ -113,7 +113,7 @@ impl Managers {
             scratch: RefCell::new(RecordBuffer::default()),
             spare: Cell::new(Vec::new()),
             entered: Entered::default(),
-            for_later: RefCell::default(),
+            after_commit: RefCell::default(),
             wait: Cell::new(Wait::Forever),
             open_in: OpenIn::default(),
             commit_record: Cell::new(Lsn::NONE),
@@ -123,13 +123,13 @@ impl Managers {
     }
 
     /// Ends a session: other sessions may use its slot and its locker.
-    pub fn leave(&self, who: TxnSession) {
-        drop(self.leave_slot(who));
+    pub fn leave(&self, txn: TxnSession) {
+        drop(self.leave_slot(txn));
     }
 
     /// Does as [`Managers::leave`], and returns the process manager's session, which may be dead.
-    pub(crate) fn leave_slot(&self, who: TxnSession) -> Session {
-        let TxnSession { session, slot, index, locker, .. } = who;
+    pub(crate) fn leave_slot(&self, txn: TxnSession) -> Session {
+        let TxnSession { session, slot, index, locker, .. } = txn;
         if session.is_dead() || State::from_word(slot.state.get()) != State::Idle {
             // The session died in a section or in mid-transaction: the repair gives back all that it holds.
             session.mark_dead();
@@ -364,7 +364,7 @@ impl TxnSession {
     /// very many not all are kept, and no note of a transaction that is aborted or passed on.
     #[cold]
     pub fn note_for_later(&self, file: u32, place: Vec<u8>) {
-        let mut notes = self.for_later.borrow_mut();
+        let mut notes = self.after_commit.borrow_mut();
         if notes.len() < FOR_LATER_MAX {
             notes.push((file, place));
         }
@@ -372,7 +372,7 @@ impl TxnSession {
 
     /// Takes the notes of the running transaction.
     pub fn take_for_later(&self) -> Vec<(u32, Vec<u8>)> {
-        self.for_later.take()
+        self.after_commit.take()
     }
 
     #[inline]
@@ -384,7 +384,7 @@ impl TxnSession {
     /// session holds nothing that other sessions wait for.
     #[inline]
     pub fn wait_for_turn(&self, managers: &Managers) {
-        managers.locks.stand_aside(self.session(), self.locker);
+        managers.locks.pause_before_begin(self.session(), self.locker);
     }
 
     /// Begins a transaction: the paper's `txn_begin`. Nothing is logged until it changes something.
@@ -402,7 +402,7 @@ impl TxnSession {
         let id = TxnId::new(self.id_next.get());
         self.id_next.set(id.raw() + 1);
         self.forget_entered();
-        self.for_later.borrow_mut().clear();
+        self.after_commit.borrow_mut().clear();
         self.commit_record.set(Lsn::NONE);
         self.noted_before_commit.set(None);
         self.entered.escalate_at.set(0);

@@ -167,7 +167,7 @@ fn mixed(lsn: Lsn) -> u64 {
 }
 
 /// Returns whether the change of a version leaves a shortcut.
-fn is_drawn(lsn: Lsn) -> bool {
+fn is_sampled(lsn: Lsn) -> bool {
     mixed(lsn) >> (u64::BITS - SELDOM_BITS) == 0
 }
 
@@ -247,7 +247,7 @@ impl Managers {
     pub fn wants_shortcut(&self, lsn: Lsn) -> bool {
         // Relaxed: a stale answer is rare and costs little.
         let pinned_to = self.txns.header.pinned_to.get();
-        pinned_to != Lsn::NONE && lsn >= pinned_to && is_drawn(lsn)
+        pinned_to != Lsn::NONE && lsn >= pinned_to && is_sampled(lsn)
     }
 
     /// Returns whether a session that changes a record may have to leave a shortcut, for tests and tools: a snapshot is
@@ -373,7 +373,7 @@ mod tests {
         // Among the distances are Fibonacci's numbers, which the golden ratio alone would draw in clumps.
         for bytes in [8, 16, 64, 96, 104, 144, 160, 233 * 8, 2584, 4096] {
             let drawn =
-                |from: u64| (from..from + 100).filter(|nth| is_drawn(Lsn::new((1 << 20) + nth * bytes))).count();
+                |from: u64| (from..from + 100).filter(|nth| is_sampled(Lsn::new((1 << 20) + nth * bytes))).count();
             let counts: Vec<usize> = (0..20).map(|hundred| drawn(hundred * 100)).collect();
             assert!(counts.iter().all(|count| (1..40).contains(count)), "{bytes}: {counts:?}");
         }

@@ -318,14 +318,14 @@ impl Managers {
     ///
     /// # Panics
     /// If the session runs a transaction or holds a snapshot.
-    pub fn begin_snapshot(&self, who: &TxnSession) -> Result<View> {
-        assert_eq!(who.state(), State::Idle, "a session that holds a snapshot runs no transaction");
-        let slot = who.slot();
+    pub fn begin_snapshot(&self, txn: &TxnSession) -> Result<View> {
+        assert_eq!(txn.state(), State::Idle, "a session that holds a snapshot runs no transaction");
+        let slot = txn.slot();
         assert_eq!(slot.pinned_since.get(), 0, "a session holds one snapshot");
         // The log is kept from before the view is taken: a later view needs no more than a view of now.
         let is_late = planted("snapshot: pinned when it is taken");
         if !is_late {
-            slot.pinned_horizon.init(self.early_horizon(who)?);
+            slot.pinned_horizon.init(self.early_horizon(txn)?);
             slot.pinned_since.publish(boot_micros().max(1));
         }
         failpoint("snapshot: pinned, not taken");
@@ -339,7 +339,7 @@ impl Managers {
         if is_late {
             slot.pinned_since.publish(boot_micros().max(1));
         }
-        who.last_horizon.set(view.horizon);
+        txn.last_horizon.set(view.horizon);
         self.want_shortcuts();
         failpoint("snapshot: taken");
         Ok(view)
@@ -347,8 +347,8 @@ impl Managers {
 
     /// Returns a horizon that no view of now or later is below: the horizon of the session's last view, while that
     /// keeps only a little log; else the horizon of a view of now.
-    fn early_horizon(&self, who: &TxnSession) -> Result<Lsn> {
-        let last = who.last_horizon.get();
+    fn early_horizon(&self, txn: &TxnSession) -> Result<Lsn> {
+        let last = txn.last_horizon.get();
         let is_near = last != Lsn::NONE && self.log.tail().since(last) <= self.settings.snapshot_log_bytes / 4;
         if is_near {
             return Ok(last);
@@ -357,18 +357,18 @@ impl Managers {
     }
 
     /// Gives back the pin of the session's snapshot.
-    pub fn end_snapshot(&self, who: &TxnSession) {
+    pub fn end_snapshot(&self, txn: &TxnSession) {
         failpoint("snapshot: about to end");
-        who.slot().unpin();
+        txn.slot().unpin();
     }
 
     /// Waits until all that the view shows is on disk.
     ///
     /// # Errors
     /// `Log` if that fails.
-    pub fn wait_view_durable(&self, who: &TxnSession, view: &View) -> Result<()> {
+    pub fn wait_view_durable(&self, txn: &TxnSession, view: &View) -> Result<()> {
         if view.lsn > self.log.durable() {
-            self.log.force(who.session(), view.lsn.minus(8))?;
+            self.log.force(txn.session(), view.lsn.minus(8))?;
         }
         Ok(())
     }

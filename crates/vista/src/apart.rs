@@ -12,7 +12,7 @@ use crate::{Error, Result, Segment};
 
 impl Segment {
     /// Keeps all later stores from the file, for the reason `why`.
-    pub(crate) fn go_on_apart(&mut self, why: Error) {
+    pub(crate) fn detach_flat(&mut self, why: Error) {
         let is_apart = self.view.set_apart(self.from, self.flat_end(), true);
         is_apart.unwrap_or_else(|error| self.end_process(&error.into()));
         if let Some(guarded) = &mut self.guarded {
@@ -27,14 +27,14 @@ impl Segment {
         match self.guarded.as_mut().and_then(|guarded| guarded.apart.take()) {
             None => Ok(()),
             Some(why) => {
-                self.come_back();
+                self.reattach_flat();
                 Err(why)
             }
         }
     }
 
     /// Maps the file's flat part again. It is closed, as between transactions.
-    fn come_back(&mut self) {
+    fn reattach_flat(&mut self) {
         let is_back = self.view.set_apart(self.from, self.flat_end(), false);
         let is_back = is_back.and_then(|()| self.view.set_writable_part(self.from, self.flat_end(), false));
         is_back.unwrap_or_else(|error| self.end_process(&error.into()));

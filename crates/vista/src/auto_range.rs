@@ -42,10 +42,10 @@ impl Segment {
         // A forgotten transaction must not end with this one.
         self.take_back();
         let flat = self.address()..self.address() + usize::try_from(self.flat_end() - self.from).expect("it is mapped");
-        let whose = std::ptr::from_mut(self).cast();
+        let watched = std::ptr::from_mut(self).cast();
         // SAFETY: the transaction borrows the segment until the watch is dropped. The thread that stores has only the
         // flat part's bytes, and is at the store that faulted, which has not happened yet.
-        let watch = unsafe { Watch::begin(flat, whose, on_fault) };
+        let watch = unsafe { Watch::begin(flat, watched, on_fault) };
         let path = self.path().to_path_buf();
         let _watch = watch.map_err(|source| Error::System { path, call: "catching the faults", source })?;
         let txn = AutoTxn { segment: self, _watch };
@@ -57,15 +57,15 @@ impl Segment {
 impl Drop for AutoTxn<'_> {
     fn drop(&mut self) {
         self.segment.take_back();
-        self.segment.leave_flat();
+        self.segment.end_automatic();
     }
 }
 
-unsafe fn on_fault(whose: *mut (), address: usize) {
+unsafe fn on_fault(watched: *mut (), address: usize) {
     // SAFETY: the segment that was given to `Watch::begin`, which no other code uses now.
-    let segment = unsafe { &mut *whose.cast::<Segment>() };
+    let segment = unsafe { &mut *watched.cast::<Segment>() };
     if let Err(why) = segment.save_page(address - segment.address()) {
-        segment.go_on_apart(why);
+        segment.detach_flat(why);
     }
 }
 

@@ -35,14 +35,14 @@ impl Segment {
             // Metadata of vista lies between: the old fresh units become a free run, and the new units are fresh.
             let mut change = Change::of(&self.undo);
             if have != 0 {
-                self.heap.give_run(&mut change, from, have);
+                self.heap.free_run(&mut change, from, have);
             }
             let [from, to] = &self.heap.header.fresh;
             change.set(from, new.start);
             change.set(to, new.end);
             change.join_outer();
         }
-        self.region().keep_front(self.from);
+        self.region().write_back_front(self.from);
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl Segment {
                 taken[0].publish(left.start);
             }
             taken[1].publish(left.end);
-            region.keep((region.offset_of(&taken[0]).raw(), 16));
+            region.write_back_and_fence((region.offset_of(&taken[0]).raw(), 16));
         }
         while u64::from(self.heap.table.capacity()) < region.used() / UNIT + 2 {
             own_units(&region, || Ok(self.heap.table.grow()?))?;

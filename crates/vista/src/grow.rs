@@ -38,7 +38,7 @@ impl Segment {
         // Hides what could not be hidden before: every step that may fail comes before the new length is recorded.
         self.hide_metadata()?;
         self.header.bytes.publish(bytes);
-        self.region().keep_front(self.from);
+        self.region().write_back_front(self.from);
         self.bytes = bytes;
         // Where nothing is allocated, the view ends where the flat part ends.
         self.view.set_end(self.heap.end().max(self.from + bytes));

@@ -114,7 +114,7 @@ impl Segment {
     }
 
     /// Ends a transaction with automatic ranges. The flat part stays closed for the next such transaction.
-    pub(crate) fn leave_flat(&mut self) {
+    pub(crate) fn end_automatic(&mut self) {
         // The caller has an error already.
         let _ = self.refuse_if_apart();
         if self.view.key().is_some() {

@@ -165,7 +165,7 @@ impl Heap {
     }
 
     /// Frees a run, joined with the free runs directly before and behind it.
-    pub(crate) fn give_run(&self, change: &mut Change<'_>, mut run: u64, mut units: u64) {
+    pub(crate) fn free_run(&self, change: &mut Change<'_>, mut run: u64, mut units: u64) {
         // The unit may be the inside of a run from now on.
         change.set(&self.known(run).kind, 0);
         let before = self.unit(run - 1).map_or(0, |tail| match tail.kind.get() {
@@ -219,7 +219,7 @@ impl Heap {
         unit * UNIT + (word * 64 + bit) * bytes_of(class)
     }
 
-    pub(crate) fn give_block(&self, change: &mut Change<'_>, unit: u64, class: usize, block: u64) {
+    pub(crate) fn free_block(&self, change: &mut Change<'_>, unit: u64, class: usize, block: u64) {
         let (entry, list) = (self.known(unit), &self.header.partial[class]);
         let taken = &entry.taken[usize::try_from(block / 64).expect("one of 64")];
         change.set(taken, taken.get() & !(1 << (block % 64)));
@@ -231,7 +231,7 @@ impl Heap {
         // The last unit of a class stays: the next block of the class is wanted soon.
         if count == 1 && (entry.next.get() != 0 || entry.previous.get() != 0) {
             self.remove(change, list, unit);
-            self.give_run(change, unit, 1);
+            self.free_run(change, unit, 1);
         }
     }
 

@@ -233,7 +233,7 @@ impl Member {
         self.segment.check_process()?;
         assert_eq!(self.header.txn.load(), 0, "unfinished transactions are settled first");
         self.catch_up()?;
-        self.segment.undo.settle();
+        self.segment.undo.set_form();
         self.segment.begin().suspend();
         // `ending` is of an earlier transaction; numbers may come again.
         //

@@ -66,8 +66,8 @@ impl Segment {
         self.reserve_undo(UNDO_OF_A_CALL)?;
         let mut change = Change { section: self.undo.section(), lines };
         match self.heap.block_at(place) {
-            Some((Some((class, block)), _)) => self.heap.give_block(&mut change, place / UNIT, class, block),
-            Some((None, bytes)) => self.heap.give_run(&mut change, place / UNIT, bytes / UNIT),
+            Some((Some((class, block)), _)) => self.heap.free_block(&mut change, place / UNIT, class, block),
+            Some((None, bytes)) => self.heap.free_run(&mut change, place / UNIT, bytes / UNIT),
             None => {}
         }
         change.join_outer();

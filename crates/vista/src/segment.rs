@@ -214,7 +214,7 @@ impl Segment {
         }
         let (region, view) = (self.region.clone(), &mut self.view);
         own_units(&region, || Ok(self.undo.ensure_ready(total, UNIT, |at, bytes| view.hide(at, bytes))?))?;
-        region.keep_front(self.from);
+        region.write_back_front(self.from);
         self.hide_metadata()
     }
 

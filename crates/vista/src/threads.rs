@@ -199,7 +199,7 @@ impl Segment {
     fn one_more_log(&mut self) -> Result<Undo> {
         let region = self.region().clone();
         let undo = own_units(&region, || Ok(self.undo.add_further(UNDO_BYTES)?))?;
-        region.keep_front(self.from);
+        region.write_back_front(self.from);
         Ok(undo)
     }
 }

@@ -57,7 +57,7 @@ fn a_segment_of_another_version_is_refused_and_says_so() {
     let path = directory.path().join("segment");
     let (_, block) = make(&path);
     let file = open_file(&path);
-    for (at, said) in [(VERSION, "its header version is"), (LAYOUT, "another version")] {
+    for (at, message) in [(VERSION, "its header version is"), (LAYOUT, "another version")] {
         let found = word(&file, at);
         for other in [found + 1, 0, u64::MAX] {
             file.write_all_at(&other.to_ne_bytes(), at).unwrap();
@@ -66,7 +66,7 @@ fn a_segment_of_another_version_is_refused_and_says_so() {
             assert!(matches!(&refused, Error::Memory(rio::Error::Unusable { .. })), "{refused}");
             let text = refused.to_string();
             let numbers = [format!("{other:#x}"), format!("expected {found:#x}"), path.display().to_string()];
-            assert!(text.contains(said) && numbers.iter().all(|number| text.contains(number)), "{text}");
+            assert!(text.contains(message) && numbers.iter().all(|number| text.contains(number)), "{text}");
             assert!(std::fs::read(&path).unwrap() == before, "nothing was changed");
         }
         file.write_all_at(&found.to_ne_bytes(), at).unwrap();
@@ -132,8 +132,8 @@ fn a_segment_that_was_cut_off_anywhere_is_refused_and_loses_nothing_more() {
             let before = std::fs::read(&cut).unwrap();
             let refused = Options::new(0).anywhere().open(&cut).map(drop).unwrap_err();
             assert!(matches!(&refused, Error::Memory(rio::Error::Unusable { .. })), "{left}: {refused}");
-            let said = if bytes < 4096 { "less than its header" } else { "its sizes disagree" };
-            assert!(refused.to_string().contains(said), "{left}: {refused}");
+            let message = if bytes < 4096 { "less than its header" } else { "its sizes disagree" };
+            assert!(refused.to_string().contains(message), "{left}: {refused}");
             assert!(std::fs::read(&cut).unwrap() == before, "{left} is left, and was changed");
         }
         // As long again as it was: the missing bytes are zeros, and the tables do not match their seal.

@@ -93,10 +93,10 @@ pub fn control(input: &[u8]) {
 /// Writes the input into the directory's control file.
 fn made_of(template: &Template, input: &[u8]) -> ControlFile {
     let mut bytes = template.control.clone();
-    let (said, further) = input.split_at(input.len().min(SLOT_BYTES - 4));
+    let (message, further) = input.split_at(input.len().min(SLOT_BYTES - 4));
     let slot = &mut bytes[SLOT_AT..SLOT_AT + SLOT_BYTES];
     slot.fill(0);
-    slot[4..4 + said.len()].copy_from_slice(said);
+    slot[4..4 + message.len()].copy_from_slice(message);
     let lives = u32::from_le_bytes(slot[COUNT_AT..COUNT_AT + 4].try_into().expect("four bytes")) as usize;
     let mut older = vec![0; lives.saturating_sub(SLOT_LIVES).min(OLDER_LIVES_MAX) * LIFE_BYTES];
     let given = further.len().min(older.len());

@@ -13,8 +13,8 @@ pub fn dump_text(input: &[u8]) {
     let (header, pairs) = match read(input) {
         Ok(read) => read,
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.starts_with("line ") && said.len() > 10, "the error names no line: {said}");
+            let message = error.to_string();
+            assert!(message.starts_with("line ") && message.len() > 10, "the error names no line: {message}");
             return;
         }
     };

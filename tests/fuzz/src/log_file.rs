@@ -58,7 +58,7 @@ pub fn encode(recovers: bool, new_files: bool, durable: u16, checkpoint: u16, lo
 /// Returns the log of the small environment, from its first record on.
 pub fn log_of(world: &World) -> Vec<u8> {
     let log = &world.managers.log;
-    log.force_all(world.who.session()).expect("there is memory");
+    log.force_all(world.txn.session()).expect("there is memory");
     let file = world.directory.open(&segment_name(1), OpenMode::Existing).expect("the log has a file");
     let mut bytes = vec![0; usize::try_from(log.durable().since(Lsn::FIRST)).expect("it is short")];
     file.read_at(&mut bytes, FIRST_AT).expect("it can be read");
@@ -84,22 +84,22 @@ impl Template {
     }
 
     /// Makes the directory that an input describes.
-    fn lay_out(&self, said: &Said) -> Arc<dyn Directory> {
+    fn lay_out(&self, message: &Said) -> Arc<dyn Directory> {
         clear(self.place.path());
         let directory: Arc<dyn Directory> = Arc::new(PosixDirectory::create(self.place.path()).expect("it is ours"));
         let mut control = self.control.clone();
-        control.durable_end = said.durable;
-        control.checkpoint = said.checkpoint;
+        control.durable_end = message.durable;
+        control.checkpoint = message.checkpoint;
         control_file(&directory).create(&control).expect("the directory is empty");
         put(
             &directory,
             &segment_name(1),
-            &[&self.segment_header[..], &said.log].concat(),
+            &[&self.segment_header[..], &message.log].concat(),
             Some(self.control.segment_bytes_first),
         );
-        if said.recovers {
+        if message.recovers {
             for (name, full, empty) in &self.files {
-                put(&directory, name, if said.new_files { empty } else { full }, None);
+                put(&directory, name, if message.new_files { empty } else { full }, None);
             }
         }
         directory
@@ -170,8 +170,8 @@ fn sealed(crc: u32, lsn: Lsn, incarnation: u64) -> u32 {
 /// Tests one input.
 pub fn log_file(input: &[u8]) {
     let template = TEMPLATE.take().unwrap_or_else(Template::new);
-    let said = Said::of(input, template.control.incarnation());
-    let directory = template.lay_out(&said);
+    let message = Said::of(input, template.control.incarnation());
+    let directory = template.lay_out(&message);
     let file = control_file(&directory);
     match libtp_log::restart(&directory, &file, &short_log_settings()) {
         Err(error) => {
@@ -179,9 +179,9 @@ pub fn log_file(input: &[u8]) {
             assert!(text.contains("LSN") || text.contains("log."), "nobody knows what is damaged: {text}");
         }
         Ok(restarted) => {
-            assert!(restarted.end.end >= said.durable, "the control file says that more was durable");
+            assert!(restarted.end.end >= message.durable, "the control file says that more was durable");
             rolled(&directory, &restarted);
-            if said.recovers {
+            if message.recovers {
                 recovered(&directory, &restarted);
             }
         }
@@ -223,25 +223,25 @@ fn recovered(directory: &Arc<dyn Directory>, restarted: &Restarted) {
 }
 
 fn recover(directory: &Arc<dyn Directory>, restarted: &Restarted) -> Result<(), String> {
-    let said = |error: libtp_record::Error| error.to_string();
+    let message = |error: libtp_record::Error| error.to_string();
     let registry = libtp_buffer::Registry::new(Arc::clone(directory), [0; 16]);
-    libtp_record::make_registry(&registry, &**directory, &[0; 16], restarted.control.next_file_id).map_err(said)?;
-    libtp_record::restore_torn(&registry, &**directory, &[0; 16]).map_err(said)?;
+    libtp_record::make_registry(&registry, &**directory, &[0; 16], restarted.control.next_file_id).map_err(message)?;
+    libtp_record::restore_torn(&registry, &**directory, &[0; 16]).map_err(message)?;
     let control = &restarted.control;
     let managers = managers(directory, control, restarted.end.end)?;
     let _: &LogManager = &managers.log;
-    let who = managers.join().map_err(|error| error.to_string())?;
+    let txn = managers.join().map_err(|error| error.to_string())?;
     let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
-    libtp_txn::restart(&managers, &who, checkpoint, control.oldest, &mut |_, _, _| {})
+    libtp_txn::restart(&managers, &txn, checkpoint, control.oldest, &mut |_, _, _| {})
         .map_err(|error| error.to_string())?;
-    libtp_record::after_restart(&managers, &who).map_err(said)?;
-    for file in libtp_record::entered_files(&registry, &**directory, &[0; 16]).map_err(said)? {
+    libtp_record::after_restart(&managers, &txn).map_err(message)?;
+    for file in libtp_record::entered_files(&registry, &**directory, &[0; 16]).map_err(message)? {
         let database =
-            libtp_record::open(&managers, &who, &**directory, &file.info.name, &Default::default()).map_err(said)?;
+            libtp_record::open(&managers, &txn, &**directory, &file.info.name, &Default::default()).map_err(message)?;
         let Some(database) = database else { continue };
-        let access = Access::new(&managers, &who, &database, libtp_lock::Wait::No);
-        libtp_record::verify(&access).map_err(said)?;
+        let access = Access::new(&managers, &txn, &database, libtp_lock::Wait::No);
+        libtp_record::verify(&access).map_err(message)?;
     }
-    managers.leave(who);
+    managers.leave(txn);
     Ok(())
 }

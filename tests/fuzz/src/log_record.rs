@@ -88,20 +88,20 @@ fn undone(world: &World, record_type: &RecordType, body: &[u8]) {
     }
     // All databases are open, as after a restart.
     let opened: Vec<Database> = world.scenes.iter().map(|scene| world.open(scene).expect("it is as it was")).collect();
-    let (managers, who) = (&world.managers, &world.who);
+    let (managers, txn) = (&world.managers, &world.txn);
     let log = &managers.log;
-    who.begin(managers);
-    log.reserve(who.session(), record_bytes(body.len())).expect("the log has room");
-    let entry = Entry { kind: record_type.code, flags: 0, txn: who.id(), prev: Lsn::NONE };
-    let lsn = log.log_entry(who.session(), &entry, &[body]);
-    who.session().clear_append();
+    txn.begin(managers);
+    log.reserve(txn.session(), record_bytes(body.len())).expect("the log has room");
+    let entry = Entry { kind: record_type.code, flags: 0, txn: txn.id(), prev: Lsn::NONE };
+    let lsn = log.log_entry(txn.session(), &entry, &[body]);
+    txn.session().clear_append();
     let record = log.read(lsn).expect("it was just logged");
     assert!(record.body == body && record.header.kind() == record_type.code, "it is not read as it was logged");
     let record: RecordRef<'_> = record.borrow();
-    if let Err(error) = undo(&Change::new(managers, who), &record) {
+    if let Err(error) = undo(&Change::new(managers, txn), &record) {
         assert!(error.to_string().contains(' '), "{record_type:?} is not undone, and says {error}");
     }
-    who.abort(managers).expect("nothing is left to be taken back");
+    txn.abort(managers).expect("nothing is left to be taken back");
     for (scene, database) in world.scenes.iter().zip(&opened) {
         note_pages(world, scene, database.id());
         world.restore(scene);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use libtp_buffer::{seal, PageId, PageNo};
 use libtp_io::{Directory, OpenMode};
 use libtp_record::{
-    Access, BtreeCursor, Database, HashCursor, KeyRange, NumberCursor, PageLock, SalvagedRecord, Verified, Wreck,
+    Access, BtreeCursor, DamagedFile, Database, HashCursor, KeyRange, NumberCursor, PageLock, SalvagedRecord, Verified,
 };
 
 use crate::input::{Input, Random};
@@ -82,17 +82,17 @@ impl Said {
 /// Tests one input.
 pub fn page(input: &[u8]) {
     world::with(|world| {
-        let said = Said::of(world, input);
-        let scene = &world.scenes[said.scene];
+        let message = Said::of(world, input);
+        let scene = &world.scenes[message.scene];
         world.restore(scene);
-        salvage(world, scene, &said);
-        let number = PageNo::new(u32::try_from(said.page).unwrap_or(u32::MAX));
-        if said.page != 0 {
-            world.put_page(PageId::new(scene.file, number), &said.bytes);
+        salvage(world, scene, &message);
+        let number = PageNo::new(u32::try_from(message.page).unwrap_or(u32::MAX));
+        if message.page != 0 {
+            world.put_page(PageId::new(scene.file, number), &message.bytes);
         }
         match world.open(scene) {
             Err(error) => is_a_sentence(&error.to_string()),
-            Ok(database) => opened(world, scene, &database, said.salt),
+            Ok(database) => opened(world, scene, &database, message.salt),
         }
         world.restore(scene);
     });
@@ -343,17 +343,17 @@ fn change(access: &Access<'_>, scene: &Scene, salt: u8, mut records: Records) ->
 }
 
 /// Salvages the file as it would lie on the disk.
-fn salvage(world: &World, scene: &Scene, said: &Said) {
+fn salvage(world: &World, scene: &Scene, message: &Said) {
     let mut bytes = Vec::with_capacity(scene.pages.len() * PAGE_BYTES);
     for (number, page) in scene.pages.iter().enumerate() {
-        let mut page = if number == said.page { said.bytes.clone() } else { page.clone() };
+        let mut page = if number == message.page { message.bytes.clone() } else { page.clone() };
         seal(&mut page);
         bytes.extend_from_slice(&page);
     }
     let directory: &Arc<dyn Directory> = &world.directory;
     let file = directory.open("wreck", OpenMode::Create).expect("the directory is ours");
     file.write_at(&bytes, 0).expect("there is memory");
-    let wreck = match Wreck::open(file, "wreck") {
+    let wreck = match DamagedFile::open(file, "wreck") {
         Ok(wreck) => wreck,
         Err(error) => return is_a_sentence(&error.to_string()),
     };

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use libtp_buffer::{seal, FileId, PageId, PageMut, PageNo};
 use libtp_log::Lsn;
 use libtp_record::free_pages::{Meta, META_PAGE};
-use libtp_record::{Access, Database, Keying, Method, OpenSettings, PageLock};
+use libtp_record::{Access, Database, KeyFormat, Method, OpenSettings, PageLock};
 
 use crate::input::Random;
 use crate::world::World;
@@ -69,10 +69,10 @@ fn make(world: &World, name: &'static str, kind: Kind, fill: Fill) -> Scene {
         Kind::Numbers => Method::Recno { record_bytes: u32::try_from(RECORD_BYTES).expect("they are few") },
         Kind::Pages => Method::Pages,
     };
-    let keying = if kind == Kind::List { libtp_record::open::LIST } else { Keying::default() };
+    let key_format = if kind == Kind::List { libtp_record::open::LIST } else { KeyFormat::default() };
     let page_bytes = u32::try_from(PAGE_BYTES).ok();
-    let settings = OpenSettings { create: Some(method), keying, page_bytes, ..OpenSettings::default() };
-    let opened = libtp_record::open(&world.managers, &world.who, &*world.directory, name, &settings);
+    let settings = OpenSettings { create: Some(method), key_format, page_bytes, ..OpenSettings::default() };
+    let opened = libtp_record::open(&world.managers, &world.txn, &*world.directory, name, &settings);
     let database = opened.expect("the file can be made").expect("it was made");
     fill(world, &database);
     let file = database.id();

@@ -24,11 +24,11 @@ pub fn pages(world: &World) -> Seeds {
     for (which, scene) in world.scenes.iter().enumerate() {
         let mut kinds = Vec::new();
         for (number, page) in scene.pages.iter().enumerate().skip(1) {
-            let said = (page[PAGE_AT], page[PAGE_AT + 1], page.iter().filter(|&&byte| byte == 0).count() / 1500);
-            if kinds.contains(&said) || page[PAGE_AT] == 0 {
+            let message = (page[PAGE_AT], page[PAGE_AT + 1], page.iter().filter(|&&byte| byte == 0).count() / 1500);
+            if kinds.contains(&message) || page[PAGE_AT] == 0 {
                 continue;
             }
-            kinds.push(said);
+            kinds.push(message);
             seeds.push((format!("{}-{number}", scene.name), whole(byte(which), byte(number), page)));
         }
         let mut random = Random::new(which as u64 + 1);

@@ -17,8 +17,8 @@ pub fn settings(input: &[u8]) {
     let settings = match Settings::parse(text) {
         Ok(settings) => settings,
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.contains("line "), "the error names no line: {said}");
+            let message = error.to_string();
+            assert!(message.contains("line "), "the error names no line: {message}");
             return;
         }
     };

@@ -31,7 +31,7 @@ pub struct World {
     /// Its managers.
     pub managers: Arc<Managers>,
     /// Its session.
-    pub who: TxnSession,
+    pub txn: TxnSession,
     /// The directory of its files.
     pub directory: Arc<dyn Directory>,
     /// Its databases.
@@ -101,8 +101,8 @@ impl World {
         let control = Control::new([0; 16], &log_settings());
         control_file(&directory).create(&control).expect("the directory is empty");
         let managers = managers(&directory, &control, Lsn::FIRST).expect("the log is new");
-        let who = managers.join().expect("nobody else is here");
-        let mut world = World { managers, who, directory, scenes: Vec::new(), uses: 0, place };
+        let txn = managers.join().expect("nobody else is here");
+        let mut world = World { managers, txn, directory, scenes: Vec::new(), uses: 0, place };
         world.scenes = crate::scene::all(&world);
         world
     }
@@ -112,34 +112,34 @@ impl World {
     /// # Errors
     /// The error of opening.
     pub fn open(&self, scene: &Scene) -> libtp_record::Result<Database> {
-        let opened = libtp_record::open(&self.managers, &self.who, &*self.directory, scene.name, &Default::default())?;
+        let opened = libtp_record::open(&self.managers, &self.txn, &*self.directory, scene.name, &Default::default())?;
         Ok(opened.expect("every scene has a file"))
     }
 
     /// Returns access for the session.
     pub fn access<'a>(&'a self, database: &'a Database) -> Access<'a> {
-        Access::new(&self.managers, &self.who, database, Wait::No)
+        Access::new(&self.managers, &self.txn, database, Wait::No)
     }
 
     /// Runs `body` in a transaction, and commits it.
     pub fn run<R>(&self, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
-        self.who.begin(&self.managers);
+        self.txn.begin(&self.managers);
         let result = body(&self.access(database));
-        self.who.commit(&self.managers, Durability::Relaxed).expect("the log has room");
+        self.txn.commit(&self.managers, Durability::Relaxed).expect("the log has room");
         result
     }
 
     /// Runs `body` in a transaction, and aborts it.
     pub fn run_in_vain<R>(&self, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
-        self.who.begin(&self.managers);
+        self.txn.begin(&self.managers);
         let result = body(&self.access(database));
-        self.who.abort(&self.managers).expect("what was done can be taken back");
+        self.txn.abort(&self.managers).expect("what was done can be taken back");
         result
     }
 
     /// Returns the bytes of a page in the cache.
     pub fn page(&self, id: PageId) -> Vec<u8> {
-        let session = self.who.session();
+        let session = self.txn.session();
         self.managers
             .buffers
             .shared(session, id, Rank::page(0))
@@ -149,7 +149,7 @@ impl World {
 
     /// Replaces the bytes of a page.
     pub fn put_page(&self, id: PageId, bytes: &[u8]) {
-        let session = self.who.session();
+        let session = self.txn.session();
         session.ensure_undo(4 * bytes.len() as u64).expect("there is memory");
         let pin = self.managers.buffers.pin_new(session, id).expect("there is memory");
         let mut page = pin.exclusive(Rank::page(0));

@@ -19,8 +19,8 @@ fn number(variable: &str, default: u64) -> u64 {
 /// What a target says of an input: its panic.
 fn judged((_, run): Target, input: &[u8]) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| run(input))).map_err(|payload| {
-        let said = payload.downcast_ref::<String>().cloned();
-        said.or_else(|| payload.downcast_ref::<&str>().map(|said| (*said).to_owned())).unwrap_or_default()
+        let message = payload.downcast_ref::<String>().cloned();
+        message.or_else(|| payload.downcast_ref::<&str>().map(|message| (*message).to_owned())).unwrap_or_default()
     })
 }
 
@@ -36,8 +36,8 @@ fn every_input_of_the_corpus_is_answered() {
         let inputs = corpus::read(target.0);
         replayed.push(format!("{} {}", target.0, inputs.len()));
         for (name, input) in inputs {
-            if let Err(said) = judged(target, &input) {
-                wrong.push(format!("corpus/{}/{name}: {said}", target.0));
+            if let Err(message) = judged(target, &input) {
+                wrong.push(format!("corpus/{}/{name}: {message}", target.0));
             }
         }
     }
@@ -61,12 +61,12 @@ fn mutations_of_the_corpus_are_answered() {
             let begun = Instant::now();
             let answer = judged(target, &input);
             slowest = slowest.max((begun.elapsed(), count));
-            if let Err(said) = answer {
+            if let Err(message) = answer {
                 let file = std::env::temp_dir().join(format!("libtp-fuzz-{}-{seed}-{count}", target.0));
                 std::fs::write(&file, &input).unwrap();
                 let (hex, name) = (in_hexadecimal(&input[..input.len().min(64)]), &inputs[one].0);
                 panic!(
-                    "{}: LIBTP_TEST_SEED={seed}, input {count}, of {name}, is in {} and begins {hex}: {said}",
+                    "{}: LIBTP_TEST_SEED={seed}, input {count}, of {name}, is in {} and begins {hex}: {message}",
                     target.0,
                     file.display()
                 );

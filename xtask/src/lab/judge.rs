@@ -5,13 +5,13 @@ use std::path::Path;
 
 use super::machine::{SECOND, TOLD};
 use super::records::Records;
-use super::told::Told;
+use super::told::Announcements;
 
 /// The observations of one machine.
 pub struct Judge {
     /// The machine's name in messages.
     name: String,
-    told: Told,
+    told: Announcements,
     /// The crash that the machine is about to have: its number and kind.
     awaited: Option<(u64, String)>,
     kinds: BTreeMap<String, u64>,
@@ -31,7 +31,7 @@ impl Judge {
     pub fn new(name: &str, state: &Path) -> Judge {
         Judge {
             name: name.to_owned(),
-            told: Told::new(&state.join(TOLD)),
+            told: Announcements::new(&state.join(TOLD)),
             awaited: None,
             kinds: BTreeMap::new(),
             failures: Vec::new(),

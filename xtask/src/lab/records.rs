@@ -41,7 +41,7 @@ impl<'f> Found<'f> {
         self.word(name).and_then(|value| value.parse().ok()).unwrap_or(0)
     }
 
-    fn says(&self, name: &str, value: &str) -> bool {
+    fn value_is(&self, name: &str, value: &str) -> bool {
         self.word(name) == Some(value)
     }
 }
@@ -70,7 +70,7 @@ impl Records {
         if !is_whole {
             return Err(wrong("not those were found"));
         }
-        if !it.says("how", "Survived") || !it.says("lost", "false") || !it.says("survives", "system") {
+        if !it.value_is("how", "Survived") || !it.value_is("lost", "false") || !it.value_is("survives", "system") {
             return Err(wrong("they were not found in memory that survived"));
         }
         self.announced += announced.steps();
@@ -94,7 +94,7 @@ impl Records {
         if announced.digests.get(&it.ended) != Some(&it.digest) {
             return Err(wrong("what is left of them is not what there was once"));
         }
-        if !it.says("lost", "true") || !found.ends_with("refused at first") {
+        if !it.value_is("lost", "true") || !found.ends_with("refused at first") {
             return Err(wrong("it lost them without a word"));
         }
         self.control_announced += announced.steps();

@@ -44,15 +44,15 @@ impl Line {
 }
 
 /// The announcements of a machine, life by life.
-pub struct Told {
+pub struct Announcements {
     path: PathBuf,
     /// The place where the next life begins, or the end of the bytes read.
     at: u64,
 }
 
-impl Told {
-    pub fn new(path: &Path) -> Told {
-        Told { path: path.to_owned(), at: 0 }
+impl Announcements {
+    pub fn new(path: &Path) -> Announcements {
+        Announcements { path: path.to_owned(), at: 0 }
     }
 
     /// Returns the next life. Announcements of a later life are left for the next call.

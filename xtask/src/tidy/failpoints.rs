@@ -17,7 +17,7 @@ const CHANGES: [&str; 8] = [
     ".compensate(",
 ];
 /// The names of functions that only pass such a call on.
-const DOORS: [&str; 4] = ["section", "open", "log", "log_entry"];
+const FORWARDERS: [&str; 4] = ["section", "open", "log", "log_entry"];
 
 /// Returns functions that open a section or append to the log and have no failpoint.
 pub fn missing(files: &[File]) -> Vec<String> {
@@ -29,7 +29,8 @@ pub fn missing(files: &[File]) -> Vec<String> {
         for (name, first, length) in functions(before_tests) {
             let body = lines[first - 1..first - 1 + length].concat();
             let change = CHANGES.iter().find(|call| body.contains(*call));
-            if let Some(call) = change.filter(|_| !body.contains("failpoint(") && !DOORS.contains(&name.as_str())) {
+            if let Some(call) = change.filter(|_| !body.contains("failpoint(") && !FORWARDERS.contains(&name.as_str()))
+            {
                 let place = format!("{}:{first}: fn {name}", file.path);
                 complaints
                     .push(format!("{place} calls `{call}` and has no failpoint; name the place between two states"));

@@ -39,8 +39,8 @@ fn planted(directory: &Path, records: u64, value_bytes: usize, cache: Option<u64
 fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the_disk() {
     let (out, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let settings = settings(out.path(), disk.path());
-    let said = RefCell::new(Vec::new());
-    let mut watch = |news: News<'_>| said.borrow_mut().push(format!("{news:?}"));
+    let message = RefCell::new(Vec::new());
+    let mut watch = |news: News<'_>| message.borrow_mut().push(format!("{news:?}"));
     let minutes = Minutes::begin(out.path(), &mut watch).unwrap();
     let mut study = Study { settings: &settings, pace: &TINY, minutes, made: 0 };
     for part in [by_records, by_cache, by_values] {
@@ -59,7 +59,7 @@ fn every_figure_by_size_has_a_point_for_each_operation_and_leaves_nothing_on_the
         assert!(logs, "updates are logged: {}", figure.id);
     }
     assert!(std::fs::read_dir(disk.path()).unwrap().next().is_none(), "something is left");
-    assert!(said.borrow().iter().any(|line| line.contains("loading")), "{said:?}");
+    assert!(message.borrow().iter().any(|line| line.contains("loading")), "{message:?}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     assert!(raw.lines().count() > 100 && raw.contains("per_operation"), "{raw}");
 }

@@ -12,7 +12,7 @@ use super::rounds::Sample;
 use crate::catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
 use crate::engine::{Durability, Engine, Granularity, Outcome};
 use crate::engine_libtp::Libtp;
-use crate::engine_unprotected::{Instead, Unprotected};
+use crate::engine_unprotected::{Substitute, Unprotected};
 use crate::error::{Error, Result};
 use crate::processes::all_processes;
 use crate::report::{sent, ClientsAs, RunSettings, Together};
@@ -102,7 +102,7 @@ impl Contender {
             let bank = bank.reading_first(self.reads_first).reversing_one_in(self.reversing_one_in);
             return Ok(Box::new(bank.reading_snapshots(self.reads_snapshots)));
         }
-        if let Some(instead) = Instead::ALL.into_iter().find(|one| one.name() == self.engine) {
+        if let Some(instead) = Substitute::ALL.into_iter().find(|one| one.name() == self.engine) {
             return Ok(Box::new(Unprotected::open(directory, instead)?));
         }
         let kind: EngineKind = self.engine.parse()?;

@@ -119,7 +119,7 @@ impl Figure {
 
     /// Returns a sentence with the median of these ratios at each place that both have, or `None` if there is no such
     /// place.
-    pub fn said_times(&self, of: &str, by: &str) -> Option<String> {
+    pub fn times_text(&self, of: &str, by: &str) -> Option<String> {
         let places = self.places();
         let said = places.iter().filter_map(|x| {
             let times = median(self.ratios((of, x), (by, x)))?;
@@ -260,8 +260,8 @@ mod tests {
             notes: Vec::new(),
         };
         assert_eq!(figure.median("libtp", &Place::Number(1.0)), Some(5.0));
-        assert_eq!(figure.said_times("libtp", "one").unwrap(), "`libtp` is so many times `one`. 1: 2.50.");
-        assert_eq!(figure.said_times("libtp", "nobody"), None);
+        assert_eq!(figure.times_text("libtp", "one").unwrap(), "`libtp` is so many times `one`. 1: 2.50.");
+        assert_eq!(figure.times_text("libtp", "nobody"), None);
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(1.0)), Some(("two", 3.0)));
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);
         assert_eq!(figure.places(), [1.0, 2.0, 4.0].map(Place::Number));

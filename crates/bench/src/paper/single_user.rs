@@ -44,15 +44,15 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
     let has_postgres = has_postgres(paper.settings);
     let is_wanted = |name: &str| (name != "sqlite" || has_sqlite) && (name != POSTGRES || has_postgres);
     let lines: Vec<_> = lines.into_iter().filter(|(name, ..)| is_wanted(name)).collect();
-    let named: Vec<_> = lines.iter().map(|(name, place, who)| (bank_of(name, place), who.clone())).collect();
+    let named: Vec<_> = lines.iter().map(|(name, place, run)| (bank_of(name, place), run.clone())).collect();
     let scale = paper.pace.scale;
     let (banks, refused) = paper.banks(&named, scale);
     let mut cases = Vec::new();
     for (name, bank) in &banks {
-        let Some((series, place, who)) = lines.iter().find(|(series, place, _)| bank_of(series, place) == *name) else {
+        let Some((series, place, run)) = lines.iter().find(|(series, place, _)| bank_of(series, place) == *name) else {
             continue;
         };
-        let is_durable = who.durability == Durability::Sync || *series == "fsync";
+        let is_durable = run.durability == Durability::Sync || *series == "fsync";
         let time = if is_durable { paper.pace.long_slice } else { paper.pace.slice };
         let slice = super::bank::Slice { time, ..paper.slice(1) };
         cases.push(Case::new(series, Place::Name((*place).to_owned()), move || bank.sample(&slice)));
@@ -89,7 +89,7 @@ pub(super) fn figure_6(paper: &mut Paper<'_>) -> Result<()> {
         series,
         notes: Vec::new(),
     };
-    figure.notes = ["sqlite", POSTGRES].iter().filter_map(|database| figure.said_times("libtp", database)).collect();
+    figure.notes = ["sqlite", POSTGRES].iter().filter_map(|database| figure.times_text("libtp", database)).collect();
     let [memory, cache, disk] = &places.map(|place| Place::Name(place.to_owned()));
     paper.goal("with a cache smaller than the bank", &figure, "notp", 0.85, ("libtp", cache), ("notp", cache));
     let once = "notp, pages once";

@@ -24,10 +24,10 @@ impl Syncs {
 
     /// Returns the figure to show beside the figure of rates. Points discarded there are discarded here.
     pub(super) fn figure_beside(self, rates: &Figure) -> Figure {
-        let told = self.0.into_inner();
+        let samples_of = self.0.into_inner();
         let of_point = |name: &str, point: &Point| {
-            let told = told.iter().filter(|(series, x, _)| series == name && *x == point.x);
-            let samples = told.map(|(_, _, syncs)| *syncs).filter(|_| point.refused.is_none());
+            let samples_of = samples_of.iter().filter(|(series, x, _)| series == name && *x == point.x);
+            let samples = samples_of.map(|(_, _, syncs)| *syncs).filter(|_| point.refused.is_none());
             Point { x: point.x.clone(), samples: samples.collect(), refused: point.refused.clone() }
         };
         let series = rates.series.iter().map(|one| {
@@ -54,8 +54,8 @@ mod tests {
     #[test]
     fn syncs_stand_where_their_rates_do_and_count_for_nothing_where_these_do() {
         let (one, two) = (Place::Number(1.0), Place::Number(2.0));
-        let told = [("a", &one, 1.0), ("b", &one, 0.5), ("a", &one, 1.1), ("a", &two, 0.25)];
-        let syncs = Syncs(RefCell::new(told.map(|(name, x, of)| (name.to_owned(), x.clone(), of)).into()));
+        let samples_of = [("a", &one, 1.0), ("b", &one, 0.5), ("a", &one, 1.1), ("a", &two, 0.25)];
+        let syncs = Syncs(RefCell::new(samples_of.map(|(name, x, of)| (name.to_owned(), x.clone(), of)).into()));
         let measured = |x: &Place| Point { x: x.clone(), samples: vec![100.0; 2], refused: None };
         let series = [
             Series { name: "a".into(), points: vec![measured(&one), Point::refused(two, "the audit failed")] },

@@ -39,11 +39,11 @@ fn a_parent_starts_all_clients_together_and_adds_their_reports() {
     let engine = loaded();
     let text =
         format!("read begin; echo '{{\"ready\":true}}'; read go; echo '{{\"committed\":9}}'; echo '{REPORT}'; cat");
-    let mut told = 0;
-    let report = run_processes(&engine, &quick(3), &mut script(&text), &mut |now| told = now.committed).unwrap();
+    let mut reported = 0;
+    let report = run_processes(&engine, &quick(3), &mut script(&text), &mut |now| reported = now.committed).unwrap();
     assert_eq!((report.aborts, report.audit.as_str()), (12, "ok"));
     assert_eq!(report.clients_as, ClientsAs::Processes);
-    assert!(told >= 9, "progress said {told}");
+    assert!(reported >= 9, "progress said {reported}");
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn go(to: &mut UnixStream, time: Duration) {
 
 #[test]
 fn all_children_are_told_the_same_window() {
-    let (engine, told) = (loaded(), tempfile::tempdir().unwrap());
+    let (engine, reported) = (loaded(), tempfile::tempdir().unwrap());
     let text = format!(
         "read begin; echo '{{\"ready\":true}}'; head -n 1 > {}/{{}}; echo '{REPORT}'; cat",
-        told.path().display()
+        reported.path().display()
     );
     run_processes(&engine, &quick(3), &mut script(&text), &mut |_| {}).unwrap();
-    let of = |client: u32| std::fs::read_to_string(told.path().join(client.to_string())).unwrap();
+    let of = |client: u32| std::fs::read_to_string(reported.path().join(client.to_string())).unwrap();
     assert!(of(0).starts_with("{\"window\":{\"from_ns\":"), "{}", of(0));
     assert_eq!((of(0), of(1)), (of(1), of(2)));
 }

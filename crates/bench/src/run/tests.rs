@@ -68,11 +68,11 @@ fn who_may_send_so_many_sends_no_more_and_stands_still() {
 fn progress_is_told_while_clients_run() {
     let engine = loaded(MapKind::Hash);
     let settings = RunSettings { measured: PROGRESS_EVERY * 3, ..quick(1) };
-    let mut told = Vec::new();
-    let report = run_threads(&engine, &settings, &mut |now| told.push(*now)).unwrap();
-    assert!(told.len() >= 2, "told {} times", told.len());
-    assert!(told.windows(2).all(|pair| pair[0].committed < pair[1].committed));
-    assert!(told[1].tps_now > 0 && told[1].committed <= 2 * report.committed);
+    let mut reported = Vec::new();
+    let report = run_threads(&engine, &settings, &mut |now| reported.push(*now)).unwrap();
+    assert!(reported.len() >= 2, "told {} times", reported.len());
+    assert!(reported.windows(2).all(|pair| pair[0].committed < pair[1].committed));
+    assert!(reported[1].tps_now > 0 && reported[1].committed <= 2 * report.committed);
 }
 
 #[test]

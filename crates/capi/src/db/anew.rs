@@ -12,12 +12,12 @@ use std::sync::Arc;
 use libtp::{Database, Env, Error, Stored, SUCCESSOR};
 
 use crate::db::current;
-use crate::db::environments::Home;
-use crate::db::open::How;
+use crate::db::environments::OpenEnvironment;
+use crate::db::open::OpenMode;
 use crate::db::refusal::{Answer, Refusal};
 
 /// Refuses to make anew a kind of database that db(3) never makes, and any database in an opening for reading.
-pub(crate) fn check_may_make_anew(home: &Arc<Home>, name: &str, how: &How) -> Answer<()> {
+pub(crate) fn check_may_make_anew(home: &Arc<OpenEnvironment>, name: &str, how: &OpenMode) -> Answer<()> {
     let refuse = |why: &str| Err(Refusal::invalid(format!("{name} {why}. Nothing was opened or changed")));
     match home.env.stored(name)? {
         Stored::Pages(_) => {

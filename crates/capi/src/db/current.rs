@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 use libtp::{TextFile, Txn};
 
-use crate::db::environments::Home;
+use crate::db::environments::OpenEnvironment;
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::{answer, SUCCESS};
 
 struct Begun {
     txn: Txn<'static>,
-    home: Arc<Home>,
+    home: Arc<OpenEnvironment>,
     /// The names of the databases used in it, on which it may hold locks.
     used: Vec<String>,
     /// Text files to write after the transaction's end.
@@ -50,7 +50,7 @@ fn busy() -> Refusal {
 
 /// Does some work with a database in the thread's transaction, if it has one.
 pub(crate) fn within<T>(
-    home: &Arc<Home>,
+    home: &Arc<OpenEnvironment>,
     name: &str,
     work: impl FnOnce(&Txn<'_>) -> libtp::Result<T>,
 ) -> Answer<Option<T>> {
@@ -58,7 +58,7 @@ pub(crate) fn within<T>(
         let mut current = current.try_borrow_mut().map_err(|_| busy())?;
         if let Current::Empty = *current {
             let home = Arc::clone(home);
-            let env: *const Home = Arc::as_ptr(&home);
+            let env: *const OpenEnvironment = Arc::as_ptr(&home);
             // SAFETY: the `Arc` beside the transaction keeps the environment, and is dropped after the transaction
             // (invariant 1).
             let env = unsafe { &*env };
@@ -87,13 +87,13 @@ pub(crate) fn within<T>(
 }
 
 /// Returns whether the thread has a transaction in this environment, which may hold locks there.
-pub(crate) fn has_begun(home: &Arc<Home>) -> Answer<bool> {
+pub(crate) fn has_begun(home: &Arc<OpenEnvironment>) -> Answer<bool> {
     let look = |current: &RefCell<Current>| matches!(&*current.borrow(), Current::Begun(begun) if Arc::ptr_eq(&begun.home, home));
     CURRENT.try_with(look).map_err(|_| ended())
 }
 
 /// Returns whether the thread's transaction has used this database, and may hold locks on it.
-pub(crate) fn has_used(home: &Arc<Home>, name: &str) -> Answer<bool> {
+pub(crate) fn has_used(home: &Arc<OpenEnvironment>, name: &str) -> Answer<bool> {
     let look = |current: &RefCell<Current>| match &*current.try_borrow().map_err(|_| busy())? {
         Current::Begun(begun) => Ok(Arc::ptr_eq(&begun.home, home) && begun.used.iter().any(|used| used == name)),
         _ => Ok(false),
@@ -103,7 +103,7 @@ pub(crate) fn has_used(home: &Arc<Home>, name: &str) -> Answer<bool> {
 
 /// Schedules a text file to be written when the thread's transaction in that environment ends. Returns false if there
 /// is no such transaction. A write at once would wait for that transaction for ever, and would miss its changes.
-pub(crate) fn afterwards(home: &Arc<Home>, text: &Arc<TextFile>) -> Answer<bool> {
+pub(crate) fn afterwards(home: &Arc<OpenEnvironment>, text: &Arc<TextFile>) -> Answer<bool> {
     let add = |current: &RefCell<Current>| match &mut *current.borrow_mut() {
         Current::Begun(begun) if Arc::ptr_eq(&begun.home, home) => {
             if !begun.texts.iter().any(|other| Arc::ptr_eq(other, text)) {

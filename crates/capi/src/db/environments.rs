@@ -11,12 +11,12 @@ use crate::db::refusal::{Answer, Refusal};
 use crate::primitives::with_log_types;
 
 /// An open environment.
-pub(crate) struct Home {
+pub(crate) struct OpenEnvironment {
     pub(crate) env: Env,
     pub(crate) directory: PathBuf,
 }
 
-type Opened = Vec<(u32, Weak<Home>)>;
+type Opened = Vec<(u32, Weak<OpenEnvironment>)>;
 
 /// The open environments, each with its process: a child of a fork inherits the list, but must not use the parent's
 /// environments.
@@ -42,7 +42,7 @@ fn list() -> Answer<MutexGuard<'static, Opened>> {
 }
 
 /// Returns the environment of a directory, if this process has it open.
-fn find(list: &[(u32, Weak<Home>)], directory: &Path) -> Option<Arc<Home>> {
+fn find(list: &[(u32, Weak<OpenEnvironment>)], directory: &Path) -> Option<Arc<OpenEnvironment>> {
     let ours = list.iter().filter(|(process, _)| *process == std::process::id());
     ours.filter_map(|(_, home)| home.upgrade()).find(|home| home.directory == directory)
 }
@@ -67,7 +67,7 @@ pub(crate) struct Wishes<'a> {
 }
 
 /// Returns the environment of a directory, and opens it if it is not open.
-pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<Home>> {
+pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<OpenEnvironment>> {
     let there = find(&list()?, directory);
     if let Some(home) = there {
         return Ok(home);
@@ -85,7 +85,7 @@ pub(crate) fn environment(directory: &Path, wishes: &Wishes<'_>) -> Answer<Arc<H
         }
         refusal
     })?;
-    let home = Arc::new(Home { env, directory: directory.into() });
+    let home = Arc::new(OpenEnvironment { env, directory: directory.into() });
     let mut list = list()?;
     // Another thread may have opened it meanwhile.
     if let Some(other) = find(&list, directory) {

@@ -53,21 +53,21 @@ struct RecnoInfo {
 /// The info about a file, as far as the library uses it. The library decides itself about cache sizes, page fill and
 /// common prefixes of keys.
 #[derive(Clone)]
-pub(crate) enum Told {
-    Pairs(ToldOfPairs),
-    Recno(ToldOfRecords),
+pub(crate) enum FileInfo {
+    Pairs(PairsInfo),
+    Recno(RecordsInfo),
 }
 
 /// The info structure of a DB_BTREE or a DB_HASH.
 #[derive(Clone)]
-pub(crate) enum ToldOfPairs {
+pub(crate) enum PairsInfo {
     Btree { has_duplicates: bool, compare: Option<Compare>, page_bytes: u64 },
     Hash { hash: Option<HashFunction>, page_bytes: u64 },
 }
 
 /// The info structure of a DB_RECNO.
 #[derive(Clone)]
-pub(crate) struct ToldOfRecords {
+pub(crate) struct RecordsInfo {
     pub(crate) length: Length,
     /// The byte that ends a record of variable length.
     pub(crate) end: u8,
@@ -122,22 +122,22 @@ impl Info {
         unsafe { self.0.cast::<T>().as_ref() }.copied()
     }
 
-    pub(crate) fn told(&self, kind: c_uint) -> Answer<Told> {
+    pub(crate) fn parse(&self, kind: c_uint) -> Answer<FileInfo> {
         match kind {
             // SAFETY: C promises that `openinfo` is NULL or points to the structure of the requested type.
-            DB_BTREE => btree(unsafe { self.read() }).map(Told::Pairs),
+            DB_BTREE => btree(unsafe { self.read() }).map(FileInfo::Pairs),
             // SAFETY: as above.
-            DB_HASH => hash(unsafe { self.read() }).map(Told::Pairs),
+            DB_HASH => hash(unsafe { self.read() }).map(FileInfo::Pairs),
             // SAFETY: as above.
-            DB_RECNO => recno(unsafe { self.read() }).map(Told::Recno),
+            DB_RECNO => recno(unsafe { self.read() }).map(FileInfo::Recno),
             other => Err(Refusal::invalid(format!("{other} is no type of file: DB_BTREE, DB_HASH or DB_RECNO"))),
         }
     }
 }
 
-fn btree(info: Option<BtreeInfo>) -> Answer<ToldOfPairs> {
+fn btree(info: Option<BtreeInfo>) -> Answer<PairsInfo> {
     let Some(info) = info else {
-        return Ok(ToldOfPairs::Btree { has_duplicates: false, compare: None, page_bytes: 0 });
+        return Ok(PairsInfo::Btree { has_duplicates: false, compare: None, page_bytes: 0 });
     };
     check_flags(info.flags, R_DUP)?;
     check_order(info.lorder)?;
@@ -145,25 +145,25 @@ fn btree(info: Option<BtreeInfo>) -> Answer<ToldOfPairs> {
     if info.minkeypage != 0 && info.minkeypage < 2 {
         return Err(Refusal::invalid(format!("minkeypage is 2 or more, and {} was given", info.minkeypage)));
     }
-    Ok(ToldOfPairs::Btree {
+    Ok(PairsInfo::Btree {
         has_duplicates: info.flags & R_DUP != 0,
         compare: info.compare,
         page_bytes: info.psize.into(),
     })
 }
 
-fn hash(info: Option<HashInfo>) -> Answer<ToldOfPairs> {
-    let Some(info) = info else { return Ok(ToldOfPairs::Hash { hash: None, page_bytes: 0 }) };
+fn hash(info: Option<HashInfo>) -> Answer<PairsInfo> {
+    let Some(info) = info else { return Ok(PairsInfo::Hash { hash: None, page_bytes: 0 }) };
     check_order(info.lorder)?;
     if info.bsize > PAGE_BYTES_MAX {
         return Err(Refusal::invalid(format!("bsize is at most 65536, and {} was given", info.bsize)));
     }
-    Ok(ToldOfPairs::Hash { hash: info.hash, page_bytes: info.bsize.into() })
+    Ok(PairsInfo::Hash { hash: info.hash, page_bytes: info.bsize.into() })
 }
 
-fn recno(info: Option<RecnoInfo>) -> Answer<ToldOfRecords> {
+fn recno(info: Option<RecnoInfo>) -> Answer<RecordsInfo> {
     let Some(info) = info else {
-        let lines = ToldOfRecords { length: Length::Variable, end: b'\n', is_without_keys: false, kept_in: None };
+        let lines = RecordsInfo { length: Length::Variable, end: b'\n', is_without_keys: false, kept_in: None };
         return Ok(lines);
     };
     check_flags(info.flags, R_FIXEDLEN | R_NOKEY | R_SNAPSHOT)?;
@@ -175,5 +175,5 @@ fn recno(info: Option<RecnoInfo>) -> Answer<ToldOfRecords> {
         (true, bytes) => Length::Fixed(bytes, info.bval),
     };
     let kept_in = info.bfname.optional_path().map(Path::to_path_buf);
-    Ok(ToldOfRecords { length, end: info.bval, is_without_keys: info.flags & R_NOKEY != 0, kept_in })
+    Ok(RecordsInfo { length, end: info.bval, is_without_keys: info.flags & R_NOKEY != 0, kept_in })
 }

@@ -21,7 +21,7 @@ pub(crate) struct Found {
 
 /// The pair to seek.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sought<'a> {
+pub(crate) enum SeekTo<'a> {
     First,
     Last,
     /// The first value of the first key that is equal to this key or greater.
@@ -43,7 +43,7 @@ pub(crate) trait Pairs: Send {
     fn delete(&mut self, key: &[u8]) -> Answer<bool>;
     /// Removes one pair. Returns whether it was there.
     fn delete_at(&mut self, place: &Place) -> Answer<bool>;
-    fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>>;
+    fn seek(&mut self, sought: SeekTo<'_>) -> Answer<Option<Found>>;
     fn sync(&mut self) -> Answer<()>;
     /// Returns a descriptor of the file, which stays open for as long as the store.
     fn descriptor(&mut self) -> Answer<c_int>;
@@ -120,11 +120,11 @@ impl Keyed {
     pub(crate) fn seek(&mut self, key: &[u8], flags: u32) -> Answer<Option<(Vec<u8>, Vec<u8>)>> {
         let sought = match (flags, &self.cursor) {
             (R_LAST | R_PREV | R_CURSOR, _) if self.is_hash => return Err(unknown("seq", flags)),
-            (R_FIRST, _) | (R_NEXT, None) => Sought::First,
-            (R_NEXT, Some(place)) => Sought::Behind(place),
-            (R_LAST, _) | (R_PREV, None) => Sought::Last,
-            (R_PREV, Some(place)) => Sought::Before(place),
-            (R_CURSOR, _) => Sought::From(key),
+            (R_FIRST, _) | (R_NEXT, None) => SeekTo::First,
+            (R_NEXT, Some(place)) => SeekTo::Behind(place),
+            (R_LAST, _) | (R_PREV, None) => SeekTo::Last,
+            (R_PREV, Some(place)) => SeekTo::Before(place),
+            (R_CURSOR, _) => SeekTo::From(key),
             (other, _) => return Err(unknown("seq", other)),
         };
         let found = self.pairs.seek(sought)?;

@@ -13,7 +13,7 @@ use crate::db::refusal::{Answer, Refusal};
 
 /// The goal of a cursor step.
 #[derive(Clone, Copy)]
-pub(crate) enum Sought {
+pub(crate) enum SeekTo {
     First,
     Last,
     Number(u32),
@@ -44,7 +44,7 @@ pub(crate) trait Records: Send {
     /// Removes the record with this number. Returns whether there was one.
     fn delete(&mut self, number: u32) -> Answer<bool>;
     /// Moves the cursor. The cursor stays where it is if the step finds no record.
-    fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>>;
+    fn seek(&mut self, sought: SeekTo) -> Answer<Option<(u32, Vec<u8>)>>;
     /// Returns whether the cursor was ever set.
     fn has_cursor(&self) -> bool;
     /// Replaces the record at the cursor. Returns false if it is gone.
@@ -92,31 +92,31 @@ impl Length {
 
 /// The place of a cursor in a file that no other program renumbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CursorPlace {
     Nowhere,
     On(u32),
     /// The cursor's record is gone: the cursor stands between this number and the one before.
     Before(u32),
 }
 
-impl Standing {
+impl CursorPlace {
     /// Returns the number that a step leads to. It may not be the number of a record.
-    pub(crate) fn target(self, sought: Sought, count: u32) -> u32 {
+    pub(crate) fn target(self, sought: SeekTo, count: u32) -> u32 {
         match (sought, self) {
-            (Sought::Number(number), _) => number,
-            (Sought::First, _) | (Sought::Next, Standing::Nowhere) => 1,
-            (Sought::Last, _) | (Sought::Previous, Standing::Nowhere) => count,
-            (Sought::Next, Standing::On(at)) => at.saturating_add(1),
-            (Sought::Next, Standing::Before(at)) => at,
-            (Sought::Previous, Standing::On(at) | Standing::Before(at)) => at.saturating_sub(1),
+            (SeekTo::Number(number), _) => number,
+            (SeekTo::First, _) | (SeekTo::Next, CursorPlace::Nowhere) => 1,
+            (SeekTo::Last, _) | (SeekTo::Previous, CursorPlace::Nowhere) => count,
+            (SeekTo::Next, CursorPlace::On(at)) => at.saturating_add(1),
+            (SeekTo::Next, CursorPlace::Before(at)) => at,
+            (SeekTo::Previous, CursorPlace::On(at) | CursorPlace::Before(at)) => at.saturating_sub(1),
         }
     }
 
     /// Adjusts the cursor after an insertion in front of `number`.
     pub(crate) fn inserted(&mut self, number: u32) {
         match self {
-            Standing::On(at) if *at >= number => *at += 1,
-            Standing::Before(at) if *at > number => *at += 1,
+            CursorPlace::On(at) if *at >= number => *at += 1,
+            CursorPlace::Before(at) if *at > number => *at += 1,
             _ => {}
         }
     }
@@ -124,8 +124,8 @@ impl Standing {
     /// Adjusts the cursor after the removal of record `number`.
     pub(crate) fn deleted(&mut self, number: u32) {
         match self {
-            Standing::On(at) if *at == number => *self = Standing::Before(number),
-            Standing::On(at) | Standing::Before(at) if *at > number => *at -= 1,
+            CursorPlace::On(at) if *at == number => *self = CursorPlace::Before(number),
+            CursorPlace::On(at) | CursorPlace::Before(at) if *at > number => *at -= 1,
             _ => {}
         }
     }
@@ -225,11 +225,11 @@ impl Numbered {
 
     pub(crate) fn seek(&mut self, key: &[u8], flags: u32) -> Answer<Option<(u32, Vec<u8>)>> {
         let sought = match flags {
-            R_CURSOR => Sought::Number(from_one(key)?),
-            R_FIRST => Sought::First,
-            R_LAST => Sought::Last,
-            R_NEXT => Sought::Next,
-            R_PREV => Sought::Previous,
+            R_CURSOR => SeekTo::Number(from_one(key)?),
+            R_FIRST => SeekTo::First,
+            R_LAST => SeekTo::Last,
+            R_NEXT => SeekTo::Next,
+            R_PREV => SeekTo::Previous,
             other => return Err(unknown("seq", other)),
         };
         self.records.seek(sought)

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use libtp::{Database, Db, Duplicates, Env, Error, Multi, Order};
 
 use crate::db::anew::{check_may_make_anew, is_there, make_anew};
-use crate::db::environments::{environment, of_path, Home, Wishes};
+use crate::db::environments::{environment, of_path, OpenEnvironment, Wishes};
 use crate::db::flags::{DB_LOCK, DB_SHMEM, DB_TXN};
-use crate::db::info::{Told, ToldOfPairs};
+use crate::db::info::{FileInfo, PairsInfo};
 use crate::db::keyed::{Keyed, Pairs};
 use crate::db::open_records;
 use crate::db::orders::order_of;
@@ -26,14 +26,14 @@ use crate::db::Store;
 const TEXT: &[u8] = b"%$sniglet^&";
 
 /// How to open a file: the second and third arguments of `dbopen`.
-pub(crate) struct How {
+pub(crate) struct OpenMode {
     flags: c_int,
     mode: c_uint,
     modes: u32,
 }
 
-impl How {
-    pub(crate) fn new(flags: c_uint, mode: c_uint) -> Answer<How> {
+impl OpenMode {
+    pub(crate) fn new(flags: c_uint, mode: c_uint) -> Answer<OpenMode> {
         let modes = flags & (DB_LOCK | DB_SHMEM | DB_TXN);
         let flags = c_int::try_from(flags & !modes).unwrap_or(c_int::MAX);
         let known = libc::O_ACCMODE
@@ -48,17 +48,17 @@ impl How {
         if flags & !known != 0 || !matches!(flags & libc::O_ACCMODE, libc::O_RDONLY | libc::O_RDWR) {
             return Err(Refusal::invalid(format!("a file cannot be opened with the flags {flags:#o}: O_RDONLY or O_RDWR, with O_CREAT, O_EXCL, O_TRUNC and DB_LOCK, DB_SHMEM, DB_TXN")));
         }
-        Ok(How { flags, mode, modes })
+        Ok(OpenMode { flags, mode, modes })
     }
 
     /// Returns how to open a file that keeps the records of a text file, and is made if it is missing.
-    pub(crate) fn to_keep() -> How {
-        How { flags: libc::O_RDWR | libc::O_CREAT, mode: 0o600, modes: 0 }
+    pub(crate) fn to_keep() -> OpenMode {
+        OpenMode { flags: libc::O_RDWR | libc::O_CREAT, mode: 0o600, modes: 0 }
     }
 
     /// Returns how to open a file that has the records without a text file.
-    pub(crate) fn to_go_on() -> How {
-        How { flags: libc::O_RDWR, mode: 0, modes: 0 }
+    pub(crate) fn to_go_on() -> OpenMode {
+        OpenMode { flags: libc::O_RDWR, mode: 0, modes: 0 }
     }
 
     pub(crate) fn has(&self, flag: c_int) -> bool {
@@ -70,7 +70,7 @@ impl How {
     }
 
     /// Returns a database of an environment, opened in this way.
-    pub(crate) fn shared(&self, home: &Arc<Home>, name: &str) -> Shared {
+    pub(crate) fn shared(&self, home: &Arc<OpenEnvironment>, name: &str) -> Shared {
         Shared {
             home: Arc::clone(home),
             name: name.into(),
@@ -97,22 +97,22 @@ impl How {
 }
 
 /// Opens the file or database that `dbopen` asks for.
-pub(crate) fn open(path: Option<&Path>, how: &How, told: Told) -> Answer<Store> {
+pub(crate) fn open(path: Option<&Path>, how: &OpenMode, given: FileInfo) -> Answer<Store> {
     let shared = path.filter(|_| how.modes != 0);
-    match (shared, told) {
-        (Some(path), Told::Pairs(told)) => open_shared(path, how, told),
-        (Some(path), Told::Recno(told)) => open_records::open_shared(path, how, &told),
-        (None, Told::Pairs(told)) => open_plain(path, how, told),
-        (None, Told::Recno(told)) => open_records::open_plain(path, how, &told),
+    match (shared, given) {
+        (Some(path), FileInfo::Pairs(given)) => open_shared(path, how, given),
+        (Some(path), FileInfo::Recno(given)) => open_records::open_shared(path, how, &given),
+        (None, FileInfo::Pairs(given)) => open_plain(path, how, given),
+        (None, FileInfo::Recno(given)) => open_records::open_plain(path, how, &given),
     }
 }
 
-fn open_plain(path: Option<&Path>, how: &How, told: ToldOfPairs) -> Answer<Store> {
-    let (rule, kind) = match told {
-        ToldOfPairs::Btree { has_duplicates, compare, .. } => {
+fn open_plain(path: Option<&Path>, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
+    let (rule, kind) = match given {
+        PairsInfo::Btree { has_duplicates, compare, .. } => {
             (compare.map_or(Rule::Bytes, Rule::Compared), Kind { is_hash: false, has_duplicates, hash_of_text: 0 })
         }
-        ToldOfPairs::Hash { hash, .. } => {
+        PairsInfo::Hash { hash, .. } => {
             let hash_of_text = hash.map_or(0, |hash| hash(TEXT.as_ptr().cast(), TEXT.len()));
             (hash.map_or(Rule::Scattered, Rule::Hashed), Kind { is_hash: true, has_duplicates: false, hash_of_text })
         }
@@ -124,8 +124,8 @@ fn open_plain(path: Option<&Path>, how: &How, told: ToldOfPairs) -> Answer<Store
     Ok(Store::Keyed(Keyed::new(pairs, kind.is_hash, is_read_only)))
 }
 
-fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
-    let (ToldOfPairs::Btree { page_bytes, .. } | ToldOfPairs::Hash { page_bytes, .. }) = told;
+fn open_shared(path: &Path, how: &OpenMode, given: PairsInfo) -> Answer<Store> {
+    let (PairsInfo::Btree { page_bytes, .. } | PairsInfo::Hash { page_bytes, .. }) = given;
     let (directory, name) = of_path(path)?;
     let create = how.has(libc::O_CREAT);
     let home = environment(&directory, &Wishes { create, database: &name, page_bytes })?;
@@ -140,7 +140,7 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
     let is_read_only = how.is_read_only();
     let mut is_emptied = how.has(libc::O_TRUNC) && is_there;
     if is_emptied {
-        let make = maker(&home.env, &told)?;
+        let make = maker(&home.env, &given)?;
         match make(&name) {
             // A database of the requested form is emptied, and other programs keep using it.
             Ok(()) => {}
@@ -152,13 +152,13 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
             Err(error) => return Err(error.into()),
         }
     }
-    match told {
-        ToldOfPairs::Btree { has_duplicates, compare, .. } => {
+    match given {
+        PairsInfo::Btree { has_duplicates, compare, .. } => {
             let pairs = open_tree(at, has_duplicates, compare, is_emptied)?;
             Ok(Store::Keyed(Keyed::new(pairs, false, is_read_only)))
         }
         // A hash function only decides where a pair lies, and in shared mode the library uses its own.
-        ToldOfPairs::Hash { .. } => {
+        PairsInfo::Hash { .. } => {
             let shared = SharedPairs { db: home.env.hash(&name)?, at };
             if is_emptied {
                 shared.clear()?;
@@ -170,12 +170,12 @@ fn open_shared(path: &Path, how: &How, told: ToldOfPairs) -> Answer<Store> {
 
 /// Returns a closure that opens the database with a given name if it has the requested form, with pages of any size,
 /// and makes it if it is missing.
-fn maker<'a>(env: &'a Env, told: &ToldOfPairs) -> Answer<impl Fn(&str) -> libtp::Result<()> + 'a> {
-    let (has_duplicates, order) = match told {
-        ToldOfPairs::Btree { has_duplicates, compare, .. } => {
+fn maker<'a>(env: &'a Env, given: &PairsInfo) -> Answer<impl Fn(&str) -> libtp::Result<()> + 'a> {
+    let (has_duplicates, order) = match given {
+        PairsInfo::Btree { has_duplicates, compare, .. } => {
             (Some(*has_duplicates), order(*compare).map_err(Wrong::refusal)?)
         }
-        ToldOfPairs::Hash { .. } => (None, None),
+        PairsInfo::Hash { .. } => (None, None),
     };
     Ok(move |name: &str| match (has_duplicates, order.clone()) {
         (None, _) => env.hash(name).map(|_| ()),

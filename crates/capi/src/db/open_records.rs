@@ -7,10 +7,10 @@ use libtp::{Database, Error, TextForm};
 
 use crate::db::anew::{check_may_make_anew, is_there, make_anew};
 use crate::db::current;
-use crate::db::environments::{environment, of_path, Home, Wishes};
-use crate::db::info::ToldOfRecords;
+use crate::db::environments::{environment, of_path, OpenEnvironment, Wishes};
+use crate::db::info::RecordsInfo;
 use crate::db::numbered::{Length, Numbered, Records};
-use crate::db::open::How;
+use crate::db::open::OpenMode;
 use crate::db::plain::Plain;
 use crate::db::plain_file::{Kind, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
@@ -20,16 +20,16 @@ use crate::db::shared_records::SharedRecords;
 use crate::db::text_file::TextFile;
 use crate::db::Store;
 
-pub(crate) fn open_plain(path: Option<&Path>, how: &How, told: &ToldOfRecords) -> Answer<Store> {
+pub(crate) fn open_plain(path: Option<&Path>, how: &OpenMode, given: &RecordsInfo) -> Answer<Store> {
     let file = path.map(|path| Answer::Ok((how.open(path)?, path))).transpose()?;
-    let mut records = TextFile::open(file, told.length, told.end)?;
+    let mut records = TextFile::open(file, given.length, given.end)?;
     if how.is_read_only() {
         records.leave_text();
     }
-    if let Some(kept_in) = told.kept_in.as_deref() {
+    if let Some(kept_in) = given.kept_in.as_deref() {
         let kind = Kind { is_hash: false, has_duplicates: false, hash_of_text: 0 };
         // Without a text file only this file has the records.
-        let file = if path.is_some() || how.has(libc::O_CREAT) { How::to_keep() } else { How::to_go_on() };
+        let file = if path.is_some() || how.has(libc::O_CREAT) { OpenMode::to_keep() } else { OpenMode::to_go_on() };
         let file = PlainFile::open(file.open(kept_in)?, kept_in, kind)?;
         let kept = Plain::open(Rule::Bytes, file.kind().has_duplicates, Some(file))?;
         match path {
@@ -38,15 +38,15 @@ pub(crate) fn open_plain(path: Option<&Path>, how: &How, told: &ToldOfRecords) -
         }
     }
     // Changes of a text that is opened for reading stay in memory, so the records count as writable.
-    Ok(Store::Numbered(Numbered::new(Box::new(records), told.length, false)))
+    Ok(Store::Numbered(Numbered::new(Box::new(records), given.length, false)))
 }
 
 /// Opens the text file at `path`. Its records are in a list: in the environment of the text's directory, under the
 /// text's name, or where `bfname` says.
-pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answer<Store> {
+pub(crate) fn open_shared(path: &Path, how: &OpenMode, given: &RecordsInfo) -> Answer<Store> {
     let (directory, name) = of_path(path)?;
     let text = directory.join(&name);
-    let (directory, name) = told.kept_in.as_deref().map_or(Ok((directory, name)), of_path)?;
+    let (directory, name) = given.kept_in.as_deref().map_or(Ok((directory, name)), of_path)?;
     let may_make = how.has(libc::O_CREAT) || text.is_file();
     let home = environment(&directory, &Wishes { create: may_make, database: &name, page_bytes: 0 })?;
     let is_there = is_there(&home.env, &name)?;
@@ -57,7 +57,7 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
         return Err(Error::NoDatabase { name, environment: directory }.into());
     }
     let there = is_there.then(|| home.env.database(&name));
-    let fits = match (&there, told.length) {
+    let fits = match (&there, given.length) {
         (Some(Ok(Database::Recno(records))), Length::Fixed(bytes, _)) => records.record_bytes() as usize == bytes,
         (Some(Ok(Database::List(_))) | None, _) => true,
         (Some(Ok(_) | Err(Error::Database { .. })), _) => false,
@@ -65,17 +65,17 @@ pub(crate) fn open_shared(path: &Path, how: &How, told: &ToldOfRecords) -> Answe
     };
     // A database of the requested form is emptied, and other programs keep using it. O_TRUNC applies to the path, not
     // to `bfname`.
-    if how.has(libc::O_TRUNC) && !fits && told.kept_in.is_none() {
+    if how.has(libc::O_TRUNC) && !fits && given.kept_in.is_none() {
         check_may_make_anew(&home, &name, how)?;
-        let records = with_text(&home, (&name, Place::Anew), &text, (how, told))?;
-        return Ok(Store::Numbered(Numbered::new(records, told.length, how.is_read_only())));
+        let records = with_text(&home, (&name, Place::Anew), &text, (how, given))?;
+        return Ok(Store::Numbered(Numbered::new(records, given.length, how.is_read_only())));
     }
     let records = match there.transpose()? {
-        Some(Database::Recno(_)) => with_kept_numbers(&home, &name, (how, told))?,
-        Some(_) => with_text(&home, (&name, Place::There), &text, (how, told))?,
-        None => with_text(&home, (&name, Place::Missing), &text, (how, told))?,
+        Some(Database::Recno(_)) => with_kept_numbers(&home, &name, (how, given))?,
+        Some(_) => with_text(&home, (&name, Place::There), &text, (how, given))?,
+        None => with_text(&home, (&name, Place::Missing), &text, (how, given))?,
     };
-    Ok(Store::Numbered(Numbered::new(records, told.length, how.is_read_only())))
+    Ok(Store::Numbered(Numbered::new(records, given.length, how.is_read_only())))
 }
 
 /// State of the list with a text's records.
@@ -87,18 +87,22 @@ enum Place {
     Anew,
 }
 
-fn with_kept_numbers(home: &Arc<Home>, name: &str, (how, told): (&How, &ToldOfRecords)) -> Answer<Box<dyn Records>> {
-    if how.has(libc::O_TRUNC) && told.kept_in.is_some() {
+fn with_kept_numbers(
+    home: &Arc<OpenEnvironment>,
+    name: &str,
+    (how, given): (&OpenMode, &RecordsInfo),
+) -> Answer<Box<dyn Records>> {
+    if how.has(libc::O_TRUNC) && given.kept_in.is_some() {
         let what = format!("{name}, which bfname names, has records that no text file has, and O_TRUNC does not empty it: open it by its own path, or without O_TRUNC. Nothing was opened");
         return Err(Refusal::invalid(what));
     }
-    let Length::Fixed(bytes, _) = told.length else {
+    let Length::Fixed(bytes, _) = given.length else {
         let what =
             format!("{name} has records of one length, as tp_recno_open made it: R_FIXEDLEN and reclen are needed");
         return Err(Refusal::invalid(what));
     };
     let bytes = u32::try_from(bytes).map_err(|_| Refusal::invalid(format!("records of {bytes} bytes are too long")))?;
-    let records = SharedRecords::new(how.shared(home, name), home.env.recno(name, bytes)?, told.length);
+    let records = SharedRecords::new(how.shared(home, name), home.env.recno(name, bytes)?, given.length);
     if how.has(libc::O_TRUNC) {
         records.clear()?;
     }
@@ -106,10 +110,10 @@ fn with_kept_numbers(home: &Arc<Home>, name: &str, (how, told): (&How, &ToldOfRe
 }
 
 fn with_text(
-    home: &Arc<Home>,
+    home: &Arc<OpenEnvironment>,
     (name, place): (&str, Place),
     text: &Path,
-    (how, told): (&How, &ToldOfRecords),
+    (how, given): (&OpenMode, &RecordsInfo),
 ) -> Answer<Box<dyn Records>> {
     if current::has_begun(home)? {
         let what = "a DB_RECNO that is shared is read from its text file when it is opened, which cannot be a part of a transaction that goes on: open it before txn_begin. Nothing was opened";
@@ -130,10 +134,10 @@ fn with_text(
         clear(&at, &list)?;
         drop(how.open_without(libc::O_CREAT | libc::O_EXCL, &text)?);
     }
-    let form = match told.length {
-        Length::Variable => TextForm::Delimited(told.end),
+    let form = match given.length {
+        Length::Variable => TextForm::Delimited(given.end),
         Length::Fixed(bytes, pad) => TextForm::Fixed { bytes, pad },
     };
     let text = libtp::TextFile::open(&home.env, &list, text, form)?.take_any_bytes();
-    Ok(Box::new(SharedList::new(at, list, text, told.length)))
+    Ok(Box::new(SharedList::new(at, list, text, given.length)))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ops::Bound;
 
-use crate::db::keyed::{Found, Pairs, Place, Sought};
+use crate::db::keyed::{Found, Pairs, Place, SeekTo};
 use crate::db::plain_file::{Frame, PlainFile};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::rule::{Entry, Rule};
@@ -149,16 +149,16 @@ impl Pairs for Plain {
         Ok(self.remove(&entry))
     }
 
-    fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>> {
+    fn seek(&mut self, sought: SeekTo<'_>) -> Answer<Option<Found>> {
         let found = match sought {
-            Sought::First => self.pairs.first_key_value(),
-            Sought::Last => self.pairs.last_key_value(),
-            Sought::From(key) => self.pairs.range(Entry::new(self.rule, key, 0)..).next(),
-            Sought::Behind(place) => {
+            SeekTo::First => self.pairs.first_key_value(),
+            SeekTo::Last => self.pairs.last_key_value(),
+            SeekTo::From(key) => self.pairs.range(Entry::new(self.rule, key, 0)..).next(),
+            SeekTo::Behind(place) => {
                 let entry = self.entry(place)?;
                 self.pairs.range((Bound::Excluded(&entry), Bound::Unbounded)).next()
             }
-            Sought::Before(place) => self.pairs.range(..self.entry(place)?).next_back(),
+            SeekTo::Before(place) => self.pairs.range(..self.entry(place)?).next_back(),
         };
         Ok(found.map(|(entry, value)| Found {
             place: place(&entry.key, entry.number),

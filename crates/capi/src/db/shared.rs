@@ -8,13 +8,13 @@ use std::sync::Arc;
 use libtp::{Cursor, Db, Durability, Multi, MultiCursor, Result, Txn};
 
 use crate::db::current;
-use crate::db::environments::Home;
-use crate::db::keyed::{Found, Pairs, Place, Sought};
+use crate::db::environments::OpenEnvironment;
+use crate::db::keyed::{Found, Pairs, Place, SeekTo};
 use crate::db::refusal::{Answer, Refusal};
 
 /// A file of an environment.
 pub(crate) struct Shared {
-    pub(crate) home: Arc<Home>,
+    pub(crate) home: Arc<OpenEnvironment>,
     pub(crate) name: String,
     /// With DB_TXN: the calls belong to the thread's transaction, or are durable when they return.
     pub(crate) is_protected: bool,
@@ -89,13 +89,13 @@ fn found((key, value): (Vec<u8>, Vec<u8>)) -> Found {
     Found { place: key.clone(), key, value }
 }
 
-fn step(cursor: &mut Cursor<'_>, sought: Sought<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+fn step(cursor: &mut Cursor<'_>, sought: SeekTo<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     match sought {
-        Sought::First => cursor.first(),
-        Sought::Last => cursor.last(),
-        Sought::From(key) => cursor.seek(key),
-        Sought::Behind(place) => cursor.next_behind(place),
-        Sought::Before(place) => match cursor.seek(place)? {
+        SeekTo::First => cursor.first(),
+        SeekTo::Last => cursor.last(),
+        SeekTo::From(key) => cursor.seek(key),
+        SeekTo::Behind(place) => cursor.next_behind(place),
+        SeekTo::Before(place) => match cursor.seek(place)? {
             Some(_) => cursor.prev(),
             None => cursor.last(),
         },
@@ -139,7 +139,7 @@ impl Pairs for SharedPairs {
         self.delete(place)
     }
 
-    fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>> {
+    fn seek(&mut self, sought: SeekTo<'_>) -> Answer<Option<Found>> {
         Ok(self.at.work(|txn| step(&mut self.db.cursor(txn), sought))?.map(found))
     }
 
@@ -164,19 +164,19 @@ fn arrived(cursor: &MultiCursor<'_>, pair: Option<(Vec<u8>, Vec<u8>)>) -> Option
     Some(Found { place, key, value })
 }
 
-fn step_list(cursor: &mut MultiCursor<'_>, sought: Sought<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+fn step_list(cursor: &mut MultiCursor<'_>, sought: SeekTo<'_>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     match sought {
-        Sought::First => cursor.first(),
-        Sought::Last => cursor.last(),
-        Sought::From(key) => cursor.seek(key),
-        Sought::Behind(place) => {
+        SeekTo::First => cursor.first(),
+        SeekTo::Last => cursor.last(),
+        SeekTo::From(key) => cursor.seek(key),
+        SeekTo::Behind(place) => {
             let found = cursor.go_to(place)?;
             match cursor.place() == Some(place) {
                 true => cursor.next(),
                 false => Ok(found),
             }
         }
-        Sought::Before(place) => match cursor.go_to(place)? {
+        SeekTo::Before(place) => match cursor.go_to(place)? {
             Some(_) => cursor.prev(),
             None => cursor.last(),
         },
@@ -242,7 +242,7 @@ impl Pairs for SharedLists {
         })
     }
 
-    fn seek(&mut self, sought: Sought<'_>) -> Answer<Option<Found>> {
+    fn seek(&mut self, sought: SeekTo<'_>) -> Answer<Option<Found>> {
         self.at.work(|txn| {
             let mut cursor = self.multi.cursor(txn);
             let pair = step_list(&mut cursor, sought)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use libtp::{List, ListCursor, ListPlace, Result, TextFile, Txn};
 
 use crate::db::current;
-use crate::db::numbered::{Length, Records, Sought, When};
+use crate::db::numbered::{Length, Records, SeekTo, When};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::shared::Shared;
 
@@ -34,13 +34,13 @@ pub(crate) fn clear(at: &Shared, list: &List) -> Answer<()> {
     })
 }
 
-fn step(cursor: &mut ListCursor<'_, Txn<'_>>, sought: Sought) -> Result<Option<(u64, Vec<u8>)>> {
+fn step(cursor: &mut ListCursor<'_, Txn<'_>>, sought: SeekTo) -> Result<Option<(u64, Vec<u8>)>> {
     match sought {
-        Sought::First => cursor.first(),
-        Sought::Last => cursor.last(),
-        Sought::Number(number) => cursor.seek(number.into()),
-        Sought::Next => cursor.next(),
-        Sought::Previous => cursor.prev(),
+        SeekTo::First => cursor.first(),
+        SeekTo::Last => cursor.last(),
+        SeekTo::Number(number) => cursor.seek(number.into()),
+        SeekTo::Next => cursor.next(),
+        SeekTo::Previous => cursor.prev(),
     }
 }
 
@@ -108,10 +108,10 @@ impl Records for SharedList {
         self.at.work(|txn| self.list.delete(txn, number.into()))
     }
 
-    fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>> {
+    fn seek(&mut self, sought: SeekTo) -> Answer<Option<(u32, Vec<u8>)>> {
         let (found, place) = self.at.work(|txn| {
             let mut cursor = self.list.cursor(txn);
-            if let (Sought::Next | Sought::Previous, Some(place)) = (sought, &self.place) {
+            if let (SeekTo::Next | SeekTo::Previous, Some(place)) = (sought, &self.place) {
                 cursor.go_to(place)?;
             }
             let found = step(&mut cursor, sought)?;

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 use libtp::{Recno, Result, Txn};
 
-use crate::db::numbered::{Length, Records, Sought, Standing, When};
+use crate::db::numbered::{CursorPlace, Length, Records, SeekTo, When};
 use crate::db::refusal::{Answer, Refusal};
 use crate::db::shared::Shared;
 
@@ -15,7 +15,7 @@ pub(crate) struct SharedRecords {
     at: Shared,
     recno: Recno,
     length: Length,
-    cursor: Standing,
+    cursor: CursorPlace,
 }
 
 fn last_of(recno: &Recno, txn: &Txn<'_>) -> Result<u64> {
@@ -24,7 +24,7 @@ fn last_of(recno: &Recno, txn: &Txn<'_>) -> Result<u64> {
 
 impl SharedRecords {
     pub(crate) fn new(at: Shared, recno: Recno, length: Length) -> SharedRecords {
-        SharedRecords { at, recno, length, cursor: Standing::Nowhere }
+        SharedRecords { at, recno, length, cursor: CursorPlace::Nowhere }
     }
 
     /// Removes all records.
@@ -73,7 +73,7 @@ impl Records for SharedRecords {
             self.recno.put(txn, at, record).map(|()| true)
         })?;
         if when == When::WithCursor {
-            self.cursor = Standing::On(number);
+            self.cursor = CursorPlace::On(number);
         }
         Ok(is_stored)
     }
@@ -100,7 +100,7 @@ impl Records for SharedRecords {
         Ok(is_done)
     }
 
-    fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>> {
+    fn seek(&mut self, sought: SeekTo) -> Answer<Option<(u32, Vec<u8>)>> {
         let found = self.at.work(|txn| {
             let last = last_of(&self.recno, txn)?;
             let number = self.cursor.target(sought, u32::try_from(last).unwrap_or(u32::MAX));
@@ -110,25 +110,25 @@ impl Records for SharedRecords {
             }
         })?;
         if let Some((number, _)) = found {
-            self.cursor = Standing::On(number);
+            self.cursor = CursorPlace::On(number);
         }
         Ok(found)
     }
 
     fn has_cursor(&self) -> bool {
-        self.cursor != Standing::Nowhere
+        self.cursor != CursorPlace::Nowhere
     }
 
     fn put_here(&mut self, record: &[u8]) -> Answer<bool> {
         match self.cursor {
-            Standing::On(number) => self.put(number, record, When::Always),
+            CursorPlace::On(number) => self.put(number, record, When::Always),
             _ => Ok(false),
         }
     }
 
     fn delete_here(&mut self) -> Answer<bool> {
         match self.cursor {
-            Standing::On(number) => self.delete(number),
+            CursorPlace::On(number) => self.delete(number),
             _ => Ok(false),
         }
     }

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::db::keyed::{self, Pairs};
-use crate::db::numbered::{Length, Records, Sought, Standing, When};
+use crate::db::numbered::{CursorPlace, Length, Records, SeekTo, When};
 use crate::db::plain::Plain;
 use crate::db::refusal::{Answer, Refusal};
 
@@ -35,7 +35,7 @@ pub(crate) struct TextFile {
     kept: Option<Plain>,
     /// The records have changed since the file of `bfname` was last updated.
     is_ahead: bool,
-    cursor: Standing,
+    cursor: CursorPlace,
 }
 
 impl TextFile {
@@ -49,7 +49,7 @@ impl TextFile {
             is_left: false,
             kept: None,
             is_ahead: false,
-            cursor: Standing::Nowhere,
+            cursor: CursorPlace::Nowhere,
         };
         if let Some((mut file, path)) = file {
             let mut text = Vec::new();
@@ -102,7 +102,7 @@ impl TextFile {
                 kept.put(&key, record, false)?;
             }
         }
-        while let Some(last) = kept.seek(keyed::Sought::Last)? {
+        while let Some(last) = kept.seek(keyed::SeekTo::Last)? {
             let is_there = last.key.try_into().is_ok_and(|key| u32::from_be_bytes(key) as usize <= self.records.len());
             if is_there || !kept.delete_at(&last.place)? {
                 break;
@@ -166,7 +166,7 @@ impl TextFile {
 
 /// Passes each record of a file of `bfname` to `take`. The keys must be consecutive numbers.
 fn each_kept(kept: &mut Plain, mut take: impl FnMut(Vec<u8>) -> Answer<()>) -> Answer<()> {
-    let mut found = kept.seek(keyed::Sought::First)?;
+    let mut found = kept.seek(keyed::SeekTo::First)?;
     let mut numbers = 1_u32..;
     while let Some(pair) = found {
         if numbers.next().is_none_or(|number| pair.key != number.to_be_bytes()) {
@@ -175,7 +175,7 @@ fn each_kept(kept: &mut Plain, mut take: impl FnMut(Vec<u8>) -> Answer<()>) -> A
             ));
         }
         take(pair.value)?;
-        found = kept.seek(keyed::Sought::Behind(&pair.place))?;
+        found = kept.seek(keyed::SeekTo::Behind(&pair.place))?;
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ impl Records for TextFile {
         }
         self.records[index(number)] = record.into();
         if when == When::WithCursor {
-            self.cursor = Standing::On(number);
+            self.cursor = CursorPlace::On(number);
         }
         Ok(true)
     }
@@ -230,30 +230,30 @@ impl Records for TextFile {
         Ok(true)
     }
 
-    fn seek(&mut self, sought: Sought) -> Answer<Option<(u32, Vec<u8>)>> {
+    fn seek(&mut self, sought: SeekTo) -> Answer<Option<(u32, Vec<u8>)>> {
         let count = self.count()?;
         let number = self.cursor.target(sought, count);
         if number == 0 || number > count {
             return Ok(None);
         }
-        self.cursor = Standing::On(number);
+        self.cursor = CursorPlace::On(number);
         Ok(self.get(number)?.map(|record| (number, record)))
     }
 
     fn has_cursor(&self) -> bool {
-        self.cursor != Standing::Nowhere
+        self.cursor != CursorPlace::Nowhere
     }
 
     fn put_here(&mut self, record: &[u8]) -> Answer<bool> {
         match self.cursor {
-            Standing::On(number) => self.put(number, record, When::Always),
+            CursorPlace::On(number) => self.put(number, record, When::Always),
             _ => Ok(false),
         }
     }
 
     fn delete_here(&mut self) -> Answer<bool> {
         match self.cursor {
-            Standing::On(number) => self.delete(number),
+            CursorPlace::On(number) => self.delete(number),
             _ => Ok(false),
         }
     }

@@ -13,7 +13,7 @@ impl Kind for Thing {
     }
 }
 
-fn said<T>(refused: Outcome<T>) -> String {
+fn message_of<T>(refused: Outcome<T>) -> String {
     match refused {
         Ok(_) => String::new(),
         Err(trouble) => trouble.text(),
@@ -26,13 +26,15 @@ fn handle(word: usize) -> Handle<Thing> {
 
 #[test]
 fn what_is_no_handle_is_refused_in_words() {
-    assert!(said(THINGS.pin(Handle::NULL)).starts_with("NULL was given for a database"));
+    assert!(message_of(THINGS.pin(Handle::NULL)).starts_with("NULL was given for a database"));
     let on_the_stack = 7;
     let address = (&raw const on_the_stack).addr() & !1;
     for strange in [8, 77 << 1 | 1, 2 << 1 | 1 | 0xfff_fff0_0000, address] {
-        assert!(said(THINGS.pin(handle(strange))).contains("is no handle of this library"), "{strange:#x}");
+        assert!(message_of(THINGS.pin(handle(strange))).contains("is no handle of this library"), "{strange:#x}");
     }
-    assert!(said(THINGS.pin(handle(1 << 1 | 1))).contains("a database was asked for, and a transaction was given"));
+    assert!(
+        message_of(THINGS.pin(handle(1 << 1 | 1))).contains("a database was asked for, and a transaction was given")
+    );
 }
 
 #[test]
@@ -43,8 +45,8 @@ fn one_that_was_closed_is_told_though_another_lies_in_its_place() {
     for nth in 0..100 {
         others.push(THINGS.insert(Thing(nth)).ok().unwrap());
     }
-    assert!(said(THINGS.hold(first)).contains("ended or closed before"));
-    assert!(said(THINGS.remove(first, "")).contains("ended or closed before"));
+    assert!(message_of(THINGS.hold(first)).contains("ended or closed before"));
+    assert!(message_of(THINGS.remove(first, "")).contains("ended or closed before"));
     assert!(!THINGS.has(first));
     for (nth, other) in (0..).zip(others) {
         assert_eq!(THINGS.remove(other, "").ok().unwrap().0, nth);
@@ -56,18 +58,18 @@ fn who_uses_it_alone_is_alone_and_who_closes_it_finds_nobody() {
     let thing = THINGS.insert(Thing(5)).ok().unwrap();
     let (one, other) = (THINGS.pin(thing).ok().unwrap(), THINGS.pin(thing).ok().unwrap());
     assert!(one.is(&other) && one.0 == 5);
-    assert!(said(THINGS.hold(thing)).contains("another call of this program"));
-    assert!(said(THINGS.remove(thing, "close them")).contains("in use 2 times: close them"));
+    assert!(message_of(THINGS.hold(thing)).contains("another call of this program"));
+    assert!(message_of(THINGS.remove(thing, "close them")).contains("in use 2 times: close them"));
     drop((one, other));
     let mut held = THINGS.hold(thing).ok().unwrap();
     held.0 = 6;
     // A child that another thread forks now finds the same state.
-    let refused = said(THINGS.hold(thing));
+    let refused = message_of(THINGS.hold(thing));
     assert!(refused.contains("another call of this program") && refused.contains("the child of a fork"));
-    assert!(said(THINGS.pin(thing)).contains("another call of this program"));
+    assert!(message_of(THINGS.pin(thing)).contains("another call of this program"));
     drop(held);
     assert_eq!(THINGS.hold(thing).ok().unwrap().remove().0, 6);
-    assert!(said(THINGS.pin(thing)).contains("ended or closed before"));
+    assert!(message_of(THINGS.pin(thing)).contains("ended or closed before"));
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl PosixPlain {
     }
 
     /// Gives a new file, which no other process uses yet, the owner, group and mode of `like`.
-    fn give(made: impl AsFd, like: &PlainStatus) -> rustix::io::Result<()> {
+    fn apply_directory_rights(made: impl AsFd, like: &PlainStatus) -> rustix::io::Result<()> {
         let own = rustix::fs::fstat(&made)?;
         let owner = (own.st_uid != like.owner).then(|| Uid::from_raw(like.owner));
         let group = (own.st_gid != like.group).then(|| Gid::from_raw(like.group));
@@ -159,7 +159,7 @@ impl PlainFiles for PosixPlain {
         let made = retry_on_intr(|| rustix::fs::openat(&directory, name, flags, mode))
             .and_then(super::above_standard)
             .map_err(fail)?;
-        if let Some(errno) = like.and_then(|like| PosixPlain::give(&made, like).err()) {
+        if let Some(errno) = like.and_then(|like| PosixPlain::apply_directory_rights(&made, like).err()) {
             // The file is of no use; if it stays here, it is removed later with the other leftovers.
             let _ = rustix::fs::unlinkat(&directory, name, AtFlags::empty());
             return Err(fail(errno));

@@ -91,29 +91,35 @@ impl Manifest {
             incarnations: Vec::new(),
             files: Vec::new(),
         };
-        manifest.set_lives(control.incarnations.list().iter().copied());
+        manifest.set_incarnations(control.incarnations.list().iter().copied());
         manifest
     }
 
     /// Sets the log's incarnations, from the one in which the copied log begins.
-    pub(crate) fn set_lives(&mut self, lives: impl Iterator<Item = Incarnation>) {
-        let all: Vec<[u64; 2]> = lives.map(|life| [life.number, life.start.raw()]).collect();
-        let first = all.iter().rposition(|life| life[1] <= self.begin).unwrap_or(0);
+    pub(crate) fn set_incarnations(&mut self, incarnations: impl Iterator<Item = Incarnation>) {
+        let all: Vec<[u64; 2]> =
+            incarnations.map(|incarnation| [incarnation.number, incarnation.start.raw()]).collect();
+        let first = all.iter().rposition(|incarnation| incarnation[1] <= self.begin).unwrap_or(0);
         self.incarnations = all[first..].to_vec();
     }
 
     /// Returns the incarnations, or `None` if they are in no order.
-    pub(crate) fn lives(&self) -> Option<Incarnations> {
-        let life = |life: &[u64; 2]| Incarnation { number: life[0], start: Lsn::new(life[1]) };
-        Incarnations::from_list(self.incarnations.iter().map(life).collect())
+    pub(crate) fn incarnations(&self) -> Option<Incarnations> {
+        let incarnation = |&[number, start]: &[u64; 2]| Incarnation { number, start: Lsn::new(start) };
+        Incarnations::from_list(self.incarnations.iter().map(incarnation).collect())
     }
 
     /// Returns a control file with the manifest's contents, for a log that ends at `end`.
     pub(crate) fn control(&self, environment_id: [u8; 16], end: Lsn) -> Option<Control> {
         Geometry::new(self.segment_bytes_first, self.segment_bytes_max)?;
-        let lives = self.lives()?;
-        let before: Vec<Incarnation> =
-            lives.list().iter().enumerate().filter(|(at, life)| *at == 0 || life.start < end).map(|it| *it.1).collect();
+        let incarnations = self.incarnations()?;
+        let before: Vec<Incarnation> = incarnations
+            .list()
+            .iter()
+            .enumerate()
+            .filter(|(at, incarnation)| *at == 0 || incarnation.start < end)
+            .map(|it| *it.1)
+            .collect();
         let mut control = Control::new(environment_id, &libtp_log::Settings::default());
         control.segment_bytes_first = self.segment_bytes_first;
         control.segment_bytes_max = self.segment_bytes_max;

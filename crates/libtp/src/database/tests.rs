@@ -28,15 +28,15 @@ fn a_database_number_is_given_out_once_whoever_asks() {
 #[test]
 fn databases_are_made_by_several_handles_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let work = |who: &str| {
+    let work = |prefix: &str| {
         let env = Env::open(dir.path()).unwrap();
         for number in 0..10 {
-            env.btree(&format!("{who}{number}")).unwrap();
+            env.btree(&format!("{prefix}{number}")).unwrap();
         }
     };
     std::thread::scope(|scope| {
-        for who in ["one", "two", "three"] {
-            scope.spawn(move || work(who));
+        for prefix in ["one", "two", "three"] {
+            scope.spawn(move || work(prefix));
         }
     });
     assert_eq!(Env::open(dir.path()).unwrap().databases().unwrap().len(), 30);
@@ -133,8 +133,8 @@ fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
         env.database("words").err(),
     ];
     for (refused, wanted) in refused.into_iter().zip(["of their bytes", "`descending`", "of their bytes"]) {
-        let said = refused.expect("a database in another order was opened").to_string();
-        assert!(said.contains("`by the end`") && said.contains(wanted), "{said}");
+        let message = refused.expect("a database in another order was opened").to_string();
+        assert!(message.contains("`by the end`") && message.contains(wanted), "{message}");
     }
     assert!(env.verify("words").unwrap().findings.is_empty());
     let db = open(&env).unwrap();
@@ -142,8 +142,8 @@ fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
     assert_eq!(env.run(|txn| Ok(keys(&db, txn))).unwrap(), [b"aa", b"ca", b"ab", b"bc"]);
     // A tree made without an order is refused with one, too.
     env.btree("plain").unwrap();
-    let said = env.btree_ordered("plain", ByTheEnd("by the end")).err().unwrap().to_string();
-    assert!(said.contains("of their bytes") && said.contains("`by the end`"), "{said}");
+    let message = env.btree_ordered("plain", ByTheEnd("by the end")).err().unwrap().to_string();
+    assert!(message.contains("of their bytes") && message.contains("`by the end`"), "{message}");
     assert!(env.btree_ordered("long", ByTheEnd("")).is_err());
 }
 
@@ -182,8 +182,8 @@ fn values_of_a_key_have_the_lengths_that_are_told() {
         env.run(|txn| {
             assert!(db.put(txn, &key, &value)?);
             let long = vec![1; most + 1];
-            let said = db.put(txn, &long, b"").unwrap_err().to_string();
-            assert!(said.contains(&(most + 1).to_string()) && said.contains(&most.to_string()), "{said}");
+            let message = db.put(txn, &long, b"").unwrap_err().to_string();
+            assert!(message.contains(&(most + 1).to_string()) && message.contains(&most.to_string()), "{message}");
             if kind == Duplicates::AsTheyCame {
                 // Values have any length.
                 assert!(db.put(txn, &key, &vec![3; 100_000])?);

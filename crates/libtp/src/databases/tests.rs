@@ -174,8 +174,8 @@ fn a_database_is_emptied_by_the_name_that_the_transaction_has_given_it() {
     let txn = theirs.begin().unwrap();
     txn.rename_database("stock", "goods").unwrap();
     assert_eq!(txn.empty_database("goods").unwrap(), 0);
-    let (locks, who) = (&txn.life().managers.locks, txn.session());
-    assert_eq!(locks.holds(who.session(), who.locker(), lock_names::name("goods")), Some(Mode::X));
+    let (locks, txn_session) = (&txn.generation().managers.locks, txn.session());
+    assert_eq!(locks.holds(txn_session.session(), txn_session.locker(), lock_names::name("goods")), Some(Mode::X));
     txn.commit().unwrap();
     assert_eq!(names(&env), ["goods"]);
 }

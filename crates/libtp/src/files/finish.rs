@@ -48,7 +48,7 @@ pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<
         failpoint("files: about to be put in place");
         // Locks are released before a commit is on disk. Other programs must see nothing that may be lost, and no
         // commit earlier than its acknowledgement.
-        let force = || txn.guarded(|| Ok(txn.life().managers.log.force_all(txn.session().session())?));
+        let force = || txn.guarded(|| Ok(txn.generation().managers.log.force_all(txn.session().session())?));
         if all || !planted(TOO_EARLY) {
             force()?;
         }
@@ -109,7 +109,7 @@ pub(super) fn give_up(env: &Arc<Inner>, path: &str) -> Result<bool> {
     let (door, db) = (Door::of(env)?, super::rows(env)?);
     run(env, Durability::Sync, |txn| {
         lock(txn)?;
-        txn.guarded(|| Ok(txn.life().managers.log.force_all(txn.session().session())?))?;
+        txn.guarded(|| Ok(txn.generation().managers.log.force_all(txn.session().session())?))?;
         let found = committed(&Snapshot::begin(env)?, &db)?;
         let Some(given_up) = found.iter().find(|(at, row)| at == path && row.tag == door.tag) else { return Ok(false) };
         let finisher = Finisher { txn, door: &door, db: &db };
@@ -130,7 +130,7 @@ pub(super) fn give_up(env: &Arc<Inner>, path: &str) -> Result<bool> {
 
 fn lock(txn: &Txn<'_>) -> Result<()> {
     txn.guarded(|| {
-        let (locks, session) = (&txn.life().managers.locks, txn.session());
+        let (locks, session) = (&txn.generation().managers.locks, txn.session());
         Ok(locks.lock(session.session(), session.locker(), FINISHING, Mode::X, session.wait())?)
     })
 }
@@ -204,7 +204,7 @@ impl Finisher<'_, '_> {
             if matches!(error, libtp_io::Error::Io { .. } | libtp_io::Error::Full { .. }) {
                 // After a failed sync the state of the disk is unknown, and a second sync may succeed without writing
                 // anything.
-                self.txn.life().managers.log.poison();
+                self.txn.generation().managers.log.poison();
             }
             unsynced.insert(directory, error.to_string());
         }
@@ -340,7 +340,7 @@ impl Finisher<'_, '_> {
     /// Deletes a row if it is still this one. Waits for no lock.
     fn delete(&self, path: &str, row: &Row) -> Result<()> {
         let key = row::key(path);
-        let managers = &self.txn.life().managers;
+        let managers = &self.txn.generation().managers;
         let access = Access::new(managers, self.txn.session(), self.db.opened(), Wait::No);
         self.txn.guarded(|| {
             if access.get_for_update(&key, |value| value == row.encode())? == Some(true) {
@@ -369,7 +369,7 @@ pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
             }
         }
         failpoint("files: listed, nothing swept");
-        let managers = &txn.life().managers;
+        let managers = &txn.generation().managers;
         let incarnation = managers.log.incarnation();
         let running: HashSet<Owner> = txn.guarded(|| {
             let others = managers.transactions().into_iter().filter(|other| other.id.raw() != txn.id());

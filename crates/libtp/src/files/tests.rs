@@ -84,7 +84,7 @@ fn names_in(path: &Path) -> Vec<String> {
     names
 }
 
-fn says(error: &Error, what: &str) {
+fn assert_says(error: &Error, what: &str) {
     assert!(error.to_string().contains(what), "{error}");
 }
 
@@ -182,7 +182,7 @@ fn a_savepoint_takes_files_back() {
         part.create_file(place.at("a"), b"4")?;
         part.create_file(place.at("a"), b"5")
     });
-    says(&nested.unwrap_err(), "it is there already");
+    assert_says(&nested.unwrap_err(), "it is there already");
     txn.commit().unwrap();
     assert_eq!((place.names(), place.text("a").as_deref()), (vec!["a".to_string()], Some("2")));
 }
@@ -214,18 +214,18 @@ fn what_cannot_be_is_refused_with_a_sentence() {
             txn.rename_file(&path, place.at("b")),
             txn.read_file(&path).map(|_| ()),
         ] {
-            says(&refused.unwrap_err(), why);
+            assert_says(&refused.unwrap_err(), why);
         }
     }
-    says(&txn.create_file(place.at("a"), b"").unwrap_err(), "it is there already");
+    assert_says(&txn.create_file(place.at("a"), b"").unwrap_err(), "it is there already");
     for missing in [txn.replace_file(place.at("x"), b""), txn.remove_file(place.at("x"))] {
-        says(&missing.unwrap_err(), "there is no such file");
+        assert_says(&missing.unwrap_err(), "there is no such file");
     }
-    says(&txn.rename_file(place.at("x"), place.at("y")).unwrap_err(), "there is no such file");
-    says(&txn.create_file(place.path.join("env/x"), b"").unwrap_err(), "the environment's own");
-    says(&txn.create_file("/", b"").unwrap_err(), "it is a directory");
+    assert_says(&txn.rename_file(place.at("x"), place.at("y")).unwrap_err(), "there is no such file");
+    assert_says(&txn.create_file(place.path.join("env/x"), b"").unwrap_err(), "the environment's own");
+    assert_says(&txn.create_file("/", b"").unwrap_err(), "it is a directory");
     let long = "x/".repeat(2000);
-    says(&txn.create_file(place.at(&long).join("x"), b"").unwrap_err(), "a key of");
+    assert_says(&txn.create_file(place.at(&long).join("x"), b"").unwrap_err(), "a key of");
     // Nothing was changed.
     txn.commit().unwrap();
     assert_eq!((place.names(), place.rows()), (["a", "dir", "link", "way"].map(String::from).to_vec(), 0));
@@ -242,7 +242,7 @@ fn another_filesystem_is_refused_before_the_commit() {
     let other = tempfile::tempdir_in(elsewhere).unwrap();
     fs::write(place.at("a"), "1").unwrap();
     let txn = place.env.begin().unwrap();
-    says(&txn.rename_file(place.at("a"), other.path().join("a")).unwrap_err(), "on another filesystem");
+    assert_says(&txn.rename_file(place.at("a"), other.path().join("a")).unwrap_err(), "on another filesystem");
     // One transaction may change files on both.
     txn.create_file(other.path().join("b"), b"2").unwrap();
     txn.replace_file(place.at("a"), b"2").unwrap();
@@ -270,7 +270,7 @@ fn what_another_program_changed_is_not_lost() {
                 assert_eq!(txn.read_file(place.at("a")).unwrap().unwrap(), b"1");
                 change(how);
                 if how == 1 {
-                    says(&txn.replace_file(place.at("a"), b"2").unwrap_err(), "no such file");
+                    assert_says(&txn.replace_file(place.at("a"), b"2").unwrap_err(), "no such file");
                     txn.create_file(place.at("a"), b"2").unwrap();
                 } else {
                     txn.replace_file(place.at("a"), b"2").unwrap();
@@ -280,7 +280,7 @@ fn what_another_program_changed_is_not_lost() {
                 change(how);
             }
             let theirs = place.text("a");
-            says(&txn.commit().unwrap_err(), "another program has changed it");
+            assert_says(&txn.commit().unwrap_err(), "another program has changed it");
             assert_eq!(place.text("a"), theirs);
             assert_eq!(place.env.run(|txn| place.users.get(txn, b"how")).unwrap(), None);
             assert!(place.names().len() <= 1, "{:?}", place.names());
@@ -305,7 +305,7 @@ fn rights_that_another_program_has_changed_are_not_taken_back() {
     txn.replace_file(place.at("a"), b"2").unwrap();
     txn.remove_file(place.at("b")).unwrap();
     fs::set_permissions(place.at("a"), fs::Permissions::from_mode(0o600)).unwrap();
-    says(&txn.commit().unwrap_err(), "mode, owner or group");
+    assert_says(&txn.commit().unwrap_err(), "mode, owner or group");
     assert_eq!((place.names(), place.text("a").as_deref()), (["a", "b"].map(String::from).to_vec(), Some("1")));
     place.env.run(|txn| txn.replace_file(place.at("a"), b"2")).unwrap();
     assert_eq!(fs::metadata(place.at("a")).unwrap().permissions().mode() & 0o777, 0o600);
@@ -391,9 +391,9 @@ fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
     txn.commit_records().unwrap();
     // As if another program had made a directory meanwhile.
     fs::create_dir(place.at("d/x")).unwrap();
-    let told = group.finish(&place.env.0).unwrap_err();
-    assert!(matches!(told, Error::FilesWaiting { .. }) && !told.is_retryable());
-    says(&told, "another program has made a directory there");
+    let error = group.finish(&place.env.0).unwrap_err();
+    assert!(matches!(error, Error::FilesWaiting { .. }) && !error.is_retryable());
+    assert_says(&error, "another program has made a directory there");
     assert_eq!(place.text("a").as_deref(), Some("2"), "the other one is in its place");
     assert_eq!(place.env.run(|txn| txn.read_file(place.at("d/x"))).unwrap().unwrap(), b"2");
     fs::remove_dir(place.at("d/x")).unwrap();
@@ -419,8 +419,8 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
     txn.commit_records().unwrap();
     // As if the machine had stopped there, and the disk were not mounted.
     fs::rename(&disk, &elsewhere).unwrap();
-    let told = group.finish(&place.env.0).unwrap_err();
-    says(&told, "is missing");
+    let error = group.finish(&place.env.0).unwrap_err();
+    assert_says(&error, "is missing");
     let waiting: Vec<_> = place.env.waiting_files().unwrap();
     assert_eq!(waiting.iter().map(|file| file.is_removed).collect::<Vec<_>>(), [true, true, false]);
     assert!(waiting.iter().all(|file| file.txn == number) && waiting[2].path == place.at("disk/x"));
@@ -432,7 +432,7 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
         place.env.run(|txn| txn.create_file(place.at("disk/x"), b"3")),
         place.env.run(|txn| txn.replace_file(place.at("beside"), b"3")),
     ] {
-        says(&refused.unwrap_err(), "is another one now");
+        assert_says(&refused.unwrap_err(), "is another one now");
     }
     assert_eq!((place.text("beside").as_deref(), place.env.waiting_files().unwrap().len()), (Some("1"), 3));
     // Other transactions go on, also there.
@@ -455,7 +455,7 @@ fn what_waits_for_a_directory_that_is_gone_for_good_is_given_up() {
     let group = txn.files().prepare(&txn).unwrap().unwrap();
     txn.commit_records().unwrap();
     fs::remove_dir_all(place.at("d")).unwrap();
-    says(&group.finish(&place.env.0).unwrap_err(), "`tp files --forget`");
+    assert_says(&group.finish(&place.env.0).unwrap_err(), "`tp files --forget`");
     fs::create_dir(place.at("d")).unwrap();
     assert!(place.env.forget_file(place.at("d/x")).unwrap());
     assert!(!place.env.forget_file(place.at("d/x")).unwrap());
@@ -586,7 +586,7 @@ fn a_transaction_with_files_is_not_passed_on() {
     let place = Place::new();
     let txn = place.env.begin().unwrap();
     txn.create_file(place.at("a"), b"1").unwrap();
-    says(&txn.detach().unwrap_err(), "it has read or changed plain files");
+    assert_says(&txn.detach().unwrap_err(), "it has read or changed plain files");
     assert_eq!(place.names(), Vec::<String>::new());
 }
 
@@ -672,7 +672,7 @@ fn files_are_made_by_who_has_very_many_locks_and_where_pages_were_to_be_locked()
             fs::create_dir(place.at(&format!("{directory}"))).unwrap();
         }
         let txn = place.env.begin().unwrap();
-        let count = || txn.life().managers.locks.count(txn.session().locker());
+        let count = || txn.generation().managers.locks.count(txn.session().locker());
         let mut next = 0_u32;
         while count() < locks {
             place.users.put(&txn, &next.to_be_bytes(), b"").unwrap();

@@ -41,7 +41,7 @@ impl Db {
         let files = txn.guarded(|| Ok(self.access(txn).indices()?))?;
         let of_file = |file| {
             env.indices.of(file).ok_or_else(|| {
-                let info = txn.life().managers.buffers.file_by_id(file);
+                let info = txn.generation().managers.buffers.file_by_id(file);
                 let index = info.map_or_else(|| format!("file {file}"), |info| info.name);
                 let what = format!(
                     "it has the index `{index}`, and this process has not given the function by which that is kept; nothing was \
@@ -124,7 +124,7 @@ impl Db {
 impl Differing {
     fn apply(&self, of: &Db, txn: &Txn<'_>) -> Result<()> {
         let tree = &self.kept.tree;
-        let access = Access::of_session(&txn.life().managers, txn.session(), tree);
+        let access = Access::of_session(&txn.generation().managers, txn.session(), tree);
         for gone in self.before.difference(&self.after) {
             if planted("libtp: what a record is no more under stays in the index") {
                 continue;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use libtp_lock::Mode;
-use libtp_record::{Duplicates, KeyRange, Keying, Method};
+use libtp_record::{Duplicates, KeyFormat, KeyRange, Method};
 use rio::{failpoint, planted};
 
 use super::{Index, IndexKeys, Kept};
@@ -39,8 +39,9 @@ impl Db {
         function: impl Fn(&[u8], &[u8], &mut IndexKeys) + Send + Sync + 'static,
     ) -> Result<Index> {
         let env = self.environment();
-        let keying = Keying { duplicates: Duplicates::Sorted, index_of: Some(self.opened().id()), ..Keying::default() };
-        let tree = Db::open_keyed(env, name, keying, None)?;
+        let key_format =
+            KeyFormat { duplicates: Duplicates::Sorted, index_of: Some(self.opened().id()), ..KeyFormat::default() };
+        let tree = Db::open_keyed(env, name, key_format, None)?;
         let kept = Arc::new(Kept {
             tree: Arc::clone(tree.opened()),
             order: self.order().cloned(),
@@ -65,10 +66,10 @@ impl Db {
     pub fn drop_index(&self, name: &str) -> Result<bool> {
         let env = self.environment();
         let open = database::open(env, name, None)?;
-        if open.method() != Method::Btree || open.keying().index_of != Some(self.opened().id()) {
+        if open.method() != Method::Btree || open.key_format().index_of != Some(self.opened().id()) {
             return Err(database::no_index_of(name, self.name()));
         }
-        let tree = Db::open_keyed(env, name, *open.keying(), None)?;
+        let tree = Db::open_keyed(env, name, *open.key_format(), None)?;
         crate::run::run(env, env.durability, |txn| {
             if !txn.guarded(|| Ok(self.access(txn).indices()?.contains(&open.id())))? {
                 return Ok(false);

@@ -10,7 +10,7 @@ use libtp_record::{duplicates, Listed};
 use rio::planted;
 
 use super::Index;
-use crate::cursor::{Cursor, InVain, Pair, Stands};
+use crate::cursor::{Cursor, OnMiss, Pair, Stands};
 use crate::{Error, Keys, Reader, Result};
 
 /// A record found through an index.
@@ -124,7 +124,7 @@ pub struct IndexCursor<'t, R: Reader> {
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<R: Reader> IndexCursor<'_, R> {
     /// Stands on an entry whose record can be read. If the record cannot be read, the cursor stays in its place.
-    fn arrive(&mut self, found: Option<Pair>, in_vain: InVain) -> Result<Option<IndexEntry>> {
+    fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<IndexEntry>> {
         let (index, reader, is_listed) = (self.index, self.reader, &self.is_listed);
         if !is_listed.replace(true) {
             let checked = index.check_listed(reader).inspect_err(|_| is_listed.set(false));
@@ -132,7 +132,7 @@ impl<R: Reader> IndexCursor<'_, R> {
                 return self.stands.stay(&mut self.at).and(Err(error));
             }
         }
-        self.stands.arrive(&mut self.at, found, in_vain, |entry| index.record_of(reader, entry))
+        self.stands.arrive(&mut self.at, found, on_miss, |entry| index.record_of(reader, entry))
     }
 
     /// Moves to the first record of the first index key.
@@ -141,7 +141,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.first()?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the last record of the last index key.
@@ -150,7 +150,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.last()?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the first record of the first index key that is `index_key` or greater.
@@ -159,7 +159,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn seek(&mut self, index_key: &[u8]) -> Result<Option<IndexEntry>> {
         let found = self.at.seek(&duplicates::beginning(index_key))?;
-        self.arrive(found, InVain::Stays)
+        self.arrive(found, OnMiss::Stays)
     }
 
     /// Moves to the next record; to the first if the cursor stands nowhere.
@@ -168,7 +168,7 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.next()?;
-        self.arrive(found, InVain::GoesAboveAll)
+        self.arrive(found, OnMiss::GoesAboveAll)
     }
 
     /// Moves to the previous record; to the last if the cursor stands nowhere.
@@ -177,6 +177,6 @@ impl<R: Reader> IndexCursor<'_, R> {
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<IndexEntry>> {
         let found = self.at.prev()?;
-        self.arrive(found, InVain::GoesBelowAll)
+        self.arrive(found, OnMiss::GoesBelowAll)
     }
 }

@@ -104,10 +104,10 @@ fn an_index_is_made_of_what_is_there_and_found_again() {
     }
     let env = Env::open(dir.path()).unwrap();
     let db = env.btree("tree").unwrap();
-    let said = env.run(|txn| db.put(txn, b"k", b"77")).unwrap_err().to_string();
-    assert!(said.contains("tree by letter") && said.contains("Db::index"), "{said}");
-    let said = env.run(|txn| db.delete(txn, &7_u32.to_be_bytes())).unwrap_err().to_string();
-    assert!(said.contains("tree by letter"), "{said}");
+    let message = env.run(|txn| db.put(txn, b"k", b"77")).unwrap_err().to_string();
+    assert!(message.contains("tree by letter") && message.contains("Db::index"), "{message}");
+    let message = env.run(|txn| db.delete(txn, &7_u32.to_be_bytes())).unwrap_err().to_string();
+    assert!(message.contains("tree by letter"), "{message}");
     // A handle without the function may read.
     assert!(env.run(|txn| db.get(txn, &7_u32.to_be_bytes())).unwrap().is_some());
     let index = db.index("tree by letter", letters).unwrap();
@@ -137,15 +137,15 @@ fn an_index_is_nothing_else_and_nothing_else_is_an_index() {
         db.drop_index("other").err(),
     ];
     for (number, refused) in refused.into_iter().enumerate() {
-        let said = refused.unwrap_or_else(|| panic!("{number} was let through")).to_string();
-        assert!(said.contains("index"), "{number}: {said}");
+        let message = refused.unwrap_or_else(|| panic!("{number} was let through")).to_string();
+        assert!(message.contains("index"), "{number}: {message}");
     }
     assert!(matches!(db.drop_index("nothing"), Err(Error::NoDatabase { .. })));
     for number in 1..32 {
         db.index(&format!("index {number}"), letters).unwrap();
     }
-    let said = db.index("one too many", letters).err().unwrap().to_string();
-    assert!(said.contains("32"), "{said}");
+    let message = db.index("one too many", letters).err().unwrap().to_string();
+    assert!(message.contains("32"), "{message}");
     env.run(|txn| db.put(txn, b"k", b"v")).unwrap();
 }
 
@@ -158,16 +158,16 @@ fn a_change_that_cannot_be_kept_in_an_index_is_none() {
     let txn = env.begin().unwrap();
     db.put(&txn, b"a", b"short").unwrap();
     let long = vec![b'x'; 5000];
-    let said = db.put(&txn, b"a", &long).unwrap_err().to_string();
-    assert!(said.contains("whole"), "{said}");
+    let message = db.put(&txn, b"a", &long).unwrap_err().to_string();
+    assert!(message.contains("whole"), "{message}");
     txn.commit().unwrap();
     assert_eq!(env.run(|txn| whole.keys(txn, b"short")).unwrap(), [b"a"]);
     // A function that returns different keys for the same record.
     let asked = AtomicU8::new(0);
     let fickle = db.index("fickle", move |_, _, keys| keys.add([asked.fetch_add(1, Ordering::Relaxed)])).unwrap();
     let txn = env.begin().unwrap();
-    let said = db.put(&txn, b"a", b"other").unwrap_err().to_string();
-    assert!(said.contains("fickle"), "{said}");
+    let message = db.put(&txn, b"a", b"other").unwrap_err().to_string();
+    assert!(message.contains("fickle"), "{message}");
     // The program goes on, and record and indices are unchanged.
     txn.commit().unwrap();
     assert_eq!(env.run(|txn| db.get(txn, b"a")).unwrap().as_deref(), Some(&b"short"[..]));
@@ -214,8 +214,8 @@ fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it
     txn.commit().unwrap();
     let index = ours.index("by town", town).unwrap();
     // Their session kept its lock from the transaction before; it must notice the new index.
-    let said = writing.run(|txn| theirs.put(txn, b"kurt", b"Brno:logician")).unwrap_err().to_string();
-    assert!(said.contains("by town"), "{said}");
+    let message = writing.run(|txn| theirs.put(txn, b"kurt", b"Brno:logician")).unwrap_err().to_string();
+    assert!(message.contains("by town"), "{message}");
     let same = theirs.index("by town", town).unwrap();
     writing.run(|txn| theirs.put(txn, b"kurt", b"Brno:logician")).unwrap();
     making.run(|txn| ours.put(txn, b"emmy", b"Erlangen:algebraist")).unwrap();
@@ -226,8 +226,8 @@ fn an_index_that_is_made_waits_for_who_writes_and_who_writes_afterwards_keeps_it
     }
     assert!(theirs.drop_index("by town").unwrap());
     making.run(|txn| ours.put(txn, b"emmy", b"Princeton:algebraist")).unwrap();
-    let said = making.run(|txn| index.count(txn, b"Brno")).unwrap_err().to_string();
-    assert!(said.contains("was dropped"), "{said}");
+    let message = making.run(|txn| index.count(txn, b"Brno")).unwrap_err().to_string();
+    assert!(message.contains("was dropped"), "{message}");
 }
 
 #[test]
@@ -279,13 +279,13 @@ fn who_goes_on_with_a_transaction_knows_of_the_indices() {
         let detached = txn.detach().unwrap();
         let txn = other.attach(&detached).unwrap();
         if goes_on {
-            let said = theirs.put(&txn, b"alan", b"London:logician").unwrap_err().to_string();
-            assert!(said.contains("by town"), "{said}");
+            let message = theirs.put(&txn, b"alan", b"London:logician").unwrap_err().to_string();
+            assert!(message.contains("by town"), "{message}");
         }
         txn.commit().unwrap();
         // Another transaction uses its former session afterwards.
-        let said = other.run(|txn| theirs.put(txn, b"alan", b"London:logician")).unwrap_err().to_string();
-        assert!(said.contains("by town"), "{said}");
+        let message = other.run(|txn| theirs.put(txn, b"alan", b"London:logician")).unwrap_err().to_string();
+        assert!(message.contains("by town"), "{message}");
         is_whole(&env, &index);
     }
 }
@@ -338,8 +338,8 @@ fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without
     env.run(|txn| txn.guarded(|| Ok(db.access(txn).set_index(other.opened().id(), true)?))).unwrap();
     let [of_records, _] = findings(&env, ["people", "by town"]);
     assert!(of_records.len() == 1 && of_records[0].contains("names `other`, which is no index"), "{of_records:?}");
-    let said = env.run(|txn| db.put(txn, b"k", b"v")).unwrap_err().to_string();
-    assert!(said.contains("Db::index"), "{said}");
+    let message = env.run(|txn| db.put(txn, b"k", b"v")).unwrap_err().to_string();
+    assert!(message.contains("Db::index"), "{message}");
 }
 
 #[test]
@@ -373,8 +373,8 @@ fn what_a_maker_left_that_died_behind_its_load_is_not_read_and_goes() {
     env.run(|txn| db.put(txn, b"kurt", b"Wien:logician")).unwrap();
     let left = libtp_record::duplicates::sorted_entry(b"Brno", b"kurt");
     index.tree.load(&crate::Load::sorted(), [(left, b"")]).unwrap();
-    let said = env.run(|txn| index.keys(txn, b"Brno")).unwrap_err().to_string();
-    assert!(said.contains("was dropped"), "{said}");
+    let message = env.run(|txn| index.keys(txn, b"Brno")).unwrap_err().to_string();
+    assert!(message.contains("was dropped"), "{message}");
     assert_eq!(findings(&env, ["people", "by town"]), [Vec::<String>::new(), Vec::new()]);
     let again = db.index("by town", town).unwrap();
     assert_eq!(env.run(|txn| Ok(all(&again, txn))).unwrap(), [pair(b"Wien", b"kurt")]);
@@ -390,21 +390,21 @@ fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
     let before = env.snapshot().unwrap();
     let index = db.index("by town", town).unwrap();
     assert_eq!(db.get(&before, b"ada").unwrap().as_deref(), Some(&b"London:countess"[..]));
-    for said in [
+    for message in [
         index.keys(&before, b"London").map(|_| ()),
         index.get(&before, b"London").map(|_| ()),
         index.count(&before, b"London").map(|_| ()),
         index.cursor(&before).last().map(|_| ()),
         index.verify(&before).map(|_| ()),
     ] {
-        let said = said.unwrap_err().to_string();
-        assert!(said.contains("made after this snapshot"), "{said}");
+        let message = message.unwrap_err().to_string();
+        assert!(message.contains("made after this snapshot"), "{message}");
     }
     let after = env.snapshot().unwrap();
     assert_eq!(index.keys(&after, b"London").unwrap(), [b"ada"]);
     assert!(db.drop_index("by town").unwrap());
-    let said = index.keys(&env.snapshot().unwrap(), b"London").unwrap_err().to_string();
-    assert!(said.contains("was dropped"), "{said}");
+    let message = index.keys(&env.snapshot().unwrap(), b"London").unwrap_err().to_string();
+    assert!(message.contains("was dropped"), "{message}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ const TRIES: u32 = 5;
 struct Findings(Vec<String>);
 
 impl Findings {
-    fn tell(&mut self, what: impl FnOnce() -> String) {
+    fn report(&mut self, what: impl FnOnce() -> String) {
         if self.0.len() < FINDINGS_MAX {
             self.0.push(what());
         }
@@ -65,7 +65,7 @@ impl Compared<'_> {
             for entry in kept.entries(&stored, &value)? {
                 if reader.read(self.tree, &entry, |_| ())?.is_none() {
                     let (name, of, key) = (self.tree.name(), self.of.name(), stored.escape_ascii());
-                    findings.tell(|| format!("the index `{name}` does not lead to the record \"{key}\" of `{of}`"));
+                    findings.report(|| format!("the index `{name}` does not lead to the record \"{key}\" of `{of}`"));
                 }
             }
         }
@@ -82,7 +82,7 @@ impl Compared<'_> {
             walked += 1;
             let Some((index_key, stored)) = duplicates::read(&entry) else {
                 findings
-                    .tell(|| format!("`{name}` has an entry that is none of an index: \"{}\"", entry.escape_ascii()));
+                    .report(|| format!("`{name}` has an entry that is none of an index: \"{}\"", entry.escape_ascii()));
                 continue;
             };
             let found = reader.read(self.of, stored, <[u8]>::to_vec)?;
@@ -90,10 +90,10 @@ impl Compared<'_> {
             match found.as_deref().zip(self.kept) {
                 _ if found.is_none() => {
                     findings
-                        .tell(|| format!("`{name}` has \"{key}\" under \"{under}\", and `{of}` has no such record"));
+                        .report(|| format!("`{name}` has \"{key}\" under \"{under}\", and `{of}` has no such record"));
                 }
                 Some((value, kept)) if !kept.entries(stored, value)?.contains(&entry) => {
-                    findings.tell(|| {
+                    findings.report(|| {
                         format!(
                             "`{name}` has \"{key}\" of `{of}` under \"{under}\", where its function does not put it"
                         )
@@ -104,7 +104,7 @@ impl Compared<'_> {
         }
         let counted = reader.count(self.tree, KeyRange::default())?;
         if counted != walked {
-            findings.tell(|| {
+            findings.report(|| {
                 format!("`{name}` has {walked} entries when they are read, and {counted} when they are counted")
             });
         }
@@ -124,7 +124,7 @@ pub(crate) fn disagreements(env: &Arc<Inner>, name: &str) -> Result<Vec<String>>
     let mut tries = 0;
     loop {
         tries += 1;
-        let found = match open.keying().index_of {
+        let found = match open.key_format().index_of {
             Some(of) => of_index(env, &open, of),
             None if open.method() == Method::Hash || open.method() == Method::Btree => of_database(env, &open),
             None => Ok(Vec::new()),
@@ -159,12 +159,12 @@ fn of_database(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Result<Vec<String>
             continue;
         }
         let Some(name) = name_of(env, file) else {
-            findings.tell(|| format!("its list of indices names file {file}, which is none of this environment"));
+            findings.report(|| format!("its list of indices names file {file}, which is none of this environment"));
             continue;
         };
         let tree = database::open(env, &name, None)?;
-        if tree.keying().index_of != Some(open.id()) {
-            findings.tell(|| format!("its list of indices names `{name}`, which is no index of it"));
+        if tree.key_format().index_of != Some(open.id()) {
+            findings.report(|| format!("its list of indices names `{name}`, which is no index of it"));
             continue;
         }
         let kept = env.indices.of(file);
@@ -177,7 +177,7 @@ fn of_database(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Result<Vec<String>
 fn of_index(env: &Arc<Inner>, open: &Arc<OpenDatabase>, of: FileId) -> Result<Vec<String>> {
     let mut findings = Findings::default();
     let Some(name) = name_of(env, of) else {
-        findings.tell(|| format!("it is an index of file {of}, which is none of this environment"));
+        findings.report(|| format!("it is an index of file {of}, which is none of this environment"));
         return Ok(findings.0);
     };
     let of = Db::as_stored(env, &database::open(env, &name, None)?);

@@ -2,7 +2,7 @@
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use super::{Panics, Rung, PLACES};
+use super::{PanicEffect, Panics, PLACES};
 use crate::{Db, Env};
 
 fn with_one_record() -> (tempfile::TempDir, Env, Db) {
@@ -21,21 +21,22 @@ fn own_panic(work: impl FnOnce() -> crate::Result<()>) -> &'static str {
 #[test]
 fn a_panic_ends_a_session_first_then_the_region_then_it_is_the_callers() {
     let panics = Panics::default();
-    assert_eq!(panics.climb(0, "index 7 of 3"), Rung::Session);
-    assert_eq!(panics.climb(0, "no such frame"), Rung::Session, "another place");
-    assert_eq!(panics.climb(0, "index 12 of 4"), Rung::Region, "the same place");
-    assert_eq!(panics.climb(1, "no such frame"), Rung::Session, "that did not end the life before");
-    assert_eq!(panics.climb(1, "index 9 of 5"), Rung::Caller);
-    assert_eq!(panics.climb(1, "index 9 of 5"), Rung::Caller);
-    assert_eq!(panics.climb(2, "index 9 of 5"), Rung::Session, "it did not end the life before");
+    assert_eq!(panics.note_panic(0, "index 7 of 3"), PanicEffect::Session);
+    assert_eq!(panics.note_panic(0, "no such frame"), PanicEffect::Session, "another place");
+    assert_eq!(panics.note_panic(0, "index 12 of 4"), PanicEffect::Region, "the same place");
+    assert_eq!(panics.note_panic(1, "no such frame"), PanicEffect::Session, "that did not end the life before");
+    assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
+    assert_eq!(panics.note_panic(1, "index 9 of 5"), PanicEffect::Caller);
+    assert_eq!(panics.note_panic(2, "index 9 of 5"), PanicEffect::Session, "it did not end the life before");
 }
 
 #[test]
 fn panics_at_very_many_places_end_the_region() {
     let panics = Panics::default();
-    let rungs: Vec<Rung> = ('a'..).take(PLACES + 1).map(|place| panics.climb(3, &place.to_string())).collect();
-    assert!(rungs[..PLACES].iter().all(|rung| *rung == Rung::Session));
-    assert_eq!(rungs[PLACES], Rung::Region);
+    let rungs: Vec<PanicEffect> =
+        ('a'..).take(PLACES + 1).map(|place| panics.note_panic(3, &place.to_string())).collect();
+    assert!(rungs[..PLACES].iter().all(|rung| *rung == PanicEffect::Session));
+    assert_eq!(rungs[PLACES], PanicEffect::Region);
 }
 
 #[test]
@@ -111,14 +112,14 @@ fn a_destructor_may_use_the_library_while_a_panic_is_under_way() {
 fn a_commit_that_panicked_before_its_record_is_no_commit_even_where_the_log_has_forgotten_the_records_before() {
     let (_dir, env, _db) = with_one_record();
     let managers = env.managers();
-    let who = managers.join().unwrap();
-    let id = who.begin(&managers);
+    let txn = managers.join().unwrap();
+    let id = txn.begin(&managers);
     // No record begins at this LSN.
     let forgotten = libtp_log::Lsn::new(16);
     assert!(managers.log.read(forgotten).is_err());
-    who.session().note_append(forgotten.raw(), id.raw());
-    who.session().clear_append();
-    who.session().mark_dead();
-    assert_eq!(who.commit_record_of_dead(&managers).unwrap(), libtp_log::Lsn::NONE);
-    managers.leave(who);
+    txn.session().note_append(forgotten.raw(), id.raw());
+    txn.session().clear_append();
+    txn.session().mark_dead();
+    assert_eq!(txn.commit_record_of_dead(&managers).unwrap(), libtp_log::Lsn::NONE);
+    managers.leave(txn);
 }

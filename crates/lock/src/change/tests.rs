@@ -65,11 +65,11 @@ impl Scene {
     }
 
     /// Returns the table's contents, sorted.
-    fn says(&self, session: &Session) -> Vec<LockInfo> {
-        let mut says = self.locks.dump(session);
-        says.iter_mut().for_each(|info| info.session = libtp_process::SessionId::NONE);
-        says.sort_by_key(|info| (info.name, info.locker));
-        says
+    fn rows(&self, session: &Session) -> Vec<LockInfo> {
+        let mut rows = self.locks.dump(session);
+        rows.iter_mut().for_each(|info| info.session = libtp_process::SessionId::NONE);
+        rows.sort_by_key(|info| (info.name, info.locker));
+        rows
     }
 
     /// Repairs the table as a survivor does, to free the dead session's section and latches.
@@ -89,7 +89,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
         let scene = Scene::new();
         let (victim, survivor) = (scene.processes.join().unwrap(), scene.processes.join().unwrap());
         before(&scene, &survivor);
-        let said = scene.says(&survivor);
+        let message = scene.rows(&survivor);
         scene.locks.check().unwrap();
         stop::before(Some(stores));
         let outcome = catch_unwind(AssertUnwindSafe(|| call(&scene, &victim)));
@@ -103,7 +103,10 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
         scene.repair(&victim);
         scene.locks.check().unwrap_or_else(|broken| panic!("stopped before store {stores}: {broken}"));
         if one_section {
-            assert!(scene.says(&survivor) == said, "stopped before store {stores}, and the table says another thing");
+            assert!(
+                scene.rows(&survivor) == message,
+                "stopped before store {stores}, and the table says another thing"
+            );
         }
         for locker in scene.lockers {
             // As at the start of the repair of a dead session.
@@ -111,7 +114,7 @@ fn kill_everywhere(one_section: bool, before: fn(&Scene, &Session), call: fn(&Sc
             scene.locks.free_locker(&survivor, locker);
             scene.locks.check().unwrap_or_else(|broken| panic!("then repaired, store {stores}: {broken}"));
         }
-        assert_eq!(scene.says(&survivor), []);
+        assert_eq!(scene.rows(&survivor), []);
         stores += 1;
     }
 }

@@ -10,12 +10,12 @@ const TIME: u64 = (1 << TIME_BITS) - 1;
 
 /// A locker and the end of its turn. Zero: the lane is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken(u64);
-rio::bits!(Taken: u64);
+pub(crate) struct LaneTurn(u64);
+rio::bits!(LaneTurn: u64);
 
-impl Taken {
-    pub(super) fn new(locker: u32, now: u64) -> Taken {
-        Taken(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
+impl LaneTurn {
+    pub(super) fn new(locker: u32, now: u64) -> LaneTurn {
+        LaneTurn(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
     }
 
     /// Returns the lane's locker. Lockers with longer numbers, beyond sixteen million, use no lanes.
@@ -36,26 +36,26 @@ impl Taken {
 /// Both are times of 16 bits, in steps of about two milliseconds. They wrap around after a minute: a session that is
 /// stopped for a minute may wrongly be given a lane once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish(u32);
-rio::bits!(Wish: u32);
+pub(crate) struct LaneWait(u32);
+rio::bits!(LaneWait: u32);
 
-impl Wish {
-    pub(crate) const NONE: Wish = Wish(0);
+impl LaneWait {
+    pub(crate) const NONE: LaneWait = LaneWait(0);
     const MOMENTS: u32 = 0xffff;
 
-    pub(super) fn new(since: u64, now: u64) -> Wish {
-        Wish(Wish::moment(since) << 16 | Wish::moment(now))
+    pub(super) fn new(since: u64, now: u64) -> LaneWait {
+        LaneWait(LaneWait::moment(since) << 16 | LaneWait::moment(now))
     }
 
     /// Returns a time as a moment, which is never zero.
     fn moment(time: u64) -> u32 {
-        u32::try_from(time >> 10 & u64::from(Wish::MOMENTS)).unwrap_or(0) | 1
+        u32::try_from(time >> 10 & u64::from(LaneWait::MOMENTS)).unwrap_or(0) | 1
     }
 
     fn ago(moment: u32, now: u64) -> u64 {
-        let ago = Wish::moment(now).wrapping_sub(moment) & Wish::MOMENTS;
+        let ago = LaneWait::moment(now).wrapping_sub(moment) & LaneWait::MOMENTS;
         // A moment just after `now`, which was read earlier, counts as now.
-        if ago > Wish::MOMENTS / 2 {
+        if ago > LaneWait::MOMENTS / 2 {
             0
         } else {
             u64::from(ago) << 10
@@ -64,45 +64,45 @@ impl Wish {
 
     /// Returns whether the locker waits for a lane and has looked for one lately.
     pub(super) fn has_looked(self, now: u64) -> bool {
-        self != Wish::NONE && Wish::ago(self.0 & Wish::MOMENTS, now) < STOPPED_AFTER
+        self != LaneWait::NONE && LaneWait::ago(self.0 & LaneWait::MOMENTS, now) < STOPPED_AFTER
     }
 
     /// Returns how long the locker has waited.
     pub(super) fn waited(self, now: u64) -> u64 {
-        Wish::ago(self.0 >> 16, now)
+        LaneWait::ago(self.0 >> 16, now)
     }
 }
 
 /// A locker's last lane, and when it last began a transaction in it: eight bits, and a time in units of 32
 /// microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Begun(u32);
-rio::bits!(Begun: u32);
+pub(crate) struct LaneStart(u32);
+rio::bits!(LaneStart: u32);
 
-impl Begun {
+impl LaneStart {
     const LANE_BITS: u32 = 8;
-    const TIMES: u64 = u32::MAX as u64 >> Begun::LANE_BITS;
+    const TIMES: u64 = u32::MAX as u64 >> LaneStart::LANE_BITS;
 
-    pub(super) fn new(lane: u32, now: u64) -> Begun {
-        Begun(u32::try_from(now >> 5 & Begun::TIMES).unwrap_or(0) << Begun::LANE_BITS | lane)
+    pub(super) fn new(lane: u32, now: u64) -> LaneStart {
+        LaneStart(u32::try_from(now >> 5 & LaneStart::TIMES).unwrap_or(0) << LaneStart::LANE_BITS | lane)
     }
 
     pub(super) fn lane(self) -> u32 {
-        self.0 & ((1 << Begun::LANE_BITS) - 1)
+        self.0 & ((1 << LaneStart::LANE_BITS) - 1)
     }
 
     /// Returns whether the locker began so long ago that it is away, if it holds nothing. False for a time just after
     /// `now`.
     pub(super) fn is_long_ago(self, now: u64) -> bool {
-        let ago = (now >> 5).wrapping_sub(u64::from(self.0 >> Begun::LANE_BITS)) & Begun::TIMES;
-        ago > AWAY_AFTER >> 5 && ago <= Begun::TIMES / 2
+        let ago = (now >> 5).wrapping_sub(u64::from(self.0 >> LaneStart::LANE_BITS)) & LaneStart::TIMES;
+        ago > AWAY_AFTER >> 5 && ago <= LaneStart::TIMES / 2
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{AWAY_AFTER, CLOCK_SET, TURN};
-    use super::{Begun, Taken, Wish};
+    use super::{LaneStart, LaneTurn, LaneWait};
 
     const NOW: u64 = (1 << 50) - 5;
     const MS: u64 = 1024;
@@ -111,14 +111,14 @@ mod tests {
     fn moments_go_round() {
         for now in [0, 5, (1 << 26) - 1, 1 << 26, (1 << 40) - 3] {
             let later = |ms: u64| now + ms * MS;
-            let wish = Wish::new(now, later(7));
-            assert!(wish != Wish::NONE && wish.has_looked(later(7)) && wish.has_looked(later(90)));
+            let wish = LaneWait::new(now, later(7));
+            assert!(wish != LaneWait::NONE && wish.has_looked(later(7)) && wish.has_looked(later(90)));
             assert!(
                 !wish.has_looked(later(300)) && wish.has_looked(later(5)),
                 "noted a moment after the clock was read"
             );
             assert!((198..=202).contains(&(wish.waited(later(200)) / MS)), "{}", wish.waited(later(200)));
-            let begun = Begun::new(63, now);
+            let begun = LaneStart::new(63, now);
             assert_eq!(begun.lane(), 63);
             assert!(!begun.is_long_ago(now + AWAY_AFTER / 2) && begun.is_long_ago(now + 2 * AWAY_AFTER));
             assert!(!begun.is_long_ago(now.saturating_sub(40)), "begun a moment after the clock was read");
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_turn_ends_when_the_clock_is_set() {
-        let taken = Taken::new(7, NOW);
+        let taken = LaneTurn::new(7, NOW);
         assert_eq!(taken.locker(), 7);
         assert!(!taken.is_over(NOW) && !taken.is_over(NOW + TURN - 1), "over the end of the time's bits, too");
         assert!(!taken.is_over(NOW - 1), "it began a moment after the clock was read");

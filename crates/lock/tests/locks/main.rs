@@ -119,11 +119,11 @@ pub(crate) fn until(mut ready: impl FnMut() -> bool) {
 pub(crate) struct Story(Mutex<Vec<&'static str>>);
 
 impl Story {
-    pub(crate) fn tell(&self, what: &'static str) {
+    pub(crate) fn note(&self, what: &'static str) {
         self.0.lock().unwrap().push(what);
     }
 
-    pub(crate) fn told(&self) -> Vec<&'static str> {
+    pub(crate) fn events(&self) -> Vec<&'static str> {
         self.0.lock().unwrap().clone()
     }
 }

@@ -57,14 +57,14 @@ fn waiters_are_granted_in_the_order_they_came() {
             scope.spawn(move || {
                 let actor = scene.actor(place);
                 actor.lock(record(1), X);
-                story.tell(name);
+                story.note(name);
                 actor.unlock_all();
             });
             scene.await_waiters(place + 1);
         }
         holder.unlock_all();
     });
-    assert_eq!(story.told(), ["first", "second", "third", "fourth", "fifth"]);
+    assert_eq!(story.events(), ["first", "second", "third", "fourth", "fifth"]);
     drop(holder);
     scene.assert_empty();
 }
@@ -78,7 +78,7 @@ fn a_reader_does_not_overtake_a_writer_that_waits() {
         scope.spawn(|| {
             let writer = scene.actor(1);
             writer.lock(record(1), X);
-            story.tell("writer");
+            story.note("writer");
             writer.unlock_all();
         });
         scene.await_waiters(1);
@@ -86,12 +86,12 @@ fn a_reader_does_not_overtake_a_writer_that_waits() {
         scope.spawn(|| {
             let reader = scene.actor(0);
             reader.lock(record(1), S);
-            story.tell("reader");
+            story.note("reader");
         });
         scene.await_waiters(2);
         holder.unlock_all();
     });
-    assert_eq!(story.told(), ["writer", "reader"]);
+    assert_eq!(story.events(), ["writer", "reader"]);
     drop((holder, late));
     scene.assert_empty();
 }
@@ -127,23 +127,23 @@ fn a_conversion_goes_before_those_who_wait() {
         scope.spawn(|| {
             let updater = scene.actor(1);
             updater.lock(record(1), U);
-            story.tell("read");
+            story.note("read");
             scene.await_waiters(1);
             updater.locks.upgrade(&updater.session, updater.locker, record(1), X, Wait::Forever).unwrap();
             assert_eq!(updater.holds(record(1)), Some(X));
-            story.tell("converted");
+            story.note("converted");
             updater.unlock_all();
         });
-        until(|| story.told() == ["read"]);
+        until(|| story.events() == ["read"]);
         scope.spawn(|| {
             let writer = scene.actor(0);
             writer.lock(record(1), X);
-            story.tell("writer");
+            story.note("writer");
         });
         scene.await_waiters(2);
         reader.unlock_all();
     });
-    assert_eq!(story.told(), ["read", "converted", "writer"]);
+    assert_eq!(story.events(), ["read", "converted", "writer"]);
     drop(reader);
     scene.assert_empty();
 }

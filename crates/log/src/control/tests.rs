@@ -235,8 +235,8 @@ fn further_blocks_of_a_failed_sync_are_written_again() {
         let image = disk.crash_image(LossMode::DropAll, 1);
         let found = ControlFile::new(image.open(CONTROL_NAME, OpenMode::Existing).unwrap(), "bank/control");
         for slot in [1, 2] {
-            let said = found.slot(slot).unwrap().map(|(_, said)| said);
-            assert!(said.as_ref() == Ok(&control), "slot {slot} after {restarts} restarts: {:?}", said.err());
+            let message = found.slot(slot).unwrap().map(|(_, message)| message);
+            assert!(message.as_ref() == Ok(&control), "slot {slot} after {restarts} restarts: {:?}", message.err());
         }
     }
 }

@@ -57,7 +57,7 @@ fn a_log_that_says_it_is_of_another_life_is_saved_by_its_records() {
 fn after_a_new_start_of_the_machine_no_word_is_needed() {
     let kept = [
         offset_of!(LogHeader, append),
-        offset_of!(LogHeader, kept),
+        offset_of!(LogHeader, written_back),
         offset_of!(LogHeader, ring_end),
         offset_of!(LogHeader, file_end),
         offset_of!(LogHeader, poison),
@@ -94,10 +94,10 @@ fn after_a_new_start_of_the_machine_no_word_is_needed() {
 fn up_to_where_lines_are_written_back_checks_itself() {
     let (rig, _) = partly_durable(3);
     rig.one.log.check().unwrap();
-    rig.one.log.header.kept.init(rig.one.log.tail().plus(8));
+    rig.one.log.header.written_back.init(rig.one.log.tail().plus(8));
     let why = rig.one.log.check_words().unwrap_err();
     assert!(why.contains("out of order"), "{why}");
-    hit(&rig, offset_of!(LogHeader, kept));
+    hit(&rig, offset_of!(LogHeader, written_back));
     let why = rig.one.log.check_words().unwrap_err();
     assert!(why.contains("what is kept"), "{why}");
 }

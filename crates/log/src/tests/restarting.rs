@@ -110,7 +110,7 @@ fn a_tail_torn_at_any_byte_of_the_last_flush_is_an_end() {
     let after = rig.disk.file_bytes(&segment_name(place.segment)).unwrap();
     let bytes = rig.one.log.durable().since(last) as usize;
     for kept in 0..bytes {
-        // Either only the first `kept` bytes of the flush reached the disk, or all bytes but those.
+        // Either only the first `written_back` bytes of the flush reached the disk, or all bytes but those.
         for is_first in [true, false] {
             let disk = image(&rig);
             let at = place.offset as usize;

@@ -4,7 +4,7 @@
 use loom::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 
-use super::{wait, wake, Board};
+use super::{wait, wake, WaiterTable};
 use crate::Lsn;
 use libtp_process::SessionId;
 
@@ -35,7 +35,7 @@ fn session(number: usize) -> SessionId {
     SessionId::from_raw(1 << 32 | number as u64)
 }
 
-impl Board for Model {
+impl WaiterTable for Model {
     const PLACES: usize = SESSIONS;
 
     fn durable(&self) -> Lsn {
@@ -44,7 +44,7 @@ impl Board for Model {
     fn is_poisoned(&self) -> bool {
         self.poison.load(Ordering::Acquire)
     }
-    fn tenant(&self, place: usize) -> SessionId {
+    fn waiter_at(&self, place: usize) -> SessionId {
         SessionId::from_raw(self.tenants[place].load(Ordering::Acquire))
     }
     fn swap_tenant(&self, place: usize, old: SessionId, new: SessionId) -> bool {

@@ -98,7 +98,7 @@ pub(crate) fn absorb(access: &Access<'_>, separator: &[u8], level: u8) -> Result
         high_bytes: short(high.len()),
         unused: 0.into(),
     };
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     body.writer().extend_from_slice(record.as_bytes());
     body.writer().extend_from_slice(high);
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);

@@ -119,11 +119,11 @@ impl<'a> Access<'a> {
     /// As [`Access::get`].
     #[inline]
     pub fn get_copied<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let who = self.pages.change.who;
-        let mut value = who.take_spare();
+        let txn = self.pages.change.txn;
+        let mut value = txn.take_spare();
         let found = self.get_at(key, Purpose::Read, &mut None, |stored| value.extend_from_slice(stored))?;
         let result = found.map(|()| read(&value));
-        who.give_spare(value);
+        txn.give_spare(value);
         Ok(result)
     }
 

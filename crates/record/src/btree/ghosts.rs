@@ -37,12 +37,12 @@ use crate::Result;
 
 /// Returns a lower bound of the LSNs that the running transaction has logged.
 pub(crate) fn first_own_lsn(access: &Access<'_>) -> Lsn {
-    let who = access.pages.change.who;
-    if who.last_lsn().is_none() || who.state() == State::Idle {
+    let txn = access.pages.change.txn;
+    if txn.last_lsn().is_none() || txn.state() == State::Idle {
         return Lsn::new(u64::MAX);
     }
     let running = access.pages.change.managers.transactions();
-    running.iter().find(|txn| txn.id == who.id()).map_or(Lsn::NONE, |txn| txn.first_lsn)
+    running.iter().find(|info| info.id == txn.id()).map_or(Lsn::NONE, |info| info.first_lsn)
 }
 
 /// LSN below which no snapshot looks for replaced versions. Computed at the first use: most callers need none.
@@ -142,7 +142,7 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
         count: short(entries.len()),
         ..Reclaim::default()
     };
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     body.writer().extend_from_slice(head.as_bytes());
     body.writer().extend_from_slice(entries.as_bytes());
     failpoint("ghosts: about to be removed");

@@ -81,7 +81,7 @@ const KEPT_MAX: usize = 32;
 const READS_MAX: usize = 1000;
 
 /// A change of one record, and the state of its attempts.
-struct Wanted<'w, 'a> {
+struct RecordChange<'w, 'a> {
     key: &'w [u8],
     outcome: Outcome<'w>,
     policy: Policy,
@@ -170,7 +170,7 @@ impl<'a> Access<'a> {
         if granularity == Some(Granularity::Record) {
             self.lock(lock_names::record(self.database.id(), key_hash(key)), Mode::X)?;
         }
-        let mut wanted = Wanted { key, outcome, policy, granularity, body_bytes: 0, kept: Vec::new(), reads: 0 };
+        let mut wanted = RecordChange { key, outcome, policy, granularity, body_bytes: 0, kept: Vec::new(), reads: 0 };
         self.reserve_for(&mut wanted, LIKELY_BYTES.max(outcome.bytes()))?;
         for _ in 0..ROUNDS_MAX {
             let visit = self.pages.visit();
@@ -188,7 +188,7 @@ impl<'a> Access<'a> {
 
     /// Gets, without latches, the resource that an attempt found missing.
     #[cold]
-    fn prepare(&self, wanted: &mut Wanted<'_, 'a>, missing: Attempt) -> Result<()> {
+    fn prepare(&self, wanted: &mut RecordChange<'_, 'a>, missing: Attempt) -> Result<()> {
         match missing {
             Attempt::Done(_) => {}
             Attempt::NoRoom { leaf, slot, bytes, is_new } => {
@@ -216,7 +216,7 @@ impl<'a> Access<'a> {
     /// Pins a page to the right, and those behind it as far as they are empty. If these are very many, tries to unlink
     /// the first of them and unpins them. If the pages still do not end, locks the whole database, so that no gap
     /// matters.
-    fn keep(&self, wanted: &mut Wanted<'_, 'a>, first: u32) -> Result<()> {
+    fn keep(&self, wanted: &mut RecordChange<'_, 'a>, first: u32) -> Result<()> {
         if wanted.reads > READS_MAX {
             wanted.kept.clear();
             self.lock_database(Mode::X)?;
@@ -243,7 +243,7 @@ impl<'a> Access<'a> {
 
     /// Reserves the needs of a change whose old record has `old_bytes` (PROTOCOLS D11).
     #[inline]
-    fn reserve_for(&self, wanted: &mut Wanted<'_, 'a>, old_bytes: usize) -> Result<()> {
+    fn reserve_for(&self, wanted: &mut RecordChange<'_, 'a>, old_bytes: usize) -> Result<()> {
         let new_bytes = wanted.outcome.bytes().min(self.database.page_bytes()) + CHAIN_REF_BYTES;
         wanted.body_bytes = size_of::<Update>() + wanted.key.len() + old_bytes + new_bytes;
         self.pages.reserve_own(self.database.page_bytes(), wanted.body_bytes)?;
@@ -256,7 +256,7 @@ impl<'a> Access<'a> {
 
     /// Makes the change on the leaf, or returns the missing resource. Never waits.
     #[inline]
-    fn attempt(&self, leaf: &mut ExclusivePage<'a>, wanted: &Wanted<'_, 'a>) -> Result<Attempt> {
+    fn attempt(&self, leaf: &mut ExclusivePage<'a>, wanted: &RecordChange<'_, 'a>) -> Result<Attempt> {
         let number = leaf.id().page().raw();
         if wanted.granularity == Some(Granularity::Page) {
             let name = lock_names::page(self.database.id(), number);
@@ -299,7 +299,7 @@ impl<'a> Access<'a> {
     fn replace(
         &self,
         leaf: &mut ExclusivePage<'a>,
-        wanted: &Wanted<'_, 'a>,
+        wanted: &RecordChange<'_, 'a>,
         slot: usize,
         after: After<'_>,
     ) -> Result<Attempt> {
@@ -321,7 +321,7 @@ impl<'a> Access<'a> {
             return Ok(Attempt::NoRoom { leaf: number, slot, bytes: after.stored.len(), is_new: false });
         }
         let kind = if after.flags.has(RecordFlags::GHOST) { DELETE } else { UPDATE };
-        let mut body = self.pages.change.who.scratch();
+        let mut body = self.pages.change.txn.scratch();
         encode::update(body.writer(), self.pages.id(number).raw(), slot, &before, wanted.key, after);
         if body.body().len() > wanted.body_bytes {
             return Ok(Attempt::Reserve(before.stored.len()));
@@ -331,7 +331,7 @@ impl<'a> Access<'a> {
         self.pages.change.apply(kind, &mut body, &mut [leaf]);
         failpoint("update: updated");
         if kind == DELETE && ghosts::is_to_leave(&node_of(&self.pages, number, leaf)?) {
-            self.pages.change.who.note_for_later(self.database.id().raw(), wanted.key.to_vec());
+            self.pages.change.txn.note_for_later(self.database.id().raw(), wanted.key.to_vec());
         }
         Ok(Attempt::Done(true))
     }
@@ -340,7 +340,7 @@ impl<'a> Access<'a> {
     fn insert(
         &self,
         leaf: &mut ExclusivePage<'a>,
-        wanted: &Wanted<'_, 'a>,
+        wanted: &RecordChange<'_, 'a>,
         slot: usize,
         after: After<'_>,
     ) -> Result<Attempt> {
@@ -355,7 +355,7 @@ impl<'a> Access<'a> {
         if bytes > node.free_bytes() {
             return Ok(Attempt::NoRoom { leaf: number, slot, bytes, is_new: true });
         }
-        let mut body = self.pages.change.who.scratch();
+        let mut body = self.pages.change.txn.scratch();
         encode::insert(body.writer(), self.pages.id(number).raw(), slot, after.flags, wanted.key, after.stored);
         failpoint("insert: leaf latched");
         self.pages.change.apply(INSERT, &mut body, &mut [leaf]);
@@ -364,7 +364,13 @@ impl<'a> Access<'a> {
     }
 
     /// Asks for the gap that a new key enters. Returns the missing resource, if any.
-    fn enter_gap(&self, leaf: u32, node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<Option<Attempt>> {
+    fn enter_gap(
+        &self,
+        leaf: u32,
+        node: &Node<'_>,
+        slot: usize,
+        wanted: &RecordChange<'_, 'a>,
+    ) -> Result<Option<Attempt>> {
         let file = self.database.id();
         let gap = match self.next_key(leaf, node, slot, wanted)? {
             NextKey::Hash(hash) => lock_names::gap(file, hash),
@@ -385,7 +391,7 @@ impl<'a> Access<'a> {
     }
 
     /// Returns the key above a new one: at the slot, or the first on the pages to the right, which must be in memory.
-    fn next_key(&self, leaf: u32, leaf_node: &Node<'_>, slot: usize, wanted: &Wanted<'_, 'a>) -> Result<NextKey> {
+    fn next_key(&self, leaf: u32, leaf_node: &Node<'_>, slot: usize, wanted: &RecordChange<'_, 'a>) -> Result<NextKey> {
         if slot < leaf_node.count() {
             return Ok(NextKey::Hash(hash_of(leaf_node.key(slot))));
         }

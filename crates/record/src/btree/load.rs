@@ -81,7 +81,7 @@ impl<'a> Access<'a> {
                 self.empty_root()?.ok_or_else(not_empty)?
             }
         };
-        let mark = self.pages.change.who.last_lsn();
+        let mark = self.pages.change.txn.last_lsn();
         Ok(Loader { access: *self, fill_percent, levels: Vec::new(), mark, deleter, records: 0 })
     }
 
@@ -195,7 +195,7 @@ impl Loader<'_> {
                 page_count: new.page_count.into(),
                 ..record
             };
-            let mut body = pages.change.who.scratch();
+            let mut body = pages.change.txn.scratch();
             body.writer().extend_from_slice(record.as_bytes());
             body.writer().extend_from_slice(&rest);
             failpoint("load: about to write a page");

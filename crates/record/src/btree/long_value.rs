@@ -90,7 +90,7 @@ fn write_piece(pages: &Pages<'_>, page_bytes: usize, piece: &[u8], next: u32, ol
             unused: 0.into(),
             older_bytes: older.bytes,
         };
-        let mut body = pages.change.who.scratch();
+        let mut body = pages.change.txn.scratch();
         body.writer().extend_from_slice(record.as_bytes());
         body.writer().extend_from_slice(piece);
         failpoint("long value: about to write a piece");

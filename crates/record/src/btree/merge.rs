@@ -77,7 +77,7 @@ impl Access<'_> {
     /// If the session runs a transaction.
     pub fn compact(&self, from: &[u8], leaves: u64, fill_percent: u8) -> Result<Compacted> {
         let change = &self.pages.change;
-        assert_eq!(change.who.state(), State::Idle, "it ends with all locks given back");
+        assert_eq!(change.txn.state(), State::Idle, "it ends with all locks given back");
         self.check_btree()?;
         if !super::load::FILL_PERCENT.contains(&fill_percent) {
             let what = format!("pages are filled to 10 to 100 percent, not {fill_percent}");
@@ -87,7 +87,7 @@ impl Access<'_> {
         // no locks on records to protect its ghosts.
         self.lock(lock_names::database(self.database.id()), Mode::IX)?;
         let done = self.compact_locked(from, leaves, fill_percent);
-        change.managers.locks.unlock_all(self.pages.session(), change.who.locker());
+        change.managers.locks.unlock_all(self.pages.session(), change.txn.locker());
         done
     }
 
@@ -205,7 +205,7 @@ pub(crate) fn merge(access: &Access<'_>, left: u32, fill_percent: u8) -> Result<
         unused: 0.into(),
         deleter_lsn: left_node.deleter_lsn().max(gone_node.deleter_lsn()).raw().into(),
     };
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     body.writer().extend_from_slice(record.as_bytes());
     body.writer().extend_from_slice(high);
     for slot in 0..gone_node.count() {

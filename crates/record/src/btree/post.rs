@@ -69,7 +69,7 @@ pub(crate) fn post(pages: &Pages<'_>, number: u32, level: u8) -> Result<()> {
             split::split(pages, parent_number, level + 1, incoming)?;
             continue;
         }
-        let mut body = pages.change.who.scratch();
+        let mut body = pages.change.txn.scratch();
         encode::post(body.writer(), pages.id(number).raw(), parent_number, found.right, slot, &found.separator);
         failpoint("post: child and parent latched");
         pages.apply_checked(POST, body.body(), &mut [&mut child, &mut parent])?;

@@ -33,7 +33,7 @@ const AROUND_MAX: usize = 32;
 const FAILED_MAX: usize = 4;
 
 /// The result for a leaf to clear.
-struct Looked {
+struct LeafCleared {
     has_gone: bool,
     /// The session tried to clear the leaf, and it is still there.
     has_failed: bool,
@@ -86,7 +86,7 @@ impl Access<'_> {
     /// # Panics
     /// If the session runs a transaction.
     pub fn clear_away(&self, range: &KeyRange) -> Result<u64> {
-        self.as_who_cleans(|| self.clear_away_locked(range))
+        self.with_cleaning_lock(|| self.clear_away_locked(range))
     }
 
     /// Frees the page of the leaf for that key, and of its neighbours, as far as they are empty. Returns the number of
@@ -98,7 +98,7 @@ impl Access<'_> {
     /// # Panics
     /// If the session runs a transaction.
     pub fn clear_around(&self, key: &[u8]) -> Result<u64> {
-        self.as_who_cleans(|| {
+        self.with_cleaning_lock(|| {
             let (leaf, right) = {
                 let _visit = self.pages.visit();
                 let leaf = search::shared(&self.pages, key, 0)?;
@@ -112,9 +112,9 @@ impl Access<'_> {
     }
 
     /// Runs `clear` if no transaction has locked the whole database.
-    fn as_who_cleans(&self, clear: impl FnOnce() -> Result<u64>) -> Result<u64> {
+    fn with_cleaning_lock(&self, clear: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let change = &self.pages.change;
-        assert_eq!(change.who.state(), State::Idle, "it ends with all locks given back");
+        assert_eq!(change.txn.state(), State::Idle, "it ends with all locks given back");
         // Like every cleaning session. The lock excludes a transaction that has locked the whole database: that holds
         // no locks on records to protect its ghosts, and may want them back.
         if self.try_lock(lock_names::database(self.database.id()), Mode::IX)? == Tried::Busy {
@@ -122,7 +122,7 @@ impl Access<'_> {
         }
         let _freeing = self.pages.session().begin_freeing();
         let cleared = clear();
-        change.managers.locks.unlock_all(self.pages.session(), change.who.locker());
+        change.managers.locks.unlock_all(self.pages.session(), change.txn.locker());
         cleared
     }
 
@@ -146,7 +146,7 @@ impl Access<'_> {
 
     /// Clears a leaf. Returns `None` if the leaf has records or is no leaf any more. The number comes from an earlier
     /// visit; the page may be another leaf by now, which is as good.
-    fn clear_leaf(&self, number: u32) -> Result<Option<Looked>> {
+    fn clear_leaf(&self, number: u32) -> Result<Option<LeafCleared>> {
         let _visit = self.pages.visit();
         let (left, right, is_to_be_cleaned) = {
             let page = self.pages.shared(number, 0)?;
@@ -155,7 +155,7 @@ impl Access<'_> {
             (node.left(), node.right(), ghosts::is_to_be_cleaned(self, number, page.lsn(), &node))
         };
         let has_gone = is_to_be_cleaned && ghosts::clean(self, number, left)?;
-        Ok(Some(Looked { has_gone, has_failed: is_to_be_cleaned && !has_gone, left, right }))
+        Ok(Some(LeafCleared { has_gone, has_failed: is_to_be_cleaned && !has_gone, left, right }))
     }
 
     fn clear_away_locked(&self, range: &KeyRange) -> Result<u64> {

@@ -42,7 +42,7 @@ const CLEAN_MAX: usize = 8;
 
 /// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CursorPlace {
     /// No place yet.
     Nowhere,
     /// On a record. The cursor has copies of its key and value.
@@ -122,7 +122,7 @@ pub struct BtreeCursor<'a> {
     range: KeyRange,
     /// Whether the cursor reads values.
     with_values: bool,
-    standing: Standing,
+    cursor_place: CursorPlace,
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -153,13 +153,13 @@ impl<'a> BtreeCursor<'a> {
     }
 
     fn with_purpose(access: Access<'a>, purpose: Purpose) -> BtreeCursor<'a> {
-        let standing = Standing::Nowhere;
+        let cursor_place = CursorPlace::Nowhere;
         BtreeCursor {
             access,
             purpose,
             range: KeyRange::default(),
             with_values: true,
-            standing,
+            cursor_place,
             position: None,
             key: Vec::new(),
             value: Vec::new(),
@@ -187,7 +187,7 @@ impl<'a> BtreeCursor<'a> {
     /// Returns the key and value of the cursor's record.
     #[inline]
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        (self.standing == Standing::OnRecord).then_some((&self.key[..], &self.value[..]))
+        (self.cursor_place == CursorPlace::OnRecord).then_some((&self.key[..], &self.value[..]))
     }
 
     fn found(&self, found: bool) -> Option<Pair> {
@@ -252,9 +252,9 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_last(&mut self) -> Result<bool> {
-        let standing = self.leave();
+        let cursor_place = self.leave();
         let found = self.step_to_last();
-        self.stay_unless_found(found, standing)
+        self.stay_unless_found(found, cursor_place)
     }
 
     fn step_to_last(&mut self) -> Result<bool> {
@@ -269,30 +269,30 @@ impl<'a> BtreeCursor<'a> {
 
     /// Goes to the first record of the range from `key` on.
     fn seek_from(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        let standing = self.leave();
+        let cursor_place = self.leave();
         self.key.clear();
         self.key.extend_from_slice(key.unwrap_or_default().max(self.range.low()));
         let found = self.step(Towards::AtOrAbove);
-        self.stay_unless_found(found, standing)
+        self.stay_unless_found(found, cursor_place)
     }
 
     /// Remembers the cursor's place before a seek.
     #[inline]
-    fn leave(&mut self) -> Standing {
+    fn leave(&mut self) -> CursorPlace {
         self.position = None;
         std::mem::swap(&mut self.key, &mut self.before);
-        self.standing
+        self.cursor_place
     }
 
     /// Restores the cursor's place after a seek that failed or found nothing.
     #[inline]
-    fn stay_unless_found(&mut self, found: Result<bool>, standing: Standing) -> Result<bool> {
+    fn stay_unless_found(&mut self, found: Result<bool>, cursor_place: CursorPlace) -> Result<bool> {
         let stays = match &found {
             Ok(is_found) => !is_found && !planted("record: a cursor that seeks in vain stands behind all"),
             Err(_) => true,
         };
         if stays {
-            (self.position, self.standing) = (None, standing);
+            (self.position, self.cursor_place) = (None, cursor_place);
             std::mem::swap(&mut self.key, &mut self.before);
         }
         found
@@ -300,13 +300,13 @@ impl<'a> BtreeCursor<'a> {
 
     /// Restores a place without a look at the record or a lock. Does not read the value.
     pub fn stand(&mut self, at: Stand<'_>) {
-        let (standing, key) = match at {
-            Stand::Nowhere => (Standing::Nowhere, &[][..]),
-            Stand::On(key) => (Standing::OnRecord, key),
-            Stand::BelowAll => (Standing::BelowAll, &[][..]),
-            Stand::AboveAll => (Standing::AboveAll, &[][..]),
+        let (cursor_place, key) = match at {
+            Stand::Nowhere => (CursorPlace::Nowhere, &[][..]),
+            Stand::On(key) => (CursorPlace::OnRecord, key),
+            Stand::BelowAll => (CursorPlace::BelowAll, &[][..]),
+            Stand::AboveAll => (CursorPlace::AboveAll, &[][..]),
         };
-        (self.position, self.standing) = (None, standing);
+        (self.position, self.cursor_place) = (None, cursor_place);
         self.value.clear();
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -336,13 +336,13 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_next(&mut self) -> Result<bool> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.move_first()?,
-            Standing::OnRecord => return self.step(Towards::Above),
-            Standing::AboveAll => false,
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::BelowAll => self.move_first()?,
+            CursorPlace::OnRecord => return self.step(Towards::Above),
+            CursorPlace::AboveAll => false,
         };
         if !found {
-            self.standing = Standing::AboveAll;
+            self.cursor_place = CursorPlace::AboveAll;
         }
         Ok(found)
     }
@@ -352,13 +352,13 @@ impl<'a> BtreeCursor<'a> {
     /// # Errors
     /// As [`BtreeCursor::first`].
     pub fn move_prev(&mut self) -> Result<bool> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::AboveAll => self.move_last()?,
-            Standing::OnRecord => return self.step(Towards::Below),
-            Standing::BelowAll => false,
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::AboveAll => self.move_last()?,
+            CursorPlace::OnRecord => return self.step(Towards::Below),
+            CursorPlace::BelowAll => false,
         };
         if !found {
-            self.standing = Standing::BelowAll;
+            self.cursor_place = CursorPlace::BelowAll;
         }
         Ok(found)
     }
@@ -391,7 +391,7 @@ impl<'a> BtreeCursor<'a> {
                 }
                 Attempt::End => {
                     let forward = matches!(towards, Towards::AtOrAbove | Towards::Above);
-                    self.standing = if forward { Standing::AboveAll } else { Standing::BelowAll };
+                    self.cursor_place = if forward { CursorPlace::AboveAll } else { CursorPlace::BelowAll };
                     return Ok(false);
                 }
                 Attempt::Lock(name, mode) => {
@@ -414,7 +414,7 @@ impl<'a> BtreeCursor<'a> {
                     continue;
                 }
             }
-            self.standing = Standing::OnRecord;
+            self.cursor_place = CursorPlace::OnRecord;
             return Ok(true);
         }
         Err(self.access.pages.corrupt(search::ROOT, "a cursor found no way on"))

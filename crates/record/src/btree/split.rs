@@ -35,25 +35,25 @@ fn is_settled(node: &Node<'_>, level: u8, incoming: Incoming<'_>) -> bool {
 
 /// The reason for a split, which determines where.
 #[derive(Clone, Copy)]
-enum Occasion<'k> {
+enum SplitReason<'k> {
     /// A cell finds no room: both halves get the same share.
     Full(Incoming<'k>),
     /// This number of bytes stays, and the others go.
     Shared(usize),
 }
 
-impl Occasion<'_> {
+impl SplitReason<'_> {
     fn is_settled(self, node: &Node<'_>, level: u8) -> bool {
         match self {
-            Occasion::Full(incoming) => is_settled(node, level, incoming),
-            Occasion::Shared(_) => node.is_deleted() || node.level() != level || node.count() < 2,
+            SplitReason::Full(incoming) => is_settled(node, level, incoming),
+            SplitReason::Shared(_) => node.is_deleted() || node.level() != level || node.count() < 2,
         }
     }
 
     fn plan(self, pages: &Pages<'_>, number: u32, node: &Node<'_>) -> Result<SplitPlan> {
         let plan = match self {
-            Occasion::Full(incoming) => plan(node, Incoming { slot: node.find(incoming.key).0, ..incoming }),
-            Occasion::Shared(bytes) => plan_share(node, bytes),
+            SplitReason::Full(incoming) => plan(node, Incoming { slot: node.find(incoming.key).0, ..incoming }),
+            SplitReason::Shared(bytes) => plan_share(node, bytes),
         };
         plan.ok_or_else(|| pages.corrupt(number, "it is full, and there is no way to cut it in two"))
     }
@@ -65,16 +65,16 @@ pub(crate) fn split(pages: &Pages<'_>, number: u32, level: u8, incoming: Incomin
     if number == ROOT {
         return split_root(pages, level, incoming);
     }
-    split_for(pages, number, level, Occasion::Full(incoming))
+    split_for(pages, number, level, SplitReason::Full(incoming))
 }
 
 /// Splits leaf `number`, which is not the root, so that about `bytes` of its slots and cells stay, and posts the new
 /// page. Leaves a leaf with one record, or a page that is no leaf any more, alone.
 pub(crate) fn split_off(pages: &Pages<'_>, number: u32, bytes: usize) -> Result<()> {
-    split_for(pages, number, 0, Occasion::Shared(bytes))
+    split_for(pages, number, 0, SplitReason::Shared(bytes))
 }
 
-fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) -> Result<()> {
+fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: SplitReason<'_>) -> Result<()> {
     let page_bytes = pages.page_bytes()?;
     for round in 0..ROUNDS_MAX {
         pages.reserve_common(page_bytes, 2 * page_bytes)?;
@@ -113,7 +113,7 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) 
         if level == 0 && !takes_page_lock(pages, number, new.number)? {
             continue;
         }
-        let mut body = pages.change.who.scratch();
+        let mut body = pages.change.txn.scratch();
         let taken = Taken { pages: [new.number], free_head: new.free_head, page_count: new.page_count };
         encode::split(body.writer(), pages.id(number).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(number, "one of its cells lies outside its heap"))?;
@@ -138,7 +138,7 @@ fn split_for(pages: &Pages<'_>, number: u32, level: u8, occasion: Occasion<'_>) 
 
 /// Returns the mode in which the transaction has locked the leaf that it splits, under page locks.
 fn page_lock(pages: &Pages<'_>, number: u32) -> Option<Mode> {
-    let (locks, locker) = (&pages.change.managers.locks, pages.change.who.locker());
+    let (locks, locker) = (&pages.change.managers.locks, pages.change.txn.locker());
     let held = locks.holds(pages.session(), locker, lock_names::page(pages.file, number));
     held.filter(|mode| mode.covers(Mode::S))
 }
@@ -147,7 +147,7 @@ fn page_lock(pages: &Pages<'_>, number: u32) -> Option<Mode> {
 /// root's second half finds no room, the split fails before it is logged.
 fn reserve_page_lock(pages: &Pages<'_>, number: u32) -> Result<()> {
     if page_lock(pages, number).is_some() {
-        pages.change.managers.locks.reserve(pages.session(), pages.change.who.locker())?;
+        pages.change.managers.locks.reserve(pages.session(), pages.change.txn.locker())?;
     }
     Ok(())
 }
@@ -157,7 +157,7 @@ fn reserve_page_lock(pages: &Pages<'_>, number: u32) -> Result<()> {
 fn takes_page_lock(pages: &Pages<'_>, number: u32, new: u32) -> Result<bool> {
     let Some(mode) = page_lock(pages, number) else { return Ok(true) };
     failpoint("split: page lock held on one half");
-    let (locks, locker) = (&pages.change.managers.locks, pages.change.who.locker());
+    let (locks, locker) = (&pages.change.managers.locks, pages.change.txn.locker());
     let lock = locks.lock(pages.session(), locker, lock_names::page(pages.file, new), mode, Wait::No);
     Ok(tried(lock)? == Tried::Granted)
 }
@@ -187,7 +187,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         if is_settled(&node, level, incoming) {
             return Ok(());
         }
-        let plan = Occasion::Full(incoming).plan(pages, ROOT, &node)?;
+        let plan = SplitReason::Full(incoming).plan(pages, ROOT, &node)?;
         // No wait, as in `Pages::allocate`.
         let new = (left_pin.try_exclusive(loose_rank()), right_pin.try_exclusive(loose_rank()));
         let (Some(mut left), Some(mut right)) = new else {
@@ -205,7 +205,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
             continue;
         }
         let taken = Taken { pages: [count, count + 1], free_head: meta_then.free_head.get(), page_count: count + 2 };
-        let mut body = pages.change.who.scratch();
+        let mut body = pages.change.txn.scratch();
         encode::root_split(body.writer(), pages.id(ROOT).raw(), &node, &plan, taken)
             .ok_or_else(|| pages.corrupt(ROOT, "one of its cells lies outside its heap"))?;
         failpoint("split: root and halves latched");

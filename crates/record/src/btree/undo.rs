@@ -49,7 +49,7 @@ fn restore(
             pages.corrupt(number, "a record that a transaction changed, and that is to be changed back, is not there")
         );
     }
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     encode(body.writer(), pages.id(number).raw(), slot);
     check_restore(&leaf, body.body()).map_err(|damage| pages.corrupt(number, damage.0))?;
     failpoint("undo: record found");

@@ -96,7 +96,7 @@ pub(crate) fn unlink(access: &Access<'_>, gone: u32) -> Result<bool> {
         high_bytes: short(high.len()),
         deleter_lsn: left_node.deleter_lsn().max(gone_node.deleter_lsn()).raw().into(),
     };
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     body.writer().extend_from_slice(record.as_bytes());
     body.writer().extend_from_slice(high);
     let (left_page, gone_page) = (&mut left_page, &mut gone_page);

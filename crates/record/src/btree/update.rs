@@ -23,8 +23,8 @@ impl Access<'_> {
     /// As [`Access::put`].
     #[inline]
     pub fn update<R>(&self, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        let who = self.pages.change.who;
-        let mut value = who.take_spare();
+        let txn = self.pages.change.txn;
+        let mut value = txn.take_spare();
         let mut place = None;
         let found = self.get_at(key, Purpose::Write, &mut place, |stored| value.extend_from_slice(stored))?;
         let result = match found {
@@ -35,7 +35,7 @@ impl Access<'_> {
                 Some(result)
             }
         };
-        who.give_spare(value);
+        txn.give_spare(value);
         Ok(result)
     }
 
@@ -67,7 +67,7 @@ impl Access<'_> {
             return Ok(false);
         }
         let after = After { stored: value, flags: RecordFlags::NONE };
-        let mut record = self.pages.change.who.scratch();
+        let mut record = self.pages.change.txn.scratch();
         if !encode::update(record.writer(), self.pages.id(place.page).raw(), place.slot, &before, key, after) {
             return Ok(true);
         }

@@ -8,7 +8,7 @@
 //! the old one's pages as well.
 //!
 //! No session waits for the disk with a latch held: a further page that is not in memory is returned
-//! ([`Sought::Read`]), and the search begins again.
+//! ([`SearchResult::Read`]), and the search begins again.
 
 use std::ops::Deref;
 
@@ -119,7 +119,7 @@ pub(crate) enum Which<L> {
 }
 
 /// The result of a search in a bucket.
-pub(crate) enum Sought<L, T> {
+pub(crate) enum SearchResult<L, T> {
     /// The result, and its page.
     Found(Which<L>, T),
     /// The bucket does not have it.
@@ -130,11 +130,11 @@ pub(crate) enum Sought<L, T> {
 
 /// Pinned pages of a walk through a bucket.
 #[derive(Default)]
-pub(crate) struct Kept<'a> {
+pub(crate) struct PinnedPages<'a> {
     pins: Vec<Pin<'a>>,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> PinnedPages<'a> {
     /// Pins a page, and unpins old ones if there are too many. The session holds no latch.
     pub(crate) fn keep(&mut self, pages: &Pages<'a>, page: u32) -> Result<()> {
         if self.pins.len() >= KEPT_MAX {
@@ -263,31 +263,31 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
     pub(crate) fn look<T>(
         &self,
         pages: &Pages<'a>,
-        kept: &Kept<'a>,
+        kept: &PinnedPages<'a>,
         mut look: impl FnMut(u32, &BucketPage<'_>, bool) -> Result<Option<T>>,
-    ) -> Result<Sought<L, T>> {
+    ) -> Result<SearchResult<L, T>> {
         // The giving bucket first. The order does not matter: a session that moves a record has both latched.
         for (first, is_own) in [(self.giving.as_ref(), false), (Some(&self.own), true)] {
             let Some((number, page)) = first else { continue };
             let node = bucket_page(pages, *number, page)?;
             if let Some(found) = look(*number, &node, is_own)? {
-                return Ok(Sought::Found(if is_own { Which::Own } else { Which::Giving }, found));
+                return Ok(SearchResult::Found(if is_own { Which::Own } else { Which::Giving }, found));
             }
             let mut chain = Chain::behind(pages, *number, &node)?;
             while let Some(number) = chain.next() {
-                let Some(page) = kept.latch::<L>(pages, number) else { return Ok(Sought::Read(number)) };
+                let Some(page) = kept.latch::<L>(pages, number) else { return Ok(SearchResult::Read(number)) };
                 let node = chain.pass(pages, number, &page)?;
                 if let Some(found) = look(number, &node, is_own)? {
-                    return Ok(Sought::Found(Which::Further(number, page), found));
+                    return Ok(SearchResult::Found(Which::Further(number, page), found));
                 }
             }
         }
-        Ok(Sought::Missing)
+        Ok(SearchResult::Missing)
     }
 
     /// Finds the record of a key, or its ghost: its page and its slot.
     #[inline]
-    pub(crate) fn find(&self, pages: &Pages<'a>, kept: &Kept<'a>, key: &[u8]) -> Result<Sought<L, usize>> {
+    pub(crate) fn find(&self, pages: &Pages<'a>, kept: &PinnedPages<'a>, key: &[u8]) -> Result<SearchResult<L, usize>> {
         self.look(pages, kept, |_, node, _| {
             let (slot, found) = node.find(key);
             Ok(found.then_some(slot))
@@ -317,14 +317,14 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
 
     /// Returns the highest LSN of anything removed for good from a page where a record of the bucket may have stood;
     /// `Err` with a page that must be read first.
-    pub(crate) fn deleter(&self, pages: &Pages<'a>, kept: &Kept<'a>) -> Result<std::result::Result<Lsn, u32>> {
+    pub(crate) fn deleter(&self, pages: &Pages<'a>, kept: &PinnedPages<'a>) -> Result<std::result::Result<Lsn, u32>> {
         let mut deleter = Lsn::NONE;
         let sought = self.look(pages, kept, |_, node, _| {
             deleter = deleter.max(node.deleter_lsn());
             Ok(None::<()>)
         })?;
         Ok(match sought {
-            Sought::Read(page) => Err(page),
+            SearchResult::Read(page) => Err(page),
             _ => Ok(deleter),
         })
     }

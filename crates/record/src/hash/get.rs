@@ -12,7 +12,7 @@ use crate::access::{Access, Purpose, Tried};
 use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::database::Granularity;
-use crate::hash::bucket::{bucket_page, Kept, Sought};
+use crate::hash::bucket::{bucket_page, PinnedPages, SearchResult};
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
 use crate::lock_names;
@@ -41,7 +41,7 @@ impl Access<'_> {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         let hash = key_hash(key);
-        let (buckets, mut kept) = (self.buckets(), Kept::default());
+        let (buckets, mut kept) = (self.buckets(), PinnedPages::default());
         for _ in 0..ROUNDS_MAX {
             // In each round: a wait for the lock has used up the reservation.
             self.reserve_lock()?;
@@ -55,9 +55,9 @@ impl Access<'_> {
                 }
             }
             let (which, slot) = match bucket.find(&self.pages, &kept, key)? {
-                Sought::Found(which, slot) => (which, slot),
-                Sought::Missing => return Ok(None),
-                Sought::Read(page) => {
+                SearchResult::Found(which, slot) => (which, slot),
+                SearchResult::Missing => return Ok(None),
+                SearchResult::Read(page) => {
                     drop(bucket);
                     kept.keep(&self.pages, page)?;
                     continue;

@@ -20,7 +20,7 @@ use crate::btree::log_records::Update;
 use crate::btree::long_value;
 use crate::btree::node::Record;
 use crate::database::Granularity;
-use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought, Which};
+use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult, Which};
 use crate::hash::get::record_lock;
 use crate::hash::log_records::{DELETE, INSERT, UPDATE};
 use crate::hash::page::HEADER_PAGE;
@@ -41,7 +41,7 @@ pub(crate) use crate::btree::insert::{Outcome, Policy};
 const LIKELY_BYTES: usize = 128;
 
 /// A change of one record, and the state of its attempts.
-struct Wanted<'w, 'a> {
+struct RecordChange<'w, 'a> {
     key: &'w [u8],
     hash: u64,
     outcome: Outcome<'w>,
@@ -49,7 +49,7 @@ struct Wanted<'w, 'a> {
     granularity: Option<Granularity>,
     /// Bytes of the body for which log space was reserved.
     body_bytes: usize,
-    kept: Kept<'a>,
+    kept: PinnedPages<'a>,
 }
 
 /// The outcome of an attempt: done, or a missing resource that must be got without latches.
@@ -81,7 +81,8 @@ impl<'a> Access<'a> {
         if granularity.is_some() {
             self.lock(record_lock(self, hash), Mode::X)?;
         }
-        let mut wanted = Wanted { key, hash, outcome, policy, granularity, body_bytes: 0, kept: Kept::default() };
+        let mut wanted =
+            RecordChange { key, hash, outcome, policy, granularity, body_bytes: 0, kept: PinnedPages::default() };
         self.hash_reserve(&mut wanted, LIKELY_BYTES.max(outcome.bytes()))?;
         for _ in 0..ROUNDS_MAX {
             let mut bucket = self.buckets().latch::<ExclusivePage<'a>>(hash)?;
@@ -97,7 +98,7 @@ impl<'a> Access<'a> {
 
     /// Gets, without latches, the resource that an attempt found missing.
     #[cold]
-    fn hash_prepare(&self, wanted: &mut Wanted<'_, 'a>, missing: Attempt) -> Result<()> {
+    fn hash_prepare(&self, wanted: &mut RecordChange<'_, 'a>, missing: Attempt) -> Result<()> {
         match missing {
             Attempt::Done(_) => Ok(()),
             Attempt::NoRoom { bytes, is_new } => {
@@ -126,7 +127,7 @@ impl<'a> Access<'a> {
     }
 
     /// Reserves the needs of a change whose old record has `old_bytes` (PROTOCOLS D11).
-    fn hash_reserve(&self, wanted: &mut Wanted<'_, 'a>, old_bytes: usize) -> Result<()> {
+    fn hash_reserve(&self, wanted: &mut RecordChange<'_, 'a>, old_bytes: usize) -> Result<()> {
         let new_bytes = wanted.outcome.bytes().min(self.database.page_bytes()) + CHAIN_REF_BYTES;
         let body_bytes = size_of::<Update>() + wanted.key.len() + old_bytes.max(LIKELY_BYTES) + new_bytes;
         wanted.body_bytes = wanted.body_bytes.max(body_bytes);
@@ -135,11 +136,15 @@ impl<'a> Access<'a> {
     }
 
     /// Makes the change in the bucket, or returns the missing resource. Never waits.
-    fn hash_attempt(&self, bucket: &mut Bucket<'a, ExclusivePage<'a>>, wanted: &Wanted<'_, 'a>) -> Result<Attempt> {
+    fn hash_attempt(
+        &self,
+        bucket: &mut Bucket<'a, ExclusivePage<'a>>,
+        wanted: &RecordChange<'_, 'a>,
+    ) -> Result<Attempt> {
         let found = match bucket.find(&self.pages, &wanted.kept, wanted.key)? {
-            Sought::Read(page) => return Ok(Attempt::Read(page)),
-            Sought::Missing => None,
-            Sought::Found(which, slot) => Some((which, slot)),
+            SearchResult::Read(page) => return Ok(Attempt::Read(page)),
+            SearchResult::Missing => None,
+            SearchResult::Found(which, slot) => Some((which, slot)),
         };
         let before = match &found {
             None => None,
@@ -177,7 +182,7 @@ impl<'a> Access<'a> {
     fn hash_replace(
         &self,
         bucket: &mut Bucket<'a, ExclusivePage<'a>>,
-        wanted: &Wanted<'_, 'a>,
+        wanted: &RecordChange<'_, 'a>,
         (mut which, slot): (Which<ExclusivePage<'a>>, usize),
         after: After<'_>,
     ) -> Result<Attempt> {
@@ -207,7 +212,7 @@ impl<'a> Access<'a> {
             });
         }
         let kind = if after.flags.has(RecordFlags::GHOST) { DELETE } else { UPDATE };
-        let mut body = self.pages.change.who.scratch();
+        let mut body = self.pages.change.txn.scratch();
         encode::update(body.writer(), self.pages.id(number).raw(), slot, &before, wanted.key, after);
         if body.body().len() > wanted.body_bytes {
             return Ok(Attempt::Reserve(before.stored.len()));
@@ -223,7 +228,7 @@ impl<'a> Access<'a> {
     fn hash_insert(
         &self,
         bucket: &mut Bucket<'a, ExclusivePage<'a>>,
-        wanted: &Wanted<'_, 'a>,
+        wanted: &RecordChange<'_, 'a>,
         after: After<'_>,
     ) -> Result<Attempt> {
         if let Some((number, page)) = &bucket.giving {
@@ -243,12 +248,12 @@ impl<'a> Access<'a> {
             Ok((need <= node.free_bytes()).then(|| node.find(wanted.key).0))
         })?;
         let (mut which, slot) = match sought {
-            Sought::Found(which, slot) => (which, slot),
-            Sought::Read(page) => return Ok(Attempt::Read(page)),
-            Sought::Missing => return Ok(Attempt::NoRoom { bytes: need, is_new: true }),
+            SearchResult::Found(which, slot) => (which, slot),
+            SearchResult::Read(page) => return Ok(Attempt::Read(page)),
+            SearchResult::Missing => return Ok(Attempt::NoRoom { bytes: need, is_new: true }),
         };
         let (number, page) = bucket.page_mut(&mut which);
-        let mut body = self.pages.change.who.scratch();
+        let mut body = self.pages.change.txn.scratch();
         encode::insert(body.writer(), self.pages.id(number).raw(), slot, after.flags, wanted.key, after.stored);
         failpoint("hash: bucket latched to insert");
         self.pages.change.apply(INSERT, &mut body, &mut [page]);

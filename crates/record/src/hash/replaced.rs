@@ -12,7 +12,7 @@ use crate::btree::insert::hash_of;
 use crate::btree::log_records::DropChain;
 use crate::btree::long_value::{older_on, replaced_record, Replaced};
 use crate::free_pages::META_PAGE;
-use crate::hash::bucket::{bucket_page, Bucket, Kept, Latched, Sought, Which};
+use crate::hash::bucket::{bucket_page, Bucket, Latched, PinnedPages, SearchResult, Which};
 use crate::hash::get::record_lock;
 use crate::hash::log_records::DROP_CHAIN;
 use crate::hash::page::HEADER_PAGE;
@@ -26,13 +26,13 @@ type Place<L> = (Which<L>, Replaced);
 fn find<'a, L: Latched<'a>>(
     access: &Access<'a>,
     bucket: &Bucket<'a, L>,
-    kept: &Kept<'a>,
+    kept: &PinnedPages<'a>,
     key: &[u8],
 ) -> Result<std::result::Result<Option<Place<L>>, u32>> {
     match bucket.find(&access.pages, kept, key)? {
-        Sought::Read(page) => Ok(Err(page)),
-        Sought::Missing => Ok(Ok(None)),
-        Sought::Found(which, slot) => {
+        SearchResult::Read(page) => Ok(Err(page)),
+        SearchResult::Missing => Ok(Ok(None)),
+        SearchResult::Found(which, slot) => {
             let (number, page) = bucket.page(&which);
             let replaced = replaced_record(access, number, &*bucket_page(&access.pages, number, page)?, slot)?;
             Ok(Ok(replaced.map(|replaced| (which, replaced))))
@@ -43,7 +43,7 @@ fn find<'a, L: Latched<'a>>(
 /// As [`long_value::drop_replaced`](crate::btree::long_value), in a hash file.
 pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn() -> bool) -> Result<()> {
     let (pages, hash) = (&access.pages, key_hash(key));
-    let mut kept = Kept::default();
+    let mut kept = PinnedPages::default();
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), 64)?;
         let replaced = {
@@ -110,7 +110,7 @@ pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn
 /// Frees the replaced chains of a bucket's records that no transaction locks and no snapshot looks for.
 pub(crate) fn free_chains(access: &Access<'_>, (hash, incoming): (u64, &[u8]), own: Lsn) -> Result<()> {
     let horizon = Horizon::default();
-    let (pages, mut kept) = (&access.pages, Kept::default());
+    let (pages, mut kept) = (&access.pages, PinnedPages::default());
     for _ in 0..ROUNDS_MAX {
         let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
         let bucket = access.buckets().latch::<SharedPage<'_>>(hash)?;
@@ -126,7 +126,7 @@ pub(crate) fn free_chains(access: &Access<'_>, (hash, incoming): (u64, &[u8]), o
             Ok(None::<()>)
         })?;
         drop(bucket);
-        if let Sought::Read(page) = sought {
+        if let SearchResult::Read(page) = sought {
             kept.keep(pages, page)?;
             continue;
         }

@@ -15,7 +15,7 @@ use crate::btree::ghosts::{first_own_lsn, is_settled, Horizon};
 use crate::btree::insert::hash_of;
 use crate::btree::log_records::{append_cell, Reclaim, ReclaimEntry, RECLAIM_REMOVE, RECLAIM_TRIM};
 use crate::free_pages::META_PAGE;
-use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought, Which};
+use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult, Which};
 use crate::hash::chain::Chain;
 use crate::hash::log_records::{Extend, Move, Shrink, EXTEND, MOVE, RECLAIM, SHRINK};
 use crate::hash::page::{BucketPage, HEADER_PAGE};
@@ -74,7 +74,7 @@ fn plan(access: &Access<'_>, number: u32, node: &BucketPage<'_>, own: Lsn) -> Re
 
 /// Removes from the pages of a bucket everything that can go. Returns whether that made room.
 fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
-    let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), Kept::default());
+    let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), PinnedPages::default());
     replaced::free_chains(access, (incoming.hash, incoming.key), own)?;
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
@@ -84,12 +84,12 @@ fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
             Ok((!entries.is_empty()).then_some((entries, deleter.max(node.deleter_lsn()))))
         })?;
         match sought {
-            Sought::Missing => return Ok(false),
-            Sought::Read(page) => {
+            SearchResult::Missing => return Ok(false),
+            SearchResult::Read(page) => {
                 drop(bucket);
                 kept.keep(pages, page)?;
             }
-            Sought::Found(mut which, (entries, deleter)) => {
+            SearchResult::Found(mut which, (entries, deleter)) => {
                 let (number, page) = bucket.page_mut(&mut which);
                 let head = Reclaim {
                     page: pages.id(number).raw().into(),
@@ -97,7 +97,7 @@ fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
                     count: short(entries.len()),
                     ..Reclaim::default()
                 };
-                let mut body = pages.change.who.scratch();
+                let mut body = pages.change.txn.scratch();
                 body.writer().extend_from_slice(head.as_bytes());
                 body.writer().extend_from_slice(entries.as_bytes());
                 failpoint("hash: ghosts about to be removed");
@@ -134,7 +134,7 @@ pub(crate) fn move_cells<'a>(
         unused: 0.into(),
         deleter_lsn: node.deleter_lsn().raw().into(),
     };
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     body.writer().extend_from_slice(head.as_bytes());
     for &slot in slots {
         body.writer().extend_from_slice(short(slot).as_bytes());
@@ -151,7 +151,7 @@ pub(crate) fn move_cells<'a>(
 
 /// Moves a record that is to grow to another page of its bucket with room for it. Returns false if no page has room.
 fn relocate(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
-    let (pages, mut kept) = (&access.pages, Kept::default());
+    let (pages, mut kept) = (&access.pages, PinnedPages::default());
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
         let mut bucket = access.buckets().latch::<ExclusivePage<'_>>(incoming.hash)?;
@@ -168,7 +168,7 @@ fn relocate(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
 fn relocate_latched<'a>(
     pages: &Pages<'a>,
     bucket: &mut Bucket<'a, ExclusivePage<'a>>,
-    kept: &Kept<'a>,
+    kept: &PinnedPages<'a>,
     incoming: Incoming<'_>,
 ) -> Result<std::result::Result<bool, u32>> {
     if bucket.giving.is_some() {
@@ -176,9 +176,9 @@ fn relocate_latched<'a>(
         return Ok(Ok(true));
     }
     let (mut which, slot) = match bucket.find(pages, kept, incoming.key)? {
-        Sought::Found(which, slot) => (which, slot),
-        Sought::Missing => return Ok(Ok(true)),
-        Sought::Read(page) => return Ok(Err(page)),
+        SearchResult::Found(which, slot) => (which, slot),
+        SearchResult::Missing => return Ok(Ok(true)),
+        SearchResult::Read(page) => return Ok(Err(page)),
     };
     let (number, page) = bucket.page(&which);
     let node = bucket_page(pages, number, page)?;
@@ -219,7 +219,7 @@ fn relocate_latched<'a>(
 fn relocate_from_first<'a>(
     pages: &Pages<'a>,
     bucket: &mut Bucket<'a, ExclusivePage<'a>>,
-    kept: &Kept<'a>,
+    kept: &PinnedPages<'a>,
     slot: usize,
     need: usize,
 ) -> Result<std::result::Result<bool, u32>> {
@@ -238,7 +238,7 @@ fn relocate_from_first<'a>(
 
 /// Gives the bucket of a hash another page.
 fn extend(access: &Access<'_>, hash: u64) -> Result<()> {
-    let (pages, mut kept) = (&access.pages, Kept::default());
+    let (pages, mut kept) = (&access.pages, PinnedPages::default());
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), size_of::<Extend>())?;
         let candidate = pages.candidate(false)?;
@@ -274,7 +274,7 @@ pub(crate) enum Extended {
 pub(crate) fn extend_latched<'a>(
     pages: &Pages<'a>,
     (first_number, first): &mut (u32, ExclusivePage<'a>),
-    kept: &Kept<'a>,
+    kept: &PinnedPages<'a>,
     candidate: &Candidate<'a>,
 ) -> Result<Extended> {
     let node = bucket_page(pages, *first_number, first)?;

@@ -14,7 +14,7 @@ use libtp_lock::{LockName, Mode};
 use crate::access::{Access, Purpose};
 use crate::btree::insert::hash_of;
 use crate::btree::scan::Pair;
-use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought};
+use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult};
 use crate::hash::geometry::low_bits;
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
@@ -59,7 +59,7 @@ pub(crate) fn range_from(pages: &Pages<'_>, bucket: &Bucket<'_, SharedPage<'_>>,
 
 /// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CursorPlace {
     Nowhere,
     On,
     Behind,
@@ -68,7 +68,7 @@ enum Standing {
 /// A cursor over a hash file.
 pub struct HashCursor<'a> {
     access: Access<'a>,
-    standing: Standing,
+    cursor_place: CursorPlace,
     /// The first place that was not copied yet; `None` at the end.
     from: Option<u64>,
     /// Keys that were copied and not read yet, the next one last.
@@ -85,7 +85,7 @@ impl<'a> HashCursor<'a> {
     pub fn new(access: Access<'a>) -> HashCursor<'a> {
         HashCursor {
             access,
-            standing: Standing::Nowhere,
+            cursor_place: CursorPlace::Nowhere,
             from: Some(0),
             keys: Vec::new(),
             key: Vec::new(),
@@ -101,7 +101,7 @@ impl<'a> HashCursor<'a> {
 
     /// Returns the key and value of the cursor's record.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        (self.standing == Standing::On).then_some((&self.key[..], &self.value[..]))
+        (self.cursor_place == CursorPlace::On).then_some((&self.key[..], &self.value[..]))
     }
 
     /// Goes to the first record of all and returns it.
@@ -115,10 +115,10 @@ impl<'a> HashCursor<'a> {
     /// Searches from a place on. If the search fails or finds nothing, the cursor keeps its place.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
         let [key, value] = [&mut self.key, &mut self.value].map(std::mem::take);
-        let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.keys));
+        let before = (self.cursor_place, self.from.replace(from), std::mem::take(&mut self.keys));
         let found = look(self);
         if !matches!(found, Ok(Some(_))) {
-            (self.standing, self.from, self.keys) = before;
+            (self.cursor_place, self.from, self.keys) = before;
             (self.key, self.value) = (key, value);
         }
         found
@@ -165,12 +165,12 @@ impl<'a> HashCursor<'a> {
                 if found.is_some() {
                     self.key = key;
                     std::mem::swap(&mut self.value, &mut self.read);
-                    self.standing = Standing::On;
+                    self.cursor_place = CursorPlace::On;
                     return Ok(true);
                 }
             }
             let Some(from) = self.from else {
-                self.standing = Standing::Behind;
+                self.cursor_place = CursorPlace::Behind;
                 return Ok(false);
             };
             self.copy_from(from)?;
@@ -183,7 +183,7 @@ impl<'a> HashCursor<'a> {
         if access.enter(Purpose::Read)?.is_some() {
             access.lock(gap_of(access.database.id(), from.reverse_bits()), Mode::S)?;
         }
-        let (pages, mut kept) = (&access.pages, Kept::default());
+        let (pages, mut kept) = (&access.pages, PinnedPages::default());
         for _ in 0..ROUNDS_MAX {
             let bucket = access.buckets().latch::<SharedPage<'_>>(from.reverse_bits())?;
             let range = range_from(pages, &bucket, from)?;
@@ -198,7 +198,7 @@ impl<'a> HashCursor<'a> {
                 Ok(None::<()>)
             })?;
             drop(bucket);
-            if let Sought::Read(page) = sought {
+            if let SearchResult::Read(page) = sought {
                 kept.keep(pages, page)?;
                 continue;
             }

@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 use crate::btree::insert::hash_of;
 use crate::btree::log_records::append_cell;
 use crate::free_pages::META_PAGE;
-use crate::hash::bucket::{bucket_page, read_header, Buckets, Kept, Latched, HEADER_LEVEL};
+use crate::hash::bucket::{bucket_page, read_header, Buckets, Latched, PinnedPages, HEADER_LEVEL};
 use crate::hash::chain::Chain;
 use crate::hash::geometry::{extent_of, low_bits, parent_of, BUCKETS_MAX};
 use crate::hash::log_records::{Finish, Split, FINISH, SPLIT};
@@ -82,14 +82,14 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
         };
         failpoint("hash: buckets of a split latched");
         let mut header = header_pin.exclusive(rank(HEADER_LEVEL));
-        let says =
+        let header_now =
             HashHeader::of(&header).ok_or_else(|| pages.corrupt(HEADER_PAGE, "it is not the header of a hash file"))?;
-        if says.buckets.get() != new {
+        if header_now.buckets.get() != new {
             return Ok(());
         }
         let mut meta = if begins { Some(meta_pin.exclusive(Rank::META)) } else { None };
-        let meta_says = meta.as_ref().map(|meta| pages.meta_of(meta)).transpose()?;
-        if meta_says.is_some_and(|meta| meta.page_count.get() != number) {
+        let meta_latched = meta.as_ref().map(|meta| pages.meta_of(meta)).transpose()?;
+        if meta_latched.is_some_and(|meta| meta.page_count.get() != number) {
             continue;
         }
         let slots = slots_of(&node, new, bits);
@@ -98,8 +98,8 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             new: number.into(),
             header: HEADER_PAGE.into(),
             bucket: new.into(),
-            page_count: meta_says.map_or(0, |_| number + count).into(),
-            free_head: meta_says.map_or(0, |meta| meta.free_head.get()).into(),
+            page_count: meta_latched.map_or(0, |_| number + count).into(),
+            free_head: meta_latched.map_or(0, |meta| meta.free_head.get()).into(),
             count: short(slots.len()),
             is_marked: u8::from(
                 node.next().is_some() && !planted("record: a bucket is split without its further pages"),
@@ -107,7 +107,7 @@ pub(crate) fn split_next(buckets: &Buckets<'_>) -> Result<()> {
             unused: 0,
             deleter_lsn: node.deleter_lsn().raw().into(),
         };
-        let mut body = pages.change.who.scratch();
+        let mut body = pages.change.txn.scratch();
         body.writer().extend_from_slice(record.as_bytes());
         for &slot in &slots {
             append_cell(&node, slot, body.writer())
@@ -146,7 +146,7 @@ enum Step {
 pub(crate) fn finish(buckets: &Buckets<'_>, giving: u32) -> Result<()> {
     let pages = &buckets.pages;
     let page_bytes = pages.page_bytes()?;
-    let (mut kept, mut candidate) = (Kept::default(), None);
+    let (mut kept, mut candidate) = (PinnedPages::default(), None);
     let meta_pin = pages.pin(META_PAGE)?;
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(page_bytes, page_bytes + 1024)?;
@@ -187,7 +187,7 @@ type First<'a> = (u32, ExclusivePage<'a>);
 fn step<'a>(
     pages: &Pages<'a>,
     (old, own): (&mut First<'a>, &mut First<'a>),
-    kept: &Kept<'a>,
+    kept: &PinnedPages<'a>,
     meta_pin: &libtp_buffer::Pin<'a>,
     candidate: Option<&crate::pages::Candidate<'a>>,
 ) -> Result<Step> {
@@ -230,7 +230,7 @@ fn move_on<'a>(
     (giving, (from, page)): (u32, (u32, &mut ExclusivePage<'a>)),
     own: &mut First<'a>,
     slots: &[usize],
-    (kept, candidate): (&Kept<'a>, Option<&crate::pages::Candidate<'a>>),
+    (kept, candidate): (&PinnedPages<'a>, Option<&crate::pages::Candidate<'a>>),
 ) -> Result<Step> {
     let node = bucket_page(pages, from, page)?;
     let need: usize = slots.iter().map(|&slot| crate::page::slotted::SLOT_BYTES + node.cell_bytes(slot)).sum();

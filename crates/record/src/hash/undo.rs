@@ -11,7 +11,7 @@ use rio::{failpoint, planted};
 use crate::btree::encode;
 use crate::btree::log_records::{Insert, Update};
 use crate::btree::redo::check_restore;
-use crate::hash::bucket::{Buckets, Kept, Sought, Which};
+use crate::hash::bucket::{Buckets, PinnedPages, SearchResult, Which};
 use crate::hash::log_records::RESTORE;
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
@@ -37,18 +37,18 @@ fn restore(
     logged: &RecordRef<'_>,
     encode: impl Fn(&mut Vec<u8>, u64, usize),
 ) -> Result<()> {
-    let (buckets, mut kept) = (Buckets::new(*pages, None), Kept::default());
+    let (buckets, mut kept) = (Buckets::new(*pages, None), PinnedPages::default());
     for _ in 0..ROUNDS_MAX {
         pages.reserve_undo(pages.page_bytes()?, logged.body.len())?;
         let mut bucket = buckets.latch::<ExclusivePage<'_>>(key_hash(key))?;
         let (mut which, slot) = match bucket.find(pages, &kept, key)? {
-            Sought::Found(which, slot) => (which, slot),
-            Sought::Read(page) => {
+            SearchResult::Found(which, slot) => (which, slot),
+            SearchResult::Read(page) => {
                 drop(bucket);
                 kept.keep(pages, page)?;
                 continue;
             }
-            Sought::Missing => {
+            SearchResult::Missing => {
                 let what = "a record that a transaction changed, and that is to be changed back, is not there";
                 return Err(pages.corrupt(bucket.own.0, what));
             }
@@ -64,7 +64,7 @@ fn restore(
             bucket.page_mut(&mut which)
         };
         let slot = if planted("record: a change of a hash file undone where it was made") { then.1 } else { slot };
-        let mut body = pages.change.who.scratch();
+        let mut body = pages.change.txn.scratch();
         encode(body.writer(), pages.id(number).raw(), slot);
         check_restore(page, body.body()).map_err(|damage| pages.corrupt(number, damage.0))?;
         failpoint("hash: record to undo found");

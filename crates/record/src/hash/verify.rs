@@ -14,7 +14,7 @@ use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
 use crate::Result;
 
 /// The mark of a bucket: the number of its hash bits if it gives, `None` if it takes.
-type Mark = Option<u32>;
+type ListBits = Option<u32>;
 
 /// Verifies a hash file.
 ///
@@ -35,7 +35,7 @@ pub fn verify(access: &Access<'_>) -> Result<Verified> {
         return Ok(verifier.into_result());
     }
     let mut keys = HashSet::new();
-    let mut giving: Vec<(u32, Mark)> = Vec::new();
+    let mut giving: Vec<(u32, ListBits)> = Vec::new();
     for bucket in 0..buckets {
         if verifier.result_mut().findings.len() >= FINDINGS_MAX {
             return Ok(verifier.into_result());
@@ -69,7 +69,7 @@ fn one_bucket(
     (bucket, buckets): (u32, u32),
     first: u32,
     keys: &mut HashSet<Vec<u8>>,
-) -> Result<Option<Mark>> {
+) -> Result<Option<ListBits>> {
     let (mut next, mut is_first) = (Some(first), true);
     let mut mark = None;
     while let Some(number) = next {
@@ -135,7 +135,7 @@ fn bits_of(bucket: u32, buckets: u32) -> u32 {
 }
 
 /// Checks that every giving bucket has a taking one, and the reverse.
-fn marks(verifier: &mut Verifier<'_, '_>, marked: &[(u32, Mark)]) {
+fn marks(verifier: &mut Verifier<'_, '_>, marked: &[(u32, ListBits)]) {
     for &(bucket, mark) in marked {
         let has_other = match mark {
             Some(bits) if bits > 0 => marked.contains(&(bucket | 1 << (bits - 1), None)),

@@ -57,7 +57,7 @@ pub(super) fn damaged(list: &Database, what: impl Into<String>) -> Error {
 }
 
 pub(super) fn check_list(list: &Database) -> Result<()> {
-    if list.keying().is_list {
+    if list.key_format().is_list {
         return Ok(());
     }
     Err(Error::WrongMethod { database: list.name().to_string(), found: list.method().name(), wanted: "list" })

@@ -103,7 +103,7 @@ impl Access<'_> {
         match self.holds(name) {
             Some(Mode::S) => {
                 let change = &self.pages.change;
-                Ok(change.managers.locks.unlock(self.pages.session(), change.who.locker(), name)?)
+                Ok(change.managers.locks.unlock(self.pages.session(), change.txn.locker(), name)?)
             }
             Some(mode) => Err(self.refused(number, format!("its lock ({mode}) stays until the transaction ends, because the transaction may have to undo its change there; only a lock for reading can be released before"))),
             // The lock on the whole database, which replaced the transaction's many locks, stays.
@@ -240,7 +240,7 @@ impl Access<'_> {
         if copy.bytes == nothing && typed.code == 0 {
             return Ok(Some(Lsn::NONE));
         }
-        let mut body = self.pages.change.who.scratch();
+        let mut body = self.pages.change.txn.scratch();
         let id = self.pages.id(place).raw();
         encode_change(body.writer(), id, place + 1, typed, (BEGIN, &nothing, &copy.bytes));
         failpoint("paged: new page latched");
@@ -262,7 +262,7 @@ impl Access<'_> {
         if page[BEGIN..] == copy.bytes[..] && typed.code == 0 {
             return Some(Lsn::NONE);
         }
-        let mut body = self.pages.change.who.scratch();
+        let mut body = self.pages.change.txn.scratch();
         encode_change(body.writer(), page.id().raw(), 0, typed, (BEGIN, &page[BEGIN..], &copy.bytes));
         failpoint("paged: page latched to change");
         let lsn = self.pages.change.apply_undone_by(CHANGE, &mut body, &mut [&mut page], undo_bytes);

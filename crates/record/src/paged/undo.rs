@@ -40,7 +40,7 @@ fn by_bytes(pages: &Pages<'_>, parsed: &Parsed<'_>, logged: &RecordRef<'_>) -> R
     if page_header::kind(&page) != PageKind::Application as u8 {
         return Err(pages.corrupt(number, "it is not the program's page that it was when it was changed"));
     }
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     encode_restore(body.writer(), parsed.record.page.get(), parsed.record.at.get().into(), parsed.before);
     failpoint("paged: page latched to restore");
     pages.compensate_checked(RESTORE, body.body(), &mut [&mut page], logged.header.prev())?;
@@ -75,7 +75,7 @@ fn by_function(pages: &Pages<'_>, parsed: &Parsed<'_>, function: &PageFn, logged
         }
         let middle = Difference::between(&before, &after);
         let put = &after[middle.offset..middle.offset + middle.put];
-        let mut body = pages.change.who.scratch();
+        let mut body = pages.change.txn.scratch();
         encode_restore(body.writer(), packed, BEGIN + middle.offset, put);
         failpoint("paged: page latched to undo");
         pages.compensate_checked(RESTORE, body.body(), &mut [&mut page], logged.header.prev())?;

@@ -111,7 +111,7 @@ impl Access<'_> {
                 continue;
             }
             let before = recno.slot(slot).ok_or_else(|| self.pages.corrupt(tail, "it is too short"))?;
-            let mut body = self.pages.change.who.scratch();
+            let mut body = self.pages.change.txn.scratch();
             encode_change(body.writer(), self.pages.id(tail).raw(), slot, &before, Some(record));
             failpoint("recno: page latched to append");
             self.pages.change.apply(PUT, &mut body, &mut [&mut page]);

@@ -99,7 +99,7 @@ impl Access<'_> {
                 (Some(_), true) => UPDATE,
                 (Some(_), false) => PUT,
             };
-            let mut body = self.pages.change.who.scratch();
+            let mut body = self.pages.change.txn.scratch();
             encode_change(body.writer(), self.pages.id(page_number).raw(), slot, &before, record);
             failpoint("recno: page latched to put");
             // A ghost's zeros are no value.

@@ -12,7 +12,7 @@ use crate::Result;
 
 /// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CursorPlace {
     Nowhere,
     On(u64),
     BelowAll,
@@ -32,7 +32,7 @@ enum Look {
 /// A cursor over a recno file.
 pub struct NumberCursor<'a> {
     access: Access<'a>,
-    standing: Standing,
+    cursor_place: CursorPlace,
     record: Vec<u8>,
 }
 
@@ -40,13 +40,13 @@ pub struct NumberCursor<'a> {
 impl<'a> NumberCursor<'a> {
     /// Returns a cursor without a place.
     pub fn new(access: Access<'a>) -> NumberCursor<'a> {
-        NumberCursor { access, standing: Standing::Nowhere, record: Vec::new() }
+        NumberCursor { access, cursor_place: CursorPlace::Nowhere, record: Vec::new() }
     }
 
     /// Returns the number and record of the cursor's place.
     pub fn record(&self) -> Option<(u64, &[u8])> {
-        match self.standing {
-            Standing::On(number) => Some((number, &self.record)),
+        match self.cursor_place {
+            CursorPlace::On(number) => Some((number, &self.record)),
             _ => None,
         }
     }
@@ -95,13 +95,13 @@ impl<'a> NumberCursor<'a> {
     /// # Errors
     /// As [`NumberCursor::first`].
     pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::AboveAll => self.backward(None)?,
-            Standing::On(number) => self.backward(Some(number))?,
-            Standing::BelowAll => false,
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::AboveAll => self.backward(None)?,
+            CursorPlace::On(number) => self.backward(Some(number))?,
+            CursorPlace::BelowAll => false,
         };
         if !found {
-            self.standing = Standing::BelowAll;
+            self.cursor_place = CursorPlace::BelowAll;
         }
         Ok(self.found(found))
     }
@@ -111,13 +111,13 @@ impl<'a> NumberCursor<'a> {
     /// # Errors
     /// As [`NumberCursor::first`].
     pub fn move_next(&mut self) -> Result<bool> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.forward(1)?,
-            Standing::On(number) => self.forward(number.saturating_add(1))?,
-            Standing::AboveAll => false,
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::BelowAll => self.forward(1)?,
+            CursorPlace::On(number) => self.forward(number.saturating_add(1))?,
+            CursorPlace::AboveAll => false,
         };
         if !found {
-            self.standing = Standing::AboveAll;
+            self.cursor_place = CursorPlace::AboveAll;
         }
         Ok(found)
     }
@@ -143,7 +143,7 @@ impl<'a> NumberCursor<'a> {
             let slots = if page == tail { slot..usize::MAX } else { slot..arithmetic.per_page as usize };
             match self.look(page, slots, page == tail, granularity)? {
                 Look::Arrived(number) => {
-                    self.standing = Standing::On(number);
+                    self.cursor_place = CursorPlace::On(number);
                     return Ok(true);
                 }
                 Look::Wait(number) => {
@@ -175,7 +175,7 @@ impl<'a> NumberCursor<'a> {
             self.lock_page(page, granularity)?;
             match self.look_down(page, last, granularity)? {
                 Look::Arrived(number) => {
-                    self.standing = Standing::On(number);
+                    self.cursor_place = CursorPlace::On(number);
                     return Ok(true);
                 }
                 Look::Wait(number) => {

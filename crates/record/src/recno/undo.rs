@@ -31,7 +31,7 @@ fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &Reco
     if RecnoPage::over(&page).is_none_or(|recno| recno.slot(slot).is_none()) {
         return Err(pages.corrupt(number, "it is not the recno page it was when it was changed"));
     }
-    let mut body = pages.change.who.scratch();
+    let mut body = pages.change.txn.scratch();
     encode_restore(body.writer(), record, cut_out);
     failpoint("recno: page latched to restore");
     pages.compensate_checked(RESTORE, body.body(), &mut [&mut page], logged.header.prev())?;

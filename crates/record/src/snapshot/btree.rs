@@ -92,7 +92,7 @@ impl<'a> SnapshotAccess<'a> {
 
 /// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CursorPlace {
     Nowhere,
     /// On the entry with that index.
     On(usize),
@@ -104,7 +104,7 @@ enum Standing {
 pub struct SnapshotCursor<'a> {
     at: SnapshotAccess<'a>,
     range: KeyRange,
-    standing: Standing,
+    cursor_place: CursorPlace,
     batch: Room,
     /// Buffers for the next batch.
     spare: Room,
@@ -117,7 +117,7 @@ impl<'a> SnapshotCursor<'a> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
         let (range, batch, spare) = (KeyRange::default(), Room::default(), Room::default());
-        SnapshotCursor { at, range, standing: Standing::Nowhere, batch, spare, long: Vec::new() }
+        SnapshotCursor { at, range, cursor_place: CursorPlace::Nowhere, batch, spare, long: Vec::new() }
     }
 
     /// Limits the cursor to the keys of a range.
@@ -129,7 +129,7 @@ impl<'a> SnapshotCursor<'a> {
 
     /// Returns the key and value of the cursor's record.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        let Standing::On(index) = self.standing else { return None };
+        let CursorPlace::On(index) = self.cursor_place else { return None };
         let (key, stored) = &self.batch.entries[index];
         Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
     }
@@ -139,14 +139,14 @@ impl<'a> SnapshotCursor<'a> {
     /// [`SnapshotCursor::move_next`]. Cannot fail, and reads nothing shared.
     #[inline]
     pub fn step(&mut self) -> Option<bool> {
-        let Standing::On(index) = self.standing else { return None };
+        let CursorPlace::On(index) = self.cursor_place else { return None };
         match self.batch.entries.get(index + 1) {
             Some((_, Stored::OnPage(_) | Stored::Here(_))) => {
-                self.standing = Standing::On(index + 1);
+                self.cursor_place = CursorPlace::On(index + 1);
                 Some(true)
             }
             None if self.batch.high.is_none() => {
-                self.standing = Standing::AboveAll;
+                self.cursor_place = CursorPlace::AboveAll;
                 Some(false)
             }
             _ => None,
@@ -189,11 +189,11 @@ impl<'a> SnapshotCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn stand(&mut self, at: Stand<'_>) -> Result<()> {
-        self.standing = match at {
-            Stand::Nowhere => Standing::Nowhere,
+        self.cursor_place = match at {
+            Stand::Nowhere => CursorPlace::Nowhere,
             Stand::On(key) => return self.go_from(Some(key.to_vec())).map(|_| ()),
-            Stand::BelowAll => Standing::BelowAll,
-            Stand::AboveAll => Standing::AboveAll,
+            Stand::BelowAll => CursorPlace::BelowAll,
+            Stand::AboveAll => CursorPlace::AboveAll,
         };
         Ok(())
     }
@@ -222,15 +222,15 @@ impl<'a> SnapshotCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn prev(&mut self) -> Result<Option<Pair>> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::AboveAll => self.go_below(None)?,
-            Standing::On(index) if index > 0 => self.arrive(index - 1)?,
-            Standing::On(_) if &self.batch.low[..] <= self.range.low() => false,
-            Standing::On(_) => self.go_below(Some(self.batch.low.clone()))?,
-            Standing::BelowAll => false,
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::AboveAll => self.go_below(None)?,
+            CursorPlace::On(index) if index > 0 => self.arrive(index - 1)?,
+            CursorPlace::On(_) if &self.batch.low[..] <= self.range.low() => false,
+            CursorPlace::On(_) => self.go_below(Some(self.batch.low.clone()))?,
+            CursorPlace::BelowAll => false,
         };
         if !found {
-            self.standing = Standing::BelowAll;
+            self.cursor_place = CursorPlace::BelowAll;
         }
         Ok(self.found(found))
     }
@@ -240,14 +240,14 @@ impl<'a> SnapshotCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn move_next(&mut self) -> Result<bool> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.go_from(Some(Vec::new()))?,
-            Standing::On(index) if index + 1 < self.batch.entries.len() => self.arrive(index + 1)?,
-            Standing::On(_) => self.go_from(self.batch.high.clone())?,
-            Standing::AboveAll => false,
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::BelowAll => self.go_from(Some(Vec::new()))?,
+            CursorPlace::On(index) if index + 1 < self.batch.entries.len() => self.arrive(index + 1)?,
+            CursorPlace::On(_) => self.go_from(self.batch.high.clone())?,
+            CursorPlace::AboveAll => false,
         };
         if !found {
-            self.standing = Standing::AboveAll;
+            self.cursor_place = CursorPlace::AboveAll;
         }
         Ok(found)
     }
@@ -291,7 +291,7 @@ impl<'a> SnapshotCursor<'a> {
         if let Some(long) = self.at.long_of(&self.batch, index)? {
             self.long = long;
         }
-        self.standing = Standing::On(index);
+        self.cursor_place = CursorPlace::On(index);
         Ok(true)
     }
 
@@ -301,7 +301,7 @@ impl<'a> SnapshotCursor<'a> {
             self.long = long;
         }
         self.spare = std::mem::replace(&mut self.batch, batch);
-        self.standing = Standing::On(index);
+        self.cursor_place = CursorPlace::On(index);
         Ok(true)
     }
 }

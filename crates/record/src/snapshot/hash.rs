@@ -13,7 +13,7 @@ use crate::btree::get::Value;
 use crate::btree::insert::hash_of;
 use crate::btree::long_value;
 use crate::btree::scan::Pair;
-use crate::hash::bucket::{bucket_page, Bucket, Kept, Sought};
+use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult};
 use crate::hash::page::HEADER_PAGE;
 use crate::hash::scan::{is_behind, place_of, range_from};
 use crate::key_hash::key_hash;
@@ -35,9 +35,9 @@ impl<'a> SnapshotAccess<'a> {
     fn in_bucket<T>(
         &self,
         hash: u64,
-        mut look: impl FnMut(&Bucket<'a, SharedPage<'a>>, &Kept<'a>, Lsn) -> Result<Seen<T>>,
+        mut look: impl FnMut(&Bucket<'a, SharedPage<'a>>, &PinnedPages<'a>, Lsn) -> Result<Seen<T>>,
     ) -> Result<T> {
-        let (pages, mut kept) = (&self.access.pages, Kept::default());
+        let (pages, mut kept) = (&self.access.pages, PinnedPages::default());
         for _ in 0..ROUNDS_MAX {
             let bucket = self.access.buckets().latch::<SharedPage<'a>>(hash)?;
             let seen = match bucket.deleter(pages, &kept)? {
@@ -59,9 +59,9 @@ impl<'a> SnapshotAccess<'a> {
         let pages = &self.access.pages;
         let found = self.in_bucket(key_hash(key), |bucket, kept, deleter| {
             let (which, slot) = match bucket.find(pages, kept, key)? {
-                Sought::Read(page) => return Ok(Seen::Read(page)),
-                Sought::Missing => return self.check_removed(deleter).map(|()| Seen::Done(None)),
-                Sought::Found(which, slot) => (which, slot),
+                SearchResult::Read(page) => return Ok(Seen::Read(page)),
+                SearchResult::Missing => return self.check_removed(deleter).map(|()| Seen::Done(None)),
+                SearchResult::Found(which, slot) => (which, slot),
             };
             let (number, page) = bucket.page(&which);
             let record = self.access.record_at(number, &*bucket_page(pages, number, page)?, slot)?;
@@ -100,7 +100,7 @@ impl<'a> SnapshotAccess<'a> {
                 }
                 Ok(None::<()>)
             })?;
-            if let Sought::Read(page) = sought {
+            if let SearchResult::Read(page) = sought {
                 return Ok(Seen::Read(page));
             }
             Ok(Seen::Done((found, range.last.checked_add(1), deleter)))
@@ -119,7 +119,7 @@ impl<'a> SnapshotAccess<'a> {
 
 /// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CursorPlace {
     Nowhere,
     On(usize),
     Behind,
@@ -128,7 +128,7 @@ enum Standing {
 /// A cursor over what a snapshot shows of a hash file.
 pub struct SnapshotHashCursor<'a> {
     at: SnapshotAccess<'a>,
-    standing: Standing,
+    cursor_place: CursorPlace,
     /// The first place that was not copied yet; `None` at the end.
     from: Option<u64>,
     batch: Batch,
@@ -140,7 +140,13 @@ pub struct SnapshotHashCursor<'a> {
 impl<'a> SnapshotHashCursor<'a> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotHashCursor<'a> {
-        SnapshotHashCursor { at, standing: Standing::Nowhere, from: Some(0), batch: Batch::default(), long: Vec::new() }
+        SnapshotHashCursor {
+            at,
+            cursor_place: CursorPlace::Nowhere,
+            from: Some(0),
+            batch: Batch::default(),
+            long: Vec::new(),
+        }
     }
 
     /// Returns the database's name.
@@ -150,7 +156,7 @@ impl<'a> SnapshotHashCursor<'a> {
 
     /// Returns the key and value of the cursor's record.
     pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        let Standing::On(index) = self.standing else { return None };
+        let CursorPlace::On(index) = self.cursor_place else { return None };
         let (key, stored) = &self.batch.entries[index];
         Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
     }
@@ -165,11 +171,11 @@ impl<'a> SnapshotHashCursor<'a> {
 
     /// Searches from a place on. If the search fails or finds nothing, the cursor keeps its place.
     fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
-        let before = (self.standing, self.from.replace(from), std::mem::take(&mut self.batch), self.long.clone());
-        self.standing = Standing::Nowhere;
+        let before = (self.cursor_place, self.from.replace(from), std::mem::take(&mut self.batch), self.long.clone());
+        self.cursor_place = CursorPlace::Nowhere;
         let found = look(self);
         if !matches!(found, Ok(Some(_))) {
-            (self.standing, self.from, self.batch, self.long) = before;
+            (self.cursor_place, self.from, self.batch, self.long) = before;
         }
         found
     }
@@ -193,7 +199,7 @@ impl<'a> SnapshotHashCursor<'a> {
             let (batch, next) = cursor.at.hash_batch(place_of(key))?;
             // The values of passed entries are not read.
             let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
-            cursor.standing = passed.checked_sub(1).map_or(Standing::Nowhere, Standing::On);
+            cursor.cursor_place = passed.checked_sub(1).map_or(CursorPlace::Nowhere, CursorPlace::On);
             (cursor.batch, cursor.from) = (batch, next);
             cursor.next()
         })
@@ -205,16 +211,16 @@ impl<'a> SnapshotHashCursor<'a> {
     /// As [`SnapshotAccess::get`].
     pub fn move_next(&mut self) -> Result<bool> {
         self.at.access.check_hash()?;
-        let mut index = match self.standing {
-            Standing::Behind => return Ok(false),
-            Standing::Nowhere => 0,
-            Standing::On(index) => index + 1,
+        let mut index = match self.cursor_place {
+            CursorPlace::Behind => return Ok(false),
+            CursorPlace::Nowhere => 0,
+            CursorPlace::On(index) => index + 1,
         };
         // The cursor keeps its place if the next record cannot be read.
         let (mut later, mut from) = (None::<Batch>, self.from);
         while index >= later.as_ref().unwrap_or(&self.batch).entries.len() {
             let Some(place) = from else {
-                self.standing = Standing::Behind;
+                self.cursor_place = CursorPlace::Behind;
                 return Ok(false);
             };
             let (batch, next) = self.at.hash_batch(place)?;
@@ -228,7 +234,7 @@ impl<'a> SnapshotHashCursor<'a> {
         if let Some(batch) = later {
             (self.batch, self.from) = (batch, from);
         }
-        self.standing = Standing::On(index);
+        self.cursor_place = CursorPlace::On(index);
         Ok(true)
     }
 }

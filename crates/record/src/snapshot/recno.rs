@@ -49,7 +49,7 @@ impl SnapshotAccess<'_> {
 
 /// The place of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum CursorPlace {
     Nowhere,
     /// On the entry with that index.
     On(usize),
@@ -68,7 +68,7 @@ struct Batch {
 /// A cursor over what a snapshot shows of a recno file.
 pub struct SnapshotNumberCursor<'a> {
     at: SnapshotAccess<'a>,
-    standing: Standing,
+    cursor_place: CursorPlace,
     batch: Batch,
 }
 
@@ -76,12 +76,12 @@ pub struct SnapshotNumberCursor<'a> {
 impl<'a> SnapshotNumberCursor<'a> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotNumberCursor<'a> {
-        SnapshotNumberCursor { at, standing: Standing::Nowhere, batch: Batch::default() }
+        SnapshotNumberCursor { at, cursor_place: CursorPlace::Nowhere, batch: Batch::default() }
     }
 
     /// Returns the number and record of the cursor's place.
     pub fn record(&self) -> Option<(u64, &[u8])> {
-        let Standing::On(index) = self.standing else { return None };
+        let CursorPlace::On(index) = self.cursor_place else { return None };
         let (number, range) = &self.batch.entries[index];
         Some((*number, &self.batch.bytes[range.clone()]))
     }
@@ -127,17 +127,17 @@ impl<'a> SnapshotNumberCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::BelowAll => self.first()?.is_some(),
-            Standing::On(index) if index + 1 < self.batch.entries.len() => {
-                self.standing = Standing::On(index + 1);
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::BelowAll => self.first()?.is_some(),
+            CursorPlace::On(index) if index + 1 < self.batch.entries.len() => {
+                self.cursor_place = CursorPlace::On(index + 1);
                 true
             }
-            Standing::On(_) => self.go_up_from(self.batch.page.saturating_add(1), 0)?,
-            Standing::AboveAll => false,
+            CursorPlace::On(_) => self.go_up_from(self.batch.page.saturating_add(1), 0)?,
+            CursorPlace::AboveAll => false,
         };
         if !found {
-            self.standing = Standing::AboveAll;
+            self.cursor_place = CursorPlace::AboveAll;
         }
         Ok(self.found(found))
     }
@@ -147,17 +147,17 @@ impl<'a> SnapshotNumberCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::recno_get`].
     pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = match self.standing {
-            Standing::Nowhere | Standing::AboveAll => self.last()?.is_some(),
-            Standing::On(index) if index > 0 => {
-                self.standing = Standing::On(index - 1);
+        let found = match self.cursor_place {
+            CursorPlace::Nowhere | CursorPlace::AboveAll => self.last()?.is_some(),
+            CursorPlace::On(index) if index > 0 => {
+                self.cursor_place = CursorPlace::On(index - 1);
                 true
             }
-            Standing::On(_) => self.go_down_from(self.batch.page - 1)?,
-            Standing::BelowAll => false,
+            CursorPlace::On(_) => self.go_down_from(self.batch.page - 1)?,
+            CursorPlace::BelowAll => false,
         };
         if !found {
-            self.standing = Standing::BelowAll;
+            self.cursor_place = CursorPlace::BelowAll;
         }
         Ok(self.found(found))
     }
@@ -169,7 +169,7 @@ impl<'a> SnapshotNumberCursor<'a> {
             let batch = self.at.batch_of(page)?;
             if let Some(index) = batch.entries.iter().position(|(at, _)| *at >= number) {
                 self.batch = batch;
-                self.standing = Standing::On(index);
+                self.cursor_place = CursorPlace::On(index);
                 return Ok(true);
             }
             page += 1;
@@ -184,7 +184,7 @@ impl<'a> SnapshotNumberCursor<'a> {
             let batch = self.at.batch_of(page)?;
             if let Some(last) = batch.entries.len().checked_sub(1) {
                 self.batch = batch;
-                self.standing = Standing::On(last);
+                self.cursor_place = CursorPlace::On(last);
                 return Ok(true);
             }
             page -= 1;

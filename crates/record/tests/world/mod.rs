@@ -95,11 +95,11 @@ impl World {
         libtp_record::restore_torn(&registry, &*directory, &[0; 16]).unwrap();
         let txn_settings = libtp_txn::Settings { recovery_threads: threads, ..Default::default() };
         let world = World::start(directory, &control, restarted.end.end, (budget_bytes, REGION_BYTES), txn_settings);
-        let who = world.join();
+        let txn = world.join();
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
-        let recovered = libtp_txn::restart(&world.managers, &who, checkpoint, control.oldest, &mut |_, _, _| {});
-        libtp_record::after_restart(&world.managers, &who).unwrap();
-        world.managers.leave(who);
+        let recovered = libtp_txn::restart(&world.managers, &txn, checkpoint, control.oldest, &mut |_, _, _| {});
+        libtp_record::after_restart(&world.managers, &txn).unwrap();
+        world.managers.leave(txn);
         (world, recovered.unwrap())
     }
 
@@ -153,30 +153,30 @@ impl World {
         self.managers.join().unwrap()
     }
 
-    pub fn database(&self, who: &TxnSession, name: &str, method: Method, page_bytes: u32) -> Database {
+    pub fn database(&self, txn: &TxnSession, name: &str, method: Method, page_bytes: u32) -> Database {
         let settings = OpenSettings { create: Some(method), page_bytes: Some(page_bytes), ..OpenSettings::default() };
-        libtp_record::open(&self.managers, who, &*self.directory, name, &settings).unwrap().unwrap()
+        libtp_record::open(&self.managers, txn, &*self.directory, name, &settings).unwrap().unwrap()
     }
 
-    pub fn paged(&self, who: &TxnSession, name: &str, method: Method, page_bytes: u32) -> Database {
-        self.database(who, name, method, page_bytes).with_granularity(Granularity::Page)
+    pub fn paged(&self, txn: &TxnSession, name: &str, method: Method, page_bytes: u32) -> Database {
+        self.database(txn, name, method, page_bytes).with_granularity(Granularity::Page)
     }
 
-    pub fn access<'a>(&'a self, who: &'a TxnSession, database: &'a Database) -> Access<'a> {
-        Access::new(&self.managers, who, database, Wait::Forever)
+    pub fn access<'a>(&'a self, txn: &'a TxnSession, database: &'a Database) -> Access<'a> {
+        Access::new(&self.managers, txn, database, Wait::Forever)
     }
 
     /// Runs `body` in a transaction and commits it.
-    pub fn run<R>(&self, who: &TxnSession, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
-        who.begin(&self.managers);
-        let result = body(&self.access(who, database));
-        who.commit(&self.managers, Durability::Relaxed).unwrap();
+    pub fn run<R>(&self, txn: &TxnSession, database: &Database, body: impl FnOnce(&Access<'_>) -> R) -> R {
+        txn.begin(&self.managers);
+        let result = body(&self.access(txn, database));
+        txn.commit(&self.managers, Durability::Relaxed).unwrap();
         result
     }
 
     /// Asserts that the database has no fault.
-    pub fn assert_sound(&self, who: &TxnSession, database: &Database) -> libtp_record::Verified {
-        let verified = libtp_record::verify(&self.access(who, database)).unwrap();
+    pub fn assert_sound(&self, txn: &TxnSession, database: &Database) -> libtp_record::Verified {
+        let verified = libtp_record::verify(&self.access(txn, database)).unwrap();
         assert!(verified.findings.is_empty(), "{:#?}", verified.findings);
         verified
     }

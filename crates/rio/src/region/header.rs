@@ -150,15 +150,15 @@ impl RegionHeader {
     }
 
     /// Returns whether a sync of the region has failed and no sync of all of it has succeeded since.
-    pub(crate) fn is_doubtful(&self) -> bool {
+    pub(crate) fn had_failed_sync(&self) -> bool {
         self.spare[0].get() != 0
     }
 
     /// Records whether a sync of the region has failed.
-    pub(crate) fn set_doubtful(&self, is_doubtful: bool) {
+    pub(crate) fn set_doubtful(&self, had_failed_sync: bool) {
         // Store only a change: for most regions there is none.
-        if is_doubtful != self.is_doubtful() {
-            self.spare[0].publish(u64::from(is_doubtful));
+        if had_failed_sync != self.had_failed_sync() {
+            self.spare[0].publish(u64::from(had_failed_sync));
         }
     }
 

@@ -129,14 +129,14 @@ impl Region {
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
-    pub fn attach_left(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
+    pub fn attach_stale(path: &Path, identity: &Identity, reserve: u64, access: &Access) -> Result<Region> {
         let region = Region::open(path, reserve, access)?;
         region.check_left()?;
         region.check_identity(identity)?;
         Ok(region)
     }
 
-    /// As [`Region::attach_left`], for the region of any environment.
+    /// As [`Region::attach_stale`], for the region of any environment.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
@@ -146,7 +146,7 @@ impl Region {
         Ok(region)
     }
 
-    /// As [`Region::attach_left`], for this region's file.
+    /// As [`Region::attach_stale`], for this region's file.
     ///
     /// # Errors
     /// As [`Region::attach_broken`].
@@ -241,7 +241,7 @@ impl Region {
     /// if another thread stores to the page meanwhile.
     pub(super) fn touch(&self, from: u64, to: u64) {
         // The file is that long already; the size in the header may be smaller.
-        self.0.mapping.see(usize::try_from(to).expect("a region is mapped"));
+        self.0.mapping.allow(usize::try_from(to).expect("a region is mapped"));
         for at in (from.next_multiple_of(8)..to).step_by(PAGE_BYTES) {
             let word = &self.undo_words(at.max(8), 8)[0];
             // Hidden from the compiler, which would drop an `or` with zero: the store is wanted. Relaxed: the store

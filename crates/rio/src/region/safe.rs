@@ -112,16 +112,16 @@ impl Region {
 
     /// Writes a part of the region back, if its memory needs that: the part is in memory before any later store.
     #[inline]
-    pub fn keep(&self, (at, bytes): (u64, u64)) {
+    pub fn write_back_and_fence(&self, (at, bytes): (u64, u64)) {
         if self.write_back() != WriteBack::None {
             self.write_back_part(at, usize::try_from(bytes).expect("a part of the region is mapped"));
             self.write_back().fence();
         }
     }
 
-    /// As [`Region::keep`], for everything before `end`: called after changes that are not undone.
-    pub fn keep_front(&self, end: u64) {
-        self.keep((0, end));
+    /// As [`Region::write_back_and_fence`], for everything before `end`: called after changes that are not undone.
+    pub fn write_back_front(&self, end: u64) {
+        self.write_back_and_fence((0, end));
     }
 
     /// Writes all stores to the disk behind the file, if there is one, with the file's length and blocks.

@@ -23,7 +23,7 @@ impl Undo {
     /// The region cannot grow.
     pub fn add_further(&self, bytes: u64) -> crate::Result<Undo> {
         let further = Undo::open(&self.region, Undo::create(&self.region, bytes)?);
-        further.settle();
+        further.set_form();
         further.be_one_of_several();
         further.next().init(self.next().get());
         self.region.write_back_part(further.log.raw(), size_of::<UndoLog>());
@@ -37,7 +37,7 @@ impl Undo {
 
     /// Returns another handle to this log, which no thread uses now.
     #[must_use]
-    pub fn again(&self) -> Undo {
+    pub fn reopen(&self) -> Undo {
         Undo::open(&self.region, self.log)
     }
 
@@ -116,7 +116,7 @@ impl Undo {
         let logs = std::iter::once(self).chain(&further);
         let rolled_back = logs.map(|log| {
             let images = if log.has_images() { log.roll_back() } else { 0 };
-            log.settle();
+            log.set_form();
             log.confirm();
             images
         });

@@ -48,7 +48,7 @@ impl Undo {
     /// The log is empty.
     ///
     /// If we die here: the log is empty in either form.
-    pub fn settle(&self) {
+    pub fn set_form(&self) {
         let wanted = if self.write_back == WriteBack::None { Form::Bytes } else { Form::Checked };
         let form = &self.region.at(self.log).form;
         // Images whose fate is not decided yet keep the form that they were saved in.

@@ -98,7 +98,7 @@ mod tests {
             let (log, place) = (Undo::create(&region, 4096).unwrap(), region.allocate_bytes(4096, 4096).unwrap().raw());
             region.set_write_back(how);
             let undo = Undo::open(&region, log);
-            undo.settle();
+            undo.set_form();
             undo.save_bytes(place, &[1; 40]);
             let mark = undo.mark();
             (2..5).for_each(|image| undo.save_bytes(place + 100 * u64::from(image), &[image; 40]));
@@ -140,7 +140,7 @@ mod tests {
         let (log, place) = (Undo::create(&region, 4096).unwrap(), region.allocate_bytes(4096, 4096).unwrap().raw());
         region.set_write_back(WriteBack::Clflush);
         let undo = Undo::open(&region, log);
-        undo.settle();
+        undo.set_form();
         undo.announce(|| undo.save_bytes(place, &[0; 40]));
         let mark = undo.mark();
         undo.save_bytes(place, &[1; 40]);

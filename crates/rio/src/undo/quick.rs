@@ -26,7 +26,7 @@ pub unsafe trait Parts {
 
 /// A mutable borrow of an owner, with copies of its most used values.
 pub struct Quick<'s, T: Parts> {
-    whole: &'s mut T,
+    owner: &'s mut T,
     copies: Copies,
 }
 
@@ -69,16 +69,16 @@ impl Start {
     }
 }
 
-// SAFETY: the addresses lie in mappings that `whole` keeps, and `whole` moves with them; they belong to the thread
-// that has `whole`.
+// SAFETY: the addresses lie in mappings that `owner` keeps, and `owner` moves with them; they belong to the thread
+// that has `owner`.
 unsafe impl<T: Parts + Send> Send for Quick<'_, T> {}
 // SAFETY: as above; a shared borrow gives no access through them.
 unsafe impl<T: Parts + Sync> Sync for Quick<'_, T> {}
 
 impl Copies {
     #[inline(always)]
-    fn of(whole: &mut impl Parts) -> Copies {
-        let (view, undo, _) = whole.parts();
+    fn of(owner: &mut impl Parts) -> Copies {
+        let (view, undo, _) = owner.parts();
         let flat = view.flat();
         Copies { base: flat.base, from: flat.from, bytes: flat.bytes, log: undo.start.log, mark: undo.start.mark }
     }
@@ -87,13 +87,13 @@ impl Copies {
 impl<'s, T: Parts> Quick<'s, T> {
     /// Takes the copies.
     #[inline(always)]
-    pub fn new(whole: &'s mut T) -> Quick<'s, T> {
-        Quick { copies: Copies::of(whole), whole }
+    pub fn new(owner: &'s mut T) -> Quick<'s, T> {
+        Quick { copies: Copies::of(owner), owner }
     }
 
     #[inline(always)]
     fn log(&self) -> Option<&[Word<u64>; WORDS]> {
-        // SAFETY: the log is `whole`'s. `whole` was not borrowed mutably since the copy was taken, and lives as long
+        // SAFETY: the log is `owner`'s. `owner` was not borrowed mutably since the copy was taken, and lives as long
         // as `self`.
         self.copies.log.map(|start| unsafe { start.as_ref() })
     }
@@ -138,7 +138,7 @@ impl<'s, T: Parts> Quick<'s, T> {
         // Mapped positions lie far below 2^64.
         let place = self.copies.base.as_ptr().wrapping_add(usize::try_from(at).unwrap_or(usize::MAX));
         // SAFETY: the flat part is mapped, readable and writable (`View::set_shown`), as long as the view, which is
-        // still `whole`'s view; `whole` is borrowed mutably, so no other code has these bytes, and `self` stays
+        // still `owner`'s view; `owner` is borrowed mutably, so no other code has these bytes, and `self` stays
         // borrowed while they are lent.
         let area = unsafe { std::slice::from_raw_parts_mut(place, bytes) };
         if planted("rio: areas change without before-images") {
@@ -155,7 +155,7 @@ impl<'s, T: Parts> Quick<'s, T> {
     #[inline(always)]
     pub fn range_slowly(&mut self, at: u64, bytes: usize, top: usize) -> Option<(&mut [u8], usize)> {
         // A method of `self` would force `self` out of the registers into memory.
-        range_slowly(self.whole, at, bytes, top)
+        range_slowly(self.owner, at, bytes, top)
     }
 
     /// Empties the log, so that the changes stand. Returns whether it did: not if the quick path is off, nor in a
@@ -172,15 +172,15 @@ impl<'s, T: Parts> Quick<'s, T> {
     pub fn with<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> R {
         // If `work` panics, no stale copy can be used.
         (self.copies.bytes, self.copies.log) = (0, None);
-        let done = work(self.whole);
-        self.copies = Copies::of(self.whole);
+        let done = work(self.owner);
+        self.copies = Copies::of(self.owner);
         done
     }
 
     /// Returns the borrow.
     #[inline(always)]
-    pub fn whole(self) -> &'s mut T {
-        self.whole
+    pub fn owner(self) -> &'s mut T {
+        self.owner
     }
 }
 
@@ -189,12 +189,12 @@ impl<T: Parts> Deref for Quick<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        self.whole
+        self.owner
     }
 }
 
 #[inline(never)]
-fn range_slowly<T: Parts>(whole: &mut T, at: u64, bytes: usize, top: usize) -> Option<(&mut [u8], usize)> {
-    let (view, undo, hold) = whole.parts();
+fn range_slowly<T: Parts>(owner: &mut T, at: u64, bytes: usize, top: usize) -> Option<(&mut [u8], usize)> {
+    let (view, undo, hold) = owner.parts();
     view.look(at, bytes).map(|shown| shown.range(hold, undo, top))
 }

@@ -57,7 +57,7 @@ impl Undo {
         }
         // The images get to memory before the link to them.
         if !planted("undo: a longer log is led to before its images are in memory") {
-            self.region.keep((area.raw(), size_of_val(new) as u64));
+            self.region.write_back_and_fence((area.raw(), size_of_val(new) as u64));
         }
         let header = self.region.at(self.log);
         // If we die here: the records are in both areas, and fit the smaller length, so an old length with the new area
@@ -67,7 +67,7 @@ impl Undo {
         failpoint("rio: undo log moved, its length not yet");
         header.words.publish(words);
         // The link gets to memory before any record saved in the new area.
-        self.region.keep(self.header_place());
+        self.region.write_back_and_fence(self.header_place());
         self.words = Undo::area(&self.region, self.log);
         if self.is_quick() {
             self.be_quick(true);

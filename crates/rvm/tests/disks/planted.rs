@@ -22,9 +22,10 @@ fn planted_bugs_are_noticed() {
             child.args(["--exact", test, "--test-threads=1"]).env("LIBTP_PLANTED", bug).output().unwrap()
         };
         let noticed = run(bug);
-        let said = String::from_utf8_lossy(&noticed.stdout).into_owned();
-        let what = said.lines().skip_while(|line| !line.contains("panicked at")).nth(1).unwrap_or_default().to_owned();
-        assert!(!noticed.status.success() && said.contains("1 failed"), "nobody noticed {bug:?}: {said}");
+        let message = String::from_utf8_lossy(&noticed.stdout).into_owned();
+        let what =
+            message.lines().skip_while(|line| !line.contains("panicked at")).nth(1).unwrap_or_default().to_owned();
+        assert!(!noticed.status.success() && message.contains("1 failed"), "nobody noticed {bug:?}: {message}");
         println!("  {bug}: noticed: {what}");
     }
 }

@@ -10,7 +10,7 @@ use libtp_log::{Lsn, RecordRef, TxnId};
 
 use rio::planted;
 
-use super::left::{self, Left};
+use super::left::{self, PendingUndo};
 use crate::abort::undo_next;
 use crate::databases::{damaged, decode};
 use crate::log_records::{
@@ -32,7 +32,7 @@ pub(super) struct Found {
     /// The last commit that has changed each segment of memory, which may not know of it yet.
     pub(super) open: BTreeMap<u32, OpenOutcome>,
     /// The changes left of earlier losers, by the losers' identifiers.
-    pub(super) left: BTreeMap<u64, Left>,
+    pub(super) left: BTreeMap<u64, PendingUndo>,
     /// The fates of databases, if the transactions of these numbers commit.
     said: BTreeMap<u64, Vec<Fate>>,
     /// The decided fates of databases, in the order of the log.

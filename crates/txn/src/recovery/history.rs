@@ -33,15 +33,15 @@ const BUDGET_BYTES_A_CHANGE: u64 = 2048;
 /// Repeats history from where redo starts to the end of the log, and completes the analysis meanwhile.
 pub(super) fn repeat(
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     found: &mut Found,
     watch: Watcher<'_>,
 ) -> Result<Recovered> {
     let (redo_from, end) = (found.redo_from, managers.log.tail());
     let threads = threads_for(managers, end.since(redo_from));
     let (records, redone) = match threads {
-        0 | 1 => repeat_here(managers, who, found, watch)?,
-        _ => repeat_on(threads, managers, who, found, watch)?,
+        0 | 1 => repeat_here(managers, txn, found, watch)?,
+        _ => repeat_on(threads, managers, txn, found, watch)?,
     };
     Ok(Recovered { redo_from, end, records, redone, undone: 0 })
 }
@@ -61,23 +61,23 @@ fn changes_at_once(managers: &Managers) -> usize {
     usize::try_from(budget / BUDGET_BYTES_A_CHANGE).unwrap_or(CHANGES_MAX).clamp(CHANGES_MIN, CHANGES_MAX)
 }
 
-fn repeat_here(managers: &Managers, who: &TxnSession, found: &mut Found, watch: Watcher<'_>) -> Result<(u64, u64)> {
+fn repeat_here(managers: &Managers, txn: &TxnSession, found: &mut Found, watch: Watcher<'_>) -> Result<(u64, u64)> {
     let mut batch = Batch::new(changes_at_once(managers));
     let mut redone = 0;
     let records = read(managers, found, watch, &mut |page, change| {
         batch.push(page, change);
         if batch.is_full() {
-            redone += batch.repeat(managers, who.session())?;
+            redone += batch.repeat(managers, txn.session())?;
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok((records, redone + batch.repeat(managers, who.session())?))
+    Ok((records, redone + batch.repeat(managers, txn.session())?))
 }
 
 fn repeat_on(
     threads: usize,
     managers: &Managers,
-    who: &TxnSession,
+    txn: &TxnSession,
     found: &mut Found,
     watch: Watcher<'_>,
 ) -> Result<(u64, u64)> {
@@ -88,7 +88,7 @@ fn repeat_on(
         let mut lanes: Vec<Lane<'_>> = (0..threads).map_while(start).collect();
         let count = lanes.len();
         if count == 0 {
-            return repeat_here(managers, who, found, watch);
+            return repeat_here(managers, txn, found, watch);
         }
         let read = read(managers, found, watch, &mut |page, change| {
             let stopped = lanes[lane_of(page, count)].push(page, change).is_err();

@@ -29,7 +29,7 @@ const CHANGES_A_RECORD: usize = 1000;
 
 /// The changes left of one loser.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct PendingUndo {
     /// The loser's first record.
     pub(crate) first: Lsn,
     /// The record of each change, by the LSN of the transaction's record before it. No two changes have the same record
@@ -44,7 +44,7 @@ fn encode(txn: TxnId, first: Lsn, changes: &[(Lsn, Lsn)]) -> Vec<u8> {
 }
 
 /// Reads such a body; `None` if it is not one.
-pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, Left)> {
+pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, PendingUndo)> {
     let eights = body.chunks_exact(8);
     let is_whole = eights.remainder().is_empty();
     let words: Vec<u64> = eights.filter_map(|eight| Some(u64::from_le_bytes(eight.try_into().ok()?))).collect();
@@ -53,7 +53,7 @@ pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, Left)> {
         return None;
     }
     let changes = rest.chunks_exact(2).map(|pair| (Lsn::new(pair[1]), Lsn::new(pair[0]))).collect();
-    Some((TxnId::new(*txn), Left { first: Lsn::new(*first), changes }))
+    Some((TxnId::new(*txn), PendingUndo { first: Lsn::new(*first), changes }))
 }
 
 /// Returns one line for people.
@@ -76,13 +76,13 @@ enum Place {
 /// Takes back the losers, and the changes left of earlier losers.
 pub(super) struct Undo<'m> {
     managers: &'m Managers,
-    who: &'m TxnSession,
+    txn: &'m TxnSession,
     places: HashMap<FileId, Place>,
 }
 
 impl<'m> Undo<'m> {
-    pub(super) fn new(managers: &'m Managers, who: &'m TxnSession) -> Undo<'m> {
-        Undo { managers, who, places: HashMap::new() }
+    pub(super) fn new(managers: &'m Managers, txn: &'m TxnSession) -> Undo<'m> {
+        Undo { managers, txn, places: HashMap::new() }
     }
 
     /// Takes back the changes that were left, in files that are there now. Leaves the changes that [`Undo::take_back`]
@@ -98,18 +98,20 @@ impl<'m> Undo<'m> {
             let is_to_do = |lsn: &Lsn| !coming.contains(lsn) && *lsn >= oldest;
             let changes: Vec<Lsn> = left.changes.values().rev().copied().filter(is_to_do).collect();
             let Some(&newest) = changes.first() else { continue };
-            self.who.adopt(TxnId::new(*id), left.first, newest);
+            self.txn.adopt(TxnId::new(*id), left.first, newest);
             for lsn in changes {
                 let record = self.managers.log.read(lsn)?;
                 let record = record.borrow();
                 match self.place_of(&record)? {
-                    Some((_, Place::Here)) => _ = undo_one(&Change::new(self.managers, self.who), &record)?,
-                    Some((file, Place::Away)) => self.managers.buffers.owe(self.who.session(), file, left.first),
+                    Some((_, Place::Here)) => _ = undo_one(&Change::new(self.managers, self.txn), &record)?,
+                    Some((file, Place::Away)) => {
+                        self.managers.buffers.note_unrepeated(self.txn.session(), file, left.first)
+                    }
                     _ => {}
                 }
                 failpoint("undo: one change that was left taken back");
             }
-            self.who.end(self.managers);
+            self.txn.end(self.managers);
         }
         Ok(())
     }
@@ -127,7 +129,7 @@ impl<'m> Undo<'m> {
 
     /// Takes a loser back, as far as its files are there.
     pub(super) fn take_back(&mut self, loser: &CheckpointEntry, found: &Found) -> Result<()> {
-        self.who.adopt(loser.id, loser.first_lsn, loser.last_lsn);
+        self.txn.adopt(loser.id, loser.first_lsn, loser.last_lsn);
         let mut is_noted = false;
         let mut at = loser.last_lsn;
         while at > Lsn::NONE {
@@ -140,10 +142,10 @@ impl<'m> Undo<'m> {
                     record.header.prev()
                 }
                 Some((_, Place::Away | Place::Gone)) => record.header.prev(),
-                _ => undo_one(&Change::new(self.managers, self.who), &record)?,
+                _ => undo_one(&Change::new(self.managers, self.txn), &record)?,
             };
         }
-        self.who.abort_to_its_end(self.managers)
+        self.txn.abort_to_its_end(self.managers)
     }
 
     /// Writes down all changes of a loser, from `at` back, in files that are away.
@@ -154,7 +156,7 @@ impl<'m> Undo<'m> {
             let record = self.managers.log.read(at)?;
             let record = record.borrow();
             if let Some((file, Place::Away)) = self.place_of(&record)? {
-                self.managers.buffers.owe(self.who.session(), file, loser.first_lsn);
+                self.managers.buffers.note_unrepeated(self.txn.session(), file, loser.first_lsn);
                 let change = (at, record.header.prev());
                 if known.is_none_or(|left| left.changes.get(&change.1) != Some(&at)) {
                     changes.push(change);
@@ -166,7 +168,7 @@ impl<'m> Undo<'m> {
             return Ok(());
         }
         for some in changes.chunks(CHANGES_A_RECORD) {
-            let (log, session) = (&self.managers.log, self.who.session());
+            let (log, session) = (&self.managers.log, self.txn.session());
             let body = encode(loser.id, loser.first_lsn, some);
             log.reserve_undo(session, record_bytes(body.len()))?;
             log.log(session, LEFT, TxnId::NONE, Lsn::NONE, &[&body]);
@@ -187,7 +189,7 @@ impl<'m> Undo<'m> {
         if let Some(&place) = self.places.get(&file) {
             return Ok(Some((file, place)));
         }
-        let place = match self.managers.buffers.check_place(self.who.session(), file) {
+        let place = match self.managers.buffers.check_place(self.txn.session(), file) {
             _ if planted("txn: a missing file of a loser refuses the restart") => Place::Here,
             Ok(()) => Place::Here,
             Err(libtp_buffer::Error::Dropped { .. }) => Place::Gone,
@@ -216,7 +218,7 @@ mod tests {
         let changes = vec![(Lsn::new(800), Lsn::new(640)), (Lsn::new(640), Lsn::NONE)];
         let body = encode(TxnId::new(7), Lsn::new(640), &changes);
         let changes = changes.into_iter().map(|(record, before)| (before, record)).collect();
-        assert_eq!(decode(&body), Some((TxnId::new(7), Left { first: Lsn::new(640), changes })));
+        assert_eq!(decode(&body), Some((TxnId::new(7), PendingUndo { first: Lsn::new(640), changes })));
         assert_eq!(describe(&body), "2 changes of transaction 7 wait for their file");
         assert_eq!(decode(&body[..body.len() - 8]), None);
         assert_eq!(decode(&body[..9]), None);

@@ -48,12 +48,12 @@ pub(super) fn redo_part<'b>(
 }
 
 /// Redoes one record on every page it names that is older. Returns on how many.
-pub(crate) fn redo_record(managers: &Managers, who: &TxnSession, record: &RecordRef<'_>) -> Result<u64> {
+pub(crate) fn redo_record(managers: &Managers, txn: &TxnSession, record: &RecordRef<'_>) -> Result<u64> {
     let Some((record_type, body)) = redo_part(&managers.types, record)? else { return Ok(0) };
     let mut redone = 0;
     for (role, page) in (record_type.pages)(body).iter() {
         let change = PageChange { record_type, role, lsn: record.lsn, body };
-        redone += redo_on_page(managers, who.session(), page, [change])?;
+        redone += redo_on_page(managers, txn.session(), page, [change])?;
     }
     Ok(redone)
 }
@@ -95,7 +95,7 @@ pub(super) fn redo_on_page<'b>(
         // The missing file stops its own database and no other: the log is kept until a restart finds the file.
         Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Away { .. }) => {
             if let Some(first) = changes.into_iter().next() {
-                managers.buffers.owe(session, id.file(), first.lsn);
+                managers.buffers.note_unrepeated(session, id.file(), first.lsn);
             }
             return Ok(0);
         }

@@ -10,8 +10,8 @@ use super::analysis::Found;
 use super::left::Undo;
 use crate::{Managers, Result, TxnSession};
 
-pub(super) fn take_back(managers: &Managers, who: &TxnSession, found: &Found) -> Result<u64> {
-    let mut undo = Undo::new(managers, who);
+pub(super) fn take_back(managers: &Managers, txn: &TxnSession, found: &Found) -> Result<u64> {
+    let mut undo = Undo::new(managers, txn);
     undo.take_back_left(found)?;
     for loser in found.losers.values().filter(|_| !planted("txn: restart undoes nothing")) {
         undo.take_back(loser, found)?;

@@ -41,7 +41,7 @@ pub(super) type Nth = usize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// Its owner's transaction is still open.
-    Late,
+    TimedOut,
     /// Its owner keeps it.
     Kept,
 }
@@ -125,7 +125,7 @@ impl Stripes {
             }
             let waited = start.get_or_insert_with(Instant::now).elapsed();
             if waited >= PATIENCE[usize::from(is_in_order)] {
-                return Err(Refused::Late);
+                return Err(Refused::TimedOut);
             }
             if waited < YIELDING {
                 std::thread::yield_now();
@@ -143,7 +143,7 @@ impl Stripes {
     pub(super) fn keep(&self, nth: Nth, owner: u32) -> Result<(), Refused> {
         // Orderings as in `take`.
         let kept = self.locks[nth].compare_exchange(0, owner | KEPT, Ordering::Acquire, Ordering::Relaxed);
-        kept.map(drop).map_err(|found| if found & KEPT == 0 { Refused::Late } else { Refused::Kept })
+        kept.map(drop).map_err(|found| if found & KEPT == 0 { Refused::TimedOut } else { Refused::Kept })
     }
 
     /// Gives a lock back.
@@ -177,8 +177,8 @@ mod tests {
         let stripes = Stripes::new(1 << 20, 0);
         assert_eq!(stripes.take(3, 1, true), Ok(()));
         assert!(stripes.is_owned(3 << 12, 8, 1) && !stripes.is_owned(3 << 12, 8, 2));
-        assert_eq!(stripes.take(3, 2, false), Err(Refused::Late), "not in time");
-        assert_eq!(stripes.keep(3, 2), Err(Refused::Late));
+        assert_eq!(stripes.take(3, 2, false), Err(Refused::TimedOut), "not in time");
+        assert_eq!(stripes.keep(3, 2), Err(Refused::TimedOut));
         assert!(!stripes.is_owned((4 << 12) - 4, 8, 1), "of two stripes one");
         stripes.give(3);
         assert_eq!((stripes.keep(3, 2), stripes.has(3, 2), stripes.keep(3, 1)), (Ok(()), true, Err(Refused::Kept)));

@@ -134,7 +134,7 @@ impl<'t> Worker<'t> {
     fn refused(&self, refused: Refused, at: u64) -> Error {
         let path = self.threads.path.clone();
         match refused {
-            Refused::Late => Error::Contended { path, at },
+            Refused::TimedOut => Error::Contended { path, at },
             Refused::Kept => Error::Kept { path, at },
         }
     }
@@ -201,7 +201,7 @@ impl Drop for Worker<'_> {
         self.kept.drain(..).for_each(|nth| self.threads.stripes.give(nth));
         // The next worker gets the log.
         let mut inner = self.threads.inner();
-        let log = self.undo.again();
+        let log = self.undo.reopen();
         inner.logs.push((log, self.number));
     }
 }

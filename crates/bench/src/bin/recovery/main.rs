@@ -123,11 +123,11 @@ fn crashed_bank(arguments: &Arguments, table: &mut Rows) -> Result<bool> {
     bank.load(&scale, &mut |_| {})?;
     drop(bank);
 
-    work_and_die(&path, scale, 0, Until::CheckpointIsNear)?;
+    work_and_die(&path, scale, 0, RestorePoint::CheckpointIsNear)?;
     let kept = reopen(&path, Lost::Nothing)?;
     table.show("all processes killed: opened", kept.open_ms, "ms", "under 100");
     table.show("and closed in good order", close(&path)?, "ms", "");
-    work_and_die(&path, scale, 2, Until::CheckpointIsNear)?;
+    work_and_die(&path, scale, 2, RestorePoint::CheckpointIsNear)?;
     let lost = reopen(&path, Lost::Memory)?;
     table.show("region lost too, default settings: opened", lost.open_ms, "ms", "under 2000");
     table.show("its log", mib(lost.log_bytes), "MiB", "");
@@ -137,7 +137,7 @@ fn crashed_bank(arguments: &Arguments, table: &mut Rows) -> Result<bool> {
         let settings = path.join("libtp.toml");
         let written = std::fs::write(&settings, "checkpoint_log = \"1024GiB\"\n");
         written.map_err(Error::file("write", &settings))?;
-        work_and_die(&path, scale, 4, Until::LogBytes(arguments.log_bytes))?;
+        work_and_die(&path, scale, 4, RestorePoint::LogBytes(arguments.log_bytes))?;
         let lost = reopen(&path, Lost::Memory)?;
         table.show("a long log: opened", lost.open_ms, "ms", "");
         table.show("its log", mib(lost.log_bytes), "MiB", "");
@@ -152,7 +152,7 @@ fn crashed_bank(arguments: &Arguments, table: &mut Rows) -> Result<bool> {
 
 /// The moment when the working processes are killed.
 #[derive(Clone, Copy)]
-enum Until {
+enum RestorePoint {
     /// Just before a checkpoint is due: close to the worst moment.
     CheckpointIsNear,
     /// When the log since the last checkpoint has this number of bytes.
@@ -160,14 +160,14 @@ enum Until {
 }
 
 /// Runs two processes on the bank and kills them in the middle of their work.
-fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: Until) -> Result<()> {
+fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: RestorePoint) -> Result<()> {
     let mut first = Child::work(path, scale, first_client, Tells::Log)?;
     let opened = first.hear()?;
     let mut second = Child::work(path, scale, first_client + 1, Tells::Nothing)?;
     second.hear()?;
     let log_bytes = match until {
-        Until::CheckpointIsNear => opened.checkpoint_log / 100 * WORST_PERCENT,
-        Until::LogBytes(bytes) => bytes,
+        RestorePoint::CheckpointIsNear => opened.checkpoint_log / 100 * WORST_PERCENT,
+        RestorePoint::LogBytes(bytes) => bytes,
     };
     eprintln!("two processes at work until there are {} MiB of log since the last checkpoint", log_bytes / MIB);
     while first.hear()?.log_bytes < log_bytes {}

@@ -99,15 +99,15 @@ fn everywhere(mut series: Series, groups: &[u32]) -> Series {
 /// Returns the median and the 99th percentile, by groups.
 fn response_series(responses: &[Response]) -> Vec<Series> {
     let mut all = Vec::new();
-    for who in [RVM.name, VISTA.name] {
+    for name in [RVM.name, VISTA.name] {
         for (nth, quantile) in ["p50", "p99"].into_iter().enumerate() {
             let points = GROUPS.iter().filter_map(|group| {
-                let of_point = responses.iter().filter(|one| (one.0, one.1) == (who, *group));
+                let of_point = responses.iter().filter(|one| (one.0, one.1) == (name, *group));
                 let samples: Vec<f64> = of_point.map(|one| one.2[nth]).collect();
                 let x = Place::Number(f64::from(*group));
                 (!samples.is_empty()).then_some(Point { x, samples, refused: None })
             });
-            all.push(Series { name: format!("{who}, {quantile}"), points: points.collect() });
+            all.push(Series { name: format!("{name}, {quantile}"), points: points.collect() });
         }
     }
     all.retain(|series: &Series| !series.points.is_empty());
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn response_times_are_sorted_by_group_and_quantile_and_vistas_are_everywhere() {
-        let of = |who, group, p50| (who, group, [p50, 10.0 * p50]);
+        let of = |name, group, p50| (name, group, [p50, 10.0 * p50]);
         let responses = [of("rvm", 8, 5.0), of("rvm", 1, 1.0), of("rvm", 8, 7.0), of("vista", 1, 0.1)];
         let series: Vec<Series> =
             response_series(&responses).into_iter().map(|series| everywhere(series, &GROUPS)).collect();

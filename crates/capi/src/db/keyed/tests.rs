@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::*;
 use crate::db::flags::DB_TXN;
-use crate::db::info::{Told, ToldOfPairs};
-use crate::db::open::{open, How};
+use crate::db::info::{FileInfo, PairsInfo};
+use crate::db::open::{open, OpenMode};
 use crate::db::Store;
 
 const STEPS: u32 = 1500;
@@ -20,9 +20,9 @@ impl Chance {
     }
 }
 
-fn opened(path: &Path, modes: u32, told: &ToldOfPairs) -> Keyed {
+fn opened(path: &Path, modes: u32, given: &PairsInfo) -> Keyed {
     let flags = u32::try_from(libc::O_RDWR | libc::O_CREAT).unwrap() | modes;
-    match open(Some(path), &How::new(flags, 0o644).unwrap(), Told::Pairs(told.clone())).unwrap() {
+    match open(Some(path), &OpenMode::new(flags, 0o644).unwrap(), FileInfo::Pairs(given.clone())).unwrap() {
         Store::Keyed(keyed) => keyed,
         Store::Numbered(_) => panic!("records were not asked for"),
     }
@@ -51,19 +51,19 @@ fn step(keyed: &mut Keyed, chance: &mut Chance) -> (String, String) {
     }
 }
 
-fn compare(told: ToldOfPairs, seed: u64) {
+fn compare(given: PairsInfo, seed: u64) {
     let home = tempfile::tempdir().unwrap();
     let (one, two) = (home.path().join("plain"), home.path().join("shared"));
-    let (mut plain, mut shared) = (opened(&one, 0, &told), opened(&two, DB_TXN, &told));
+    let (mut plain, mut shared) = (opened(&one, 0, &given), opened(&two, DB_TXN, &given));
     let (mut first, mut second) = (Chance(seed), Chance(seed));
     for number in 0..STEPS {
-        let (call, said) = step(&mut plain, &mut first);
+        let (call, message) = step(&mut plain, &mut first);
         let (_, other) = step(&mut shared, &mut second);
-        assert_eq!(said, other, "seed {seed}, step {number}: {call}");
+        assert_eq!(message, other, "seed {seed}, step {number}: {call}");
         if number % 300 == 299 {
             plain.sync(0).unwrap();
             // Both files lose their cursors.
-            (plain, shared) = (opened(&one, 0, &told), opened(&two, DB_TXN, &told));
+            (plain, shared) = (opened(&one, 0, &given), opened(&two, DB_TXN, &given));
         }
     }
 }
@@ -71,34 +71,35 @@ fn compare(told: ToldOfPairs, seed: u64) {
 #[test]
 fn a_tree_is_the_same_in_plain_and_in_shared_mode() {
     for seed in 1..4 {
-        compare(ToldOfPairs::Btree { has_duplicates: false, compare: None, page_bytes: 0 }, seed);
+        compare(PairsInfo::Btree { has_duplicates: false, compare: None, page_bytes: 0 }, seed);
     }
 }
 
 #[test]
 fn several_values_a_key_are_the_same_in_plain_and_in_shared_mode() {
     for seed in 1..4 {
-        compare(ToldOfPairs::Btree { has_duplicates: true, compare: None, page_bytes: 0 }, seed);
+        compare(PairsInfo::Btree { has_duplicates: true, compare: None, page_bytes: 0 }, seed);
     }
 }
 
 /// The order differs; the contents are the same.
 #[test]
 fn a_hash_file_has_the_same_in_plain_and_in_shared_mode() {
-    let told = ToldOfPairs::Hash { hash: None, page_bytes: 0 };
+    let given = PairsInfo::Hash { hash: None, page_bytes: 0 };
     let home = tempfile::tempdir().unwrap();
-    let mut files = [opened(&home.path().join("plain"), 0, &told), opened(&home.path().join("shared"), DB_TXN, &told)];
+    let mut files =
+        [opened(&home.path().join("plain"), 0, &given), opened(&home.path().join("shared"), DB_TXN, &given)];
     let mut chance = Chance(5);
     for _ in 0..STEPS {
         let (key, value) = (chance.below(60).to_string().into_bytes(), chance.below(1000).to_string().into_bytes());
         let flags = if chance.below(2) == 0 { 0 } else { R_NOOVERWRITE };
         let which = chance.below(3);
-        let said = files.each_mut().map(|file| match which {
+        let message = files.each_mut().map(|file| match which {
             0 => words(file.put(&key, &value, flags)),
             1 => words(file.delete(&key, 0)),
             _ => words(file.get(&key, 0)),
         });
-        assert_eq!(said[0], said[1]);
+        assert_eq!(message[0], message[1]);
     }
     let all = files.each_mut().map(|file| {
         let (mut all, mut how) = (BTreeSet::new(), R_FIRST);

@@ -7,8 +7,8 @@ use super::{Length, Numbered, Stored};
 use crate::db::flags::{
     DB_TXN, R_CURSOR, R_FIRST, R_IAFTER, R_IBEFORE, R_LAST, R_NEXT, R_NOOVERWRITE, R_PREV, R_SETCURSOR,
 };
-use crate::db::info::{Told, ToldOfRecords};
-use crate::db::open::{open, How};
+use crate::db::info::{FileInfo, RecordsInfo};
+use crate::db::open::{open, OpenMode};
 use crate::db::refusal::Answer;
 use crate::db::Store;
 
@@ -25,8 +25,8 @@ impl Chance {
 
 fn opened(path: &Path, modes: u32, length: Length) -> Numbered {
     let flags = u32::try_from(libc::O_RDWR | libc::O_CREAT).unwrap() | modes;
-    let told = ToldOfRecords { length, end: b'\n', is_without_keys: false, kept_in: None };
-    match open(Some(path), &How::new(flags, 0o644).unwrap(), Told::Recno(told)).unwrap() {
+    let given = RecordsInfo { length, end: b'\n', is_without_keys: false, kept_in: None };
+    match open(Some(path), &OpenMode::new(flags, 0o644).unwrap(), FileInfo::Recno(given)).unwrap() {
         Store::Numbered(numbered) => numbered,
         Store::Keyed(_) => panic!("keys were not asked for"),
     }
@@ -68,9 +68,9 @@ fn compare(length: Length, seed: u64) {
     let (mut plain, mut shared) = (opened(&one, 0, length), opened(&two, DB_TXN, length));
     let (mut first, mut second) = (Chance(seed), Chance(seed));
     for number in 0..STEPS {
-        let (call, said) = step(&mut plain, &mut first);
+        let (call, message) = step(&mut plain, &mut first);
         let (_, other) = step(&mut shared, &mut second);
-        assert_eq!(said, other, "seed {seed}, step {number}: {call}");
+        assert_eq!(message, other, "seed {seed}, step {number}: {call}");
         if number % 250 == 249 {
             plain.sync(0).unwrap();
             shared.sync(0).unwrap();
@@ -119,8 +119,8 @@ fn a_database_that_keeps_its_numbers_is_opened_as_what_it_is() {
     assert_eq!(records.seek(&key(0), R_PREV).unwrap(), Some((3, b"once".to_vec())));
     records.sync(0).unwrap();
     assert!(!path.exists(), "it has no text");
-    let other = ToldOfRecords { length: Length::Variable, end: b'\n', is_without_keys: false, kept_in: None };
+    let other = RecordsInfo { length: Length::Variable, end: b'\n', is_without_keys: false, kept_in: None };
     let flags = u32::try_from(libc::O_RDWR).unwrap() | DB_TXN;
-    let refused = open(Some(&path), &How::new(flags, 0).unwrap(), Told::Recno(other)).err().unwrap();
+    let refused = open(Some(&path), &OpenMode::new(flags, 0).unwrap(), FileInfo::Recno(other)).err().unwrap();
     assert_eq!(refused.errno, libc::EINVAL);
 }

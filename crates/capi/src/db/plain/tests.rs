@@ -283,11 +283,11 @@ fn a_slot_whose_sync_failed_is_no_other_program_s_and_whichever_is_on_the_disk_i
     for round in 0..3 {
         put(&mut plain, "b", &format!("{round}"));
         sync_that_fails(&mut plain, 0);
-        for (slots, said) in [(&old, &before), (&doubtful, &between)] {
+        for (slots, message) in [(&old, &before), (&doubtful, &between)] {
             let mut image = fs::read(&path).unwrap();
             image[32..96].copy_from_slice(&slots[32..96]);
             fs::write(&crashed, image).unwrap();
-            assert!(all(&open(&crashed).unwrap()) == *said, "round {round}");
+            assert!(all(&open(&crashed).unwrap()) == *message, "round {round}");
         }
     }
     plain.sync().unwrap();

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use libtp_log::{LifeEnd, Lsn};
-use libtp_process::{Broken, Call, ForkMark, Late};
+use libtp_process::{Broken, Call, ForkMark, LeaveTimedOut};
 use libtp_txn::{Committed, Managers, TxnSession};
 use rio::{failpoint, planted};
 
@@ -34,11 +34,11 @@ use crate::attach::{self, Attached};
 use crate::background::Background;
 use crate::environment::{lock, Inner};
 use crate::judge::Judge;
-use crate::panics::{self, Panics, Rung};
+use crate::panics::{self, PanicEffect, Panics};
 use crate::{Error, Result};
 
 /// A handle's attachment to one region.
-pub(crate) struct Life {
+pub(crate) struct Generation {
     /// The life's number, counted from zero.
     number: u64,
     pub(crate) managers: Arc<Managers>,
@@ -62,7 +62,7 @@ pub(crate) struct Refused {
 pub(crate) struct Seated {
     // First, so that it is dropped first.
     pub(crate) session: TxnSession,
-    pub(crate) life: Arc<Life>,
+    pub(crate) generation: Arc<Generation>,
 }
 
 /// Idle sessions. Boxed: a session is half a kilobyte, and moves into every transaction and out again.
@@ -74,7 +74,7 @@ pub(crate) type Sessions = Vec<Box<Seated>>;
 pub(crate) struct Present(Mutex<Now>);
 
 struct Now {
-    life: Arc<Life>,
+    generation: Arc<Generation>,
     /// The life's idle sessions.
     idle: Sessions,
     /// Where the log of each life ended, as the next life knows; a record published later is in no log. The next life
@@ -85,22 +85,22 @@ struct Now {
 impl Present {
     /// Returns the first life of a handle.
     pub(crate) fn first(attached: Attached, path: &Path) -> Present {
-        let life = Life::new(0, attached, path, Arc::default());
-        Present(Mutex::new(Now { life: Arc::new(life), idle: Vec::new(), ends: Vec::new() }))
+        let generation = Generation::new(0, attached, path, Arc::default());
+        Present(Mutex::new(Now { generation: Arc::new(generation), idle: Vec::new(), ends: Vec::new() }))
     }
 
     /// Forgets everything in the child of a fork: threads, sessions and seat are the parent's. There is nothing to
     /// stop, to wait for or to give back, and a thread of the parent may have held the lock.
     pub(crate) fn forget_inherited(&mut self) {
         let now = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        std::mem::forget(Arc::clone(&now.life));
+        std::mem::forget(Arc::clone(&now.generation));
         now.idle.drain(..).for_each(std::mem::forget);
     }
 }
 
-impl Life {
-    fn new(number: u64, attached: Attached, path: &Path, panics: Arc<Panics>) -> Life {
-        Life {
+impl Generation {
+    fn new(number: u64, attached: Attached, path: &Path, panics: Arc<Panics>) -> Generation {
+        Generation {
             number,
             panics,
             mark: attached.managers.processes.fork_mark(),
@@ -158,12 +158,12 @@ impl Life {
         }
     }
 
-    /// As [`Life::guarded`], with the session of a transaction. A panic of the library kills that session, and further
+    /// As [`Generation::guarded`], with the session of a transaction. A panic of the library kills that session, and further
     /// calls with it are refused.
     #[inline]
-    pub(crate) fn guarded_by<T>(&self, who: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn guarded_by<T>(&self, txn: &TxnSession, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.check_process()?;
-        if who.session().is_dead() {
+        if txn.session().is_dead() {
             return Err(self.refusal());
         }
         let call = Call::begin();
@@ -173,7 +173,7 @@ impl Life {
             Ok(done) => self.unless_given_up(done),
             Err(payload) => {
                 if !panics::is_callers() {
-                    who.session().mark_dead();
+                    txn.session().mark_dead();
                 }
                 self.ended_by(payload)
             }
@@ -206,50 +206,50 @@ impl Life {
             resume_unwind(payload);
         }
         match self.rung_of(&self.managers, payload.as_ref()) {
-            Rung::Session => {
-                self.bury_the_dead();
+            PanicEffect::Session => {
+                self.repair_dead();
                 match self.managers.region.is_broken() {
                     true => Err(Error::Rebuilt),
                     false => Err(Error::Panicked { what: panics::text_of(payload.as_ref()) }),
                 }
             }
-            Rung::Region => Err(Error::Rebuilt),
-            Rung::Caller => {
-                self.bury_the_dead();
+            PanicEffect::Region => Err(Error::Rebuilt),
+            PanicEffect::Caller => {
+                self.repair_dead();
                 resume_unwind(payload)
             }
         }
     }
 
     /// Returns the extent of a panic inside the library. Gives the region up if that is the extent.
-    pub(crate) fn rung_of(&self, managers: &Managers, payload: &(dyn Any + Send)) -> Rung {
+    pub(crate) fn rung_of(&self, managers: &Managers, payload: &(dyn Any + Send)) -> PanicEffect {
         // Any panic in a broken region is one of its consequences.
         if payload.is::<Broken>() || managers.region.is_broken() {
-            return Rung::Region;
+            return PanicEffect::Region;
         }
         if managers.processes.only_looks() {
             // A read-only process may have read memory that was about to change.
-            return Rung::Session;
+            return PanicEffect::Session;
         }
-        if payload.is::<Late>() {
+        if payload.is::<LeaveTimedOut>() {
             // Not a panic: the process leaves, and another one delays it.
-            return Rung::Session;
+            return PanicEffect::Session;
         }
         let text = panics::text_of(payload);
-        let rung = self.panics.climb(self.number, &text);
+        let rung = self.panics.note_panic(self.number, &text);
         tracing::error!(
             text,
             ?rung,
             "the library has panicked: this is a bug in it, or damaged memory; please report it"
         );
-        if rung == Rung::Region {
+        if rung == PanicEffect::Region {
             managers.give_up(&text);
         }
         rung
     }
 
     /// Repairs what a panic of this thread left. Other processes would do so soon, but this one need not wait.
-    fn bury_the_dead(&self) {
+    fn repair_dead(&self) {
         let bury = || {
             if !self.managers.log.is_poisoned() {
                 // Another process retries a repair that fails now.
@@ -257,7 +257,7 @@ impl Life {
             }
         };
         let buried = catch_unwind(AssertUnwindSafe(bury));
-        if buried.is_err_and(|payload| !payload.is::<Broken>() && !payload.is::<Late>()) {
+        if buried.is_err_and(|payload| !payload.is::<Broken>() && !payload.is::<LeaveTimedOut>()) {
             self.managers.give_up("the repair of a session that panicked has panicked");
         }
     }
@@ -288,9 +288,9 @@ impl Life {
             // A destructor must not unwind to the caller.
             Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {
                 // The next user of the environment rebuilds its memory.
-                Rung::Region => Err(Error::Rebuilt),
-                Rung::Session | Rung::Caller => {
-                    self.bury_the_dead();
+                PanicEffect::Region => Err(Error::Rebuilt),
+                PanicEffect::Session | PanicEffect::Caller => {
+                    self.repair_dead();
                     Err(Error::Panicked { what: panics::text_of(payload.as_ref()) })
                 }
             },
@@ -303,7 +303,7 @@ impl Life {
         }
     }
 
-    /// As [`Life::stop_background`], without waiting: the caller may be one of the threads, or keep one from ending.
+    /// As [`Generation::stop_background`], without waiting: the caller may be one of the threads, or keep one from ending.
     fn abandon_background(&self) {
         if let Some(background) = lock(&self.background).take() {
             background.abandon();
@@ -312,7 +312,7 @@ impl Life {
 }
 
 impl Inner {
-    /// As [`Life::check_process`]. Call it first: a thread that the child of a fork lacks may hold the lock of the
+    /// As [`Generation::check_process`]. Call it first: a thread that the child of a fork lacks may hold the lock of the
     /// present life.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
@@ -323,18 +323,18 @@ impl Inner {
     }
 
     /// Returns the present life, which may be broken. Not for the child of a fork.
-    pub(crate) fn newest(&self) -> Arc<Life> {
-        Arc::clone(&lock(&self.present.0).life)
+    pub(crate) fn newest(&self) -> Arc<Generation> {
+        Arc::clone(&lock(&self.present.0).generation)
     }
 
     /// Returns the present life, or the next one if the present life is broken.
-    pub(crate) fn life(self: &Arc<Inner>) -> Result<Arc<Life>> {
+    pub(crate) fn generation(self: &Arc<Inner>) -> Result<Arc<Generation>> {
         self.check_process()?;
-        let life = self.newest();
-        if life.managers.region.is_broken() {
-            return self.next_life();
+        let generation = self.newest();
+        if generation.managers.region.is_broken() {
+            return self.next_generation();
         }
-        Ok(life)
+        Ok(generation)
     }
 
     /// Returns a session of the present life, from the pool or new.
@@ -347,7 +347,7 @@ impl Inner {
         // The lock of the pool is released before the session joins, which may take long.
         let pooled = lock(&self.present.0).idle.pop();
         match pooled {
-            Some(pooled) if !pooled.life.managers.region.is_broken() => {
+            Some(pooled) if !pooled.generation.managers.region.is_broken() => {
                 pooled.session.session().heed_cancels();
                 Ok(pooled)
             }
@@ -358,23 +358,23 @@ impl Inner {
     #[cold]
     #[inline(never)]
     fn new_session(self: &Arc<Inner>) -> Result<Box<Seated>> {
-        let life = self.life()?;
-        let session = life.guarded(|| Ok(life.managers.join()?))?;
-        Ok(Box::new(Seated { life, session }))
+        let generation = self.generation()?;
+        let session = generation.guarded(|| Ok(generation.managers.join()?))?;
+        Ok(Box::new(Seated { generation, session }))
     }
 
     /// Returns a session of the present life to the pool. Leaves a dead session to the repair.
     #[inline]
-    pub(crate) fn give_session(&self, who: Box<Seated>) {
-        if who.session.session().is_dead() || who.session.state() != libtp_txn::State::Idle {
-            return who.let_leave();
+    pub(crate) fn give_session(&self, seat: Box<Seated>) {
+        if seat.session.session().is_dead() || seat.session.state() != libtp_txn::State::Idle {
+            return seat.let_leave();
         }
         if planted("libtp: sessions that were given back are not taken again") {
-            return std::mem::forget(who);
+            return std::mem::forget(seat);
         }
         let mut present = lock(&self.present.0);
-        if Arc::ptr_eq(&present.life, &who.life) {
-            present.idle.push(who);
+        if Arc::ptr_eq(&present.generation, &seat.generation) {
+            present.idle.push(seat);
         }
     }
 
@@ -385,12 +385,12 @@ impl Inner {
 
     /// Ends the environment because its last handle is dropped.
     pub(crate) fn end(&self) -> Result<()> {
-        let (life, idle) = {
+        let (generation, idle) = {
             let mut present = lock(&self.present.0);
-            (Arc::clone(&present.life), std::mem::take(&mut present.idle))
+            (Arc::clone(&present.generation), std::mem::take(&mut present.idle))
         };
         self.passed_on.end();
-        life.end(self, idle)
+        generation.end(self, idle)
     }
 
     /// Waits until a commit of the present life is on disk. Uses a session of its own, and another one if a panic kills
@@ -398,16 +398,16 @@ impl Inner {
     ///
     /// # Errors
     /// `Rebuilt` if that life ends before.
-    pub(crate) fn wait_durable(self: &Arc<Inner>, life: &Life, committed: Committed) -> Result<()> {
+    pub(crate) fn wait_durable(self: &Arc<Inner>, generation: &Generation, committed: Committed) -> Result<()> {
         loop {
-            let waited = self.take_session().and_then(|who| {
-                if who.life.number != life.number {
-                    self.give_session(who);
+            let waited = self.take_session().and_then(|seat| {
+                if seat.generation.number != generation.number {
+                    self.give_session(seat);
                     return Err(Error::Rebuilt);
                 }
-                let waited =
-                    life.guarded_by(&who.session, || Ok(who.session.wait_durable(&life.managers, committed)?));
-                self.give_session(who);
+                let waited = generation
+                    .guarded_by(&seat.session, || Ok(seat.session.wait_durable(&generation.managers, committed)?));
+                self.give_session(seat);
                 waited
             });
             if !matches!(waited, Err(Error::Panicked { .. })) {
@@ -419,7 +419,7 @@ impl Inner {
     /// Begins a new life, unless another thread has.
     #[cold]
     #[inline(never)]
-    fn next_life(self: &Arc<Inner>) -> Result<Arc<Life>> {
+    fn next_generation(self: &Arc<Inner>) -> Result<Arc<Generation>> {
         let called = Instant::now();
         let mut one = lock(&self.renewing);
         let broken = self.newest();
@@ -435,17 +435,18 @@ impl Inner {
         }
         // Where address space is limited, none would be left for the next region.
         broken.managers.region.give_up_growth();
-        let life = loop {
+        let generation = loop {
             let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);
             if let Err(Error::Environment { what, .. }) = &attached {
                 *one = Some(Refused { at: Instant::now(), what: what.clone() });
             }
             let attached = attached?;
-            let life = Life::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
-            match life.start_background(self) {
-                Ok(()) => break life,
+            let generation =
+                Generation::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
+            match generation.start_background(self) {
+                Ok(()) => break generation,
                 Err(error) => {
-                    life.abandon_background();
+                    generation.abandon_background();
                     // A broken life is followed by the next. A shortage, of memory for a thread for example, may be
                     // over when the threads of the broken life, or the next caller, try again.
                     if !matches!(error, Error::Rebuilt) {
@@ -457,8 +458,8 @@ impl Inner {
         // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
         let databases = self.databases();
         for open in databases.values() {
-            if let Err(error) = crate::database::take_along(&life, open) {
-                life.abandon_background();
+            if let Err(error) = crate::database::take_along(&generation, open) {
+                generation.abandon_background();
                 return Err(error);
             }
         }
@@ -466,11 +467,11 @@ impl Inner {
         // Not earlier: until the new region exists, no process may take this handle's sessions in the old one for dead.
         broken.judge.leave_seat();
         failpoint("rebuild: old seat given back");
-        let life = Arc::new(life);
+        let generation = Arc::new(generation);
         let idle = {
             let mut present = lock(&self.present.0);
-            present.ends.push(life.managers.log.end_of_life(broken.managers.log.incarnation()));
-            present.life = Arc::clone(&life);
+            present.ends.push(generation.managers.log.end_of_life(broken.managers.log.incarnation()));
+            present.generation = Arc::clone(&generation);
             std::mem::take(&mut present.idle)
         };
         drop((databases, one));
@@ -480,7 +481,7 @@ impl Inner {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
         // The same holds for transactions passed on there; they would keep the broken memory mapped.
         let _ = catch_unwind(AssertUnwindSafe(|| self.passed_on.sweep()));
-        Ok(life)
+        Ok(generation)
     }
 
     /// Returns `Ok` if the commit record at `lsn`, of a transaction of the ended life `number`, is kept. `Lsn::NONE` is
@@ -492,7 +493,7 @@ impl Inner {
         if lsn == Lsn::NONE {
             return Ok(());
         }
-        self.life().map_err(Error::behind_a_commit)?;
+        self.generation().map_err(Error::behind_a_commit)?;
         let end = usize::try_from(number).ok().and_then(|number| lock(&self.present.0).ends.get(number).copied()?);
         let outcome = match end {
             Some(LifeEnd::At(end)) if lsn < end => Ok(()),
@@ -514,11 +515,11 @@ impl Inner {
         mut work: impl FnMut(&Managers, &TxnSession) -> Result<T>,
     ) -> Result<T> {
         loop {
-            let done = self.take_session().and_then(|who| {
-                let life = Arc::clone(&who.life);
-                let done = life.guarded_by(&who.session, || work(&life.managers, &who.session));
-                let done = done.map_err(|error| error.with_who(self, &life, &who.session));
-                self.give_session(who);
+            let done = self.take_session().and_then(|seat| {
+                let generation = Arc::clone(&seat.generation);
+                let done = generation.guarded_by(&seat.session, || work(&generation.managers, &seat.session));
+                let done = done.map_err(|error| error.with_blockers(self, &generation, &seat.session));
+                self.give_session(seat);
                 done
             });
             if !matches!(done, Err(Error::Rebuilt | Error::Panicked { .. })) {
@@ -540,8 +541,8 @@ impl Seated {
     /// Leaves its life, as far as the life allows.
     #[cold]
     fn let_leave(self: Box<Seated>) {
-        let Seated { session, life } = *self;
-        life.let_leave(session);
+        let Seated { session, generation } = *self;
+        generation.let_leave(session);
     }
 }
 

@@ -87,7 +87,7 @@ fn answered(header: &LogHeader) -> Option<Lsn> {
     let tail = header.tail.try_load();
     match Lasting::from_word(header.lasting.load()).write_back {
         WriteBack::None => tail,
-        _ => header.kept.try_load().or(tail),
+        _ => header.written_back.try_load().or(tail),
     }
 }
 

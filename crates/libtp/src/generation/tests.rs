@@ -39,8 +39,8 @@ fn who_calls_while_no_thread_can_be_started_is_told_and_may_try_again() {
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
     env.0.threads_refused.store(u32::MAX, Ordering::Relaxed);
     env.managers().processes.declare_broken();
-    let told = env.run(|txn| stock.get(txn, b"apples")).unwrap_err().to_string();
-    assert!(told.contains("no more threads"), "{told}");
+    let error = env.run(|txn| stock.get(txn, b"apples")).unwrap_err().to_string();
+    assert!(error.contains("no more threads"), "{error}");
     env.0.threads_refused.store(0, Ordering::Relaxed);
     assert_eq!(env.run(|txn| stock.get(txn, b"apples")).unwrap().as_deref(), Some(&b"3"[..]));
 }
@@ -65,7 +65,7 @@ fn who_committed_is_never_told_that_nothing_was_changed_because_no_next_life_can
         env.managers().region.mark_broken();
         match txn.commit() {
             Err(Error::OutcomeUnknown { cause }) => assert!(cause.contains("no more threads"), "{cause}"),
-            told => panic!("{durability:?}: {told:?}"),
+            error => panic!("{durability:?}: {error:?}"),
         }
         env.0.threads_refused.store(0, Ordering::Relaxed);
         let kept = env.run(|txn| stock.get(txn, b"apples")).unwrap();
@@ -104,7 +104,7 @@ fn a_commit_whose_way_to_the_disk_has_failed_is_not_known_to_be_kept_and_says_wh
     env.managers().log.poison();
     match env.wait_durable(committed) {
         Err(Error::OutcomeUnknown { cause }) => assert!(cause.contains("writing to disk failed"), "{cause}"),
-        told => panic!("{told:?}"),
+        error => panic!("{error:?}"),
     }
 }
 
@@ -174,11 +174,11 @@ fn what_a_dead_one_has_noted_is_kept_until_it_is_repaired_however_much_is_logged
     let env = Env::builder().settings(nobody_looks).open(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     let managers = env.managers();
-    let who = managers.join().unwrap();
-    let done = managers.checkpoint(&who).unwrap().unwrap();
+    let txn = managers.join().unwrap();
+    let done = managers.checkpoint(&txn).unwrap().unwrap();
     // As after a death between its record, which belongs to no transaction, and the next step.
-    who.session().note_append(done.lsn.raw(), 0);
-    who.session().mark_dead();
+    txn.session().note_append(done.lsn.raw(), 0);
+    txn.session().mark_dead();
     for _ in 0..3 {
         for round in 0..50_u32 {
             env.run(|txn| stock.put(txn, &round.to_be_bytes(), &[7; 8000])).unwrap();

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_micros(200);
 
 /// Marks the region as used until the file is closed. Returns false if the file has lost its name.
-pub(super) fn attend(file: &File) -> io::Result<bool> {
+pub(super) fn lock_shared(file: &File) -> io::Result<bool> {
     let begun = Instant::now();
     loop {
         match flock(file, FlockOperation::NonBlockingLockShared) {
@@ -48,7 +48,7 @@ pub(super) fn give_back(file: &File) {
 pub(super) fn is_alone(file: &File) -> bool {
     let alone = take(file);
     // The exchange of one lock for the other gives back the first, so take it again in either case.
-    let _ = attend(file);
+    let _ = lock_shared(file);
     alone
 }
 

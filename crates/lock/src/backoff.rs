@@ -42,10 +42,10 @@ impl LockerSlot {
 impl LockManager {
     /// Pauses, and takes a lane, if the locker needs to. Called before a transaction begins, with nothing held.
     #[inline]
-    pub fn stand_aside(&self, session: &Session, locker: LockerId) {
+    pub fn pause_before_begin(&self, session: &Session, locker: LockerId) {
         let slot = self.table.locker(locker.0);
         if slot.aside_due.get() != 0 {
-            stand_aside(session, slot);
+            pause_before_begin(session, slot);
         }
         if slot.crowded_until.get() != 0 {
             self.take_lane(session, locker, slot);
@@ -54,7 +54,7 @@ impl LockManager {
 }
 
 #[cold]
-fn stand_aside(session: &Session, slot: &LockerSlot) {
+fn pause_before_begin(session: &Session, slot: &LockerSlot) {
     let mut left = slot.pause(boot_micros());
     while !left.is_zero() {
         // A wake meant for something else ends one of the sleeps early, which does not matter.
@@ -110,10 +110,10 @@ mod tests {
         let session = processes.join().unwrap();
         let locker = locks.new_locker(&session).unwrap();
         let slot = locks.table.locker(locker.0);
-        locks.stand_aside(&session, locker);
+        locks.pause_before_begin(&session, locker);
         slot.note_gave_way(boot_micros());
         assert_eq!(slot.aside_due.get(), 1);
-        locks.stand_aside(&session, locker);
+        locks.pause_before_begin(&session, locker);
         assert_eq!(slot.aside_due.get(), 0, "once is enough");
 
         let mut now = 1 << 52;

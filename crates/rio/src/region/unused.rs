@@ -13,18 +13,18 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::{attended, Region};
+use super::{use_lock, Region};
 use crate::Result;
 
 /// An unused region of our user, locked so that no process attaches to it.
-pub struct Unattended(Region);
+pub struct UnusedRegion(Region);
 
-impl Unattended {
+impl UnusedRegion {
     /// Takes the region at `path`. `None` if it is used, if it belongs to another user, or if it is no region.
     ///
     /// # Errors
     /// `System` if the file cannot be opened or mapped, `Unusable` if it is too short to be a region.
-    pub fn take(path: &Path) -> Result<Option<Unattended>> {
+    pub fn take(path: &Path) -> Result<Option<UnusedRegion>> {
         let own = rustix::process::geteuid().as_raw();
         let is_ours = |file: &std::fs::Metadata| file.is_file() && file.uid() == own;
         let opened = match std::fs::symlink_metadata(path) {
@@ -37,12 +37,12 @@ impl Unattended {
             opened => opened.map_err(|source| super::system(path, "opening", source))?,
         };
         let metadata = file.metadata().map_err(|source| super::system(path, "stat", source))?;
-        if !is_ours(&metadata) || !attended::take(&file) {
+        if !is_ours(&metadata) || !use_lock::take(&file) {
             return Ok(None);
         }
-        let unattended = Region::map(file, path, 0).map(Unattended)?;
-        match attended::has_name(&unattended.0 .0.file) {
-            Ok(true) => Ok(Some(unattended)),
+        let unused = Region::map(file, path, 0).map(UnusedRegion)?;
+        match use_lock::has_name(&unused.0 .0.file) {
+            Ok(true) => Ok(Some(unused)),
             // Another process has just removed it.
             Ok(false) => Ok(None),
             Err(source) => Err(super::system(path, "stat", source)),
@@ -72,9 +72,9 @@ impl Unattended {
     }
 }
 
-impl Drop for Unattended {
+impl Drop for UnusedRegion {
     fn drop(&mut self) {
-        attended::give_back(&self.0 .0.file);
+        use_lock::give_back(&self.0 .0.file);
     }
 }
 
@@ -87,7 +87,7 @@ pub fn remove_region(path: &Path) -> io::Result<()> {
     // A file that cannot be opened for reading is not ours, and only its owner removes it as unused.
     let file = open(path, false);
     if let Ok(file) = &file {
-        attended::attend(file)?;
+        use_lock::lock_shared(file)?;
     }
     std::fs::remove_file(path)
 }
@@ -129,14 +129,14 @@ mod tests {
         let again = one.map_again().expect("a second mapping");
         assert!(!one.is_alone(), "there is another");
         for used in [one, two, again] {
-            assert!(Unattended::take(&path).expect("a region").is_none(), "it is used");
+            assert!(UnusedRegion::take(&path).expect("a region").is_none(), "it is used");
             drop(used);
         }
-        let left = Unattended::take(&path).expect("a region").expect("nobody uses it");
+        let left = UnusedRegion::take(&path).expect("a region").expect("nobody uses it");
         assert_eq!(left.region().header().directory().as_deref(), Some(Path::new("/some/where")));
-        assert!(Unattended::take(&path).expect("a region").is_none(), "two do not remove it at once");
+        assert!(UnusedRegion::take(&path).expect("a region").is_none(), "two do not remove it at once");
         left.remove().expect("ours");
-        assert!(Unattended::take(&path).expect("nothing there").is_none());
+        assert!(UnusedRegion::take(&path).expect("nothing there").is_none());
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         let (one, path) = region("meanwhile");
         drop(one);
         for is_removed in [false, true] {
-            let left = Unattended::take(&path).expect("a region").expect("nobody uses it");
+            let left = UnusedRegion::take(&path).expect("a region").expect("nobody uses it");
             let came = std::thread::scope(|scope| {
                 let comes = scope.spawn(|| attach(&path));
                 // The outcome is the same however far the other thread gets meanwhile.

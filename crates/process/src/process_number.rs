@@ -23,22 +23,22 @@ const NAMESPACE_BITS: u32 = 32;
 
 /// A process: its pid and the namespace that counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passer(u64);
+pub struct ProcessNumber(u64);
 
-impl Passer {
+impl ProcessNumber {
     /// Numbers are below this.
     pub const END: u64 = 1 << (PID_BITS + NAMESPACE_BITS);
 
     /// Returns the calling process.
-    pub fn this() -> Passer {
+    pub fn this() -> ProcessNumber {
         let own = Process::this().identity();
         let namespace = own.pid_namespace & ((1 << NAMESPACE_BITS) - 1);
-        Passer(namespace << PID_BITS | u64::from(own.pid) & ((1 << PID_BITS) - 1))
+        ProcessNumber(namespace << PID_BITS | u64::from(own.pid) & ((1 << PID_BITS) - 1))
     }
 
     /// Returns the process with that number.
-    pub fn from_raw(raw: u64) -> Passer {
-        Passer(raw % Passer::END)
+    pub fn from_raw(raw: u64) -> ProcessNumber {
+        ProcessNumber(raw % ProcessNumber::END)
     }
 
     /// Returns its number.
@@ -100,17 +100,17 @@ impl Patience {
         Patience { looked: now, not_stuck: now, seen_running: now }
     }
 
-    /// Returns whether the wait should end. `who` returns the awaited process. Called often.
-    pub fn is_over(&mut self, who: impl FnOnce() -> Option<Passer>) -> bool {
+    /// Returns whether the wait should end. `writer` returns the awaited process. Called often.
+    pub fn is_over(&mut self, writer: impl FnOnce() -> Option<ProcessNumber>) -> bool {
         if self.looked.elapsed() < GLANCE {
             return false;
         }
         self.looked = Instant::now();
-        let who = who();
-        if who.is_some_and(Passer::is_seen_running) {
+        let writer = writer();
+        if writer.is_some_and(ProcessNumber::is_seen_running) {
             self.seen_running = self.looked;
         }
-        if !who.is_some_and(|who| who.is_stopped() || who.has_ended()) {
+        if !writer.is_some_and(|writer| writer.is_stopped() || writer.has_ended()) {
             self.not_stuck = self.looked;
         }
         self.not_stuck.elapsed() >= STUCK || self.seen_running.elapsed() >= UNSEEN
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn a_process_is_known_by_its_number_where_its_pid_means_the_same() {
-        let this = Passer::this();
-        assert!(this.raw() < Passer::END);
-        assert_eq!(Passer::from_raw(this.raw()), this);
+        let this = ProcessNumber::this();
+        assert!(this.raw() < ProcessNumber::END);
+        assert_eq!(ProcessNumber::from_raw(this.raw()), this);
         assert_eq!(this.pid(), std::process::id());
         assert!(!this.is_stopped() && !this.has_ended());
-        let elsewhere = Passer::from_raw(this.raw() ^ 1 << PID_BITS);
+        let elsewhere = ProcessNumber::from_raw(this.raw() ^ 1 << PID_BITS);
         assert_eq!(elsewhere.pid(), this.pid());
         assert!(!elsewhere.is_seen_running() && !elsewhere.is_stopped() && !elsewhere.has_ended());
     }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The highest value that the count certainly had.
 #[derive(Default)]
-pub(crate) struct Grown(AtomicU32);
+pub(crate) struct CertainCount(AtomicU32);
 
-impl Grown {
+impl CertainCount {
     /// Returns the count, or `None` if it has become smaller. Calls `look` after it has read the certain value, which
     /// another thread may be raising.
     pub(crate) fn look(&self, look: impl FnOnce() -> u32) -> Option<u32> {
@@ -33,11 +33,11 @@ impl Grown {
 
 #[cfg(test)]
 mod tests {
-    use super::Grown;
+    use super::CertainCount;
 
     #[test]
     fn what_was_only_seen_may_go_back() {
-        let grown = Grown::default();
+        let grown = CertainCount::default();
         grown.is_certain(32);
         assert_eq!(grown.look(|| 48), Some(48));
         assert_eq!(grown.look(|| 32), Some(32), "a section was rolled back");
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_count_that_grows_during_the_look_has_not_become_smaller() {
-        let grown = Grown::default();
+        let grown = CertainCount::default();
         let seen = grown.look(|| {
             let before = 32;
             grown.is_certain(48);

@@ -4,10 +4,10 @@
 //! session, and it is free again when the repairer is dead. The repairer works *in the dead session's name*: with the
 //! dead session's undo log, and under the latches that it died with.
 //!
-//! The order is that of D4: [`Corpse::roll_back`]; then the caller redoes the record whose append is noted
-//! ([`Corpse::noted_append`]) on those of its pages that are older; [`Corpse::let_go`] gives the latches back, last.
+//! The order is that of D4: [`DeadSession::roll_back`]; then the caller redoes the record whose append is noted
+//! ([`DeadSession::noted_append`]) on those of its pages that are older; [`DeadSession::release_latches`] gives the latches back, last.
 //! All of that needs no latch and no disk, so a waiter for a latch of the dead session does it, whatever the waiter
-//! holds itself. The rest (transactions, pins) needs latches, and a session that holds none does it; [`Corpse::bury`]
+//! holds itself. The rest (transactions, pins) needs latches, and a session that holds none does it; [`DeadSession::bury`]
 //! then frees the slot.
 //!
 //! If we die here: the slot still has all the notes, and the next repairer begins again. Each step done twice is the
@@ -23,10 +23,10 @@ use crate::latch::Waker;
 use crate::slot::{Claim, SessionSlot, State};
 use crate::{Latch, NotedAppend, ProcessManager, Session, SessionId};
 
-/// A dead session, and the right to repair it. If it is dropped before [`Corpse::bury`], another repairer does the
+/// A dead session, and the right to repair it. If it is dropped before [`DeadSession::bury`], another repairer does the
 /// rest.
 #[must_use = "the slot is free only after `bury`"]
-pub struct Corpse<'m> {
+pub struct DeadSession<'m> {
     processes: &'m ProcessManager,
     /// Works in the dead session's name.
     stand_in: Session,
@@ -86,7 +86,7 @@ impl ProcessManager {
 
     /// Takes the right to repair `dead`, for the session `by`. `None` if `dead` lives or was repaired, or if another
     /// living session repairs it.
-    pub fn take_corpse(&self, by: &Session, dead: SessionId) -> Option<Corpse<'_>> {
+    pub fn take_dead(&self, by: &Session, dead: SessionId) -> Option<DeadSession<'_>> {
         let slot = self.slot(dead)?;
         let status = slot.status.load();
         if self.tenant_lives(slot) {
@@ -117,11 +117,11 @@ impl ProcessManager {
             return None;
         };
         let stand_in = Session::stand_in(self.clone(), dead, self.0.slots.place(dead.index()), log);
-        Some(Corpse { processes: self, stand_in, by: me, taken: Instant::now() })
+        Some(DeadSession { processes: self, stand_in, by: me, taken: Instant::now() })
     }
 }
 
-impl Corpse<'_> {
+impl DeadSession<'_> {
     /// Returns the dead session.
     pub fn id(&self) -> SessionId {
         self.stand_in.id()
@@ -184,7 +184,7 @@ impl Corpse<'_> {
     }
 
     /// Gives all its latches back. The noted record was redone, so its note is cleared first.
-    pub fn let_go(&self) {
+    pub fn release_latches(&self) {
         failpoint("repair: redone, append still noted");
         self.stand_in.clear_append();
         let region = self.processes.region();
@@ -243,7 +243,7 @@ impl Corpse<'_> {
     }
 }
 
-impl Drop for Corpse<'_> {
+impl Drop for DeadSession<'_> {
     fn drop(&mut self) {
         // Fails if we were taken for dead, or stood still since the burial until the next tenant was repaired.
         let own = Claim::new(self.by, self.id().generation());

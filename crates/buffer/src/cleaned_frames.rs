@@ -19,9 +19,9 @@ type Chosen = (Offset<FrameSlot>, PageId, u32);
 
 /// Frames of a shelf that can go next, in the policy's order.
 #[derive(Default)]
-pub(crate) struct Cleaned(Mutex<VecDeque<Chosen>>);
+pub(crate) struct CleanedFrames(Mutex<VecDeque<Chosen>>);
 
-impl Cleaned {
+impl CleanedFrames {
     fn chosen(&self) -> MutexGuard<'_, VecDeque<Chosen>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

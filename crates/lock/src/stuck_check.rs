@@ -21,14 +21,14 @@ const DOUBTS: u32 = 4;
 
 /// The doubts of one wait.
 #[derive(Default)]
-pub(crate) struct Doubts {
+pub(crate) struct StuckCheck {
     looks: u32,
     in_a_row: u32,
 }
 
 impl LockManager {
     /// Checks, when it is time. Unwinds when it is certain that no session will ever end the wait.
-    pub(crate) fn doubt(&self, doubts: &mut Doubts, ask: &Ask<'_>, place: Place, number: u32, waited: Duration) {
+    pub(crate) fn doubt(&self, doubts: &mut StuckCheck, ask: &Ask<'_>, place: Place, number: u32, waited: Duration) {
         if waited < PATIENCE * (doubts.looks + 1) {
             return;
         }
