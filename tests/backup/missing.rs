@@ -205,6 +205,65 @@ fn an_empty_cut_or_foreign_file_stops_its_own_database_alone() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_file_stops_its_own_database_alone() {
+    let place = Place::new();
+    let env = open(&place.at("env"));
+    fill(&env, "kv", 0);
+    fill(&env, "other", 0);
+    let path = place.at("crashed");
+    crash(&env, &path);
+    let away = place.at("away.tp");
+    fs::rename(path.join("kv.tp"), &away).unwrap();
+    fs::create_dir(path.join("kv.tp")).unwrap();
+    let env = open(&path);
+    assert_away(&env, "kv");
+    assert_eq!(count(&env, "other"), u64::from(COMMITS));
+    fill(&env, "other", COMMITS);
+    assert!(env.checkpoint().unwrap());
+    drop(env);
+    fs::remove_dir(path.join("kv.tp")).unwrap();
+    fs::rename(&away, path.join("kv.tp")).unwrap();
+    let env = open(&path);
+    assert_eq!(count(&env, "kv"), u64::from(COMMITS));
+    assert_eq!(count(&env, "other"), u64::from(2 * COMMITS));
+}
+
+#[test]
+fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
+    for is_back in [true, false] {
+        let place = Place::new();
+        let path = place.at("env");
+        let settings = Settings { no_background: true, ..Settings::default() };
+        let env = Env::builder().settings(settings).open(&path).unwrap();
+        fill(&env, "kv", 0);
+        fill(&env, "other", 0);
+        assert!(env.checkpoint().unwrap());
+        let (older, whole) = (path.join("kv older"), place.at("kv whole"));
+        fs::copy(path.join("kv.tp"), &older).unwrap();
+        let bytes = fs::read(&older).unwrap();
+        let kv = env.btree("kv").unwrap();
+        fill(&env, "kv", COMMITS);
+        fs::hard_link(path.join("kv.tp"), &whole).unwrap();
+        // As `rsync` and `cp --remove-destination` replace a file: this process has the old one open.
+        fs::rename(&older, path.join("kv.tp")).unwrap();
+        for round in 0..2 {
+            env.run(|txn| kv.put(txn, &(2 * COMMITS + round).to_be_bytes(), b"kv")).unwrap();
+            fill(&env, "other", (1 + round) * COMMITS);
+            assert!(env.checkpoint().unwrap(), "pages of one database keep no other from the disk");
+            assert!(fs::read(path.join("kv.tp")).unwrap() == bytes, "nothing is written into the copy");
+        }
+        drop((kv, env));
+        if is_back {
+            fs::rename(&whole, path.join("kv.tp")).unwrap();
+        }
+        // The log is kept for the changes, so that a restart makes them in the copy, too.
+        let env = open(&path);
+        assert_eq!(count(&env, "kv"), u64::from(2 * COMMITS + 2), "{is_back}");
+        assert_eq!(count(&env, "other"), u64::from(3 * COMMITS), "{is_back}");
+    }
+}
+
+#[test]
 fn in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone() {
     let place = Place::new();
     let path = place.at("env");

@@ -1,11 +1,12 @@
-//! A database's file is missing while a restart undoes a transaction, on a simulated disk: the power fails at any
-//! call of the restart, and then the file is back. Each change is undone once.
+//! A database's file is missing at a restart, on a simulated disk. The power fails at any call of the restart, and then
+//! the file is back: each change is undone once. Or the power has failed while pages went home: their only whole images
+//! stay until the file is back.
 
 use std::collections::BTreeMap;
 
 use libtp::{Bytes, Env, Platform, Settings, SharedMemory};
-use libtp_io::Directory;
-use libtp_sim::{LossMode, Random, SimDisk};
+use libtp_io::{Directory, Operation};
+use libtp_sim::{Calls, Fault, LossMode, Random, Repeat, SimDisk};
 use libtp_tests::sizes;
 
 use crate::dropped_simulated::platform_on;
@@ -111,4 +112,81 @@ fn a_file_that_is_back_after_a_restart_was_cut_is_taken_back_once() {
             }
         }
     }
+}
+
+/// Puts one value under each of some keys of both databases. Returns the disk before and after the pages' way home, as
+/// numbers of calls, and the records.
+fn play_a_checkpoint(seed: u64) -> (SimDisk, [usize; 2], [Records; 2]) {
+    let disk = SimDisk::new(seed);
+    disk.subdirectory("env").unwrap();
+    disk.sync().unwrap();
+    let env = open(&disk).unwrap();
+    let dbs = [KV, OTHER].map(|name| env.btree(name).unwrap());
+    let fill = |byte: u8| {
+        for number in 0..60_u32 {
+            env.run(|txn| dbs.iter().try_for_each(|db| db.put(txn, &number.to_be_bytes(), &[byte; 500]))).unwrap();
+        }
+    };
+    fill(1);
+    env.checkpoint().unwrap();
+    fill(2);
+    let begun = disk.io_index();
+    env.checkpoint().unwrap();
+    let all = [KV, OTHER].map(|name| records(&env, name));
+    let ended = disk.io_index();
+    (disk, [begun, ended], all)
+}
+
+/// Opens the environment, changes the other database and writes its pages home, which takes the place of an image.
+fn work_beside(image: &SimDisk, what: &str) {
+    let env = open(image).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let other = env.btree(OTHER).unwrap();
+    env.run(|txn| other.put(txn, b"beside", b"")).unwrap();
+    env.checkpoint().unwrap();
+}
+
+#[test]
+fn torn_pages_are_mended_when_their_file_is_back() {
+    let (seeds, first) = (sizes::number("LIBTP_TEST_SEEDS", 2).div_ceil(2), sizes::first_seed());
+    let mut mended = [0; 2];
+    for seed in first..first + seeds {
+        let (disk, [begun, ended], all) = play_a_checkpoint(seed);
+        let mut random = Random::new(seed);
+        let modes = [LossMode::Torn512, LossMode::Torn4096, LossMode::Reordered];
+        let states = (begun..=ended).flat_map(|at| modes.map(|mode| (at, mode)));
+        for ((at, mode), is_away) in states.flat_map(|state| [(state, false), (state, true)]) {
+            let mut image = disk.image_at(at, mode, random.next_u64());
+            // Returns a disk on which the power fails at any call from `begun` on.
+            let mut cut = |disk: &SimDisk, begun: usize| {
+                let at = begun + random.index(disk.io_index() - begun + 1);
+                let mode = LossMode::ALL[random.index(LossMode::ALL.len())];
+                disk.image_at(at, mode, random.next_u64())
+            };
+            let what = format!("LIBTP_TEST_SEED={seed} call {at} {mode:?}, away: {is_away}");
+            if is_away {
+                rename(&image, FILE, AWAY);
+                let begun = image.io_index();
+                work_beside(&image, &what);
+                image = cut(&image, begun);
+                rename(&image, AWAY, FILE);
+                let begun = image.io_index();
+                mended[1] += open(&image).unwrap_or_else(|error| panic!("{what}: {error}")).opened().mended;
+                image = cut(&image, begun);
+            } else {
+                // The process that opens the environment is at a limit of its own for a moment.
+                let opens = Calls::On(Operation::Open, FILE.into());
+                image.fail_call(opens, at as u64 % 3, Fault::Limit(24), Repeat::Once);
+                if open(&image).is_ok() {
+                    work_beside(&image, &what);
+                }
+                image.clear_faults();
+            }
+            let env = open(&image).unwrap_or_else(|error| panic!("{what}: {error}"));
+            mended[0] += if is_away { 0 } else { env.opened().mended };
+            let (kv, mut other) = (records(&env, KV), records(&env, OTHER));
+            other.remove(&b"beside"[..]);
+            assert!(kv == all[0] && other == all[1], "{what}: there are other records than were answered");
+        }
+    }
+    assert!(mended.iter().all(|&pages| pages > 0), "{mended:?} pages were torn: the test shows nothing");
 }

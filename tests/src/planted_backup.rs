@@ -52,6 +52,22 @@ pub const PLANTED_BACKUP: &[PlantedDeath] = &[
         "buffer: a file that is away stops every checkpoint",
         "missing::in_living_memory_a_file_that_is_away_or_replaced_stops_its_own_database_alone",
     ),
+    by(
+        "buffer: a file that was replaced is written on",
+        "missing::in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up",
+    ),
+    by(
+        "buffer: images of a file that is away are not kept",
+        "missing_simulated::torn_pages_are_mended_when_their_file_is_back",
+    ),
+    by(
+        "record: a limit of a process that makes a database stops all",
+        "dropped_simulated::a_limit_of_a_process_that_makes_a_database_stops_no_other",
+    ),
+    by(
+        "txn: each process keeps the log that it asks for itself",
+        "rules::log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all",
+    ),
     by("txn: what a loser changed in a missing file is forgotten", LOSER),
     by("txn: a missing file of a loser refuses the restart", LOSER),
     by(

@@ -19,7 +19,7 @@
 //! If the writer dies here: [`restore_torn`] mends at a restart, or the next writer brings the batch home
 //! (`write_back`).
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ use rio::planted;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use crate::kept_images;
 use crate::page_header::{check, is_page_size, page_lsn};
 use crate::settings::BATCH_PAGES_MAX;
 use crate::{FileId, PageId, Result};
@@ -210,7 +211,18 @@ impl DoubleWrite {
             Err(libtp_io::Error::Full { .. }) => room = 0,
             Err(error) => return Err(error.into()),
         }
-        Ok(DoubleWrite { file, room: AtomicU64::new(room) })
+        Ok(DoubleWrite { room: AtomicU64::new(room), ..DoubleWrite::of(file) })
+    }
+
+    /// Returns the handle of a file of the double-write file's form.
+    pub(crate) fn of(file: Arc<dyn File>) -> DoubleWrite {
+        DoubleWrite { file, room: AtomicU64::new(0) }
+    }
+
+    /// Writes and syncs a batch into a file that no batch is in.
+    pub(crate) fn write_synced(&self, sequence: u64, batch: &mut Batch) -> Result<()> {
+        self.write(sequence, batch)?;
+        self.sync()
     }
 
     /// Makes room in the file for a batch. Returns how many of its first pages there is room for, which on a full disk
@@ -335,35 +347,75 @@ fn read_batch(file: &dyn File) -> Result<Option<(u64, Batch)>> {
     Ok(Some((head.sequence.get(), batch)))
 }
 
-/// Mends torn homes from the last batch. Called at restart, before any page is read.
+/// Where the pages of a data file go.
+#[derive(Debug)]
+pub enum Home {
+    /// The file, in its place.
+    Here(Arc<dyn File>),
+    /// The file is not in its place, or is not to be used now: its images are kept.
+    Away,
+    /// The database was dropped: its images are not needed.
+    Dropped,
+}
+
+/// Mends torn homes from the last batch, and from the images that were kept while their file was away. Called at
+/// restart, before any page is read.
 ///
-/// `open` returns the file of a number, or `None` if there is no such file any more. A home that fails its checksum is
-/// mended. A home that is no younger than its image is written again all the same: after a failed sync, the system may
-/// show a home that is not on the disk, and would never write it. For the same reason the batch itself is made durable
-/// again before a home is touched. Everything written is synced before this returns. Doing it twice is the same as
-/// once.
+/// `home` returns the file of a number. A home that fails its checksum is mended. A home that is no younger than its
+/// image is written again all the same: after a failed sync, the system may show a home that is not on the disk, and
+/// would never write it. For the same reason the batch itself is made durable again before a home is touched.
+/// Everything written is synced before this returns. Doing it twice is the same as once.
 ///
 /// # Errors
 /// The disk refused; nothing is lost, and it can be done again.
-pub fn restore_torn(
-    directory: &dyn Directory,
-    open: &mut dyn FnMut(FileId) -> Result<Option<Arc<dyn File>>>,
-) -> Result<Restored> {
-    if !directory.exists(DOUBLE_WRITE_NAME)? || planted("buffer: torn pages not mended") {
-        return Ok(Restored::default());
+pub fn restore_torn(directory: &dyn Directory, home: &mut dyn FnMut(FileId) -> Result<Home>) -> Result<Restored> {
+    let mut restored = Restored::default();
+    if planted("buffer: torn pages not mended") {
+        return Ok(restored);
     }
-    let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Existing)?;
-    let double = DoubleWrite { file, room: AtomicU64::new(0) };
+    let mut is_removed = false;
+    for (file, batch, name) in kept_images::kept(directory)? {
+        match home(file)? {
+            Home::Away => continue,
+            Home::Dropped => {}
+            Home::Here(opened) => {
+                restored.mended += bring_home(&batch, file, &*opened)?;
+            }
+        }
+        directory.remove(&name)?;
+        is_removed = true;
+    }
+    if is_removed {
+        // A file of images that came back at a power cut would be older than the pages at home.
+        directory.sync()?;
+    }
+    if !directory.exists(DOUBLE_WRITE_NAME)? {
+        return Ok(restored);
+    }
+    let double = DoubleWrite::of(directory.open(DOUBLE_WRITE_NAME, OpenMode::Existing)?);
     let Some((sequence, batch)) = double.open_batch()? else {
-        return Ok(Restored::default());
+        return Ok(restored);
     };
     double.write_again()?;
-    let mut restored = Restored { looked_at: batch.len(), mended: 0 };
-    let mut homes: BTreeMap<FileId, Arc<dyn File>> = BTreeMap::new();
-    for image in batch.images() {
-        let Some(home) = open(image.id.file())? else {
-            continue;
-        };
+    restored.looked_at = batch.len();
+    let files: BTreeSet<FileId> = batch.images().iter().map(|image| image.id.file()).collect();
+    for file in files {
+        match home(file)? {
+            Home::Here(opened) => restored.mended += bring_home(&batch, file, &*opened)?,
+            Home::Away if !planted("buffer: images of a file that is away are not kept") => {
+                kept_images::keep(directory, file, sequence, &batch)?;
+            }
+            Home::Away | Home::Dropped => {}
+        }
+    }
+    double.mark_done(sequence)?;
+    Ok(restored)
+}
+
+/// Brings a batch's images of one data file home and syncs the file. Returns how many homes were torn.
+fn bring_home(batch: &Batch, file: FileId, home: &dyn File) -> Result<usize> {
+    let mut mended = 0;
+    for image in batch.images().iter().filter(|image| image.id.file() == file) {
         let page = batch.page(image);
         let at = image.id.page().offset(u32::try_from(page.len()).expect("a page has at most 64 KiB"));
         let mut found = vec![0; page.len()];
@@ -372,15 +424,11 @@ pub fn restore_torn(
         if !is_whole || page_lsn(&found) <= page_lsn(page) {
             home.write_at(page, at)?;
         }
-        restored.mended += usize::from(!is_whole);
-        // Synced even if nothing was written: the batch is about to be marked done, and its homes may be unsynced.
-        homes.insert(image.id.file(), home);
+        mended += usize::from(!is_whole);
     }
-    for home in homes.values() {
-        home.sync()?;
-    }
-    double.mark_done(sequence)?;
-    Ok(restored)
+    // Synced even if nothing was written: the batch is about to be marked done, and its homes may be unsynced.
+    home.sync()?;
+    Ok(mended)
 }
 
 #[cfg(test)]
@@ -435,7 +483,7 @@ mod tests {
     fn restore(directory: &Arc<dyn Directory>) -> Restored {
         let mut open = |file| {
             assert_eq!(file, FILE);
-            Ok(Some(directory.open("home.tp", OpenMode::Create)?))
+            Ok(Home::Here(directory.open("home.tp", OpenMode::Create)?))
         };
         restore_torn(&**directory, &mut open).unwrap()
     }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use libtp_io::{Directory, File, OpenMode};
+use libtp_io::{Directory, File, Identity, OpenMode};
 use libtp_log::Lsn;
 use libtp_process::{Latch, Rank, Session};
 use rio::{failpoint, planted, Held, Link, Offset, Region, Slab, SlabHeader, Word};
@@ -41,6 +41,8 @@ const NAME_WORDS: usize = 26;
 const OWED: &str =
     "its file was away when the environment was opened, and its changes in the log wait to be repeated: with the \
                     file in its place, close the environment everywhere and open it again";
+/// A planted bug (rio's `planted`): pages go into a file that another file has replaced.
+const REPLACED: &str = "buffer: a file that was replaced is written on";
 /// The pause between two looks at a busy frame whose file is given up.
 const SLICE: Duration = Duration::from_micros(300);
 /// The most looks at a busy frame.
@@ -79,8 +81,10 @@ rio::shared! {
         /// The oldest log record that a restart could not repeat because the file was away; `Lsn::NONE` if there is no
         /// such record.
         pub(crate) unrepeated_from: Word<Lsn>,
+        /// The file that bore the name when it was first opened, see `identity_word`; zero before that.
+        pub(crate) identity: Word<u64>,
         /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 7],
+        pub(crate) spare: [Word<u64>; 6],
     } size 320
 }
 
@@ -297,6 +301,7 @@ impl Files {
         slot.written.set(&mut section, 0);
         slot.agreed.set(&mut section, 0);
         slot.unrepeated_from.set(&mut section, Lsn::NONE);
+        slot.identity.set(&mut section, 0);
         slot.name_bytes.set(&mut section, u32::try_from(info.name.len()).expect("names have at most 200 bytes"));
         for (index, word) in slot.name.iter().enumerate() {
             word.set(&mut section, word_of(info.name.as_bytes(), index));
@@ -379,10 +384,18 @@ impl Files {
         if !slot.unrepeated_from.load().is_none() {
             return Err(away(OWED));
         }
-        let file = self.open_by_name(&info)?.ok_or_else(|| away("its file is missing"))?;
+        let file = match self.open_by_name(&info) {
+            Err(Error::Io(error @ libtp_io::Error::Unsuitable { .. })) => return Err(away(&error.to_string())),
+            file => file?.ok_or_else(|| away("its file is missing"))?,
+        };
         // A planted bug (rio's `planted`): pages go into any file that has the name.
         if !planted("buffer: a file is taken for a database's by its name") && self.registry.entry(id)?.is_some() {
-            check_own(&*file, &info, environment_of(&self.region)).map_err(|what| away(&what))?;
+            check_own(&*file, &info, environment_of(&self.region))?;
+        }
+        let identity = identity_word(&file.identity()?);
+        let known = slot.identity.compare_exchange(0, identity).err();
+        if known.is_some_and(|known| known != identity) && !planted(REPLACED) {
+            return Err(away("another file was put in its place while the environment was in use"));
         }
         let slot = self.region.hold(self.region.offset_of(slot));
         let opened = Arc::new(OpenFile { info, file, slot, generation });
@@ -416,6 +429,35 @@ impl Files {
             }
         }
         None
+    }
+
+    /// Checks that the open file still bears the database's name: pages that go into a file without the name are lost.
+    /// If another file or no file bears the name, this process closes the file, so that its next use looks for the name.
+    ///
+    /// # Errors
+    /// [`Error::Away`]; a failed look at the directory.
+    pub(crate) fn check_in_place(&self, opened: &OpenFile) -> Result<()> {
+        let known = opened.slot.identity.load();
+        let bears = |name: &str| -> Result<bool> {
+            let found = self.directory.identity_of(&file_name(name))?;
+            Ok(found.is_some_and(|found| identity_word(&found) == known))
+        };
+        if planted(REPLACED) || bears(&opened.info.name)? {
+            return Ok(());
+        }
+        let id = opened.info.id;
+        if let Some(entry) = self.registry.entry(id)? {
+            // A renaming gives the file one of these names. A dropped file needs no pages.
+            let names = [Some(entry.name), entry.was];
+            for name in names.iter().flatten() {
+                if entry.is_dropped || bears(name)? {
+                    return Ok(());
+                }
+            }
+        }
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let what = "its file was moved away or replaced while the environment was in use".into();
+        Err(Error::Away { name: opened.info.name.clone(), what })
     }
 
     /// Opens the file under the name that it has. While a database is renamed, the file has one of two names.
@@ -632,6 +674,13 @@ impl BufferManager {
         part.push_free(session, FrameInHand { slot, guard });
         true
     }
+}
+
+/// Returns a word that tells two files of one filesystem apart. Not the device: processes in containers see one
+/// filesystem under several device numbers.
+fn identity_word(identity: &Identity) -> u64 {
+    let mixed = identity.inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ identity.birth_ns.rotate_left(32);
+    mixed.max(1)
 }
 
 fn existing(directory: &dyn Directory, name: &str) -> Result<Option<Arc<dyn File>>> {

@@ -41,6 +41,7 @@ mod file_index;
 mod files;
 mod frame;
 mod get;
+mod kept_images;
 mod lookup;
 mod own_file;
 mod page_header;
@@ -68,7 +69,7 @@ use lookup::{PageTable, TableHeader};
 use pool::{PoolTable, Pools};
 
 pub use content::{ExclusivePage, PageMut, Pin, SharedPage};
-pub use double_write::{restore_torn, Restored, DOUBLE_WRITE_NAME};
+pub use double_write::{restore_torn, Home, Restored, DOUBLE_WRITE_NAME};
 pub use error::{Error, Result};
 pub use fate::Fate;
 pub use files::{file_name, FileInfo, NAME_BYTES_MAX};

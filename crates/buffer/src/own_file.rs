@@ -4,7 +4,7 @@ use libtp_io::File;
 use rio::Region;
 
 use crate::page_header;
-use crate::{FileInfo, PageId, PageNo};
+use crate::{Error, FileInfo, PageId, PageNo, Result};
 
 /// Where page 0 has the environment's number.
 const ENVIRONMENT_AT: usize = 48;
@@ -19,9 +19,12 @@ pub fn environment_of(region: &Region) -> [u8; 16] {
 }
 
 /// Checks, by page 0 (docs/formats/file.md), that a file with a database's name is that database's file.
-pub(crate) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
-    let (page, read) = first_page(file, info).map_err(|error| error.to_string())?;
-    check_own_page(&page, read, info, environment)
+///
+/// # Errors
+/// [`Error::Away`] if it is not; a failed read.
+pub(crate) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> Result<()> {
+    let (page, read) = first_page(file, info)?;
+    check_own_page(&page, read, info, environment).map_err(|what| Error::Away { name: info.name.clone(), what })
 }
 
 /// Returns whether the file is that database's. A failed read is an error, and not the answer that the file is

@@ -25,6 +25,7 @@
 //! was in the double-write file, the next writer brings it home first.
 
 use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,7 @@ use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
 use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
+use crate::kept_images;
 use crate::page_header::{belongs, is_zero, mark_life, page_lsn, seal};
 use crate::{BufferManager, Error, FileId, PageNo, Result};
 
@@ -97,6 +99,8 @@ struct ClaimedBatch<'m> {
     refused: Option<Error>,
     /// The last file that was away. The warning about a file comes once, not for each page.
     away: Option<FileId>,
+    /// The last file that was found in its place. The look comes once for the pages of a file.
+    in_place: Option<FileId>,
 }
 
 impl Drop for ClaimedBatch<'_> {
@@ -309,8 +313,14 @@ impl BufferManager {
             return Ok(Claim::Needless);
         }
         // Takes room on the disk first, before the latch.
-        let opened = self.files.open_for_pages(session, id.file());
-        let file = match opened.and_then(|file| file.make_room(id).map(|()| file)) {
+        let ready = self.files.open_for_pages(session, id.file()).and_then(|file| {
+            if load.in_place != Some(id.file()) {
+                self.files.check_in_place(&file)?;
+                load.in_place = Some(id.file());
+            }
+            file.make_room(id).map(|()| file)
+        });
+        let file = match ready {
             Ok(file) => file,
             // The file was dropped meanwhile, and the dropping session gives its frames up. A page that came in after
             // that would keep the log, so it is marked clean.
@@ -454,21 +464,29 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Writes the pages to their homes and syncs the files. The batch is in the double-write file.
+    /// Writes the pages to their homes and syncs the files. The batch is in the double-write file. Returns the files
+    /// that are away.
     fn bring_home(
         &self,
         session: &Session,
         flushed: FlushedTo,
         batch: &Batch,
         wanted: Homes,
-    ) -> std::result::Result<(), Fault> {
+    ) -> std::result::Result<BTreeSet<FileId>, Fault> {
         let _homes = HomeWrites::begin(self);
-        let homes = self.write_homes(session, flushed, batch, wanted)?;
+        let (homes, mut away) = self.write_homes(session, flushed, batch, wanted)?;
         failpoint("buffer: homes written, not synced");
         for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
             home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
         }
-        Ok(())
+        // After the sync: the pages are in the file that bears the name.
+        for home in homes.values() {
+            match self.files.check_in_place(home) {
+                Err(Error::Away { .. }) if wanted == Homes::Present => _ = away.insert(home.info.id),
+                checked => checked?,
+            }
+        }
+        Ok(away)
     }
 
     /// Writes pages to their homes: the only function that does. `flushed` is the write-ahead rule: it says how far the
@@ -482,13 +500,14 @@ impl BufferManager {
         flushed: FlushedTo,
         batch: &Batch,
         wanted: Homes,
-    ) -> Result<BTreeMap<FileId, Arc<OpenFile>>> {
+    ) -> Result<(BTreeMap<FileId, Arc<OpenFile>>, BTreeSet<FileId>)> {
         for image in batch.images() {
             let lsn = page_lsn(batch.page(image));
             let is_covered = lsn.is_none() || flushed.covers(lsn) || planted(LOG_NOT_FORCED);
             assert!(is_covered, "a page is written only after the log of its last change");
         }
         let mut homes: BTreeMap<FileId, Arc<OpenFile>> = BTreeMap::new();
+        let mut away = BTreeSet::new();
         for run in batch.home_runs() {
             let home = match homes.entry(run.id.file()) {
                 Entry::Occupied(known) => known.into_mut(),
@@ -496,8 +515,10 @@ impl BufferManager {
                     Ok(file) => place.insert(file),
                     // The file was removed since, and its pages are not needed.
                     Err(Error::UnknownFile { .. }) => continue,
-                    // The page is still dirty in memory, and the log is kept for it.
-                    Err(Error::Away { .. }) if wanted == Homes::Present => continue,
+                    Err(Error::Away { .. }) if wanted == Homes::Present => {
+                        away.insert(run.id.file());
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 },
             };
@@ -507,7 +528,7 @@ impl BufferManager {
             home.note_written(run.id, bytes.len() as u64 / u64::from(home.info.page_bytes))?;
             home.file.write_at(bytes, home.offset(run.id))?;
         }
-        Ok(homes)
+        Ok((homes, away))
     }
 
     /// Brings the last batch home out of the double-write file, if it did not come home.
@@ -528,7 +549,11 @@ impl BufferManager {
         };
         // The log was forced for these pages before they were written to the double-write file, and it does not shrink.
         failpoint("buffer: a dead one's batch found");
-        self.bring_home(session, self.log.flushed(), &batch, Homes::Present)?;
+        for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present)? {
+            // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
+            // written again, and the page at home may be torn.
+            kept_images::keep(self.files.directory(), file, sequence, &batch)?;
+        }
         failpoint("buffer: a dead one's batch brought home");
         self.end_batch(session, double, sequence);
         Ok(())
@@ -641,7 +666,15 @@ impl BufferManager {
         let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut batch = kept.unwrap_or_default();
         batch.clear();
-        ClaimedBatch { manager: self, writer: None, batch, slots: Vec::new(), refused: None, away: None }
+        ClaimedBatch {
+            manager: self,
+            writer: None,
+            batch,
+            slots: Vec::new(),
+            refused: None,
+            away: None,
+            in_place: None,
+        }
     }
 
     /// Frees the private memory that is kept for the next batches, for tests that simulate the death of a process.

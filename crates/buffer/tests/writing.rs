@@ -7,7 +7,7 @@ mod world;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use libtp_buffer::{check, page_lsn, restore_torn, Error, Settings, WriteAhead};
+use libtp_buffer::{check, page_lsn, restore_torn, Error, Home, Settings, WriteAhead};
 use libtp_io::Operation;
 use libtp_log::{FlushedTo, LogManager, Lsn};
 use libtp_process::Session;
@@ -306,7 +306,7 @@ fn after_a_crash_at_any_call_every_page_is_whole() {
 fn restore(directory: &Arc<dyn libtp_io::Directory>) -> usize {
     let mut open = |file| {
         assert_eq!(file, FILE);
-        Ok(Some(directory.open("pages.tp", libtp_io::OpenMode::Existing)?))
+        Ok(Home::Here(directory.open("pages.tp", libtp_io::OpenMode::Existing)?))
     };
     restore_torn(&**directory, &mut open).unwrap().mended
 }
@@ -338,7 +338,7 @@ fn a_mark_from_before_a_restart_is_not_taken_for_a_new_batchs() {
     world.buffers.write_all(&session).unwrap_err();
     let image = disk.crash_image(LossMode::Torn512, 1);
     let directory: Arc<dyn libtp_io::Directory> = Arc::new(image.process_view());
-    let mut open = |_| Ok(Some(directory.open("pages.tp", libtp_io::OpenMode::Existing)?));
+    let mut open = |_| Ok(Home::Here(directory.open("pages.tp", libtp_io::OpenMode::Existing)?));
     assert_eq!(restore_torn(&*directory, &mut open).unwrap().looked_at, PAGES as usize);
 }
 

@@ -20,10 +20,10 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::error::Result;
-use crate::plain::PlainFiles;
 #[cfg(doc)]
-use crate::{check_name, Error};
+use crate::check_name;
+use crate::error::{Error, Result};
+use crate::plain::PlainFiles;
 
 /// One open file.
 ///
@@ -220,6 +220,17 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Error::Denied`], [`Error::Io`].
     fn exists(&self, name: &str) -> Result<bool>;
+
+    /// Returns the identity of the file `name`, as [`File::identity`]; `None` if no file has the name.
+    ///
+    /// # Errors
+    /// [`Error::Denied`], [`Error::Io`].
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        match self.open(name, OpenMode::ReadOnly) {
+            Err(Error::NotFound { .. }) => Ok(None),
+            file => file?.identity().map(Some),
+        }
+    }
 
     /// Makes every creation, renaming and removal of a name here safe from a power cut before it
     /// returns.  It does not sync any file's contents, and an error is as final as that of

@@ -252,6 +252,25 @@ impl Directory for PosixDirectory {
         }
     }
 
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        check_name(Operation::Inspect, name)?;
+        let wanted = StatxFlags::INO | StatxFlags::BTIME;
+        match retry_on_intr(|| rustix::fs::statx(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW, wanted)) {
+            Ok(status) => Ok(Some(Identity {
+                device: rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor),
+                inode: status.stx_ino,
+                birth_ns: birth_of(&status),
+            })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::NOSYS) => {
+                let status = retry_on_intr(|| rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW));
+                let status = status.map_err(|errno| self.error(Operation::Inspect, name, errno))?;
+                Ok(Some(Identity { device: status.st_dev, inode: status.st_ino, birth_ns: 0 }))
+            }
+            Err(errno) => Err(self.error(Operation::Inspect, name, errno)),
+        }
+    }
+
     fn sync(&self) -> Result<()> {
         // Repeated after a signal, as for a file.
         retry_on_intr(|| rustix::fs::fsync(&self.descriptor))
@@ -534,13 +553,18 @@ fn identity_of(descriptor: &OwnedFd) -> rustix::io::Result<Identity> {
 /// Returns when a file or directory was made, in nanoseconds since 1970; 0 where the filesystem does not report it.
 fn birth_ns(descriptor: impl AsFd) -> std::result::Result<u64, Errno> {
     match rustix::fs::statx(descriptor, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
-        Ok(answer) if answer.stx_mask & StatxFlags::BTIME.bits() != 0 => {
-            let seconds = u64::try_from(answer.stx_btime.tv_sec).unwrap_or(0);
-            Ok(seconds * 1_000_000_000 + u64::from(answer.stx_btime.tv_nsec))
-        }
-        Ok(_) | Err(Errno::NOSYS) => Ok(0),
+        Ok(answer) => Ok(birth_of(&answer)),
+        Err(Errno::NOSYS) => Ok(0),
         Err(errno) => Err(errno),
     }
+}
+
+fn birth_of(status: &rustix::fs::Statx) -> u64 {
+    if status.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return 0;
+    }
+    let seconds = u64::try_from(status.stx_btime.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::from(status.stx_btime.tv_nsec)
 }
 
 impl PosixFile {

@@ -157,6 +157,7 @@ impl Before {
 fn is_ours(name: &str) -> bool {
     [CONTROL_NAME, REGISTRY_NAME, REGION_NAME, DOUBLE_WRITE_NAME, NAME_PREPARING].contains(&name)
         || segment_number(name).is_some()
+        || name.strip_prefix(DOUBLE_WRITE_NAME).is_some_and(|rest| rest.starts_with('.'))
         // A database, a database that is being made, or the file of a sort.
         || name.contains(".tp")
         || name.strip_prefix(REGISTRY_NAME).is_some_and(|rest| rest.starts_with('.'))

@@ -7,12 +7,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
 use libtp_buffer::Entry as RegistryEntry;
-use libtp_buffer::{file_name, Fate, FileId, FileInfo, Registry};
+use libtp_buffer::{file_name, Fate, FileId, FileInfo, Home, Registry};
 use libtp_io::{Directory, OpenMode};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::database::{KeyFormat, Method};
-use crate::open::{found, read_header, unsuitable};
+use crate::open::{enter, found, read_header, unsuitable};
 use crate::{Error, Result};
 
 /// A database file, as its header describes it.
@@ -89,6 +89,7 @@ fn entered_file(directory: &dyn Directory, entry: &RegistryEntry, environment: &
         Ok(file) if file.info.id == entry.id => Ok(file),
         Ok(_) => Err(away("another file bears its name").into()),
         Err(Error::Io(libtp_io::Error::NotFound { .. })) => Err(away("its file is missing").into()),
+        Err(Error::Io(error @ libtp_io::Error::Unsuitable { .. })) => Err(away(&error.to_string()).into()),
         Err(Error::Unsuitable { what, .. }) => Err(away(&what).into()),
         Err(error) => Err(error),
     }
@@ -99,19 +100,25 @@ pub fn entry_of(info: &FileInfo) -> RegistryEntry {
     RegistryEntry { id: info.id, name: info.name.clone(), page_bytes: info.page_bytes, is_dropped: false, was: None }
 }
 
-/// Mends torn pages from the double-write file at restart. Returns the number of mended pages. Passes over files that
-/// are not in their places.
+/// Mends torn pages from the double-write file at restart. Returns the number of mended pages. Keeps the images of
+/// pages whose files are not in their places.
 ///
 /// # Errors
 /// The disk refused. The call can be repeated.
 pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<usize> {
     let restored = libtp_buffer::restore_torn(directory, &mut |id| {
-        let Some(entry) = registry.entry(id)?.filter(|entry| !entry.is_dropped) else { return Ok(None) };
+        // A number without an entry may be a database whose entry is damaged and whose file is away.
+        let Some(entry) = registry.entry(id)? else { return Ok(Home::Away) };
+        if entry.is_dropped {
+            return Ok(Home::Dropped);
+        }
         match entered_file(directory, &entry, environment) {
-            Ok(file) => Ok(Some(directory.open(&file.info.file_name(), OpenMode::Existing)?)),
+            Ok(file) => Ok(Home::Here(directory.open(&file.info.file_name(), OpenMode::Existing)?)),
+            // A limit of this process, for example: the next restart may find the file.
+            Err(Error::Io(error)) => Err(error.into()),
             Err(error) => {
                 tracing::warn!(%error, "pages of a file are not mended");
-                Ok(None)
+                Ok(Home::Away)
             }
         }
     })?;
@@ -190,7 +197,7 @@ pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Direc
     let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), new_name: None };
     managers.log_given_up(txn.session(), &fate)?;
     let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };
-    registry.enter(&dropped).inspect_err(|_| managers.log.poison())?;
+    enter(managers, &dropped)?;
     managers.buffers.forget_file(txn.session(), entry.id);
     Ok(true)
 }

@@ -92,6 +92,9 @@ impl Directory for SimProcess {
     fn exists(&self, name: &str) -> Result<bool> {
         self.root().exists(name)
     }
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        self.root().identity_of(name)
+    }
     fn sync(&self) -> Result<()> {
         self.root().sync()
     }
@@ -251,6 +254,15 @@ impl Directory for SimDirectory {
         let state = self.shared.state();
         state.check_alive(&self.call(Operation::Inspect, &path))?;
         Ok(state.tree.names(self.node).contains_key(name))
+    }
+
+    fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
+        check_name(Operation::Inspect, name)?;
+        let path = self.describe(name);
+        let state = self.shared.state();
+        state.check_alive(&self.call(Operation::Inspect, &path))?;
+        let found = state.tree.names(self.node).get(name);
+        Ok(found.map(|node| identity(node.0, state.fixture.device)))
     }
 
     fn sync(&self) -> Result<()> {
@@ -413,8 +425,12 @@ impl File for SimFile {
     fn identity(&self) -> Result<Identity> {
         let state = self.shared.state();
         state.check_alive(&self.call(Operation::Inspect, None))?;
-        // Nodes are never renumbered or used again, so the number also serves as time of birth.
-        let inode = u64::from(self.node.0);
-        Ok(Identity { device: state.fixture.device, inode, birth_ns: inode + 1 })
+        Ok(identity(self.node.0, state.fixture.device))
     }
+}
+
+/// Returns the identity of a node. Nodes are never renumbered or used again, so the number also serves as time of birth.
+fn identity(node: u32, device: u64) -> Identity {
+    let inode = u64::from(node);
+    Identity { device, inode, birth_ns: inode + 1 }
 }

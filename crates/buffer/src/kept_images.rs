@@ -1,0 +1,82 @@
+//! Images of pages whose file was away when their batch came home.
+//!
+//! Paper: none. PROTOCOLS L8.
+//!
+//! A page whose write was cut off may be torn in its file, and the double-write file has its only whole image. The next
+//! batch overwrites that image. So while the page's file is away, the image moves to a file of its own,
+//! `libtp.double.N.S`: `N` is the number of the page's file, `S` the number of the batch. The file has the form of the
+//! double-write file. A restart that finds the page's file in its place brings the images home and removes the file of
+//! images.
+//!
+//! Invariants
+//! 1. A batch is marked done, or overwritten, only when each image of it is synced at its home or in such a file, or
+//!    its database was dropped.
+//! 2. Images are brought home in the order of their batches, and before the batch in the double-write file, which is
+//!    younger. A home that is whole and younger than an image stays.
+//!
+//! If the process dies here: the batch is still open, and the next restart keeps the images again, in the same file.
+
+use libtp_io::{Directory, OpenMode};
+
+use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
+use crate::{FileId, Result};
+
+/// Returns the name of the file that keeps a batch's images of one data file.
+fn kept_name(file: FileId, sequence: u64) -> String {
+    format!("{DOUBLE_WRITE_NAME}.{}.{sequence}", file.raw())
+}
+
+/// Returns the data file and the batch of a file of kept images; `None` for the name of another file.
+fn parse(name: &str) -> Option<(FileId, u64)> {
+    let (file, sequence) = name.strip_prefix(DOUBLE_WRITE_NAME)?.strip_prefix('.')?.split_once('.')?;
+    Some((FileId::new(file.parse().ok()?), sequence.parse().ok()?))
+}
+
+/// Writes the images of one data file, which is away, into a file of their own, and makes the file durable.
+///
+/// # Errors
+/// The disk refused; the batch must stay open.
+pub(crate) fn keep(directory: &dyn Directory, file: FileId, sequence: u64, batch: &Batch) -> Result<()> {
+    let mut kept = Batch::default();
+    kept.clear();
+    for image in batch.images().iter().filter(|image| image.id.file() == file) {
+        kept.push(image.id, batch.page(image));
+    }
+    let name = kept_name(file, sequence);
+    DoubleWrite::of(directory.open(&name, OpenMode::Create)?).write_synced(sequence, &mut kept)?;
+    directory.sync()?;
+    tracing::warn!(pages = kept.len(), "{name} keeps pages of a database until its file is back");
+    Ok(())
+}
+
+/// Returns the kept images, with the data file of each batch, in the order of the batches. A batch that is not whole
+/// was never relied on.
+///
+/// # Errors
+/// The disk refused.
+pub(crate) fn kept(directory: &dyn Directory) -> Result<Vec<(FileId, Batch, String)>> {
+    let mut found = Vec::new();
+    directory.visit_names(&mut |name| {
+        found.extend(parse(name).map(|(file, sequence)| (sequence, file, name.to_string())))
+    })?;
+    found.sort_unstable();
+    let mut kept = Vec::new();
+    for (_, file, name) in found {
+        let images = DoubleWrite::of(directory.open(&name, OpenMode::Existing)?).open_batch()?;
+        kept.push((file, images.map(|(_, batch)| batch).unwrap_or_default(), name));
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_kept_images_are_told_from_others() {
+        assert_eq!(parse(&kept_name(FileId::new(7), 42)), Some((FileId::new(7), 42)));
+        for other in ["libtp.double", "libtp.double.7", "libtp.double.x.1", "databases.7.42", "libtp.double7.42"] {
+            assert_eq!(parse(other), None, "{other}");
+        }
+    }
+}
