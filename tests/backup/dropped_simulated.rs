@@ -392,3 +392,22 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
     assert!(whole > 0 && none > 0 && without_register > 0, "{whole} environments, {none} none");
     println!("figures: {} power cuts in a restore, {none} left no environment", whole + none);
 }
+
+#[test]
+fn a_limit_of_a_process_that_makes_a_database_stops_no_other() {
+    for fault in [Fault::Limit(27), Fault::Enospc] {
+        let (disk, memory) = (SimDisk::new(1), SharedMemory::new());
+        disk.subdirectory("env").unwrap();
+        disk.sync().unwrap();
+        let (one, two) = (open(&disk, &memory).unwrap(), open(&disk, &memory).unwrap());
+        put(&two, "theirs", 1).unwrap();
+        disk.fail_call(Calls::On(Operation::Write, "databases".into()), 0, fault, Repeat::Once);
+        put(&one, "new", 1).expect_err("the register could not be written");
+        put(&two, "theirs", 2).expect("no other process is stopped");
+        put(&one, "new", 2).unwrap();
+        one.flush().unwrap();
+        drop((one, two));
+        let env = open(&disk.crash_image(LossMode::DropAll, 1), &SharedMemory::new()).unwrap();
+        assert_eq!((get(&env, "theirs").unwrap(), get(&env, "new").unwrap()), (Some(2), Some(2)), "{fault:?}");
+    }
+}

@@ -186,15 +186,17 @@ impl LogManager {
 }
 
 /// Returns whether this error of a flush may lose bytes. A limit of the process loses nothing, nor does a call before
-/// the first write.
+/// the first write, nor a write that finds the disk full: the bytes stay in memory, and a later leader writes them.
 fn is_final(error: &Error) -> bool {
     if planted("log: a limit of one process stops all") {
         return true;
     }
     match error {
-        Error::Io(error) => {
-            matches!(error.operation(), Operation::Write | Operation::Sync) && !error.is_limit_of_process()
-        }
+        Error::Io(error) => match error.operation() {
+            Operation::Write => !matches!(error, libtp_io::Error::Full { .. }) && !error.is_limit_of_process(),
+            Operation::Sync => !error.is_limit_of_process(),
+            _ => false,
+        },
         // The log's files are not as they were made.
         _ => true,
     }

@@ -13,11 +13,12 @@
 
 use std::time::Duration;
 
+use libtp_buffer::Entry as RegistryEntry;
 use libtp_buffer::{
     check, file_name, is_page_size, is_zero, seal, FileId, FileInfo, PageHeader, PageId, PageNo, PoolId, PoolSettings,
     NAME_BYTES_MAX, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX,
 };
-use libtp_io::{Directory, File, LockMode, OpenMode};
+use libtp_io::{Directory, File, LockMode, OpenMode, Operation};
 use libtp_lock::{Mode, Wait};
 use libtp_process::{Patience, ProcessNumber, Rank};
 use libtp_txn::{Change, Managers, TxnSession};
@@ -366,7 +367,12 @@ fn find_or_make(
         let page_bytes = settings.page_bytes.unwrap_or(PAGE_BYTES_DEFAULT);
         make(managers, txn, directory, name, &Making { method, page_bytes, key_format: settings.key_format })?;
     }
-    let mut found = find_file(directory, name, &environment_id(managers))?;
+    let mut found = match find_file(directory, name, &environment_id(managers)) {
+        Err(Error::Io(error @ libtp_io::Error::Unsuitable { .. })) if registry.find(name)?.is_some() => {
+            return Err(libtp_buffer::Error::Away { name: name.into(), what: error.to_string() }.into());
+        }
+        found => found?,
+    };
     let id = found.info.id;
     check_entry(registry, &found.info)?;
     match managers.buffers.registered(id) {
@@ -378,19 +384,39 @@ fn find_or_make(
             }
             // The maker of the file may not have synced the name yet. A failed sync of the directory is final.
             if !planted("record: new file's name not synced") {
-                directory.sync().inspect_err(|_| managers.log.poison())?;
+                let synced = directory.sync();
+                synced.inspect_err(|error| poison_after_sync(managers, error))?;
             }
             // The sync of the name may have failed in another process. A sync after that does not write the name again.
             if !planted("record: a name is entered after a failed sync") {
                 managers.log.check_poison()?;
             }
             // The log has no record of a database that is not entered.
-            registry.enter(&entry_of(&found.info)).inspect_err(|_| managers.log.poison())?;
+            enter(managers, &entry_of(&found.info))?;
             failpoint("create: file has its name, not registered");
             managers.buffers.register_file(txn.session(), &found.info)?;
         }
     }
     Ok(Some(found))
+}
+
+/// Enters a database in the register. A process at a limit of its own, or a full disk, stops no other process: nothing
+/// was entered.
+pub(crate) fn enter(managers: &Managers, entry: &RegistryEntry) -> Result<()> {
+    let entered = managers.buffers.registry().enter(entry).inspect_err(|error| {
+        if let libtp_buffer::Error::Io(error) = error {
+            poison_after_sync(managers, error);
+        }
+    });
+    Ok(entered?)
+}
+
+/// Poisons the log after the failed sync of a name or of the register: a repeated sync may succeed without writing.
+fn poison_after_sync(managers: &Managers, error: &libtp_io::Error) {
+    let is_sync = matches!(error.operation(), Operation::Sync | Operation::SyncDirectory);
+    if is_sync || planted("record: a limit of a process that makes a database stops all") {
+        managers.log.poison();
+    }
 }
 
 /// Refuses a name that no database can have.

@@ -220,7 +220,8 @@ impl PlainFiles for PosixPlain {
     }
 
     fn sync(&self, directory: &str) -> Result<()> {
-        let opened = self.readable(Operation::SyncDirectory, directory)?;
+        // An error of the opening is no failed sync.
+        let opened = self.readable(Operation::Open, directory)?;
         // Repeated after a signal, as for a file.
         retry_on_intr(|| rustix::fs::fsync(&opened))
             .map_err(|errno| self.error(Operation::SyncDirectory, directory, errno))

@@ -201,7 +201,7 @@ impl Finisher<'_, '_> {
                 break;
             }
             let Err(error) = self.door.plain.sync(directory) else { continue };
-            if matches!(error, libtp_io::Error::Io { .. } | libtp_io::Error::Full { .. }) {
+            if error.is_failed_sync() {
                 // After a failed sync the state of the disk is unknown, and a second sync may succeed without writing
                 // anything.
                 self.txn.generation().managers.log.poison();
