@@ -132,6 +132,25 @@ fn log_that_is_gone_is_not_added_and_says_what_to_set() {
 }
 
 #[test]
+fn log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = other.path().join("backup");
+    let shop = open(directory.path());
+    shop.stock().unwrap();
+    let end = shop.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    let none = libtp::Settings { keep_log: None, ..settings() };
+    let second = libtp::Env::builder().settings(none).open(directory.path()).unwrap();
+    let mut random = Random::new(4);
+    while shop.env.stats().unwrap().log_tail < end + (1 << 20) {
+        for _ in 0..30 {
+            shop.trade(&mut random).unwrap();
+        }
+        second.checkpoint().unwrap();
+    }
+    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+}
+
+#[test]
 fn log_that_is_kept_over_many_openings_is_added() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (backup, restored) = (other.path().join("backup"), other.path().join("restored"));

@@ -113,7 +113,7 @@ impl Managers {
 
     /// Returns the LSN from which on the settings keep the log's files. No record need begin there.
     pub(crate) fn kept_by_setting(&self) -> Lsn {
-        match self.settings.keep_log_bytes {
+        match self.txns.header.keep_log.load().max(self.settings.keep_log_bytes) {
             0 => Lsn::new(u64::MAX),
             bytes => self.log.tail().minus(bytes),
         }

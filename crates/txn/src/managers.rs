@@ -170,8 +170,20 @@ impl Managers {
             control: Mutex::new(control),
             spares: Spares::default(),
         });
+        managers.share_settings();
         managers.become_repairer();
         managers
+    }
+
+    /// Makes every process keep the log that this process asks for: any process may take the next checkpoint.
+    fn share_settings(&self) {
+        let (header, settings) = (&self.txns.header, &self.settings);
+        if planted("txn: each process keeps the log that it asks for itself") {
+            return;
+        }
+        header.keep_log.fetch_max(settings.keep_log_bytes);
+        header.snapshot_log.fetch_max(settings.snapshot_log_bytes);
+        header.snapshot_age.fetch_max(u64::try_from(settings.snapshot_age.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// Writes to the control file where a restart would begin.

@@ -159,8 +159,14 @@ rio::shared! {
         pub pinned_to: Word<Lsn>,
         /// Where the shortcuts lie.
         pub shortcuts: rio::Link<Shortcuts>,
+        /// The largest `keep_log` of all processes since the region was made, bytes.
+        pub keep_log: Word<u64>,
+        /// The largest `snapshot_log`, bytes.
+        pub snapshot_log: Word<u64>,
+        /// The largest `snapshot_age_millis`, in microseconds.
+        pub snapshot_age: Word<u64>,
         /// Zero, kept for later.
-        pub spare_shortcuts: [Word<u64>; 6],
+        pub spare_shortcuts: [Word<u64>; 3],
     } size 256
 }
 

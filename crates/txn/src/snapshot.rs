@@ -349,7 +349,7 @@ impl Managers {
     /// keeps only a little log; else the horizon of a view of now.
     fn early_horizon(&self, txn: &TxnSession) -> Result<Lsn> {
         let last = txn.last_horizon.get();
-        let is_near = last != Lsn::NONE && self.log.tail().since(last) <= self.settings.snapshot_log_bytes / 4;
+        let is_near = last != Lsn::NONE && self.log.tail().since(last) <= self.snapshot_log_bytes() / 4;
         if is_near {
             return Ok(last);
         }
@@ -396,10 +396,15 @@ impl Managers {
         self.txns.used().any(|slot| slot.pinned_since.load() != 0)
     }
 
+    fn snapshot_log_bytes(&self) -> u64 {
+        self.txns.header.snapshot_log.load().max(self.settings.snapshot_log_bytes)
+    }
+
     /// Returns whether the log that a snapshot needs is kept for it, by its horizon and its age.
     fn keeps(&self, horizon: Lsn, age: Duration) -> bool {
-        let is_small = self.log.tail().since(horizon) <= self.settings.snapshot_log_bytes;
-        (is_small && age <= self.settings.snapshot_age) || planted("snapshot: what it needs is kept for ever")
+        let is_small = self.log.tail().since(horizon) <= self.snapshot_log_bytes();
+        let most = self.settings.snapshot_age.max(Duration::from_micros(self.txns.header.snapshot_age.load()));
+        (is_small && age <= most) || planted("snapshot: what it needs is kept for ever")
     }
 
     /// Returns the LSN from which on the log is kept for snapshots. A snapshot that is pinned later needs nothing that
