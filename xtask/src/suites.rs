@@ -245,8 +245,8 @@ pub const SUITES: &[Suite] = &[
         doubt: "Does `multiprocess` notice its bugs?",
         catches: "each planted bug that a case of `multiprocess` looks for",
         test_env: &[("LIBTP_TEST_SHARE", "2")],
-        deep_env: &[],
-        soak_env: &[],
+        deep_env: &[("LIBTP_TEST_SELDOM", "1")],
+        soak_env: &[("LIBTP_TEST_SELDOM", "1")],
     },
 ];
 

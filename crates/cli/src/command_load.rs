@@ -108,7 +108,9 @@ fn load_records(
     let name = &arguments.at.database;
     let is_new = matches!(env.database(name), Err(libtp::Error::NoDatabase { .. }));
     let target = Target::open(env, arguments, source, checked)?;
-    let loaded = match load_at_once(&target, arguments, source, output.may_draw()) {
+    let at_once =
+        check_keys(&target, source, checked).and_then(|()| load_at_once(&target, arguments, source, output.may_draw()));
+    let loaded = match at_once {
         Ok(None) => load_in_batches(env, &target, source, output),
         Ok(Some(loaded)) => Ok(loaded),
         Err(failure) => Err(failure),
@@ -293,6 +295,27 @@ fn check_lengths(recno: &Recno, source: &Source, checked: Checked) -> Result<()>
         ))),
         _ => Ok(()),
     }
+}
+
+/// Checks that the database takes keys as long as the dump's: a load in batches would keep the records before the first
+/// key that is too long.
+fn check_keys(target: &Target, source: &Source, checked: Checked) -> Result<()> {
+    let (bytes, limit, what) = match target {
+        Target::Pairs(db) => (checked.longest_key, db.key_bytes_max(), "a key"),
+        Target::Several(db) if db.duplicates() == Duplicates::Sorted => {
+            (checked.longest_pair, db.pair_bytes_max(), "a key with its value")
+        }
+        Target::Several(db) => (checked.longest_key, db.pair_bytes_max(), "a key"),
+        Target::Recno(_) | Target::List(_) => return Ok(()),
+    };
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(source.failed(format!(
+        "it has {what} of {bytes} bytes, and `{}` takes {limit} (nothing was loaded). Make the database with larger pages, and load \
+         it again",
+        target.name()
+    )))
 }
 
 /// Returns the records with their numbers: those of their keys, or else their places in the dump.

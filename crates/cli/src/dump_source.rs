@@ -41,6 +41,10 @@ pub struct Checked {
     pub first: Option<u64>,
     /// The bytes of its shortest and longest record, if it has any.
     pub lengths: Option<(usize, usize)>,
+    /// The bytes of its longest key.
+    pub longest_key: usize,
+    /// The bytes of its longest key together with the key's value.
+    pub longest_pair: usize,
 }
 
 impl Source {
@@ -75,6 +79,9 @@ impl Source {
         while let Some((key, value)) = self.next_pair()? {
             let (shortest, longest) = checked.lengths.unwrap_or((value.len(), value.len()));
             checked.lengths = Some((shortest.min(value.len()), longest.max(value.len())));
+            let key_bytes = key.as_ref().map_or(0, Vec::len);
+            checked.longest_key = checked.longest_key.max(key_bytes);
+            checked.longest_pair = checked.longest_pair.max(key_bytes + value.len());
             if let Some(key) = key.filter(|_| is_numbered) {
                 let number = self.number(&key, before)?;
                 checked.first = checked.first.or(Some(number));

@@ -111,7 +111,11 @@ fn what_cannot_be_loaded_as_meant_is_refused_before_anything_is_made() {
     tp("put", &there, &["db", "a", "b"]).text();
     let gap = "VERSION=3\nformat=print\ntype=recno\nkeys=1\nHEADER=END\n 1\n one\n 3\n three\nDATA=END\n";
     let tree = "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n a\n b\nDATA=END\n";
+    // More pairs than a batch has.
+    let pairs: String = (0..6_000).map(|n| format!(" {n}\n v\n")).collect();
+    let long = format!("VERSION=3\nformat=print\ntype=hash\nHEADER=END\n{pairs} {}\n v\nDATA=END\n", "k".repeat(3_000));
     let refused = [
+        (long, "a key of 3000 bytes", "nothing was loaded"),
         (INTEGERS.replace("integerkey", "integerdup"), "line 9: with `integerdup` LMDB", "Remove the line"),
         (INTEGERS.replace("integerkey", "reversedup"), "line 9: with `reversedup` LMDB", "Remove the line"),
         (tree.replace("HEADER", "nodes=7\nHEADER"), "line 4: the header line `nodes` is unknown", "Remove the line"),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use libtp_buffer::{BufferManager, Policy, PoolSettings, Registry, WriteAhead};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
-use libtp_log::{Control, ControlFile, Geometry, LogManager, Lsn, Restarted, CONTROL_NAME};
+use libtp_log::{Control, ControlFile, LogManager, Lsn, Restarted, CONTROL_NAME};
 use libtp_process::{ForkMark, ProcessManager, Seats};
 use libtp_txn::{Managers, Parts};
 use rio::{failpoint, planted, Identity, Region};
@@ -340,14 +340,6 @@ impl<'o> Opening<'o> {
         }
         unfinished::refuse_others(self.platform)?;
         let log_settings = self.log_settings();
-        let (first, max) = (log_settings.segment_bytes_first, log_settings.segment_bytes_max);
-        if Geometry::new(first, max).is_none() {
-            let what = format!(
-                "log_segment_first is {first} bytes and log_segment_max {max}; both must be powers of two from 16 KiB \
-                 to 1 TiB, and the first no larger than the largest"
-            );
-            return Err(Error::Settings { what });
-        }
         let control = Control::new(random_id(), &log_settings);
         self.check_new(&self.identity(file, &control)?)?;
         if let Create::ToFill(begun) = self.create {
@@ -382,9 +374,11 @@ impl<'o> Opening<'o> {
             Found::Unusable(why) | Found::Unreadable(why) | Found::Left(_, why) => {
                 format!("other processes use it, and their shared memory cannot be joined: {why}")
             }
-            _ => "other processes use it, but their shared memory cannot be seen from here (another container, or \
-                  another user's mount). Set `region_directory` in libtp.toml to a directory that all of them see"
-                .into(),
+            _ => format!(
+                "other processes use it, but their shared memory is not in {} of this process (another container, another user's \
+                 mount, or another `region_directory`). Set `region_directory` in libtp.toml to a directory that all of them see",
+                self.platform.describe_homes()
+            ),
         };
         Error::Environment { environment: self.platform.path.clone(), what }
     }

@@ -330,8 +330,11 @@ impl Multi {
             let new = duplicates::sorted_entry(&key, value);
             self.check(&new)?;
             if new != entry {
-                access.put(&new, b"")?;
-                access.delete(entry)?;
+                txn.savepoint_of_records().around(|| {
+                    access.put(&new, b"")?;
+                    access.delete(entry)?;
+                    Ok(())
+                })?;
             }
             Ok(true)
         })

@@ -303,6 +303,16 @@ impl Platform {
         }
     }
 
+    /// Returns the directories in which this process looks for the environment's memory.
+    pub(crate) fn describe_homes(&self) -> String {
+        match &self.memory {
+            Memory::Files(homes) => {
+                homes.iter().map(|home| home.display().to_string()).collect::<Vec<_>>().join(" or ")
+            }
+            Memory::Shared(_) => "the memory".into(),
+        }
+    }
+
     /// Removes regions whose environments are gone; returns those that may hold commits that exist nowhere else.
     pub(crate) fn sweep(&self) -> Vec<OrphanedMemory> {
         self.others_homes().flat_map(|home| sweep(home)).collect()

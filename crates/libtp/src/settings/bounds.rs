@@ -1,6 +1,7 @@
 //! The least and the greatest value of each setting. A value outside is refused before anything is opened.
-//!
-//! Making an environment checks the sizes of the log's segments, which must also be powers of two.
+//! The sizes of the log's segments must also be powers of two.
+
+use libtp_log::Geometry;
 
 use super::{Bytes, Settings};
 use crate::{Error, Result};
@@ -31,11 +32,25 @@ impl Settings {
         let pools = self.database.values().filter_map(|database| database.own_pool);
         let pools = pools.map(|bytes| Bounded { name: "own_pool", value: bytes.0, min: 0, max: MEMORY_BYTES_MAX });
         match self.bounded().into_iter().flatten().chain(pools).find(Bounded::is_outside) {
-            None => Ok(()),
+            None => self.check_segments(),
             Some(Bounded { name, value, min, max }) => Err(Error::Settings {
                 what: format!("{name} is {value}, and must be from {min} to {max}; nothing was changed. Correct it in libtp.toml or in the program"),
             }),
         }
+    }
+
+    fn check_segments(&self) -> Result<()> {
+        let usual = libtp_log::Settings::default();
+        let first = self.log_segment_first.map_or(usual.segment_bytes_first, |bytes| bytes.0);
+        let max = self.log_segment_max.map_or(usual.segment_bytes_max, |bytes| bytes.0);
+        if Geometry::new(first, max).is_some() {
+            return Ok(());
+        }
+        let what = format!(
+            "log_segment_first is {first} bytes and log_segment_max {max}; both must be powers of two from 16 KiB to 1 TiB, and the \
+             first no larger than the largest; nothing was changed. Correct it in libtp.toml or in the program"
+        );
+        Err(Error::Settings { what })
     }
 
     fn bounded(&self) -> [Option<Bounded>; 16] {
@@ -79,7 +94,7 @@ mod tests {
     #[test]
     fn every_number_of_the_settings_has_bounds() {
         let text = "memory = 1\nrelaxed_millis = 1\ngroup_threshold = 1\nwait_threshold_percent = 1\nlog_delay = 1\n\
-                    log_segment_first = 1\nlog_segment_max = 1\ncheckpoint_log = 1\nsnapshot_log = 1\nsnapshot_age_millis = 1\n\
+                    log_segment_first = 16384\nlog_segment_max = 16384\ncheckpoint_log = 1\nsnapshot_log = 1\nsnapshot_age_millis = 1\n\
                     keep_log = 1\nrecovery_threads = 1\nlock_timeout_millis = 1\ndeadlock_period_millis = 1\n\
                     detached_timeout_millis = 1\nlanes = 1\n";
         let settings = Settings::parse(text).unwrap();
@@ -117,10 +132,13 @@ mod tests {
     fn a_refused_program_has_no_directory_made() {
         let parent = tempfile::tempdir().unwrap();
         let place = parent.path().join("env");
-        let settings = Settings { recovery_threads: Some(8700), ..Settings::default() };
-        let refused = crate::Env::builder().settings(settings).open(&place).err().unwrap().to_string();
-        assert!(refused.contains("recovery_threads is 8700"), "{refused}");
-        assert!(!place.exists());
+        let threads = Settings { recovery_threads: Some(8700), ..Settings::default() };
+        let odd = Settings { log_segment_first: Some(Bytes(50_000)), ..Settings::default() };
+        for (settings, what) in [(threads, "recovery_threads is 8700"), (odd, "log_segment_first is 50000 bytes")] {
+            let refused = crate::Env::builder().settings(settings).open(&place).err().unwrap().to_string();
+            assert!(refused.contains(what) && refused.contains("nothing was changed"), "{refused}");
+            assert!(!place.exists());
+        }
     }
 
     #[test]
