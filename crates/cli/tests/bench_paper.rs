@@ -80,7 +80,9 @@ fn all_are_measured(only: &str, all: &str) -> String {
     assert!(missing.is_empty(), "{missing:?}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     let banks = raw.matches("\"audited\":").count();
-    assert!(banks > 0 && banks == raw.matches("\"verdict\":\"ok\"").count(), "{raw}");
+    assert_eq!(banks, raw.matches("\"verdict\":\"ok\"").count(), "{raw}");
+    // Recoverable memory is judged with each sample.
+    assert!(banks > 0 || raw.contains("\"audit\":\"ok\""), "{raw}");
     raw
 }
 
