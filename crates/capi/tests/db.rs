@@ -114,6 +114,35 @@ fn valgrind_finds_nothing_in_processes_that_share_files() {
     assert_eq!(says(&records, &[&at("table"), "audit"]), "30 cards, sum 435, 1 marks, 10 lines\n");
 }
 
+/// The cases of 4.4BSD's and NetBSD's own tests of db(3). `db3_lists.c` names each, and the few whose answer differs.
+#[test]
+fn the_test_lists_of_4_4bsd_and_netbsd_pass_in_each_mode() {
+    perform_lists(&[("plain", "1"), ("within", "1"), ("txn", "1"), ("lock", "20")], plainly);
+}
+
+#[test]
+fn valgrind_finds_nothing_in_the_test_lists() {
+    let turns = [("plain", 3), ("within", 3), ("txn", 5)];
+    let modes = turns.into_iter().filter(|&(_, number)| is_turn_of_valgrind(number, 6)).map(|(mode, _)| (mode, "40"));
+    perform_lists(&modes.collect::<Vec<_>>(), under_valgrind);
+}
+
+/// Performs the test lists in several modes at once. The second of each pair divides the counts of the large tests.
+fn perform_lists(modes: &[(&str, &str)], command: impl Fn(&Path, &[&str]) -> Command) {
+    let workshop = workshop();
+    let program = compiled("tests/c/db3_lists.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let begun = modes.iter().map(|&(mode, share)| {
+        let directory = home.path().join(mode);
+        let mut command = command(&program, &[directory.to_str().unwrap(), mode, share]);
+        (mode, command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    });
+    for (mode, process) in begun.collect::<Vec<_>>() {
+        let ended = process.wait_with_output().unwrap();
+        assert!(ended.status.success() && ended.stdout == b"0 wrong\n", "{mode}: {}", told(&ended));
+    }
+}
+
 /// `DB_LOCK | DB_SHMEM`, as a number.
 const LOCK_AND_SHMEM: &str = "1610612736";
 
