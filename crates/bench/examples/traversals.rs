@@ -11,13 +11,13 @@ use libtp_bench::oo1::{ours, peers, Graph, Way};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [name, parts, seconds, way @ ..] = arguments.as_slice() else {
+    let [contender, parts, seconds, way @ ..] = arguments.as_slice() else {
         panic!("CONTENDER PARTS SECONDS [backward]");
     };
     let (parts, time) = (parts.parse::<u32>().unwrap(), Duration::from_secs(seconds.parse().unwrap()));
     let way = if way.is_empty() { Way::Forward } else { Way::Backward };
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
-    let (_, open) = ours().into_iter().chain(peers()).find(|(name, _)| name == name).expect("it is in this build");
+    let (_, open) = ours().into_iter().chain(peers()).find(|(name, _)| name == contender).expect("it is in this build");
     let (database, graph) = (open(place.path()).unwrap(), Graph::make(parts, 0));
     let client = database.client().unwrap();
     client.load(&graph, 1..parts + 1).unwrap();
@@ -29,5 +29,5 @@ fn main() {
         root = (root + 7919) % parts;
     }
     let mean = begin.elapsed().as_secs_f64() / seen as f64;
-    println!("{name}, {parts} parts: {:.0} ns a part, {:.0} in the best traversal", mean * 1e9, best * 1e9);
+    println!("{contender}, {parts} parts: {:.0} ns a part, {:.0} in the best traversal", mean * 1e9, best * 1e9);
 }

@@ -79,6 +79,9 @@ enum Homes {
     Present,
 }
 
+/// The files that pages were written into, and those that were away.
+type Written = (BTreeMap<FileId, Arc<OpenFile>>, BTreeSet<FileId>);
+
 /// The result of an attempt to claim a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
@@ -494,13 +497,7 @@ impl BufferManager {
     ///
     /// # Panics
     /// If a page is younger than the durable log: that would break the rule.
-    fn write_homes(
-        &self,
-        session: &Session,
-        flushed: FlushedTo,
-        batch: &Batch,
-        wanted: Homes,
-    ) -> Result<(BTreeMap<FileId, Arc<OpenFile>>, BTreeSet<FileId>)> {
+    fn write_homes(&self, session: &Session, flushed: FlushedTo, batch: &Batch, wanted: Homes) -> Result<Written> {
         for image in batch.images() {
             let lsn = page_lsn(batch.page(image));
             let is_covered = lsn.is_none() || flushed.covers(lsn) || planted(LOG_NOT_FORCED);

@@ -92,7 +92,7 @@ impl Env {
     /// let accounts = env.btree("accounts")?;
     /// env.run(|txn| accounts.put(txn, b"alice", b"10"))?;
     /// env.backup(&copy, &mut |_, _, _| {})?;
-    /// libtp::Backup::open(&copy)?.restore(&other, libtp::Until::End, &mut |_, _, _| {})?;
+    /// libtp::Backup::open(&copy)?.restore(&other, libtp::RestorePoint::End, &mut |_, _, _| {})?;
     /// let restored = libtp::Env::open(&other)?;
     /// let accounts = restored.btree("accounts")?;
     /// assert_eq!(restored.run(|txn| accounts.get(txn, b"alice"))?.as_deref(), Some(&b"10"[..]));

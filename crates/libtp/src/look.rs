@@ -25,7 +25,7 @@ use crate::{Env, Result};
 
 impl Builder {
     /// Opens the environment in `directory` to watch the processes at work in it: [`Env::sessions`],
-    /// [`Env::transactions`], [`Env::stats`], [`Env::at_the_door`]. This never waits, so it returns even while a
+    /// [`Env::transactions`], [`Env::stats`], [`Env::opening_process`]. This never waits, so it returns even while a
     /// stopped process keeps all others waiting; every other call is refused. Returns `None` if no process has the
     /// environment open, or the shared memory cannot be seen at this moment.
     ///

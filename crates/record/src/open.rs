@@ -102,7 +102,7 @@ const _: () = {
     assert!(std::mem::offset_of!(FileHeader, method) == 32);
 };
 
-/// Keying of a list's tree.
+/// Key format of a list's tree.
 pub const LIST: KeyFormat = KeyFormat { duplicates: Duplicates::None, order: None, is_list: true, index_of: None };
 
 /// Settings with which a database is opened.
@@ -110,7 +110,7 @@ pub const LIST: KeyFormat = KeyFormat { duplicates: Duplicates::None, order: Non
 pub struct OpenSettings {
     /// Method with which a missing database is made; `None` makes no database.
     pub create: Option<Method>,
-    /// Keying of a B-tree that is made.
+    /// Key format of a B-tree that is made.
     pub key_format: KeyFormat,
     /// Page size of a file that is made; `None` for 8 KiB.
     pub page_bytes: Option<u32>,
