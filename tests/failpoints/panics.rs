@@ -1,7 +1,7 @@
 //! A thread panics inside the library (PROTOCOLS D10): only its session dies. Its process goes on with the same
 //! handle, the others go on, and the memory stays.
 //!
-//! Repeated panics: `crates/libtp/src/panics.rs`.
+//! Repeated panics: `crates/libtp/src/region/panics.rs`.
 
 use libtp_sim::Random;
 use libtp_tests::failpoints::{Failpoint, Scene, FAILPOINTS};

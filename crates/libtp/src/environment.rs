@@ -14,20 +14,20 @@ use libtp_record::{Duplicates, Method, Order, Verified};
 use libtp_txn::Managers;
 use rio::Survives;
 
-use crate::attach::{self, Attached, Create, Opened, Platform};
-use crate::database::{wait_of, OpenDatabase};
+use crate::db::database::{wait_of, OpenDatabase};
+use crate::db::index::KeptIndices;
 use crate::files;
-use crate::generation::{Present, Refused};
-use crate::index::KeptIndices;
-use crate::keep::Keep;
-use crate::left_memory::OrphanedMemory;
-use crate::log_type::{self, LogType};
-use crate::passing::PassedOn;
-use crate::run::run;
-use crate::segment::{OpenSegments, Segment};
-use crate::settings::{Bytes, Granularity, Replacement, Settings};
-use crate::txn::CommitLsn;
-use crate::visit::Visits;
+use crate::ground::settings::{Bytes, Granularity, Replacement, Settings};
+use crate::open::attach::{self, Attached, Create, Opened, Platform};
+use crate::open::keep::Keep;
+use crate::open::left_memory::OrphanedMemory;
+use crate::open::log_type::{self, LogType};
+use crate::region::generation::{Present, Refused};
+use crate::region::visit::Visits;
+use crate::txn::passing::PassedOn;
+use crate::txn::run::run;
+use crate::txn::segment::{OpenSegments, Segment};
+use crate::txn::transaction::CommitLsn;
 use crate::{Database, Db, Durability, Error, List, Multi, Recno, Result, Txn};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
@@ -66,7 +66,7 @@ pub(crate) struct Inner {
     pub(crate) indices: KeptIndices,
     pub(crate) segments: OpenSegments,
     /// This process's state of plain files.
-    pub(crate) files: files::Home,
+    pub(crate) files: files::paths::Home,
     /// Transactions that this handle passed on and that, as far as it knows, no session has taken over yet.
     pub(crate) passed_on: PassedOn,
     pub(crate) platform: Platform,
@@ -190,7 +190,7 @@ impl Builder {
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Builder {
         let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-        self.settings.lock_timeout_millis = Some(millis.min(crate::settings::bounds::LOCK_TIMEOUT_MILLIS_MAX));
+        self.settings.lock_timeout_millis = Some(millis.min(crate::ground::settings::bounds::LOCK_TIMEOUT_MILLIS_MAX));
         self
     }
 
@@ -293,7 +293,7 @@ impl Builder {
             Ok(()) | Err(Error::Rebuilt) => {
                 // In an environment already in use, another process has recovered the files, or does so when one dies.
                 if env.opened().how != attach::How::Joined {
-                    files::recover(&env.0);
+                    files::change::recover(&env.0);
                 }
                 #[cfg(feature = "unprotected")]
                 if self.settings.is_unprotected {
@@ -346,7 +346,7 @@ impl Env {
             index_notes: Mutex::default(),
             indices: KeptIndices::default(),
             segments: OpenSegments::default(),
-            files: files::Home::default(),
+            files: files::paths::Home::default(),
             passed_on: PassedOn::default(),
             durability: settings.durability.unwrap_or_default(),
             wait: wait_of(settings.lock_timeout()),
@@ -518,9 +518,9 @@ impl Env {
     /// # Errors
     /// Something could not be written; the next round tries again.
     pub fn background_step(&self) -> Result<()> {
-        crate::files::end_left(&self.0);
+        crate::files::change::end_left(&self.0);
         let env = Arc::downgrade(&self.0);
-        self.0.with_session(|managers, txn| crate::background::step(&env, managers, txn))
+        self.0.with_session(|managers, txn| crate::region::background::step(&env, managers, txn))
     }
 
     /// Returns every lock held or waited for.
@@ -539,13 +539,13 @@ impl Env {
     /// `NoDatabase`; an error that keeps pages from being read at all. Damage of a page is a finding, not an error.
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = self.begin()?;
-        let mut verified = crate::database::verify(&self.0, name, &txn)?;
+        let mut verified = crate::db::database::verify(&self.0, name, &txn)?;
         // If this region was given up, the next life may have written pages that look damaged from here.
         if txn.generation().managers.region.is_broken() {
             return Err(Error::Rebuilt);
         }
         txn.commit()?;
-        let more = match crate::index::verify::disagreements(&self.0, name) {
+        let more = match crate::db::index::verify::disagreements(&self.0, name) {
             // A damaged page, which may be among the findings already.
             Err(Error::Corrupt(_)) if !verified.findings.is_empty() => Vec::new(),
             Err(Error::Corrupt(what)) => vec![what],
@@ -617,7 +617,7 @@ impl Env {
     /// # Errors
     /// The directory cannot be read.
     pub fn databases(&self) -> Result<Vec<String>> {
-        crate::database::names(&self.0)
+        crate::db::database::names(&self.0)
     }
 
     /// Drops a database whose file is missing: the caller decides that the file does not come back. Its committed

@@ -4,7 +4,7 @@
 use super::source::{code, is_word, File};
 
 /// The file that combines the managers' layout numbers.
-const ALL: &str = "crates/libtp/src/record_types.rs";
+const ALL: &str = "crates/libtp/src/open/record_types.rs";
 
 /// Crates whose types lie in their own files, with their own layout number.
 const APART: &[&str] = &["vista"];

@@ -1,0 +1,528 @@
+//! Backup: a copy of an environment, taken while it is in use, from which another can be made (`restore.rs`).
+//!
+//! Not in the paper; after Berkeley DB's hot backup and PostgreSQL's base backup (docs/design/0016-backup.md, PROTOCOLS
+//! L10). In this order:
+//!
+//! 1. Take a checkpoint; from it on, keep the log (`txn/kept_log`).
+//! 2. Copy the files, page by page, while other sessions write them (`copy_file.rs`).
+//! 3. Force the log, and copy it from that checkpoint to its durable end: it has every change that a copied page shows.
+//! 4. Read the copied log back, record by record.
+//! 5. Write the manifest, which completes the backup.
+//!
+//! Later calls add the log since then: the manifest's end moves, the copied files stay.
+//!
+//! Invariants
+//! 1. A directory with a manifest has a whole backup that ends where the manifest says. Other files in it belong to an
+//!    unfinished backup and do not count.
+//! 2. A backup changes nothing in the environment, except that it takes checkpoints and keeps log meanwhile.
+//! 3. A full backup holds a lock on the file `backup.unfinished`, an extension a lock on the manifest: no other process
+//!    takes the files there for those of a dead one.
+//!
+//! If we die here: repairing the session releases the kept log. A full backup has no manifest yet, and the next one to
+//! the same directory starts over; an extension is done again.
+
+pub(crate) mod copy_file;
+pub(crate) mod manifest;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use libtp_buffer::{seal, FileId, PageId};
+use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory};
+use libtp_lock::Mode;
+use libtp_log::{Control, ControlFile, LogCopy, LogFiles, Lsn, CONTROL_NAME};
+use libtp_process::Rank;
+use libtp_record::{lock_names, FoundFile};
+use libtp_txn::{Managers, TxnSession};
+use rio::{failpoint, planted};
+use serde::Serialize;
+
+use crate::environment::Inner;
+use crate::ground::settings::{self, SETTINGS_NAME};
+use crate::region::generation::Seated;
+use crate::{Env, Error, Result};
+
+use copy_file::{copy_header, FileCopy};
+use manifest::{Manifest, MANIFEST};
+
+/// The file that marks a directory with an unfinished full backup.
+pub(crate) const UNFINISHED: &str = "backup.unfinished";
+/// The number of pages of a new file.
+const PAGES_NEW: u64 = 3;
+/// The number of bytes at a backup's end that are compared with the log that is to continue it.
+const WITNESS_BYTES: u64 = 4096;
+
+/// The locked byte, far behind all that is read: some network filesystems keep other processes from reading a locked
+/// byte.
+const LOCKED_BYTE: u64 = 1 << 40;
+
+/// The result of a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct BackedUp {
+    /// The earliest state that can be restored: everything logged before this LSN.
+    pub earliest: u64,
+    /// The end of its log, and so the latest state that can be restored.
+    pub end: u64,
+    /// Database files that were copied.
+    pub files: u64,
+    /// Total size of these files, in bytes.
+    pub file_bytes: u64,
+    /// Size of the copied log, in bytes.
+    pub log_bytes: u64,
+    /// Pages that were read again because a session was writing them.
+    pub reread: u64,
+    /// The duration in milliseconds.
+    pub millis: u64,
+}
+
+/// Called with the progress: the step, bytes done, bytes in all.
+pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
+
+impl Env {
+    /// Copies the environment to the directory `to`, which is missing or empty, while other sessions go on. The copy
+    /// has all commits made before the backup begins, and some of those made meanwhile. It does not include
+    /// segments of recoverable memory.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (bank, copy, other) = (dir.path().join("bank"), dir.path().join("copy"), dir.path().join("other"));
+    /// let env = libtp::Env::open(&bank)?;
+    /// let accounts = env.btree("accounts")?;
+    /// env.run(|txn| accounts.put(txn, b"alice", b"10"))?;
+    /// env.backup(&copy, &mut |_, _, _| {})?;
+    /// libtp::Backup::open(&copy)?.restore(&other, libtp::RestorePoint::End, &mut |_, _, _| {})?;
+    /// let restored = libtp::Env::open(&other)?;
+    /// let accounts = restored.btree("accounts")?;
+    /// assert_eq!(restored.run(|txn| accounts.get(txn, b"alice"))?.as_deref(), Some(&b"10"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Backup` when the directory is not empty; `Corrupt` when a page or the log is damaged, naming the file and the
+    /// page; `Full`, `Io`. The environment is unchanged, and the copied files are removed, if possible.
+    pub fn backup(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.backup_on(&directory_at(to.as_ref())?, watch)
+    }
+
+    /// Adds the log since the last backup to the backup of this environment in the directory `to`: any state up to now
+    /// can then be restored from it. Takes as long as copying that log.
+    ///
+    /// # Errors
+    /// `Backup` when there is no backup of this environment, or the log since then is no longer kept (see `keep_log` in
+    /// the settings); else as [`Env::backup`]. The backup is unchanged then.
+    pub fn backup_more(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.backup_more_on(&directory_at(to.as_ref())?, watch)
+    }
+
+    /// As [`Env::backup`], to any directory, for simulation.
+    ///
+    /// # Errors
+    /// As [`Env::backup`].
+    #[doc(hidden)]
+    pub fn backup_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.0.check_process()?;
+        let _alone = begin_in(to.as_ref())?;
+        let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
+        if done.is_err() && !to.exists(MANIFEST).unwrap_or(true) {
+            // Make room; the next backup removes what stays, and finds it unfinished.
+            let _ = empty(to.as_ref());
+        }
+        done
+    }
+
+    /// As [`Env::backup_more`], to any directory, for simulation.
+    ///
+    /// # Errors
+    /// As [`Env::backup_more`].
+    #[doc(hidden)]
+    pub fn backup_more_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+        self.0.check_process()?;
+        let nothing =
+            || refused(to.as_ref(), "it has no backup to which anything could be added; take a full one first");
+        let _alone = take_alone(to.as_ref(), MANIFEST, OpenMode::Existing)?.ok_or_else(nothing)?;
+        let manifest = Manifest::read(to.as_ref())?.ok_or_else(nothing)?;
+        Copying::begin(&self.0)?.more(to, manifest, watch)
+    }
+}
+
+fn directory_at(path: &Path) -> Result<Arc<dyn Directory>> {
+    Ok(Arc::new(PosixDirectory::create(path)?))
+}
+
+pub(crate) fn refused(directory: &dyn Directory, what: impl Into<String>) -> Error {
+    let path = directory.describe(MANIFEST);
+    let backup = path.strip_suffix(MANIFEST).map_or(path.as_str(), |path| path.trim_end_matches('/')).to_string();
+    Error::Backup { backup, what: what.into() }
+}
+
+/// Locks the file that marks a directory's backup, so that no other process copies there meanwhile. Returns `None` if
+/// the file is missing. The lock ends with the handle, and with its process.
+fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<Arc<dyn File>>> {
+    loop {
+        let file = match to.open(name, mode) {
+            Err(libtp_io::Error::NotFound { .. }) => return Ok(None),
+            opened => opened?,
+        };
+        let is_alone = file.lock(LOCKED_BYTE, LockMode::Exclusive, false).unwrap_or_else(|error| {
+            tracing::warn!(%error, "a backup goes to a place without locks: nothing keeps a second one away from there");
+            true
+        });
+        if !is_alone && !planted("libtp: two backups go to one directory") {
+            return Err(refused(
+                to,
+                "another backup is on its way there: what that has copied stays. Wait for its end",
+            ));
+        }
+        // The former holder may have ended meanwhile, and removed or replaced the file.
+        match to.open(name, OpenMode::ReadOnly) {
+            Ok(now) if now.identity()? == file.identity()? => return Ok(Some(file)),
+            Ok(_) | Err(libtp_io::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Makes sure that a backup to this directory destroys nothing, and marks it as begun. No other backup to it can begin
+/// while the returned file is kept.
+fn begin_in(to: &dyn Directory) -> Result<Arc<dyn File>> {
+    refuse_what_is_there(to)?;
+    let alone = take_alone(to, UNFINISHED, OpenMode::Create)?.ok_or_else(|| refused(to, "it takes no files"))?;
+    // Once more: another process may have finished its backup before the lock was granted.
+    if let Err(refused) = refuse_what_is_there(to) {
+        to.remove(UNFINISHED)?;
+        return Err(refused);
+    }
+    for name in to.list()?.iter().filter(|name| *name != UNFINISHED) {
+        to.remove(name)?;
+    }
+    to.sync()?;
+    Ok(alone)
+}
+
+fn refuse_what_is_there(to: &dyn Directory) -> Result<()> {
+    let names = to.list()?;
+    if names.iter().any(|name| name == MANIFEST) {
+        return Err(refused(
+            to,
+            "it has a backup already. Add to that (`--incremental`, `Env::backup_more`), or name another directory",
+        ));
+    }
+    match names.first() {
+        Some(name) if !names.iter().any(|name| name == UNFINISHED) => {
+            Err(refused(to, format!("a backup has a directory of its own, and here is `{name}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the files of an unfinished backup.
+fn empty(to: &dyn Directory) -> Result<()> {
+    for name in to.list()?.iter().filter(|name| *name != UNFINISHED) {
+        to.remove(name)?;
+    }
+    Ok(to.remove(UNFINISHED)?)
+}
+
+/// A running backup. Its session's slot notes the LSN from which the log is kept.
+struct Copying<'e> {
+    env: &'e Arc<Inner>,
+    seat: Option<Box<Seated>>,
+    begun: Instant,
+}
+
+impl<'e> Copying<'e> {
+    fn begin(env: &'e Arc<Inner>) -> Result<Copying<'e>> {
+        loop {
+            match env.take_session() {
+                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
+                seat => {
+                    let copying = Copying { env, seat: Some(seat?), begun: Instant::now() };
+                    copying.keep_names()?;
+                    return Ok(copying);
+                }
+            }
+        }
+    }
+
+    /// Keeps other sessions from dropping or renaming a database until the backup ends.
+    fn keep_names(&self) -> Result<()> {
+        self.with(|managers, seat| {
+            let (files, wait) = (lock_names::files(), self.env.wait);
+            Ok(managers.locks.lock(seat.session(), seat.locker(), files, Mode::S, wait)?)
+        })
+    }
+
+    /// Runs `work` with the session. If the region was given up meanwhile, the backup ends with `Rebuilt`; the caller
+    /// may start over.
+    fn with<T>(&self, work: impl FnOnce(&Managers, &TxnSession) -> Result<T>) -> Result<T> {
+        let Seated { generation, session } = &**self.seat.as_ref().expect("a backup has a session until it ends");
+        let done = generation.guarded_by(session, || work(&generation.managers, session));
+        match generation.managers.region.is_broken() {
+            true => Err(Error::Rebuilt),
+            false => done,
+        }
+    }
+
+    fn control(&self) -> Result<Control> {
+        let directory = &self.env.platform.directory;
+        let file = directory.open(CONTROL_NAME, OpenMode::ReadOnly)?;
+        Ok(ControlFile::new(file, directory.describe(CONTROL_NAME)).read()?)
+    }
+
+    fn found(&self, control: &Control) -> Result<Vec<FoundFile>> {
+        let directory = self.env.platform.directory.as_ref();
+        self.with(|managers, _| {
+            let registry = managers.buffers.registry();
+            Ok(libtp_record::entered_files(registry, directory, &control.environment_id)?)
+        })
+    }
+
+    /// Returns the log's time: a commit with a later time is behind everything logged by now.
+    fn time(&self) -> Result<u64> {
+        self.with(|managers, _| Ok(managers.log.time()))
+    }
+
+    /// Forces the log; returns its durable end.
+    fn force(&self) -> Result<Lsn> {
+        self.with(|managers, seat| {
+            if managers.log.tail() > managers.log.durable() {
+                managers.log.force(seat.session(), managers.log.tail().minus(8))?;
+            }
+            Ok(managers.log.durable())
+        })
+    }
+
+    fn full(self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+        let taken = self.with(|managers, seat| Ok(managers.begin_copy(seat)?))?;
+        let files = self.found(&self.control()?)?;
+        let total = self.total(&files)?;
+        let mut done = 0;
+        let mut cached = |id: PageId, page: &mut [u8]| self.read_cached(id, page);
+        let mut step = |bytes: u64| {
+            done += bytes;
+            watch("files", done.min(total), total);
+        };
+        let from = self.env.platform.directory.as_ref();
+        let (reread, highest) = (0, Lsn::NONE);
+        let mut copy = FileCopy { from, to: to.as_ref(), cached: &mut cached, watch: &mut step, reread, highest };
+        let mut copied = files.iter().map(|file| copy.copy(&file.info)).collect::<Result<Vec<_>>>()?;
+        let (reread, highest) = (copy.reread, copy.highest);
+        failpoint("backup: files copied, log not");
+        let time = self.time()?;
+        let end =
+            if planted("libtp: a backup's log ends before its pages") { taken.lsn.plus(8) } else { self.force()? };
+        // From here on the control file is later than all log records of the copied pages.
+        let mut control = self.control()?;
+        for file in self.found(&control)? {
+            let is_new = !files.iter().any(|known| known.info.id == file.info.id);
+            if is_new && !planted("libtp: databases made meanwhile are not in a backup") {
+                copied.push(copy_header(from, to.as_ref(), &file.info, PAGES_NEW)?);
+            }
+        }
+        if highest >= end {
+            let what = format!("a page of the LSN {highest} was copied, and the log ends at {end}");
+            return Err(Error::Corrupt(what));
+        }
+        (control.checkpoint, control.redo_point) = (taken.lsn, taken.redo_point);
+        let mut manifest = Manifest::new(&control, taken.restart_from, end);
+        let log_bytes = self.copy_log(to, &manifest, taken.restart_from, end, watch)?;
+        self.copy_settings(to.as_ref())?;
+        (manifest.files, manifest.time) = (copied, time);
+        failpoint("backup: log copied, no manifest");
+        to.sync()?;
+        manifest.write(to.as_ref())?;
+        failpoint("backup: done, called unfinished");
+        to.remove(UNFINISHED)?;
+        to.sync()?;
+        let file_bytes = manifest.files.iter().map(|file| file.bytes).sum();
+        Ok(self.done(&manifest, manifest.files.len(), file_bytes, log_bytes, reread))
+    }
+
+    fn more(self, to: &Arc<dyn Directory>, mut manifest: Manifest, watch: Watcher<'_>) -> Result<BackedUp> {
+        let control = self.control()?;
+        if manifest.environment() != Some(control.environment_id) {
+            return Err(refused(to.as_ref(), "it is a backup of another environment"));
+        }
+        let from = Lsn::new(manifest.end);
+        let kept = self.with(|managers, seat| match managers.begin_copy_from(seat, from) {
+            Err(libtp_txn::Error::Log(libtp_log::Error::TooOld { oldest, .. })) => Ok(Some(oldest)),
+            other => Ok(other.map(|()| None)?),
+        })?;
+        if let Some(oldest) = kept {
+            let what = format!("it ends at LSN {from}, and the environment's log is kept from LSN {oldest} on: what lies between is gone. Take a full backup; `keep_log` in libtp.toml keeps more of the log");
+            return Err(refused(to.as_ref(), what));
+        }
+        self.check_history(to, &manifest, &control)?;
+        let time = self.time()?;
+        let end = self.force()?.max(from);
+        let control = self.control()?;
+        let before = manifest.incarnations().map(|incarnations| incarnations.list().to_vec()).unwrap_or_default();
+        let since = control.incarnations.list().iter().filter(|generation| generation.start >= from);
+        manifest.set_incarnations(before.iter().filter(|generation| generation.start < from).chain(since).copied());
+        if manifest.incarnations().is_none() {
+            return Err(refused(
+                to.as_ref(),
+                "the log has had too many incarnations since its begin; take a full backup",
+            ));
+        }
+        let mut files = 0;
+        let copies = copied_numbers(to.as_ref(), &manifest, &control.environment_id)?;
+        for file in self.found(&control)? {
+            let name = file.info.file_name();
+            if copies.contains(&file.info.id) {
+                // It may be renamed; the log records that.
+                continue;
+            }
+            if manifest.files.iter().any(|known| known.name == name) {
+                let what = format!("it has a copy of another {name}: that database was dropped or renamed since, and its name is a new database's. Take a full backup to another directory");
+                return Err(refused(to.as_ref(), what));
+            }
+            let directory = self.env.platform.directory.as_ref();
+            manifest.files.push(copy_header(directory, to.as_ref(), &file.info, PAGES_NEW)?);
+            files += 1;
+        }
+        manifest.next_file_id = control.next_file_id;
+        let log_bytes = self.copy_log(to, &manifest, from, end, watch)?;
+        (manifest.end, manifest.time) = (end.raw(), time);
+        failpoint("backup: log added, manifest old");
+        to.sync()?;
+        manifest.write(to.as_ref())?;
+        Ok(self.done(&manifest, files, 0, log_bytes, 0))
+    }
+
+    fn done(&self, manifest: &Manifest, files: usize, file_bytes: u64, log_bytes: u64, reread: u64) -> BackedUp {
+        BackedUp {
+            earliest: manifest.copied,
+            end: manifest.end,
+            files: files as u64,
+            file_bytes,
+            log_bytes,
+            reread,
+            millis: u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn total(&self, files: &[FoundFile]) -> Result<u64> {
+        let directory = &self.env.platform.directory;
+        files
+            .iter()
+            .try_fold(0, |total, file| Ok(total + directory.open(&file.info.file_name(), OpenMode::ReadOnly)?.len()?))
+    }
+
+    /// Reads the page through the cache, even if its writer died.
+    fn read_cached(&self, id: PageId, page: &mut [u8]) -> Result<()> {
+        self.with(|managers, seat| {
+            page.copy_from_slice(&managers.buffers.shared(seat.session(), id, Rank::page(0))?);
+            Ok(())
+        })?;
+        // The frame's checksum dates from the page's last write.
+        page[..4].fill(0);
+        seal(page);
+        Ok(())
+    }
+
+    /// Copies the log `from .. to`, and reads the copy.
+    fn copy_log(
+        &self,
+        to: &Arc<dyn Directory>,
+        manifest: &Manifest,
+        from: Lsn,
+        end: Lsn,
+        watch: Watcher<'_>,
+    ) -> Result<u64> {
+        let environment = manifest.environment().unwrap_or_default();
+        let control =
+            manifest.control(environment, end).ok_or_else(|| refused(to.as_ref(), "its lists are too long"))?;
+        let read = |at: Lsn, bytes: &mut [u8]| {
+            let copied = self.with(|managers, _| Ok(managers.log.copy_durable(at, bytes)?));
+            copied.map_err(|error| libtp_log::Error::Failed { cause: error.to_string() })
+        };
+        let total = end.since(from);
+        LogCopy::new(to, &control).append(from, end, &read, &mut |done| watch("log", done.min(total), total))?;
+        failpoint("backup: log copied, not read back");
+        check_log(&LogFiles::new(Arc::clone(to), &control), from, end)?;
+        Ok(total)
+    }
+
+    /// Checks that the environment's log contains the end of the backup's log: the environment may have been restored
+    /// from an older backup since.
+    fn check_history(&self, to: &Arc<dyn Directory>, manifest: &Manifest, control: &Control) -> Result<()> {
+        let end = Lsn::new(manifest.end);
+        let environment = manifest.environment().unwrap_or_default();
+        let Some(theirs) = manifest.control(environment, end) else { return Ok(()) };
+        let geometry = theirs.geometry();
+        let begin = geometry.start(geometry.locate(end).segment).max(end.minus(WITNESS_BYTES)).max(Lsn::FIRST);
+        let bytes = usize::try_from(end.since(begin)).unwrap_or(0);
+        let (mut here, mut there) = (vec![0; bytes], vec![0; bytes]);
+        let copied = LogFiles::new(Arc::clone(to), &theirs).copy_bytes(begin, &mut there)?;
+        let own = self.with(|managers, _| Ok(managers.log.copy_durable(begin, &mut here)?))?;
+        let last = end.minus(8);
+        let is_known = control.incarnations.list()[0].start <= last;
+        let is_same_life = !is_known || control.incarnations.at(last) == theirs.incarnations.at(last);
+        if (copied, own) == (bytes, bytes)
+            && here == there
+            && is_same_life
+            && theirs.segment_bytes_max == control.segment_bytes_max
+        {
+            return Ok(());
+        }
+        if planted("libtp: another log is added to a backup") {
+            return Ok(());
+        }
+        Err(refused(to.as_ref(), format!("at LSN {end}, where it ends, the environment's log is another: it was restored, or went on without what the backup has. Take a full backup to another directory")))
+    }
+
+    fn copy_settings(&self, to: &dyn Directory) -> Result<()> {
+        let Some(text) = settings::file_bytes(&*self.env.platform.directory)? else { return Ok(()) };
+        let copy = to.open(SETTINGS_NAME, OpenMode::Create)?;
+        copy.write_at(&text, 0)?;
+        Ok(copy.sync()?)
+    }
+}
+
+impl Drop for Copying<'_> {
+    fn drop(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        let Seated { generation, session } = &*seat;
+        if generation.check_process().is_err() {
+            // The session belongs to the parent.
+            std::mem::forget(seat);
+            return;
+        }
+        if session.session().is_dead() || generation.managers.region.is_broken() {
+            return;
+        }
+        // A failure here is left to the repair.
+        let _ = generation.guarded_by(session, || {
+            generation.managers.end_copy(session);
+            generation.managers.locks.unlock_all(session.session(), session.locker());
+            Ok(())
+        });
+        self.env.give_session(seat);
+    }
+}
+
+/// Returns the numbers of the databases whose files were copied.
+fn copied_numbers(to: &dyn Directory, manifest: &Manifest, environment: &[u8; 16]) -> Result<HashSet<FileId>> {
+    let mut copies = HashSet::new();
+    for file in &manifest.files {
+        let name = file.name.strip_suffix(".tp").unwrap_or(&file.name);
+        let found = libtp_record::find_file(to, name, environment)?;
+        copies.insert(found.info.id);
+    }
+    Ok(copies)
+}
+
+/// Reads every record of a copied log.
+pub(crate) fn check_log(files: &LogFiles, from: Lsn, end: Lsn) -> Result<()> {
+    let mut roll = files.roll(from, end);
+    while let Some(record) = roll.next_record() {
+        record?;
+    }
+    match roll.position() {
+        reached if reached == end => Ok(()),
+        reached => Err(Error::Corrupt(format!("the copied log ends at LSN {reached}, not at {end}, where it should"))),
+    }
+}

@@ -1,0 +1,172 @@
+//! A new environment that is filled before any other process opens it: `tp load` makes one.
+//!
+//! Paper: none. An interrupted load must not leave an environment that is empty or half filled, and passes for a whole
+//! one. So the directory gets a mark (`unfinished.rs`) before it gets a control file, and loses the mark when
+//! everything is durable. As long as the mark is there, every opening but the load's own is refused.
+//!
+//! If we die here: the mark stays, and the environment is refused. Only [`Filling::abandon`] removes files, the mark
+//! last.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use libtp_buffer::{DOUBLE_WRITE_NAME, REGISTRY_NAME};
+use libtp_io::Directory;
+use libtp_log::{segment_number, CONTROL_NAME, NAME_PREPARING};
+use rio::failpoint;
+
+use crate::open::attach::Create;
+use crate::open::platform::{Platform, REGION_NAME};
+use crate::open::unfinished;
+use crate::{Builder, Env, Result};
+
+/// An environment that is open to be filled. An environment that existed before is open as usual. A new one is refused
+/// to other openings until [`Filling::finish`], and for ever if this is dropped before.
+pub struct Filling {
+    env: Env,
+    /// For a new environment, the former contents of its directories.
+    made: Option<Before>,
+}
+
+/// The contents of a directory before an environment was made in it.
+struct Before {
+    /// The names in the environment's directory and in the log's directory.
+    names: BTreeSet<String>,
+    /// The directories that were made, innermost first.
+    missing: Vec<PathBuf>,
+}
+
+impl Builder {
+    /// Opens the environment in `directory` to be filled, and reports a restart's progress to `watch` as
+    /// [`Builder::open_watched`] does.
+    ///
+    /// # Errors
+    /// As [`Builder::open`]; also `Environment` when another load fills the environment, or was interrupted.
+    pub fn open_to_fill(
+        &self,
+        directory: impl AsRef<Path>,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Filling> {
+        let directory = directory.as_ref();
+        let missing = directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists());
+        let missing = missing.map(Path::to_path_buf).collect();
+        let platform = self.platform(directory)?;
+        self.fill(platform, missing, watch)
+    }
+
+    /// As [`Builder::open_to_fill`], on any disk, for simulation.
+    ///
+    /// # Errors
+    /// As [`Builder::open_to_fill`].
+    #[doc(hidden)]
+    pub fn open_to_fill_on(
+        &self,
+        platform: Platform,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Filling> {
+        self.fill(platform, Vec::new(), watch)
+    }
+
+    fn fill(
+        &self,
+        platform: Platform,
+        missing: Vec<PathBuf>,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Filling> {
+        let before = Before { names: names_of(&platform)?, missing };
+        let begun = Cell::new(false);
+        let create = if self.creates() { Create::ToFill(&begun) } else { Create::Never };
+        match self.open_and(create, platform.clone(), watch) {
+            Ok(env) => Ok(Filling { env, made: begun.get().then_some(before) }),
+            Err(error) => {
+                if begun.get() {
+                    if let Err(left) = before.restore(&platform) {
+                        tracing::error!(environment = %platform.path.display(), %left, "the incomplete environment stays");
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Filling {
+    /// Returns the environment.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// Ends the filling: flushes the log, and lets all processes open the environment.
+    ///
+    /// # Errors
+    /// `Io`; `Failed`: a new environment stays closed to other openings.
+    pub fn finish(self) -> Result<()> {
+        self.env.flush()?;
+        if self.made.is_some() {
+            failpoint("load: all durable, its mark still there");
+            unfinished::end_filling(self.env.0.platform.directory.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Closes the environment, and removes a new one entirely; returns whether it was new. Drop the handles of its
+    /// databases first.
+    ///
+    /// # Errors
+    /// `Io`: the remains are no environment.
+    pub fn abandon(self) -> Result<bool> {
+        let platform = self.env.0.platform.clone();
+        drop(self.env);
+        let Some(before) = self.made else { return Ok(false) };
+        before.restore(&platform)?;
+        Ok(true)
+    }
+}
+
+/// Returns the names in both directories.
+fn names_of(platform: &Platform) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::from_iter(platform.directory.list()?);
+    names.extend(platform.log_directory.list()?);
+    Ok(names)
+}
+
+impl Before {
+    /// Removes the library's files that were not there before, and the mark last.
+    fn restore(self, platform: &Platform) -> Result<()> {
+        for directory in [&platform.log_directory, &platform.directory] {
+            for name in directory.list()? {
+                if is_ours(&name) && !self.names.contains(&name) {
+                    remove(directory.as_ref(), &name)?;
+                }
+            }
+            directory.sync()?;
+        }
+        failpoint("load: nothing left but its mark");
+        unfinished::end_filling(platform.directory.as_ref())?;
+        for path in self.missing {
+            // A directory in which another program has made a file meanwhile stays.
+            let _ = std::fs::remove_dir(path);
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a file of that name belongs to an environment. Other programs may make files beside an environment's
+/// meanwhile.
+fn is_ours(name: &str) -> bool {
+    [CONTROL_NAME, REGISTRY_NAME, REGION_NAME, DOUBLE_WRITE_NAME, NAME_PREPARING].contains(&name)
+        || segment_number(name).is_some()
+        || name.strip_prefix(DOUBLE_WRITE_NAME).is_some_and(|rest| rest.starts_with('.'))
+        // A database, a database that is being made, or the file of a sort.
+        || name.contains(".tp")
+        || name.strip_prefix(REGISTRY_NAME).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Removes a file that may be gone already: the last process that leaves removes the region.
+fn remove(directory: &dyn Directory, name: &str) -> Result<()> {
+    match directory.remove(name) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+        removed => Ok(removed?),
+    }
+}

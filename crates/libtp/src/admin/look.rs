@@ -1,0 +1,71 @@
+//! Looking at an environment without attaching to it: for tools that show which session keeps which waiting.
+//!
+//! The observer takes neither the door, nor a seat, nor a slot, nor a latch, and changes nothing. So it never waits,
+//! and other processes cannot notice it. Its view may be a moment old; memory that is rebuilt meanwhile it sees in the
+//! old state.
+//!
+//! If we die here: no other process notices.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::Path;
+use std::sync::Arc;
+
+use libtp_io::OpenMode;
+use libtp_log::{Control, CONTROL_NAME};
+use libtp_process::{ForkMark, ProcessManager, Seats};
+use libtp_txn::Managers;
+use rio::Region;
+
+use crate::environment::Builder;
+use crate::ground::settings::Settings;
+use crate::open::attach::{Attached, How, Opening};
+use crate::open::judge::Judge;
+use crate::open::platform::{Found, Platform};
+use crate::{Env, Result};
+
+impl Builder {
+    /// Opens the environment in `directory` to watch the processes at work in it: [`Env::sessions`],
+    /// [`Env::transactions`], [`Env::stats`], [`Env::opening_process`]. This never waits, so it returns even while a
+    /// stopped process keeps all others waiting; every other call is refused. Returns `None` if no process has the
+    /// environment open, or the shared memory cannot be seen at this moment.
+    ///
+    /// # Errors
+    /// `Environment` when there is no environment; `Settings`; `Corrupt`; `Io`.
+    pub fn look(&self, directory: impl AsRef<Path>) -> Result<Option<Env>> {
+        let mut existing = self.clone().create(false);
+        existing = existing.settings(Settings { no_background: true, ..Settings::default() });
+        let platform = existing.platform(directory.as_ref())?;
+        platform.check_local()?;
+        let settings = existing.settings_over(platform.settings_file()?);
+        Ok(attached(&platform, &settings)?.map(|attached| Env::of(attached, platform, settings)))
+    }
+}
+
+fn attached(platform: &Platform, settings: &Settings) -> Result<Option<Attached>> {
+    if ForkMark::none_since_fork() {
+        libtp_io::give_up_inherited();
+    }
+    let file = platform.directory.open(CONTROL_NAME, OpenMode::Existing)?;
+    let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
+    if !judge.others(|_| false)? {
+        return Ok(None);
+    }
+    let opening = Opening::new(platform, settings, &judge, &file);
+    let control = opening.control_file.read()?;
+    let identity = opening.identity(file.as_ref(), &control)?;
+    let (Found::Good(region) | Found::Broken(region)) = platform.find_region(&identity)? else { return Ok(None) };
+    // A broken region may fail in any way.
+    let looked = catch_unwind(AssertUnwindSafe(|| opening.look(&region, &control)));
+    let Ok(Ok(managers)) = looked else { return Ok(None) };
+    let opened = opening.opened(How::Joined);
+    Ok(Some(Attached { managers, judge, opened }))
+}
+
+impl Opening<'_> {
+    /// Returns the managers of a region, for an observer that has no seat in it.
+    pub(crate) fn look(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
+        let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
+        let processes = ProcessManager::look(region, &libtp_process::Settings::default(), seats)?;
+        self.attach_managers(region, control, processes)
+    }
+}

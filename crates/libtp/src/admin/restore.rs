@@ -1,0 +1,528 @@
+//! Restore: makes an environment from a backup, in its state at a place in the log.
+//!
+//! The copied files, each page from another moment, and the log up to that place are put in the new environment's
+//! directory. Opening it restarts as after a crash: redo of the whole log, and undo of the transactions that had not
+//! committed. States before the last page was copied cannot be restored.
+//!
+//! The result is a *new* environment: it has an id of its own, in the control file, in page 0 of each file and in the
+//! segments of the log. So shared memory of the environment that was backed up, or that lay here before, is never taken
+//! for its own (F1), its log continues independently of the other's, and segments of memory that belong to the other
+//! are refused.
+//!
+//! If we die here: the control file is empty until everything else is there and durable, and the directory has the mark
+//! of an unfinished restore, or a log. The remains are no environment, and opening them reports that (`unfinished.rs`);
+//! a new restore needs an empty directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use libtp_buffer::{check, FileId, PageHeader, PageId, PageNo};
+use libtp_io::{Directory, OpenMode, PosixDirectory};
+use libtp_log::{segment_number, Control, ControlFile, LogFiles, Lsn, CONTROL_NAME};
+use rio::{failpoint, planted};
+use serde::Serialize;
+
+use crate::admin::backup::copy_file::PIECE_BYTES;
+use crate::admin::backup::manifest::{CopiedFile, Manifest, MANIFEST};
+use crate::admin::backup::{check_log, refused, Watcher};
+use crate::ground::settings::{self, Settings, SETTINGS_NAME};
+use crate::open::attach::{random_id, Platform};
+use crate::open::judge::Judge;
+use crate::open::unfinished::{self, RESTORING};
+use crate::{Builder, Env, Error, Opened, Result};
+
+/// The name of the backup's settings file where the settings do not take effect.
+const SETTINGS_ASIDE: &str = "libtp.toml.backup";
+
+/// The state to restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestorePoint {
+    /// The latest state.
+    End,
+    /// The state behind the log record at this LSN: it has the transactions whose commit records are at this LSN or
+    /// before.
+    Lsn(u64),
+    /// The state at a time: it has every commit that had been answered as on disk by then, and no record logged later.
+    /// The log records the time of each flush. Times in the log never go back: while the wall clock is behind them they
+    /// stand still ([`Restored::clock_behind`]).
+    Time(SystemTime),
+}
+
+/// A backup, for checking or restoring.
+pub struct Backup {
+    directory: Arc<dyn Directory>,
+    manifest: Manifest,
+}
+
+/// The result of checking an intact backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    /// The earliest state that can be restored: everything logged before this LSN.
+    pub earliest: u64,
+    /// The latest state that can be restored.
+    pub end: u64,
+    /// Database files.
+    pub files: u64,
+    /// Total size of these files, in bytes.
+    pub file_bytes: u64,
+    /// Size of the log, in bytes.
+    pub log_bytes: u64,
+}
+
+/// The result of a restore.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Restored {
+    /// The environment has everything that was logged before this LSN and committed; its log continues from here.
+    pub end: u64,
+    /// Database files.
+    pub files: u64,
+    /// Total size of these files, in bytes.
+    pub file_bytes: u64,
+    /// Replayed log, in bytes.
+    pub log_bytes: u64,
+    /// Uncommitted transactions that were undone.
+    pub undone: u64,
+    /// The number of flushes in the backup's log made while the wall clock was behind the log's last time: the clock
+    /// had been set back, or was wrong before. Their times stand still; restore states of that period by LSN.
+    pub clock_behind: u64,
+    /// The LSN of the first of these flushes, or zero.
+    pub clock_behind_from: u64,
+    /// If the state of a time was asked for, the time of the first flush that was left out, in microseconds since 1970,
+    /// or zero. If it is far from the time asked for, the wall clock may have been ahead.
+    pub left_out_time: u64,
+    /// Whether the backup's settings were laid aside as `libtp.toml.backup`, because they name directories, which
+    /// belong to the other environment.
+    pub settings_aside: bool,
+    /// The duration in milliseconds.
+    pub millis: u64,
+}
+
+/// The end of the replayed log, and findings about the log's times.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    end: Lsn,
+    /// As in [`Restored`].
+    clock_behind: u64,
+    clock_behind_from: Option<Lsn>,
+    left_out_time: Option<u64>,
+}
+
+impl Cut {
+    fn at(end: Lsn) -> Cut {
+        Cut { end, clock_behind: 0, clock_behind_from: None, left_out_time: None }
+    }
+}
+
+impl Backup {
+    /// Opens the backup in that directory and reads its manifest.
+    ///
+    /// # Errors
+    /// `Backup` if there is no backup, or it is unfinished or damaged; `Io`.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Backup> {
+        Backup::open_on(Arc::new(PosixDirectory::open(directory)?))
+    }
+
+    /// As [`Backup::open`], in any directory: for simulation.
+    ///
+    /// # Errors
+    /// As [`Backup::open`].
+    #[doc(hidden)]
+    pub fn open_on(directory: Arc<dyn Directory>) -> Result<Backup> {
+        let Some(manifest) = Manifest::read(directory.as_ref())? else {
+            let what = format!("it has no `{MANIFEST}`: it is no backup, or one that was not finished");
+            return Err(refused(directory.as_ref(), what));
+        };
+        Ok(Backup { directory, manifest })
+    }
+
+    /// Returns the earliest state that can be restored: everything logged before this LSN.
+    pub fn earliest(&self) -> u64 {
+        self.manifest.copied
+    }
+
+    /// Returns the latest time whose state can be restored.
+    pub fn latest_time(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + std::time::Duration::from_micros(self.manifest.time)
+    }
+
+    /// Returns the LSN at which the backup's log ends.
+    pub fn end(&self) -> u64 {
+        self.manifest.end
+    }
+
+    /// Reads the whole backup, and checks every page and every log record.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Backup` with the first fault; `Io`.
+    pub fn check(&self, watch: Watcher<'_>) -> Result<Checked> {
+        let mut done = 0;
+        let total = self.file_bytes();
+        for file in &self.manifest.files {
+            self.each_page_run(file, &mut |bytes, _| {
+                done += bytes.len() as u64;
+                watch("files", done, total);
+                Ok(())
+            })?;
+        }
+        let files = self.log(Lsn::new(self.manifest.end))?;
+        check_log(&files, Lsn::new(self.manifest.begin), Lsn::new(self.manifest.end))?;
+        Ok(Checked {
+            earliest: self.earliest(),
+            end: self.end(),
+            files: self.manifest.files.len() as u64,
+            file_bytes: total,
+            log_bytes: self.manifest.end - self.manifest.begin,
+        })
+    }
+
+    /// Makes an environment from the backup in `directory`. A missing directory is created; an existing one may contain
+    /// only a `libtp.toml`, which then holds the new environment's settings.
+    ///
+    /// # Errors
+    /// `Backup` when the backup does not contain that state; `Corrupt` when it is damaged, with the file and the place;
+    /// `Environment` when the directory is not empty; `Full`, `Io`. The remains are no environment then: remove them.
+    /// `LogType` when the log has records of the program's types: the environment is complete then, and a program that
+    /// registers the types opens it, which replays the log.
+    pub fn restore(&self, directory: impl AsRef<Path>, until: RestorePoint, watch: Watcher<'_>) -> Result<Restored> {
+        self.restore_with(&Env::builder(), directory, until, watch)
+    }
+
+    /// As [`Backup::restore`], and opens the result as `builder` says, with its log-record types
+    /// ([`Builder::log_type`]) and its settings.
+    ///
+    /// # Errors
+    /// As [`Backup::restore`].
+    pub fn restore_with(
+        &self,
+        builder: &Builder,
+        directory: impl AsRef<Path>,
+        until: RestorePoint,
+        watch: Watcher<'_>,
+    ) -> Result<Restored> {
+        let platform = builder.platform(directory.as_ref())?;
+        self.make(builder, platform, until, watch)
+    }
+
+    /// As [`Backup::restore`], on another disk and memory than the machine's, for simulation.
+    ///
+    /// # Errors
+    /// As [`Backup::restore`].
+    #[doc(hidden)]
+    pub fn restore_on(
+        &self,
+        platform: Platform,
+        settings: Settings,
+        until: RestorePoint,
+        watch: Watcher<'_>,
+    ) -> Result<Restored> {
+        self.make(&Env::builder().settings(settings), platform, until, watch)
+    }
+
+    fn make(&self, builder: &Builder, platform: Platform, until: RestorePoint, watch: Watcher<'_>) -> Result<Restored> {
+        let begun = Instant::now();
+        let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
+        let (settings_aside, cut) = self.lay_out(&quiet, &platform, until, watch)?;
+        let env = quiet.open_on(platform, watch).map_err(for_the_program)?;
+        // From here on the result is an ordinary environment.
+        env.checkpoint()?;
+        let opened: &Opened = env.opened();
+        Ok(Restored {
+            end: cut.end.raw(),
+            files: self.manifest.files.len() as u64,
+            file_bytes: self.file_bytes(),
+            log_bytes: opened.log_bytes,
+            undone: opened.undone,
+            clock_behind: cut.clock_behind,
+            clock_behind_from: cut.clock_behind_from.map_or(0, Lsn::raw),
+            left_out_time: cut.left_out_time.unwrap_or(0),
+            settings_aside,
+            millis: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.manifest.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Returns the backup's log up to `end`.
+    fn log(&self, end: Lsn) -> Result<LogFiles> {
+        let environment = self.manifest.environment().unwrap_or_default();
+        let control =
+            self.manifest.control(environment, end).ok_or_else(|| self.refused("its lists are in no order"))?;
+        Ok(LogFiles::new(Arc::clone(&self.directory), &control))
+    }
+
+    fn refused(&self, what: impl Into<String>) -> Error {
+        refused(self.directory.as_ref(), what)
+    }
+
+    /// Puts everything in its place, without replaying the log. Returns whether the settings were laid aside, and the
+    /// end of the log.
+    fn lay_out(
+        &self,
+        builder: &Builder,
+        platform: &Platform,
+        until: RestorePoint,
+        watch: Watcher<'_>,
+    ) -> Result<(bool, Cut)> {
+        platform.check_local()?;
+        // First, because a refused restore changes nothing.
+        check_empty(platform)?;
+        let settings = self.settings_for(builder, platform)?;
+        let cut = self.end_of(until)?;
+        let end = cut.end;
+        let environment = if planted("libtp: a restored environment is the old one") {
+            self.manifest.environment().unwrap_or_default()
+        } else {
+            random_id()
+        };
+        let control =
+            self.manifest.control(environment, end).ok_or_else(|| self.refused("its lists are in no order"))?;
+        let is_first = unfinished::begin_restore(platform.directory.as_ref())?;
+        let file = platform.directory.open(CONTROL_NAME, OpenMode::Create)?;
+        failpoint("restore: control file empty");
+        let judge = Judge::new(Arc::clone(&file), platform.path.clone());
+        // No process creates an environment here meanwhile (F1).
+        let _door = judge.door()?;
+        if let Err(refused) = check_empty(platform) {
+            if is_first {
+                unfinished::end_restore(platform.directory.as_ref())?;
+            }
+            return Err(refused);
+        }
+        self.put_files(platform, environment, watch)?;
+        failpoint("restore: files copied, no log");
+        self.put_log(platform, &control, end, watch)?;
+        failpoint("restore: log made, no control file");
+        if let Some(settings) = &settings {
+            settings.put(platform)?;
+        }
+        platform.directory.sync()?;
+        unfinished::end_restore(platform.directory.as_ref())?;
+        failpoint("restore: its mark gone, control file empty");
+        ControlFile::new(file, platform.directory.describe(CONTROL_NAME)).create(&control)?;
+        platform.directory.sync()?;
+        failpoint("restore: an environment, not opened");
+        Ok((settings.is_some_and(|settings| settings.is_aside), cut))
+    }
+
+    /// Returns the end of the log to replay.
+    fn end_of(&self, until: RestorePoint) -> Result<Cut> {
+        let (earliest, last) = (Lsn::new(self.manifest.copied), Lsn::new(self.manifest.end));
+        let cut = self.cut(until, last)?;
+        let end = cut.end;
+        if end < earliest && !planted("libtp: a state before the copied pages is restored") {
+            return Err(self.refused(format!(
+                "its earliest state is the one before LSN {earliest}; for an earlier state, take an earlier backup"
+            )));
+        }
+        Ok(cut)
+    }
+
+    /// Returns the place behind the last record of that state, and the findings about the log's times.
+    fn cut(&self, until: RestorePoint, last: Lsn) -> Result<Cut> {
+        let until_micros = match until {
+            RestorePoint::Time(time) => time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros(),
+            _ => u128::MAX,
+        };
+        match until {
+            RestorePoint::Lsn(until) if until >= last.raw() => {
+                return Err(self.refused(format!("its log ends before LSN {last}: what came later is not in it")));
+            }
+            RestorePoint::Time(_) if until_micros > u128::from(self.manifest.time) => {
+                let latest = self.manifest.time;
+                return Err(self.refused(format!(
+                    "its log ends at {}.{:06} s since 1970, before that time: what came later is not in it",
+                    latest / 1_000_000,
+                    latest % 1_000_000
+                )));
+            }
+            _ => {}
+        }
+        let files = self.log(last)?;
+        let mut roll = files.roll(Lsn::new(self.manifest.begin), last);
+        // For a time: the end is behind the last time mark before that time. A mark stands behind the records that its
+        // flush made durable.
+        let mut cut = Cut::at(last);
+        // The time of the record before, zero at the first record with a time.
+        let mut before = 0_u64;
+        let mut in_time = Lsn::NONE;
+        while let Some(record) = roll.next_record() {
+            let record = record?;
+            match until {
+                RestorePoint::Lsn(until) if record.lsn.raw() > until => return Ok(Cut { end: record.lsn, ..cut }),
+                _ => {}
+            }
+            let Some(stated) = record.time() else { continue };
+            // Builds before this one let times go back.
+            let earliest = before.saturating_add(1);
+            let time = stated.max(earliest);
+            if before != 0 && time == earliest {
+                cut.clock_behind += 1;
+                cut.clock_behind_from = cut.clock_behind_from.or(Some(record.lsn));
+            }
+            before = time;
+            match cut.left_out_time {
+                None if u128::from(time) > until_micros => (cut.left_out_time, cut.end) = (Some(time), in_time),
+                _ => in_time = record.end(),
+            }
+        }
+        match roll.position() {
+            end if end == last => Ok(cut),
+            end => Err(Error::Corrupt(format!("the backup's log ends at LSN {end}, not at {last}, where it should"))),
+        }
+    }
+
+    fn put_files(&self, platform: &Platform, environment: [u8; 16], watch: Watcher<'_>) -> Result<()> {
+        let total = self.file_bytes();
+        let mut done = 0;
+        for copied in &self.manifest.files {
+            let to = platform.directory.open(&copied.name, OpenMode::CreateNew)?;
+            let mut at = 0;
+            self.each_page_run(copied, &mut |bytes, page_bytes| {
+                if at == 0 {
+                    libtp_record::give_to(environment, &copied.name, &mut bytes[..page_bytes])?;
+                }
+                to.write_at(bytes, at)?;
+                at += bytes.len() as u64;
+                done += bytes.len() as u64;
+                watch("files", done, total);
+                Ok(())
+            })?;
+            to.sync()?;
+            failpoint("restore: a file copied");
+        }
+        Ok(())
+    }
+
+    /// Passes a copied file to `take` in runs of whole pages, after checking each page. Checks the whole file at its
+    /// end.
+    fn each_page_run(&self, copied: &CopiedFile, take: &mut dyn FnMut(&mut [u8], usize) -> Result<()>) -> Result<()> {
+        let damaged = |what: String| Error::Corrupt(format!("{}: {what}", self.directory.describe(&copied.name)));
+        let file = self.directory.open(&copied.name, OpenMode::ReadOnly)?;
+        let mut piece = vec![0; PIECE_BYTES];
+        let (mut at, mut crc) = (0, 0);
+        let mut shape = None;
+        while at < copied.bytes {
+            let want = usize::try_from(copied.bytes - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            let read = file.read_at(&mut piece[..want], at)?;
+            if read < want {
+                return Err(damaged(format!("it ends after {} bytes, and had {}", at + read as u64, copied.bytes)));
+            }
+            let (id, page_bytes) = match shape {
+                Some(shape) => shape,
+                None => *shape
+                    .insert(shape_of(&piece[..want]).ok_or_else(|| damaged("its first page is no header".into()))?),
+            };
+            for (index, page) in piece[..want].chunks(page_bytes).enumerate() {
+                let number = at / page_bytes as u64 + index as u64;
+                let page_no = PageNo::new(u32::try_from(number).unwrap_or(u32::MAX));
+                if page.len() < page_bytes {
+                    return Err(damaged("it ends in the middle of a page".into()));
+                }
+                if !planted("libtp: a restore believes what it reads") {
+                    check(page, PageId::new(id, page_no)).map_err(|what| damaged(format!("page {number}: {what}")))?;
+                }
+            }
+            crc = crc32c::crc32c_append(crc, &piece[..want]);
+            take(&mut piece[..want], page_bytes)?;
+            at += want as u64;
+        }
+        if crc != copied.crc && !planted("libtp: a restore believes what it reads") {
+            return Err(damaged("it was changed after it was copied: its checksum differs".into()));
+        }
+        Ok(())
+    }
+
+    fn put_log(&self, platform: &Platform, control: &Control, end: Lsn, watch: Watcher<'_>) -> Result<()> {
+        let (begin, source) = (Lsn::new(self.manifest.begin), self.log(end)?);
+        let total = end.since(begin);
+        let files = LogFiles::new(Arc::clone(&platform.log_directory), control);
+        Ok(files.make_segments(&source, begin, end, &mut |done| watch("log", done.min(total), total))?)
+    }
+
+    /// Returns the backup's settings, if the directory has none. Checks the settings that will take effect.
+    fn settings_for(&self, builder: &Builder, platform: &Platform) -> Result<Option<TheirSettings>> {
+        if platform.directory.exists(SETTINGS_NAME)? {
+            builder.settings_over(platform.settings_file()?).check()?;
+            return Ok(None);
+        }
+        let Some(text) = settings::file_bytes(&*self.directory)? else { return Ok(None) };
+        let settings = std::str::from_utf8(&text).ok().and_then(|text| Settings::parse(text).ok());
+        let names_none = |settings: &Settings| settings.log_directory.is_none() && settings.region_directory.is_none();
+        let Some(settings) = settings.filter(names_none) else {
+            return Ok(Some(TheirSettings { text, is_aside: true }));
+        };
+        builder.settings_over(settings).check().map_err(|error| {
+            let file = self.directory.describe(SETTINGS_NAME);
+            let what = format!("{file}: {error}, or put a {SETTINGS_NAME} of its own where the environment is to be");
+            Error::Settings { what }
+        })?;
+        Ok(Some(TheirSettings { text, is_aside: false }))
+    }
+}
+
+/// The settings of a backup.
+struct TheirSettings {
+    text: Vec<u8>,
+    /// The settings cannot be read, or name directories of the other environment.
+    is_aside: bool,
+}
+
+impl TheirSettings {
+    fn put(&self, platform: &Platform) -> Result<()> {
+        // Another program may have put settings there during the copy.
+        if !self.is_aside && platform.directory.exists(SETTINGS_NAME)? {
+            return Ok(());
+        }
+        let name = if self.is_aside { SETTINGS_ASIDE } else { SETTINGS_NAME };
+        let to = platform.directory.open(name, OpenMode::Create)?;
+        to.write_at(&self.text, 0)?;
+        Ok(to.sync()?)
+    }
+}
+
+/// Returns the database number and the page size of a file, from its first bytes.
+fn shape_of(front: &[u8]) -> Option<(FileId, usize)> {
+    let page_bytes = u32::from_le_bytes(front.get(44..48)?.try_into().ok()?);
+    let id = FileId::new(PageHeader::of(front).file_id.get());
+    let is_whole = libtp_buffer::is_page_size(page_bytes) && front.len() >= page_bytes as usize;
+    is_whole.then_some((id, page_bytes as usize))
+}
+
+/// Adds to a `LogType` error that the restored environment is complete and needs only a program with that type. After
+/// other errors the remains are useless.
+fn for_the_program(error: Error) -> Error {
+    match error {
+        Error::LogType { code, name, what } => {
+            let what = format!("{what}. The restored environment is all there, and its log has yet to be replayed: do not remove it, open it with the program that registers the type");
+            Error::LogType { code, name, what }
+        }
+        other => other,
+    }
+}
+
+/// Refuses a directory that is not empty.
+fn check_empty(platform: &Platform) -> Result<()> {
+    let refuse = |what: String| Err(Error::Environment { environment: platform.path.clone(), what });
+    if unfinished::has_control(platform.directory.as_ref())? {
+        return refuse("it is an environment; restore a backup to an empty directory".into());
+    }
+    let is_known = |name: &String| [CONTROL_NAME, SETTINGS_NAME, RESTORING].contains(&name.as_str());
+    if let Some(other) = platform.directory.list()?.into_iter().find(|name| !is_known(name)) {
+        return refuse(format!(
+            "a backup is restored to an empty directory (it may have a `{SETTINGS_NAME}`), and here is `{other}`; if it is left of a restore that was not finished, remove it"
+        ));
+    }
+    match platform.log_directory.list()?.into_iter().find(|name| segment_number(name).is_some()) {
+        Some(other) => refuse(format!("its log directory has `{other}` of another environment")),
+        None => Ok(()),
+    }
+}
+
+impl std::fmt::Debug for Backup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Backup({})", PathBuf::from(self.directory.describe("")).display())
+    }
+}

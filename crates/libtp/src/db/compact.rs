@@ -1,0 +1,99 @@
+//! Compaction of a tree in use: [`Db::compact`].
+//!
+//! Not in the paper. Neighbouring leaves that hold little are merged (`record/btree/merge.rs`), some at a time, in no
+//! transaction; the database reuses the freed pages.
+
+use libtp_record::Access;
+
+use crate::db::database::Db;
+use crate::db::list::List;
+use crate::db::multi::Multi;
+use crate::{Error, Result};
+
+/// The number of leaves visited under one lock, which limits the wait for a lock on the whole database.
+const LEAVES: u64 = 256;
+
+/// The result of a compaction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// The number of leaves visited.
+    pub leaves: u64,
+    /// Leaves that were merged into others, or were empty: their pages are free, or will be soon.
+    pub merged: u64,
+}
+
+impl Db {
+    /// Merges neighbouring pages that hold little, so that the remaining ones are filled to `fill_percent` at most, 10
+    /// to 100. Other transactions read and write meanwhile. The database reuses the freed pages; the file does not
+    /// become shorter. An interrupted compaction keeps its result so far.
+    ///
+    /// Deleted records are removed where no snapshot needs them and no running transaction may restore them: a second
+    /// compaction may free more.
+    ///
+    /// # Errors
+    /// `Database` for a hash database, and for an invalid fill; `LockTimeout` when a transaction has locked the whole
+    /// database; `Full`, `Failed`, `Corrupt`, `Io`.
+    pub fn compact(&self, fill_percent: u8) -> Result<Compaction> {
+        self.compact_watched(fill_percent, &mut |_| {})
+    }
+
+    /// As [`Db::compact`]; calls `watch` now and then with the result so far.
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact_watched(&self, fill_percent: u8, watch: &mut dyn FnMut(Compaction)) -> Result<Compaction> {
+        if self.is_hash() {
+            let what = "it is a hash database, whose buckets are not merged".into();
+            return Err(Error::Database { name: self.name().into(), what });
+        }
+        let env = self.environment();
+        let mut all = Compaction::default();
+        let mut from = Some(Vec::new());
+        while let Some(key) = from {
+            let done = env.with_session(|managers, txn| {
+                Ok(Access::new(managers, txn, self.opened(), env.wait).compact(&key, LEAVES, fill_percent)?)
+            })?;
+            all.leaves += done.leaves;
+            all.merged += done.merged;
+            from = done.next;
+            watch(all);
+        }
+        Ok(all)
+    }
+}
+
+impl Multi {
+    /// As [`Db::compact`].
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact(&self, fill_percent: u8) -> Result<Compaction> {
+        self.tree().compact(fill_percent)
+    }
+
+    /// As [`Db::compact_watched`].
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact_watched(&self, fill_percent: u8, watch: &mut dyn FnMut(Compaction)) -> Result<Compaction> {
+        self.tree().compact_watched(fill_percent, watch)
+    }
+}
+
+impl List {
+    /// As [`Db::compact`], for the list's tree: its records keep their numbers.
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact(&self, fill_percent: u8) -> Result<Compaction> {
+        self.tree().compact(fill_percent)
+    }
+
+    /// As [`Db::compact_watched`].
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
+    pub fn compact_watched(&self, fill_percent: u8, watch: &mut dyn FnMut(Compaction)) -> Result<Compaction> {
+        self.tree().compact_watched(fill_percent, watch)
+    }
+}

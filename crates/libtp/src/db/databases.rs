@@ -1,0 +1,484 @@
+//! Databases as a whole: dropping, renaming, emptying and listing.
+//!
+//! Not in the paper. A transaction notes its decisions in its process, and locks the databases and the names. Its
+//! commit writes all decisions in one log record, and carries them out when that record is on disk
+//! (`libtp_txn::databases`). An abort, or a death before the commit, has nothing to undo. Emptying differs: it deletes
+//! records one by one, and undo restores them one by one.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use libtp_buffer::{Fate, FileId};
+use libtp_lock::{Mode, Wait};
+use libtp_record::{lock_names, KeyFormat, KeyRange, Method};
+use libtp_txn::{Committed, Managers, TxnSession};
+use serde::Serialize;
+
+use crate::db::database::{self, OpenDatabase};
+use crate::environment::Inner;
+use crate::{Database, Db, Env, Error, Recno, Result, Txn};
+
+/// A transaction's decisions about databases.
+#[derive(Clone, Default)]
+pub(crate) struct DatabaseDecisions(RefCell<Vec<Decision>>);
+
+/// A transaction's decision about one database: its names, and the open database, which is locked.
+#[derive(Clone)]
+struct Decision {
+    open: Arc<OpenDatabase>,
+    fate: Fate,
+}
+
+/// Suffix of the name of a database that is to replace another ([`Txn::rename_database`]). The database
+/// `NAME.successor` is opened with the settings of `NAME`, unless it has settings of its own.
+pub const SUCCESSOR: &str = ".successor";
+
+/// An entry of the list of databases.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedDatabase {
+    /// Its name.
+    pub name: String,
+    /// `btree`, `multi` (a B-tree whose keys have several values), `list`, `index`, `hash`, `recno` or `pages`; `None`
+    /// if the file is not in its place.
+    pub kind: Option<&'static str>,
+    /// The size of its file in bytes; some of them may be free for later records.
+    pub bytes: u64,
+}
+
+impl DatabaseDecisions {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    pub(crate) fn go_back(&self, to: &DatabaseDecisions) {
+        *self.0.borrow_mut() = to.0.borrow().clone();
+    }
+
+    /// Commits the session's transaction and carries out its decisions. Waits for backups that copy the files.
+    pub(crate) fn commit(&self, managers: &Managers, session: &TxnSession, wait: Wait) -> Result<Committed> {
+        managers.locks.lock(session.session(), session.locker(), lock_names::files(), Mode::X, wait)?;
+        let fates: Vec<Fate> = self.0.borrow().iter().map(|one| one.fate.clone()).collect();
+        Ok(session.commit_databases(managers, &fates)?)
+    }
+
+    /// Returns the database to which the transaction has given that name.
+    fn of_name(&self, name: &str) -> Option<Arc<OpenDatabase>> {
+        self.find(|fate| fate.new_name.as_deref() == Some(name))
+    }
+
+    /// Returns the database with that number, if the transaction decided about it.
+    fn of_number(&self, file: FileId) -> Option<Arc<OpenDatabase>> {
+        self.find(|fate| fate.id == file)
+    }
+
+    fn find(&self, is_it: impl Fn(&Fate) -> bool) -> Option<Arc<OpenDatabase>> {
+        self.0.borrow().iter().find(|one| is_it(&one.fate)).map(|one| Arc::clone(&one.open))
+    }
+
+    /// Returns whether the transaction takes that name from the database that had it.
+    fn frees(&self, name: &str) -> bool {
+        self.0.borrow().iter().any(|one| one.fate.name == name)
+    }
+
+    /// Returns whether databases trade their names in a circle.
+    fn is_circle(&self) -> bool {
+        let decided = self.0.borrow();
+        let fates: Vec<&Fate> = decided.iter().map(|one| &one.fate).collect();
+        fates.iter().any(|&first| {
+            let mut at = first;
+            let next = |at: &Fate| fates.iter().copied().find(|fate| Some(&fate.name) == at.new_name.as_ref());
+            for _ in 0..fates.len() {
+                match next(at) {
+                    Some(other) if other.name == first.name => return true,
+                    Some(other) => at = other,
+                    None => return false,
+                }
+            }
+            true
+        })
+    }
+}
+
+impl Txn<'_> {
+    /// Drops a database, with its indices, when the transaction commits: its file is removed, and its name can be used
+    /// again. Also drops a single index. No other transaction uses the database until this one ends. After the commit,
+    /// each use of an older handle, of any process or snapshot, is refused (`Dropped`).
+    ///
+    /// The commit always returns only when it is on disk. It waits while a backup is taken.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let old = env.btree("stock")?;
+    /// let new = env.btree("stock.new")?;
+    /// env.run(|txn| new.put(txn, b"pears", b"7"))?;
+    /// // One takes the place of the other, at one moment.
+    /// env.run(|txn| {
+    ///     txn.drop_database("stock")?;
+    ///     txn.rename_database("stock.new", "stock")
+    /// })?;
+    /// assert_eq!(env.databases()?, ["stock"]);
+    /// assert!(env.run(|txn| old.get(txn, b"pears")).is_err());
+    /// assert!(env.run(|txn| new.get(txn, b"pears"))?.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NoDatabase`; `Away` when the file is not in its place ([`Env::drop_missing`] drops such a database); `Database`
+    /// when the database is one of the library's own, or the transaction has joined memory; `Deadlock`, `LockTimeout`,
+    /// `Full`, `Io`.
+    pub fn drop_database(&self, name: &str) -> Result<()> {
+        self.check_may_decide(name)?;
+        let open = self.whole(name)?;
+        let indices = self.whole_indices(&open)?;
+        if let Some(of) = open.key_format().index_of {
+            self.take_off(&open, of)?;
+        }
+        // Nothing fails from here on: a program that goes on after an error commits a drop of all or none.
+        for one in indices.iter().chain([&open]) {
+            self.decide(one, None);
+        }
+        Ok(())
+    }
+
+    /// Renames a database when the transaction commits. Older handles stay valid, under the new name.
+    ///
+    /// # Errors
+    /// As [`Txn::drop_database`]; `Database` when the new name belongs to a database that the transaction does not drop
+    /// or rename, or when databases would trade their names in a circle.
+    pub fn rename_database(&self, name: &str, new: &str) -> Result<()> {
+        self.check_may_decide(name)?;
+        self.check_may_decide(new)?;
+        libtp_record::check_name(new)?;
+        let refuse = |what: &str| Error::Database { name: new.into(), what: format!("{what}; nothing was changed") };
+        let open = self.whole(name)?;
+        if name == new {
+            return Ok(());
+        }
+        self.lock_name(new)?;
+        let is_free = self.decided().of_name(new).is_none()
+            && (self.decided().frees(new) || self.guarded(|| self.is_nowhere(new))?);
+        if !is_free {
+            return Err(refuse("there is a database, or a file, of that name"));
+        }
+        let before = self.decided().clone();
+        self.decide(&open, Some(new));
+        // A database may get its own name back.
+        self.decided().0.borrow_mut().retain(|one| one.fate.new_name.as_ref() != Some(&one.fate.name));
+        if self.decided().is_circle() {
+            self.decided().go_back(&before);
+            return Err(refuse("databases cannot trade their names in one transaction: rename one of them in another"));
+        }
+        Ok(())
+    }
+
+    /// Removes all records of a database, and the entries of its indices; returns the number of records. No other
+    /// transaction uses the database until this one ends. The transaction itself can use it at once, by any handle.
+    /// Earlier snapshots still find the records. The numbers of a recno database continue after the removed ones.
+    ///
+    /// Each removal is logged with its value. To free the disk space at once, drop the database and create it again.
+    ///
+    /// # Errors
+    /// `NoDatabase`; `Database` for an index and for a file of pages; else as [`Db::put`]. Nothing was removed then.
+    pub fn empty_database(&self, name: &str) -> Result<u64> {
+        self.check_may_decide(name)?;
+        let open = self.whole(name)?;
+        let refuse =
+            |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
+        match open.method() {
+            Method::Pages => refuse("it is a file of pages, and only its program knows their contents"),
+            Method::Btree if open.key_format().index_of.is_some() => {
+                refuse("it is an index: empty the database whose index it is")
+            }
+            Method::Btree | Method::Hash => {
+                let indices = self.whole_indices(&open)?;
+                let list = || crate::List::of_tree(Db::as_stored(self.environment(), &open));
+                let count = open.key_format().is_list.then(|| list().count(self)).transpose()?;
+                // A program that goes on after an error must not commit records that an index does not find.
+                self.savepoint_of_records().around(|| {
+                    indices.iter().try_for_each(|index| self.remove_all(index).map(|_| ()))?;
+                    let removed = self.remove_all(&open)?;
+                    Ok(count.unwrap_or(removed))
+                })
+            }
+            Method::Recno { .. } => self.savepoint_of_records().around(|| self.remove_numbers(&open)),
+        }
+    }
+
+    /// Removes all records of a tree or a hash file, whatever its indices. The whole database is locked.
+    fn remove_all(&self, open: &Arc<OpenDatabase>) -> Result<u64> {
+        let env = self.environment();
+        let db = Db::as_stored(env, open);
+        if open.method() == Method::Btree {
+            self.note_emptied(open, &KeyRange::default());
+            return self.guarded(|| Ok(database::access(env, open, self).delete_range(KeyRange::default())?));
+        }
+        let mut removed = 0;
+        // The cursor of a hash file does not allow removals while it moves.
+        loop {
+            let mut keys = Vec::new();
+            let mut cursor = db.raw_cursor(self, KeyRange::default());
+            while keys.len() < KEYS_AT_ONCE {
+                let Some((key, _)) = cursor.next()? else { break };
+                keys.push(key);
+            }
+            drop(cursor);
+            if keys.is_empty() {
+                return Ok(removed);
+            }
+            for key in keys {
+                removed += u64::from(self.guarded(|| Ok(database::access(env, open, self).delete(&key)?))?);
+            }
+        }
+    }
+
+    fn remove_numbers(&self, open: &Arc<OpenDatabase>) -> Result<u64> {
+        let recno = Recno::as_stored(self.environment(), open);
+        let (mut cursor, mut removed) = (recno.cursor(self), 0);
+        while let Some((number, _)) = cursor.next()? {
+            removed += u64::from(recno.delete(self, number)?);
+        }
+        Ok(removed)
+    }
+
+    fn check_may_decide(&self, name: &str) -> Result<()> {
+        self.environment().check_process()?;
+        let refuse =
+            |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
+        if name == crate::files::change::DATABASE {
+            return refuse("it is the library's own, about plain files in transactions");
+        }
+        match self.parts().is_empty() {
+            true => Ok(()),
+            false => refuse("the transaction has joined memory, and drops and renames no databases beside that"),
+        }
+    }
+
+    /// Returns the indices of a database, each opened and locked exclusively. The transaction has locked the database
+    /// exclusively.
+    fn whole_indices(&self, open: &OpenDatabase) -> Result<Vec<Arc<OpenDatabase>>> {
+        if !matches!(open.method(), Method::Btree | Method::Hash) {
+            return Ok(Vec::new());
+        }
+        let files = self.guarded(|| Ok(database::access(self.environment(), open, self).indices()?))?;
+        files.into_iter().filter_map(|file| self.by_number(file, |name| self.whole(name)).transpose()).collect()
+    }
+
+    /// Returns a database by its number, unless it was dropped: the one noted in a decision, or else the result of
+    /// `open` with its name.
+    fn by_number(
+        &self,
+        file: FileId,
+        open: impl Fn(&str) -> Result<Arc<OpenDatabase>>,
+    ) -> Result<Option<Arc<OpenDatabase>>> {
+        loop {
+            if let Some(open) = self.decided().of_number(file) {
+                return Ok(Some(open));
+            }
+            let Some(name) = self.entry(file)? else { return Ok(None) };
+            let opened = open(&name);
+            // Another transaction may have renamed the database before the lock was granted: the name may now belong to
+            // another database or to none.
+            if self.entry(file)?.as_ref() == Some(&name) {
+                return opened.map(Some);
+            }
+        }
+    }
+
+    /// Opens a database, and locks the database and its name exclusively. A database that the transaction has renamed
+    /// is locked already.
+    fn whole(&self, name: &str) -> Result<Arc<OpenDatabase>> {
+        if let Some(open) = self.decided().of_name(name) {
+            return Ok(open);
+        }
+        let env = self.environment();
+        let missing = || Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() };
+        loop {
+            if self.decided().frees(name) {
+                return Err(missing());
+            }
+            let open = match database::known(env, name) {
+                Some(open) => open,
+                None => {
+                    // Opening takes the lock of the name briefly. The transaction decided nothing about the name.
+                    self.unlock_name(name)?;
+                    database::open(env, name, None)?
+                }
+            };
+            self.lock_name(name)?;
+            self.guarded(|| Ok(database::access(env, &open, self).lock_database(Mode::X)?))?;
+            // Another transaction may have dropped or renamed it before the lock was granted.
+            if self.entry(open.id())?.as_deref() == Some(name) {
+                return Ok(open);
+            }
+        }
+    }
+
+    fn unlock_name(&self, name: &str) -> Result<()> {
+        self.guarded(|| {
+            let (locks, txn) = (&self.generation().managers.locks, self.session());
+            match locks.unlock(txn.session(), txn.locker(), lock_names::name(name)) {
+                Ok(()) | Err(libtp_lock::Error::NotHeld { .. }) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+
+    fn lock_name(&self, name: &str) -> Result<()> {
+        self.guarded(|| {
+            let (locks, txn) = (&self.generation().managers.locks, self.session());
+            Ok(locks.lock(txn.session(), txn.locker(), lock_names::name(name), Mode::X, txn.wait())?)
+        })
+    }
+
+    /// Returns the name of a database by its number, unless it was dropped.
+    fn entry(&self, file: FileId) -> Result<Option<String>> {
+        self.guarded(|| {
+            let entry = self.generation().managers.buffers.registry().entry(file)?;
+            Ok(entry.filter(|entry| !entry.is_dropped).map(|entry| entry.name))
+        })
+    }
+
+    /// Returns whether neither a database of that name nor its file exists.
+    fn is_nowhere(&self, name: &str) -> Result<bool> {
+        let directory = &self.environment().platform.directory;
+        let is_known = self.generation().managers.buffers.registry().find(name)?.is_some();
+        Ok(!is_known && !directory.exists(&libtp_buffer::file_name(name))?)
+    }
+
+    /// Removes an index from the list of its database, if it is listed.
+    fn take_off(&self, index: &OpenDatabase, of: FileId) -> Result<()> {
+        let Some(of) = self.by_number(of, |name| database::open(self.environment(), name, None))? else {
+            return Ok(());
+        };
+        self.guarded(|| Ok(database::access(self.environment(), &of, self).set_index(index.id(), false)?))
+    }
+
+    fn decide(&self, open: &Arc<OpenDatabase>, new_name: Option<&str>) {
+        let page_bytes = u32::try_from(open.page_bytes()).expect("pages have at most 64 KiB");
+        let name = self.entry(open.id()).ok().flatten().unwrap_or_else(|| open.name().into());
+        let fate = Fate { id: open.id(), page_bytes, name, new_name: new_name.map(str::to_owned) };
+        let mut decided = self.decided().0.borrow_mut();
+        decided.retain(|known| known.fate.id != fate.id);
+        decided.push(Decision { open: Arc::clone(open), fate });
+    }
+}
+
+/// The number of keys of a hash file that are removed between two walks through it.
+const KEYS_AT_ONCE: usize = 10_000;
+
+fn kind_name(method: Method, key_format: &KeyFormat) -> &'static str {
+    match method {
+        Method::Btree if key_format.is_list => "list",
+        Method::Btree if key_format.index_of.is_some() => "index",
+        Method::Btree if key_format.duplicates != libtp_record::Duplicates::None => "multi",
+        other => other.name(),
+    }
+}
+
+impl Env {
+    /// Returns the environment's databases, sorted by name, with kind and file size. Reads no records and waits for no
+    /// lock.
+    ///
+    /// # Errors
+    /// The register of databases, or a file, cannot be read.
+    pub fn list_databases(&self) -> Result<Vec<ListedDatabase>> {
+        database::names(&self.0)?.into_iter().filter_map(|name| listed(&self.0, name).transpose()).collect()
+    }
+
+    /// Returns one of the environment's databases.
+    ///
+    /// # Errors
+    /// `NoDatabase`; else as [`Env::list_databases`].
+    pub fn list_database(&self, name: &str) -> Result<ListedDatabase> {
+        self.0.check_process()?;
+        let missing = || Error::NoDatabase { name: name.into(), environment: self.path().into() };
+        let generation = self.0.newest();
+        let is_known = generation.guarded(|| Ok(generation.managers.buffers.registry().find(name)?.is_some()))?;
+        is_known.then(|| listed(&self.0, name.into())).transpose()?.flatten().ok_or_else(missing)
+    }
+
+    /// Drops a database that has no record, in a transaction of its own that has the database locked while it looks.
+    /// Returns false, and drops nothing, if the database has records or is a file of pages.
+    ///
+    /// # Errors
+    /// As [`Txn::drop_database`] and [`Env::count_records`].
+    pub fn drop_if_empty(&self, name: &str) -> Result<bool> {
+        self.run(|txn| {
+            // A transaction that adds a record has the database locked: the count waits for its end.
+            txn.whole(name)?;
+            let is_empty = self.count_records(name)? == Some(0);
+            if is_empty {
+                txn.drop_database(name)?;
+            }
+            Ok(is_empty)
+        })
+    }
+
+    /// Returns the number of records of a database, as a snapshot taken now shows it: keys of a tree or a hash file,
+    /// values where keys have several, entries of an index. Takes as long as reading all of them. Returns `None` for a
+    /// file of pages.
+    ///
+    /// # Errors
+    /// `NoDatabase`; else as [`Db::get`] of a snapshot.
+    pub fn count_records(&self, name: &str) -> Result<Option<u64>> {
+        let open = database::open(&self.0, name, None)?;
+        let snapshot = self.snapshot()?;
+        match open.method() {
+            Method::Pages => Ok(None),
+            Method::Btree if open.key_format().is_list => Ok(Some(crate::List::open(&self.0, name)?.count(&snapshot)?)),
+            Method::Btree => {
+                Ok(Some(crate::Reader::count(&snapshot, &Db::as_stored(&self.0, &open), KeyRange::default())?))
+            }
+            Method::Hash => {
+                let db = Db::as_stored(&self.0, &open);
+                let (mut cursor, mut count) = (db.raw_cursor(&snapshot, KeyRange::default()), 0);
+                while cursor.next()?.is_some() {
+                    count += 1;
+                }
+                Ok(Some(count))
+            }
+            Method::Recno { .. } => match Database::open(&self.0, name)? {
+                Database::Recno(recno) => {
+                    let (mut cursor, mut count) = (recno.cursor(&snapshot), 0);
+                    while cursor.next()?.is_some() {
+                        count += 1;
+                    }
+                    Ok(Some(count))
+                }
+                _ => Ok(None),
+            },
+        }
+    }
+}
+
+/// Returns `None` if the database was dropped meanwhile.
+fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
+    let directory = env.platform.directory.as_ref();
+    let generation = env.newest();
+    let (file, environment) =
+        (libtp_buffer::file_name(&name), libtp_buffer::environment_of(&generation.managers.region));
+    let found = libtp_record::find_file(directory, &name, &environment).and_then(|found| {
+        let bytes = directory.open(&file, libtp_io::OpenMode::ReadOnly)?.len()?;
+        Ok((Some(kind_name(found.method, &found.key_format)), bytes))
+    });
+    let (kind, bytes) = match found {
+        Ok(found) => found,
+        // Dropped since the names were read, or not in its place.
+        Err(
+            libtp_record::Error::Io(libtp_io::Error::NotFound { .. } | libtp_io::Error::Unsuitable { .. })
+            | libtp_record::Error::Corrupt { .. }
+            | libtp_record::Error::Unsuitable { .. },
+        ) => {
+            if !database::names(env)?.contains(&name) {
+                return Ok(None);
+            }
+            (None, 0)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(ListedDatabase { name, kind, bytes }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Updates the indices of a database when a record changes.
+//!
+//! The record is locked for writing and read; each function computes its keys from the old and the new value; then the
+//! record is changed, and the entries that differ. All of it is undone together if a step fails, so a program that goes
+//! on after an error has not changed the record alone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use libtp_record::{Access, KeyRange};
+use rio::{failpoint, planted};
+
+use super::Kept;
+use crate::db::database::Db;
+use crate::{Error, Result, Txn};
+
+/// The entries of one index before and after a change.
+struct Differing {
+    kept: Arc<Kept>,
+    before: BTreeSet<Vec<u8>>,
+    after: BTreeSet<Vec<u8>>,
+}
+
+/// Returns, for each index, the entries of the record before and after.
+fn differing(kept: &[Arc<Kept>], stored: &[u8], before: Option<&[u8]>, after: Option<&[u8]>) -> Result<Vec<Differing>> {
+    let entries = |kept: &Kept, value: Option<&[u8]>| match value {
+        Some(value) => kept.entries(stored, value),
+        None => Ok(BTreeSet::new()),
+    };
+    let of_one = |kept: &Arc<Kept>| {
+        let (before, after) = (entries(kept, before)?, entries(kept, after)?);
+        Ok(Differing { kept: Arc::clone(kept), before, after })
+    };
+    kept.iter().map(of_one).collect()
+}
+
+impl Db {
+    /// Returns all indices to be kept.
+    fn kept_indices(&self, txn: &Txn<'_>) -> Result<Vec<Arc<Kept>>> {
+        let env = self.environment();
+        let files = txn.guarded(|| Ok(self.access(txn).indices()?))?;
+        let of_file = |file| {
+            env.indices.of(file).ok_or_else(|| {
+                let info = txn.generation().managers.buffers.file_by_id(file);
+                let index = info.map_or_else(|| format!("file {file}"), |info| info.name);
+                let what = format!(
+                    "it has the index `{index}`, and this process has not given the function by which that is kept; nothing was \
+                     changed. Call `Db::index` with it before the first write"
+                );
+                Error::Database { name: self.name().into(), what }
+            })
+        };
+        files.into_iter().map(of_file).collect()
+    }
+
+    /// Changes a record and its entries: `become_` computes the new state from the old one, or returns `None` to leave
+    /// the record unchanged.
+    fn change_indexed<T>(
+        &self,
+        txn: &Txn<'_>,
+        stored: &[u8],
+        become_: impl FnOnce(Option<&[u8]>) -> Option<(T, Option<Vec<u8>>)>,
+    ) -> Result<Option<T>> {
+        let kept = self.kept_indices(txn)?;
+        let before = txn.guarded(|| Ok(self.access(txn).get_for_update(stored, <[u8]>::to_vec)?))?;
+        let Some((told, after)) = become_(before.as_deref()) else { return Ok(None) };
+        let changes = differing(&kept, stored, before.as_deref(), after.as_deref())?;
+        txn.savepoint_of_records().around(|| {
+            txn.guarded(|| {
+                let access = self.access(txn);
+                match &after {
+                    Some(value) => access.put(stored, value)?,
+                    None => {
+                        access.delete(stored)?;
+                    }
+                }
+                failpoint("index: record changed, its entries not");
+                changes.iter().try_for_each(|change| change.apply(self, txn))
+            })
+        })?;
+        Ok(Some(told))
+    }
+
+    pub(crate) fn put_indexed(&self, txn: &Txn<'_>, stored: &[u8], value: &[u8]) -> Result<()> {
+        self.change_indexed(txn, stored, |_| Some(((), Some(value.to_vec()))))?;
+        Ok(())
+    }
+
+    pub(crate) fn put_new_indexed(&self, txn: &Txn<'_>, stored: &[u8], value: &[u8]) -> Result<bool> {
+        let new = self.change_indexed(txn, stored, |before| match before {
+            None => Some(((), Some(value.to_vec()))),
+            Some(_) => None,
+        })?;
+        Ok(new.is_some())
+    }
+
+    pub(crate) fn delete_indexed(&self, txn: &Txn<'_>, stored: &[u8]) -> Result<bool> {
+        Ok(self.change_indexed(txn, stored, |before| before.map(|_| ((), None)))?.is_some())
+    }
+
+    pub(crate) fn update_indexed<R>(
+        &self,
+        txn: &Txn<'_>,
+        stored: &[u8],
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<Option<R>> {
+        self.change_indexed(txn, stored, |before| {
+            let mut value = before?.to_vec();
+            let told = change(&mut value);
+            Some((told, Some(value)))
+        })
+    }
+
+    pub(crate) fn delete_range_indexed(&self, txn: &Txn<'_>, range: KeyRange) -> Result<u64> {
+        let mut count = 0;
+        let mut records = self.raw_cursor(txn, range);
+        while let Some((stored, _)) = records.next()? {
+            count += u64::from(self.delete_indexed(txn, &stored)?);
+        }
+        Ok(count)
+    }
+}
+
+impl Differing {
+    fn apply(&self, of: &Db, txn: &Txn<'_>) -> Result<()> {
+        let tree = &self.kept.tree;
+        let access = Access::of_session(&txn.generation().managers, txn.session(), tree);
+        for gone in self.before.difference(&self.after) {
+            if planted("libtp: what a record is no more under stays in the index") {
+                continue;
+            }
+            if !access.delete(gone)? {
+                let what = format!(
+                    "it has no entry for a record of `{}` that is to be changed: its function makes something else of that record than \
+                     before. Nothing was changed. Drop the index (`Db::drop_index`) and make it anew",
+                    of.name()
+                );
+                return Err(Error::Database { name: tree.name().into(), what });
+            }
+            failpoint("index: one entry removed");
+        }
+        for new in self.after.difference(&self.before) {
+            access.put(new, b"")?;
+            failpoint("index: one entry added");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,464 @@
+//! Databases whose keys have several values: [`Multi`].
+//!
+//! Paper: none; db(3)'s `R_DUP`. Each value of a key is an entry of a tree (`record/duplicates.rs`) and is locked,
+//! logged and undone as any entry: values of one key are locked one by one.
+
+use std::sync::Arc;
+
+use libtp_record::duplicates::{self, NUMBER_BYTES};
+use libtp_record::{Duplicates, KeyFormat, KeyRange, Order};
+use rio::planted;
+
+use crate::db::cursor::{Cursor, OnMiss, Pair, Stands};
+use crate::db::database::{not_side_by_side, Db};
+use crate::db::keys::Keys;
+use crate::environment::Inner;
+use crate::{Error, Reader, Result, Txn};
+
+/// A B-tree database whose keys have several values each: a sorted set, or a list in the order of insertion.
+///
+/// In a sorted set the tree stores a value with its key, so both together are limited to the length of a key
+/// ([`Multi::pair_bytes_max`]). In a list values have any size.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let tags = env.multi("tags", libtp::Duplicates::Sorted)?;
+/// env.run(|txn| {
+///     assert!(tags.put(txn, b"pear", b"green")?);
+///     assert!(tags.put(txn, b"pear", b"fruit")?);
+///     assert!(!tags.put(txn, b"pear", b"green")?);
+///     assert_eq!(tags.get(txn, b"pear")?.as_deref(), Some(&b"fruit"[..]));
+///     assert_eq!(tags.values(txn, b"pear")?, [b"fruit", b"green"]);
+///     assert!(tags.delete_value(txn, b"pear", b"green")?);
+///     assert_eq!(tags.count(txn, b"pear")?, 1);
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Multi {
+    /// The tree of the entries, in byte order.
+    tree: Db,
+    kind: Duplicates,
+    order: Option<Arc<dyn Order>>,
+    /// True for an index, which changes only with its records.
+    is_index: bool,
+}
+
+impl Multi {
+    pub(crate) fn open(env: &Arc<Inner>, name: &str, kind: Duplicates, order: Option<Arc<dyn Order>>) -> Result<Multi> {
+        let order_name = Db::name_of(name, order.as_deref())?;
+        let key_format = KeyFormat { duplicates: kind, order: order_name, ..KeyFormat::default() };
+        if kind == Duplicates::None {
+            let what = "a database with several values a key has them sorted or as they came; ask `Env::btree` for one with one";
+            return Err(Error::Database { name: name.into(), what: what.into() });
+        }
+        Ok(Multi { tree: Db::open_keyed(env, name, key_format, None)?, kind, order, is_index: false })
+    }
+
+    /// Wraps the entries of an index.
+    pub(crate) fn of_index(tree: Db) -> Multi {
+        Multi { tree, kind: Duplicates::Sorted, order: None, is_index: true }
+    }
+
+    /// Refuses to write to an index.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if !self.is_index || planted("libtp: who has an index open may write to it") {
+            return Ok(());
+        }
+        let what = "it is an index, which changes with the records of its database; nothing was changed".into();
+        Err(Error::Database { name: self.name().into(), what })
+    }
+
+    /// Returns the database's name.
+    pub fn name(&self) -> &str {
+        self.tree.name()
+    }
+
+    /// Returns the name of the order of the keys, if that is not the order of their bytes.
+    pub fn order_name(&self) -> Option<&str> {
+        self.order.as_ref().map(|order| order.name())
+    }
+
+    /// Returns the order of a key's values.
+    pub fn duplicates(&self) -> Duplicates {
+        self.kind
+    }
+
+    /// Returns the length limit of a key, with its value if values are sorted, in bytes. A zero byte in the key counts
+    /// twice.
+    pub fn pair_bytes_max(&self) -> usize {
+        let own = if self.kind == Duplicates::Sorted { 0 } else { NUMBER_BYTES };
+        self.tree.key_bytes_max() - duplicates::beginning(&[]).len() - own
+    }
+
+    pub(crate) fn tree(&self) -> &Db {
+        &self.tree
+    }
+
+    pub(crate) fn ordered(&self, key: &[u8]) -> Vec<u8> {
+        let Some(order) = &self.order else { return key.to_vec() };
+        let mut encoded = Vec::new();
+        order.encode(key, &mut encoded);
+        encoded
+    }
+
+    /// Returns the pair of an entry, as the program knows it.
+    fn pair(&self, entry: Pair) -> Result<Pair> {
+        let no_entry = || {
+            Error::Corrupt(format!(
+                "{}: an entry of {} bytes is none of a key with several values",
+                self.name(),
+                entry.0.len()
+            ))
+        };
+        let (key, behind) = duplicates::read(&entry.0).ok_or_else(no_entry)?;
+        let value = duplicates::value_of(self.kind, behind, entry.1);
+        let Some(order) = &self.order else { return Ok((key, value)) };
+        let mut decoded = Vec::new();
+        order.decode(&key, &mut decoded);
+        Ok((decoded, value))
+    }
+
+    /// Refuses an entry that is too long, with an error in terms of what the program gave.
+    pub(crate) fn check(&self, entry: &[u8]) -> Result<()> {
+        let beyond = entry.len().saturating_sub(self.tree.key_bytes_max());
+        if beyond == 0 {
+            return Ok(());
+        }
+        let limit = self.pair_bytes_max();
+        let (what, limit_of) = match self.kind {
+            Duplicates::Sorted => ("a key with its value", "for both together, where values are sorted"),
+            Duplicates::AsTheyCame | Duplicates::None => ("a key", "for a key that has several values"),
+        };
+        Err(Error::Length { what, bytes: limit + beyond, limit: format!("up to {limit} bytes {limit_of}") })
+    }
+
+    /// Adds a value to a key: at its place in the order, or as the last. Returns false if a sorted set has it already.
+    ///
+    /// With values in the order of insertion, a transaction that has added a value to a key keeps a lock on the key's
+    /// order until the transaction ends: another transaction that adds a value to the same key waits. So the values are
+    /// in the order of the commits.
+    ///
+    /// # Errors
+    /// As [`Db::put`]; `Length` when key, or key and value, are too long ([`Multi::pair_bytes_max`]).
+    pub fn put(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<bool> {
+        Ok(self.put_placed(txn, key, value)?.is_some())
+    }
+
+    /// As [`Multi::put`]; returns the pair's place ([`MultiCursor::place`]), or `None` if the set has the value
+    /// already.
+    ///
+    /// # Errors
+    /// As [`Multi::put`].
+    pub fn put_placed(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.put_entry(txn, key, value).map_err(|error| error.of_values(key))
+    }
+
+    fn put_entry(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_writable()?;
+        let key = self.ordered(key);
+        if self.kind == Duplicates::Sorted {
+            let entry = duplicates::sorted_entry(&key, value);
+            self.check(&entry)?;
+            let is_new = txn.guarded(|| Ok(self.tree.access(txn).put_new(&entry, b"")?))?;
+            return Ok(is_new.then_some(entry));
+        }
+        self.check(&duplicates::numbered_entry(&key, 0))?;
+        txn.guarded(|| {
+            let access = self.tree.access(txn);
+            // PROTOCOLS K3: the transaction keeps the lock under which it chooses the number.
+            if !planted("libtp: the order of a key's values is not locked") {
+                access.lock_order_of(&duplicates::beginning(&key))?;
+            }
+            let mut number = txn.generation().managers.log.tail().raw();
+            if planted("libtp: values that came later stand before") {
+                number = u64::MAX - number;
+            }
+            loop {
+                let entry = duplicates::numbered_entry(&key, number);
+                if access.put_new(&entry, value)? {
+                    return Ok(Some(entry));
+                }
+                number += 1;
+            }
+        })
+    }
+
+    /// Returns the first value of a key, or `None`.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn get(&self, reader: &impl Reader, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut cursor = self.tree.raw_cursor(reader, self.entries_of(key));
+        let entry = cursor.next().map_err(|error| error.of_values(key))?;
+        entry.map(|entry| Ok(self.pair(entry)?.1)).transpose()
+    }
+
+    /// Returns all values of a key.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn values(&self, reader: &impl Reader, key: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut cursor = self.tree.raw_cursor(reader, self.entries_of(key));
+        let mut values = Vec::new();
+        while let Some(entry) = cursor.next().map_err(|error| error.of_values(key))? {
+            values.push(self.pair(entry)?.1);
+        }
+        Ok(values)
+    }
+
+    /// Returns the number of a key's values. In a transaction the number stays until the transaction ends.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn count(&self, reader: &impl Reader, key: &[u8]) -> Result<u64> {
+        reader.count(&self.tree, self.entries_of(key))
+    }
+
+    /// Removes a key with all its values, or none of them; returns the number of values.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete(&self, txn: &Txn<'_>, key: &[u8]) -> Result<u64> {
+        self.check_writable()?;
+        let entries = self.entries_of(key);
+        let removed = txn.savepoint_of_records().around(|| self.tree.delete_raw_range(txn, entries));
+        removed.map_err(|error| error.of_values(key))
+    }
+
+    /// Removes one value of a key: the first that is equal. Returns false if there is none.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete_value(&self, txn: &Txn<'_>, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.check_writable()?;
+        if self.kind == Duplicates::Sorted {
+            let entry = duplicates::sorted_entry(&self.ordered(key), value);
+            return txn.guarded(|| Ok(self.tree.access(txn).delete(&entry)?));
+        }
+        let mut cursor = self.tree.raw_cursor(txn, self.entries_of(key));
+        while let Some((entry, found)) = cursor.next()? {
+            if found == value {
+                return txn.guarded(|| Ok(self.tree.access(txn).delete(&entry)?));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the number of pairs of these keys. In a transaction the number stays until the transaction ends.
+    ///
+    /// # Errors
+    /// As [`Multi::range`].
+    pub fn count_range(&self, reader: &impl Reader, keys: impl Into<Keys>) -> Result<u64> {
+        reader.count(&self.tree, self.entries(keys.into())?)
+    }
+
+    /// Removes all of these keys with all their values; returns the number of pairs. Locks as [`Db::delete_range`]
+    /// does.
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`], and as [`Multi::range`].
+    pub fn delete_range(&self, txn: &Txn<'_>, keys: impl Into<Keys>) -> Result<u64> {
+        self.check_writable()?;
+        self.tree.delete_raw_range(txn, self.entries(keys.into())?)
+    }
+
+    fn entries(&self, keys: Keys) -> Result<KeyRange> {
+        let order = self.order.as_deref();
+        keys.into_entries(order).ok_or_else(|| not_side_by_side(self.name(), order))
+    }
+
+    fn entries_of(&self, key: &[u8]) -> KeyRange {
+        duplicates::entries_of(&self.ordered(key))
+    }
+
+    /// Returns a cursor over all pairs: the keys in order, and the values of each. It locks as [`Db::cursor`] does.
+    pub fn cursor<'t>(&'t self, reader: &'t impl Reader) -> MultiCursor<'t> {
+        MultiCursor { multi: self, at: self.tree.raw_cursor(reader, KeyRange::default()), stands: Stands::Nowhere }
+    }
+
+    /// Returns a cursor over the pairs of some of the keys. In a transaction it locks these and the gaps between them,
+    /// and no key beyond.
+    ///
+    /// # Errors
+    /// `Database` when `keys` is a prefix and the database has an order of its own.
+    pub fn range<'t>(&'t self, reader: &'t impl Reader, keys: impl Into<Keys>) -> Result<MultiCursor<'t>> {
+        let at = self.tree.raw_cursor(reader, self.entries(keys.into())?);
+        Ok(MultiCursor { multi: self, at, stands: Stands::Nowhere })
+    }
+
+    /// Returns a cursor over the pairs whose keys begin with the given bytes.
+    ///
+    /// # Errors
+    /// As [`Multi::range`].
+    pub fn prefix<'t>(&'t self, reader: &'t impl Reader, beginning: &[u8]) -> Result<MultiCursor<'t>> {
+        self.range(reader, Keys::prefix(beginning))
+    }
+
+    /// Removes the pair under a cursor; the cursor then stands between its neighbours. Returns false if the pair is
+    /// gone, or the cursor stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>) -> Result<bool> {
+        self.check_writable()?;
+        let Some(entry) = cursor.stands.entry() else { return Ok(false) };
+        txn.guarded(|| Ok(self.tree.access(txn).delete(entry)?))
+    }
+
+    /// Replaces the value under a cursor. In a list the new value takes the old one's place; in a sorted set it goes to
+    /// its own place, and the cursor stays. Returns false, with nothing changed, if the pair is gone or the cursor
+    /// stands nowhere.
+    ///
+    /// # Errors
+    /// As [`Multi::put`].
+    pub fn put_at(&self, txn: &Txn<'_>, cursor: &MultiCursor<'_>, value: &[u8]) -> Result<bool> {
+        self.check_writable()?;
+        let Some(entry) = cursor.stands.entry() else { return Ok(false) };
+        txn.guarded(|| {
+            let access = self.tree.access(txn);
+            if access.get_for_update(entry, |_| ())?.is_none() {
+                return Ok(false);
+            }
+            if self.kind == Duplicates::AsTheyCame {
+                access.put(entry, value)?;
+                return Ok(true);
+            }
+            let (key, _) = duplicates::read(entry).unwrap_or_default();
+            let new = duplicates::sorted_entry(&key, value);
+            self.check(&new)?;
+            if new != entry {
+                txn.savepoint_of_records().around(|| {
+                    access.put(&new, b"")?;
+                    access.delete(entry)?;
+                    Ok(())
+                })?;
+            }
+            Ok(true)
+        })
+    }
+}
+
+/// A place among the pairs of a database whose keys have several values.
+pub struct MultiCursor<'t> {
+    multi: &'t Multi,
+    at: Cursor<'t>,
+    stands: Stands,
+}
+
+#[allow(clippy::should_implement_trait)] // as for `Cursor`
+impl MultiCursor<'_> {
+    fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<Pair>> {
+        let multi = self.multi;
+        self.stands.arrive(&mut self.at, found, on_miss, |entry| multi.pair(entry.clone()))
+    }
+
+    /// Returns the key under the cursor, as the tree stores it.
+    fn key(&self) -> Option<Vec<u8>> {
+        Some(duplicates::read(self.stands.entry()?)?.0)
+    }
+
+    /// Returns the place of the pair under the cursor: bytes for [`MultiCursor::go_to`], valid in this database only.
+    /// `None` if the cursor stands nowhere.
+    pub fn place(&self) -> Option<&[u8]> {
+        self.stands.entry()
+    }
+
+    /// Goes to the pair at `place`, as returned by another cursor, or to the first pair behind if that pair is gone
+    /// ([`MultiCursor::place`] tells which).
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn go_to(&mut self, place: &[u8]) -> Result<Option<Pair>> {
+        let found = self.at.seek(place)?;
+        self.arrive(found, OnMiss::Stays)
+    }
+
+    /// Moves to the first value of the first key.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn first(&mut self) -> Result<Option<Pair>> {
+        let found = self.at.first()?;
+        self.arrive(found, OnMiss::Stays)
+    }
+
+    /// Moves to the last value of the last key.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn last(&mut self) -> Result<Option<Pair>> {
+        let found = self.at.last()?;
+        self.arrive(found, OnMiss::Stays)
+    }
+
+    /// Moves to the first value of the first key that is `key` or greater.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+        let found = self.at.seek(&duplicates::beginning(&self.multi.ordered(key)))?;
+        self.arrive(found, OnMiss::Stays)
+    }
+
+    /// Moves to the next pair, of this key or the next; to the first if the cursor stands nowhere. If there is none,
+    /// the cursor stands behind all.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn next(&mut self) -> Result<Option<Pair>> {
+        let found = self.at.next()?;
+        self.arrive(found, OnMiss::GoesAboveAll)
+    }
+
+    /// Moves to the previous pair; to the last if the cursor stands nowhere. If there is none, the cursor stands before
+    /// all.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn prev(&mut self) -> Result<Option<Pair>> {
+        let found = self.at.prev()?;
+        self.arrive(found, OnMiss::GoesBelowAll)
+    }
+
+    /// Moves to the next value of the same key. If there is none, returns `None` and the cursor stays, even if the pair
+    /// under it was removed.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn next_duplicate(&mut self) -> Result<Option<Pair>> {
+        let Some(key) = self.key() else { return Ok(None) };
+        let found = self.at.next()?.filter(|next| duplicates::read(&next.0).is_some_and(|next| next.0 == key));
+        self.arrive(found, OnMiss::Stays)
+    }
+
+    /// Moves to the first value of the next key; to the first of all if the cursor stands nowhere. If there is none,
+    /// the cursor stays.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn next_key(&mut self) -> Result<Option<Pair>> {
+        let Some(key) = self.key() else { return self.next() };
+        let found = self.at.seek(&duplicates::behind(&key))?;
+        self.arrive(found, OnMiss::Stays)
+    }
+
+    /// Moves to the last value of the previous key; to the last of all if the cursor stands nowhere. If there is none,
+    /// the cursor stays.
+    ///
+    /// # Errors
+    /// As [`Cursor::first`].
+    pub fn prev_key(&mut self) -> Result<Option<Pair>> {
+        let Some(key) = self.key() else { return self.prev() };
+        let found = self.at.seek(&duplicates::beginning(&key)).and_then(|found| match found {
+            Some(_) => self.at.prev(),
+            None => self.at.last(),
+        });
+        match found {
+            Ok(found) => self.arrive(found, OnMiss::Stays),
+            Err(error) => self.stands.stay(&mut self.at).and(Err(error)),
+        }
+    }
+}

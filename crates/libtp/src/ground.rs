@@ -1,0 +1,6 @@
+//! The ground: plain data that every floor uses.
+//!
+//! Errors and settings. Nothing here calls a floor.
+
+pub(crate) mod error;
+pub(crate) mod settings;

@@ -1,0 +1,15 @@
+//! Opening an environment: the directory, its shared memory, and the restart from the log.
+//!
+//! The lowest floor. A process gets the managers of a region here, and its seat among the attached processes.
+
+pub(crate) mod attach;
+pub(crate) mod judge;
+pub(crate) mod keep;
+pub(crate) mod left_memory;
+pub(crate) mod log_type;
+pub(crate) mod platform;
+pub(crate) mod rebuild;
+pub(crate) mod record_types;
+pub(crate) mod rescue;
+pub(crate) mod unfinished;
+pub(crate) mod warm_start;

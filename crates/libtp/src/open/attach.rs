@@ -1,0 +1,623 @@
+//! Opening an environment: create, join, repair or restart (PROTOCOLS F1, L6).
+//!
+//! All of it happens at the door ([`crate::open::judge`]), one process at a time:
+//!
+//! * no process attached, a region of this boot that passes its checks: all processes died; the region is **repaired**
+//!   and used, nothing is replayed;
+//! * no process attached, no such region: **restart** from the log files. First the good part of an old region's log
+//!   goes to the files, also of a region that survived a reboot, or that another build made (`warm_start.rs`);
+//! * other processes attached: **join** their region, or fail if it cannot be seen; never make a second region.
+//!
+//! If we die here: the kernel opens the door, and the next process begins the work again. Other processes attach to a
+//! region only after it was declared ready.
+
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtp_buffer::{BufferManager, Policy, PoolSettings, Registry, WriteAhead};
+use libtp_io::{File, OpenMode};
+use libtp_lock::LockManager;
+use libtp_log::{Control, ControlFile, LogManager, Lsn, Restarted, CONTROL_NAME};
+use libtp_process::{ForkMark, ProcessManager, Seats};
+use libtp_txn::{Managers, Parts};
+use rio::{failpoint, planted, Identity, Region};
+use serde::Serialize;
+
+use crate::ground::settings::{Replacement, Settings, Victim};
+use crate::open::judge::{Door, Judge};
+use crate::open::keep::{self, Keep};
+use crate::open::platform::{reserve_after, Found};
+use crate::open::{log_type, record_types, unfinished};
+use crate::{Error, Result};
+
+pub use crate::open::platform::{Memory, Platform, SharedMemory};
+
+/// After this number of restarts in a row that ended before their first checkpoint, restart takes a checkpoint itself.
+const RESTARTS_WITHOUT_CHECKPOINT: usize = 16;
+
+/// How an environment was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum How {
+    /// The environment was created.
+    Created,
+    /// Other processes were using the environment.
+    Joined,
+    /// All processes had died; their shared memory was repaired and nothing was replayed.
+    Repaired,
+    /// The log was replayed.
+    Restarted,
+    /// The machine rebooted and the shared memory survived: the log's tail was taken from that memory, and the log
+    /// replayed.
+    Survived,
+    /// The environment had been closed in good order.
+    Clean,
+}
+
+/// The outcome of opening an environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Opened {
+    /// How the environment was opened.
+    pub how: How,
+    /// The duration in milliseconds.
+    pub millis: u64,
+    /// Log bytes replayed.
+    pub log_bytes: u64,
+    /// Page changes repeated.
+    pub redone: u64,
+    /// Transactions undone.
+    pub undone: u64,
+    /// Torn pages mended from the double-write file.
+    pub mended: u64,
+    /// True if commits of durability Rio or Relaxed that were answered since the last sync may be lost, because their
+    /// memory is gone or damaged.
+    pub lost: bool,
+}
+
+/// An attached environment.
+pub(crate) struct Attached {
+    pub(crate) managers: Arc<Managers>,
+    pub(crate) judge: Arc<Judge>,
+    pub(crate) opened: Opened,
+}
+
+/// Called with a restart's progress.
+pub(crate) type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
+
+/// The state of one opening.
+pub(crate) struct Opening<'o> {
+    pub(crate) platform: &'o Platform,
+    pub(crate) settings: &'o Settings,
+    pub(crate) control_file: ControlFile,
+    pub(crate) judge: &'o Arc<Judge>,
+    pub(crate) keep: Option<Keep>,
+    /// Whether to create a missing environment.
+    create: Create<'o>,
+    /// The managers of the region that this handle leaves, if that region was found broken. Then there is no other
+    /// region that this process cannot see.
+    pub(crate) left: Option<&'o Managers>,
+    started: Instant,
+    /// The size up to which a new region may grow.
+    pub(crate) reserve: Cell<u64>,
+    /// An attempt to join the attached processes has panicked once.
+    has_panicked: Cell<bool>,
+    /// Commits that were answered from memory may be lost.
+    pub(crate) has_lost: Cell<bool>,
+    /// The message about that loss, until the restart that drops the commits has begun.
+    pub(crate) loss: Cell<Option<String>>,
+}
+
+/// How long to wait for attached processes to rebuild their memory, if it cannot be seen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The pause between looks, there and while a session still writes to a file.
+pub(crate) const MOMENT: Duration = Duration::from_millis(1);
+
+/// What opening does where no environment exists.
+#[derive(Clone, Copy)]
+pub(crate) enum Create<'o> {
+    /// Refuses.
+    Never,
+    /// Creates one.
+    IfMissing,
+    /// Creates one with the mark of an environment that is being filled, and sets the flag once it has begun
+    /// (`filling.rs`).
+    ToFill(&'o Cell<bool>),
+}
+
+/// Opens the environment. Creates a missing one if `create` allows.
+pub(crate) fn open(
+    platform: &Platform,
+    settings: &Settings,
+    keep: Option<Keep>,
+    create: Create<'_>,
+    watch: Watcher<'_>,
+) -> Result<Attached> {
+    open_as(platform, settings, keep, create, None, watch)
+}
+
+/// Opens again for a handle that left a broken region: attaches to the new region, or makes it.
+pub(crate) fn open_again(platform: &Platform, settings: &Settings, left: &Managers) -> Result<Attached> {
+    open_as(platform, settings, None, Create::Never, Some(left), &mut |_, _, _| {})
+}
+
+fn open_as(
+    platform: &Platform,
+    settings: &Settings,
+    keep: Option<Keep>,
+    create: Create<'_>,
+    left: Option<&Managers>,
+    watch: Watcher<'_>,
+) -> Result<Attached> {
+    if ForkMark::none_since_fork() {
+        libtp_io::give_up_inherited();
+    }
+    let file = open_control(platform, create)?;
+    let judge = Arc::new(Judge::new(Arc::clone(&file), platform.path.clone()));
+    let opening = Opening { keep, left, create, ..Opening::new(platform, settings, &judge, &file) };
+    opening.reserve.set(reserve_after(left.map(|left| &left.region)));
+    let (managers, opened) = loop {
+        let door = judge.door()?;
+        failpoint("attach: at the door");
+        match opening.through(&door, file.as_ref(), watch)? {
+            Some(through) => {
+                failpoint("attach: seated, door held");
+                if opening.has_lost.get() {
+                    // The answer reports the loss. If this note fails, the next opening reports it again.
+                    let noted = opening.note_told();
+                    noted.unwrap_or_else(|error| tracing::warn!(%error, "the loss will be reported again"));
+                }
+                break through;
+            }
+            // Other users may be about to make the region.
+            None => drop(door),
+        }
+        std::thread::sleep(MOMENT);
+    };
+    failpoint("attach: attached");
+    if left.is_none() {
+        platform.sweep_once();
+    }
+    if !settings.no_background {
+        // A panic here recurs at the first call, which reports it.
+        let _ = catch_unwind(AssertUnwindSafe(|| warn_of_no_spares(managers.keep_spares())));
+    }
+    Ok(Attached { managers, judge, opened })
+}
+
+/// Warns if no spare sessions are kept: this process then cannot repair the dead while memory is full. Room may appear
+/// later.
+pub(crate) fn warn_of_no_spares(kept: libtp_txn::Result<()>) {
+    if let Err(error) = kept {
+        tracing::warn!(%error, "no sessions are kept for repairs: if memory stays full, this process may be unable to repair what the dead leave");
+    }
+}
+
+/// Returns whether the process with this seat is known to have ended. False if the table of processes is damaged.
+fn is_seen_ended(region: &Region, seat: u64) -> bool {
+    catch_unwind(|| ProcessManager::has_ended(region, seat)).unwrap_or(false)
+}
+
+/// Opens the control file. Creates an empty file if it is missing; that is no environment until `create` has filled it.
+/// A refused opening creates no file.
+fn open_control(platform: &Platform, create: Create<'_>) -> Result<Arc<dyn File>> {
+    let existing = || match platform.directory.open(CONTROL_NAME, OpenMode::Existing) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(None),
+        opened => Ok::<_, Error>(Some(opened?)),
+    };
+    if let Some(file) = existing()? {
+        return Ok(file);
+    }
+    if matches!(create, Create::Never) {
+        return Err(unfinished::none_was_to_be_made(platform));
+    }
+    if let Err(refused) = unfinished::refuse_others(platform) {
+        // Another process may have made the environment meanwhile.
+        return existing()?.ok_or(refused);
+    }
+    Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
+}
+
+impl<'o> Opening<'o> {
+    /// Starts an opening now, in the environment with this control file.
+    pub(crate) fn new(
+        platform: &'o Platform,
+        settings: &'o Settings,
+        judge: &'o Arc<Judge>,
+        file: &Arc<dyn File>,
+    ) -> Opening<'o> {
+        Opening {
+            platform,
+            settings,
+            control_file: ControlFile::new(Arc::clone(file), platform.directory.describe(CONTROL_NAME)),
+            judge,
+            keep: None,
+            create: Create::Never,
+            left: None,
+            started: Instant::now(),
+            reserve: Cell::new(reserve_after(None)),
+            has_panicked: Cell::new(false),
+            has_lost: Cell::new(false),
+            loss: Cell::new(None),
+        }
+    }
+
+    /// Opens through the held door. Returns `None` if the attached processes have no region now: try again.
+    fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
+        let others = door.others(|_| false)?;
+        let created = !others && self.create_if_empty(file)?;
+        let is_ours = matches!(self.create, Create::ToFill(begun) if begun.get());
+        if !is_ours && self.left.is_none() {
+            unfinished::refuse_filling(self.platform)?;
+        }
+        let control = self.control_file.read()?;
+        let identity = self.identity(file, &control)?;
+        let found = self.platform.find_region(&identity)?;
+        if let Found::Good(region) = &found {
+            self.platform.note_directory(region);
+        }
+        let others = match &found {
+            Found::Good(region) if others => door.others(|seat| is_seen_ended(region, seat))?,
+            _ => others,
+        };
+        if control.lost && !others {
+            // The process that found the loss died before it reported the loss.
+            self.has_lost.set(true);
+        }
+        if let Some(left) = self.left.filter(|left| self.is_last_life(&found, left, &control)) {
+            return self.rebuild(&left.region, &control, file, watch).map(Some);
+        }
+        match found {
+            Found::Good(region) if others => self.join(&region, &control),
+            Found::Good(region) => self.repair_or_restart(&region, &control, file, watch).map(Some),
+            Found::Broken(region) => self.rebuild(&region, &control, file, watch).map(Some),
+            found @ (Found::None | Found::Unusable(_) | Found::Unreadable(_) | Found::Left(..))
+                if others && self.left.is_none() =>
+            {
+                if self.started.elapsed() < PATIENCE {
+                    Ok(None)
+                } else {
+                    Err(self.unseen(found))
+                }
+            }
+            Found::Left(region, _) => {
+                self.check_new(&identity)?;
+                self.warm_start(&region, &control, file, watch).map(Some)
+            }
+            Found::Unreadable(why) if self.keep != Some(Keep::Files) => Err(self.unreadable(&why)),
+            Found::None | Found::Unusable(_) | Found::Unreadable(_) if created => {
+                self.restart(file, How::Created, 0, watch).map(Some)
+            }
+            found @ (Found::None | Found::Unusable(_) | Found::Unreadable(_)) => {
+                if !self.misses_memory(&control) {
+                    self.check_new(&identity)?;
+                }
+                let survived = keep::settle(self.platform, &identity, &self.control_file, self.keep)?;
+                if survived.is_empty() {
+                    self.refuse_without_memory(&found, &identity, &control)?;
+                }
+                let how = if control.clean && !survived.is_kept { How::Clean } else { How::Restarted };
+                self.memory_is_gone(&control);
+                // The process that was rebuilding the memory has died.
+                let rebuilds = self.left.map_or(0, |left| left.processes.rebuild_count() + 1);
+                let restarted = self.restart(file, how, rebuilds, watch)?;
+                survived.forget(&restarted.0.region);
+                Ok(Some(restarted))
+            }
+        }
+    }
+
+    /// Joins the processes at work in the region. Returns `None` to try again, also after marking a region broken that
+    /// cannot be joined.
+    fn join(&self, region: &Region, control: &Control) -> Result<Option<(Arc<Managers>, Opened)>> {
+        libtp_log::check_same_files(region, &self.platform.log_directory)?;
+        match catch_unwind(AssertUnwindSafe(|| self.attach(region, control))) {
+            Ok(attached) => Ok(Some((attached?, self.opened(How::Joined)))),
+            // As with any panic of the library: the first may be a rare bug.
+            Err(_) if !self.has_panicked.replace(true) => Ok(None),
+            Err(_) => {
+                tracing::error!(region = %region.path().display(), "the shared memory is broken: it cannot be joined");
+                region.mark_broken();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Fills the control file of a new environment; returns true if it was new.
+    fn create_if_empty(&self, file: &dyn File) -> Result<bool> {
+        let mut front = [0; 8];
+        let read = file.read_at(&mut front, 0)?;
+        // The first bytes are written last: zeros mean an unfinished file.
+        if read == front.len() && front != [0; 8] {
+            return Ok(false);
+        }
+        if read > 0 && read < front.len() {
+            let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");
+            return Err(Error::Environment { environment: self.platform.path.clone(), what });
+        }
+        if matches!(self.create, Create::Never) {
+            return Err(unfinished::none_was_to_be_made(self.platform));
+        }
+        unfinished::refuse_others(self.platform)?;
+        let log_settings = self.log_settings();
+        let control = Control::new(random_id(), &log_settings);
+        self.check_new(&self.identity(file, &control)?)?;
+        if let Create::ToFill(begun) = self.create {
+            begun.set(true);
+            unfinished::begin_filling(self.platform.directory.as_ref())?;
+        }
+        failpoint("attach: about to make an environment");
+        self.control_file.create(&control)?;
+        failpoint("attach: control file made, name not durable");
+        self.platform.directory.sync()?;
+        Ok(true)
+    }
+
+    pub(crate) fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
+        let own = file.identity()?;
+        let half = |range: std::ops::Range<usize>| {
+            u64::from_le_bytes(control.environment_id[range].try_into().expect("eight of sixteen bytes"))
+        };
+        Ok(Identity {
+            layout: record_types::layout_hash(),
+            log_layout: record_types::log_layout_hash(),
+            environment: [half(0..8), half(8..16)],
+            incarnation: control.incarnation(),
+            control_inode: if planted("libtp: a copy is the same environment") { 0 } else { own.inode },
+            control_birth: if planted("libtp: a copy is the same environment") { 0 } else { own.birth_ns },
+            control_device: own.device,
+        })
+    }
+
+    fn unseen(&self, found: Found) -> Error {
+        let what = match found {
+            Found::Unusable(why) | Found::Unreadable(why) | Found::Left(_, why) => {
+                format!("other processes use it, and their shared memory cannot be joined: {why}")
+            }
+            _ => format!(
+                "other processes use it, but their shared memory is not in {} of this process (another container, another user's \
+                 mount, or another `region_directory`). Set `region_directory` in libtp.toml to a directory that all of them see",
+                self.platform.describe_homes()
+            ),
+        };
+        Error::Environment { environment: self.platform.path.clone(), what }
+    }
+
+    /// Repairs the region that the dead processes left, or restarts from the log.
+    fn repair_or_restart(
+        &self,
+        region: &Region,
+        control: &Control,
+        file: &dyn File,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
+        // A panic means the same as an error: the region is damaged.
+        let repair = || catch_unwind(AssertUnwindSafe(|| self.repair(region, control)));
+        match repair().unwrap_or_else(|_| Err("it does not stand a repair".into())) {
+            Ok(repaired) => Ok(repaired),
+            Err(why) => {
+                tracing::warn!(%why, "the shared memory of dead processes cannot be used; restarting from the log");
+                // PROTOCOLS L6: take the region's log first, then give the region up.
+                let rescue = || libtp_log::rescue_ring(region, &self.platform.log_directory, control);
+                self.take_log(region, control, true, rescue)?;
+                self.restart(file, How::Restarted, 0, watch)
+            }
+        }
+    }
+
+    /// Repairs the region (PROTOCOLS D4, L6).
+    fn repair(&self, region: &Region, control: &Control) -> std::result::Result<(Arc<Managers>, Opened), String> {
+        let text = |error: Error| error.to_string();
+        // First, because attaching uses the note.
+        self.note_lasting(region).map_err(text)?;
+        let managers = self.attach(region, control).map_err(text)?;
+        if managers.log.is_poisoned() || managers.buffers.is_failed() {
+            return Err("a sync had failed".into());
+        }
+        let mut repair = managers.processes.repair_alone();
+        failpoint("alone: sections rolled back");
+        managers.log.repair_alone()?;
+        managers.log.check_against_files(control).map_err(|error| error.to_string())?;
+        // The log may have moved while no process used it.
+        libtp_log::note_files(region, &self.platform.log_directory).map_err(|error| error.to_string())?;
+        failpoint("alone: log repaired");
+        managers.buffers.repair_alone();
+        failpoint("alone: frames repaired");
+        managers.locks.repair_alone();
+        failpoint("alone: locks repaired");
+        managers.reset_alone();
+        let txn = managers.join().map_err(|error| error.to_string())?;
+        failpoint("alone: joined");
+        let done = managers.repair_alone(&txn, &mut repair).map_err(|error| error.to_string())?;
+        failpoint("alone: all transactions ended");
+        managers.leave(txn);
+        failpoint("alone: slots not free");
+        repair.finish();
+        let opened = Opened { redone: done.redone, undone: done.undone, ..self.opened(How::Repaired) };
+        Ok((managers, opened))
+    }
+
+    pub(crate) fn restart(
+        &self,
+        file: &dyn File,
+        how: How,
+        rebuilds: u64,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
+        // First the steps that only read: an unusable file is refused before any file is changed.
+        let (log, log_settings) = (&self.platform.log_directory, self.log_settings());
+        let looked = match how {
+            How::Created => None,
+            _ => Some(libtp_log::look(log, &self.control_file, &log_settings)?),
+        };
+        let environment = self.control_file.read()?.environment_id;
+        let directory = &self.platform.directory;
+        let registry = Registry::new(Arc::clone(directory), environment);
+        if !registry.is_there()? {
+            // An environment of an earlier build: its files make the register below, and must be fit for it.
+            libtp_record::find_files(directory.as_ref(), &environment)?;
+        }
+        let restarted = match looked {
+            None => Restarted::of_new_log(log, &self.control_file)?,
+            Some(looked) => {
+                looked.begin(self.has_lost.get() && !planted("libtp: who dies before a loss is told takes it along"))?
+            }
+        };
+        self.say_loss();
+        let control = restarted.control;
+        failpoint("restart: log's end found");
+        libtp_record::make_registry(&registry, directory.as_ref(), &environment, control.next_file_id)?;
+        let mended = libtp_record::restore_torn(&registry, directory.as_ref(), &environment)?;
+        failpoint("restart: torn pages mended");
+        let identity = self.identity(file, &control)?;
+        let region = self.platform.make_region(&identity, self.reserve.get())?;
+        let lasting = self.platform.lasting(&region, self.settings.region_survives);
+        region.set_lasting(lasting);
+        failpoint("restart: region made");
+        ProcessManager::init(&region)?;
+        LogManager::init(&region, &log_settings, &self.platform.log_directory, &control, restarted.end.end)?;
+        libtp_log::note_lasting(&region, lasting);
+        LockManager::init(&region)?;
+        BufferManager::init(&region, &self.buffer_settings(&region))?;
+        failpoint("restart: managers made");
+        let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
+        Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
+        let managers = self.attach(&region, &control)?;
+        let txn = managers.join()?;
+        failpoint("restart: joined");
+        let done = libtp_txn::restart(&managers, &txn, checkpoint, control.oldest, watch)?;
+        failpoint("restart: replayed");
+        libtp_record::after_restart(&managers, &txn)?;
+        let since_checkpoint =
+            control.incarnations.list().iter().filter(|generation| generation.start > control.checkpoint).count();
+        if since_checkpoint > RESTARTS_WITHOUT_CHECKPOINT {
+            // A restart reads the log from the last checkpoint on. Without a new one, each restart would read more.
+            managers.checkpoint(&txn)?;
+        }
+        managers.leave(txn);
+        managers.processes.set_rebuild_count(rebuilds);
+        failpoint("restart: left, region not ready");
+        self.set_ready(&region, lasting)?;
+        // The process that closed the environment may have died before it removed the memory, and others may have used
+        // that memory since.
+        let has_work = done.redone != 0 || done.undone != 0;
+        let how = if how == How::Clean && has_work { How::Restarted } else { how };
+        let opened = Opened {
+            log_bytes: done.end.since(done.redo_from),
+            redone: done.redone,
+            undone: done.undone,
+            mended: mended as u64,
+            ..self.opened(how)
+        };
+        Ok((managers, opened))
+    }
+
+    pub(crate) fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
+        let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
+        let processes = ProcessManager::attach_seated(region, &libtp_process::Settings::default(), seats)?;
+        failpoint("attach: processes known");
+        self.attach_managers(region, control, processes)
+    }
+
+    /// Returns the managers of a region, as seen by `processes`, which may have a seat in it or none.
+    pub(crate) fn attach_managers(
+        &self,
+        region: &Region,
+        control: &Control,
+        processes: ProcessManager,
+    ) -> Result<Arc<Managers>> {
+        let directory = &self.platform.log_directory;
+        region.set_lasting(libtp_log::lasting_of(region));
+        if self.settings.dump_memory {
+            region.set_dumped(true);
+        }
+        let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
+        let locks = LockManager::attach(region, &processes, self.lock_settings())?;
+        let home = Arc::clone(&self.platform.directory);
+        let ahead: Arc<dyn WriteAhead> = Arc::clone(&log) as Arc<dyn WriteAhead>;
+        let buffers = BufferManager::attach(region, &self.buffer_settings(region), home, ahead);
+        let parts =
+            Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
+        failpoint("attach: managers known");
+        let mut settings = libtp_txn::Settings::default();
+        settings.count_log_bytes = self.settings.victim == Some(Victim::FewestLogBytes);
+        settings.recovery_threads = self.settings.recovery_threads;
+        set(&mut settings.checkpoint_log_bytes, self.settings.checkpoint_log.map(|bytes| bytes.0));
+        set(&mut settings.snapshot_log_bytes, self.settings.snapshot_log.map(|bytes| bytes.0));
+        set(&mut settings.keep_log_bytes, self.settings.keep_log.map(|bytes| bytes.0));
+        set(&mut settings.snapshot_age, self.settings.snapshot_age_millis.map(Duration::from_millis));
+        #[cfg(feature = "unprotected")]
+        {
+            settings.is_unprotected = self.settings.is_unprotected;
+        }
+        let applications = log_type::applications(&self.platform.log_types);
+        Ok(Managers::attach_with(parts, record_types::all(), applications, settings))
+    }
+
+    pub(crate) fn opened(&self, how: How) -> Opened {
+        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Opened { how, millis, log_bytes: 0, redone: 0, undone: 0, mended: 0, lost: self.has_lost.get() }
+    }
+
+    fn log_settings(&self) -> libtp_log::Settings {
+        let mut log = libtp_log::Settings::default();
+        let own = self.settings;
+        set(&mut log.segment_bytes_first, own.log_segment_first.map(|bytes| bytes.0));
+        set(&mut log.segment_bytes_max, own.log_segment_max.map(|bytes| bytes.0));
+        set(&mut log.group_threshold, own.group_threshold);
+        set(&mut log.wait_threshold_percent, own.wait_threshold_percent);
+        set(&mut log.log_delay_bytes, own.log_delay.map(|bytes| bytes.0));
+        set(&mut log.relaxed_micros_max, own.relaxed_millis.map(|millis| millis * 1000));
+        log
+    }
+
+    fn buffer_settings(&self, region: &Region) -> libtp_buffer::Settings {
+        let policy = match self.settings.replacement.unwrap_or_default() {
+            Replacement::Clock => Policy::Clock,
+            Replacement::Lru => Policy::Lru,
+        };
+        let budget_bytes = match self.settings.memory {
+            Some(bytes) => bytes.0,
+            None => self.settings.memory_bytes().min(self.platform.memory_for_pages(region)),
+        };
+        let pool = PoolSettings { budget_bytes, policy };
+        libtp_buffer::Settings {
+            pool,
+            #[cfg(feature = "unprotected")]
+            writes_once: self.settings.writes_once,
+            ..libtp_buffer::Settings::default()
+        }
+    }
+
+    fn lock_settings(&self) -> libtp_lock::Settings {
+        let mut locks = libtp_lock::Settings::default();
+        if let Some(millis) = self.settings.deadlock_period_millis {
+            locks.detect = libtp_lock::Detect::Every(std::time::Duration::from_millis(millis));
+        }
+        locks.victim = match self.settings.victim.unwrap_or_default() {
+            Victim::Youngest => libtp_lock::Victim::Youngest,
+            Victim::FewestLocks => libtp_lock::Victim::FewestLocks,
+            Victim::FewestLogBytes => libtp_lock::Victim::FewestLogBytes,
+        };
+        locks.lanes = self.settings.lanes;
+        locks
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+/// Returns sixteen random bytes.
+pub(crate) fn random_id() -> [u8; 16] {
+    let mut id = [0; 16];
+    if !matches!(rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty()), Ok(16)) {
+        // Without the system call, time and process number tell the environments of one machine apart.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+        id = (now ^ u128::from(std::process::id()) << 96).to_le_bytes();
+    }
+    id
+}

@@ -1,0 +1,139 @@
+//! Memory that survived the files it belongs to: a backup was restored in their place (PROTOCOLS F1).
+//!
+//! The log files are then older than the region, which names another control file or another incarnation. So the region
+//! no longer belongs to the environment, but may hold the only trace of commits since the backup. If the restored files
+//! have everything that it has, it is removed. If not, the user decides, never the library.
+//!
+//! If we die here: nothing is decided until the restart that follows has raised the incarnation; then the files are
+//! complete, and the next opening removes the region.
+
+use libtp_buffer::{BufferManager, FileInfo};
+use libtp_log::ControlFile;
+use rio::{Identity, Region};
+
+use crate::open::platform::Platform;
+use crate::open::rescue::read;
+use crate::open::warm_start::is_current;
+use crate::{Error, Result};
+
+/// The message about memory whose reading panicked.
+const UNREADABLE: &str =
+    "Its contents are damaged and cannot be read; `tp recover --keep-files` opens the environment by its files";
+
+/// The side that is right when shared memory and log files disagree (PROTOCOLS F1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The files: shared memory is removed, or not waited for if it is missing; commits that had not reached the files
+    /// are lost.
+    Files,
+    /// The region: its log is written over the files' log, and is replayed.
+    Region,
+}
+
+/// Regions that survived, and that may be removed after the environment has restarted from the files.
+pub(crate) struct SurvivingRegions {
+    regions: Vec<Region>,
+    /// Whether the log of one was put behind that of the files.
+    pub(crate) is_kept: bool,
+}
+
+/// Looks for regions that survived the files of this environment, and treats their additional log as `keep` says.
+///
+/// # Errors
+/// `Environment`, with both LSNs and both commands, if the user must decide; the errors of reading or writing the log.
+pub(crate) fn settle(
+    platform: &Platform,
+    identity: &Identity,
+    file: &ControlFile,
+    keep: Option<Keep>,
+) -> Result<SurvivingRegions> {
+    let (regions, unreadable) = platform.survived(identity)?;
+    if let (Some(path), false) = (unreadable.first(), keep == Some(Keep::Files)) {
+        let what = format!(
+            "the shared memory {} was left by processes that died, for other files than are here now, and this build of the library \
+             cannot take the log out of it: another made it. Nothing was changed. Open and close the environment once with that \
+             build; `tp recover --keep-files` goes by the files",
+            path.display()
+        );
+        return Err(Error::Environment { environment: platform.path.clone(), what });
+    }
+    let mut is_kept = false;
+    for region in &regions {
+        let refuse = |why: String| {
+            Error::Environment {
+            environment: platform.path.clone(),
+            what: format!(
+                "its files are not those that the shared memory {} was made for: a backup was restored in their place. {why}",
+                region.path().display()
+            ),
+        }
+        };
+        // Read again: the log of the previous region may have been put behind the files' log.
+        let control = file.read()?;
+        let Some(in_files) = read(|| libtp_log::all_in_files(region, &platform.log_directory, &control)) else {
+            match keep {
+                Some(Keep::Files) => continue,
+                _ => return Err(refuse(UNREADABLE.into())),
+            }
+        };
+        match (in_files, keep) {
+            (Ok(()), _) | (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {}
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) if !is_kept => {
+                if !region.is_alone() {
+                    return Err(refuse(
+                        "Processes that have the former files open still use it: end them first".into(),
+                    ));
+                }
+                put_behind(region, platform, file)?;
+                is_kept = true;
+            }
+            (Err(error @ libtp_log::Error::Disagree { .. }), _) => return Err(refuse(error.to_string())),
+            (Err(error), _) => return Err(error.into()),
+        }
+    }
+    Ok(SurvivingRegions { regions, is_kept })
+}
+
+/// Puts the log of a region behind the files' log, as [`Keep::Region`] demands. The restart that follows replays it.
+///
+/// # Errors
+/// `Environment`, with nothing changed, if the two logs do not meet, or if the log has changes to a missing file.
+pub(crate) fn put_behind(region: &Region, platform: &Platform, file: &ControlFile) -> Result<()> {
+    let refuse = |what: String| Error::Environment { environment: platform.path.clone(), what };
+    let found = libtp_record::find_files(platform.directory.as_ref(), &file.read()?.environment_id)?;
+    let is_there = |known: &FileInfo| found.iter().any(|file| file.info.id == known.id);
+    // In memory that survived a machine restart, data that were not written back may be of any time, including the
+    // table of files. In another build's memory only the log can be read.
+    let nonsense = || refuse(format!("the shared memory {} was to be kept. {UNREADABLE}", region.path().display()));
+    let files_in = || if is_current(region) { BufferManager::files_in(region) } else { Vec::new() };
+    let known = read(files_in).ok_or_else(nonsense)?;
+    if let Some(missing) = known.iter().find(|known| !is_there(known)) {
+        return Err(refuse(format!(
+            "the shared memory {} has changes to the database `{}`, which was made after the backup and whose file {} is not \
+             there. Nothing was changed; `tp recover --keep-files` goes by the files",
+            region.path().display(),
+            missing.name,
+            missing.file_name()
+        )));
+    }
+    let overwritten = read(|| libtp_log::overwrite_from_ring(region, &platform.log_directory, file));
+    overwritten.ok_or_else(nonsense)?.map_err(|error| refuse(error.to_string()))?;
+    Ok(())
+}
+
+impl SurvivingRegions {
+    /// Returns whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.regions.is_empty()
+    }
+
+    /// Removes the regions, except one in use: its processes have the former files open, and do not know the present
+    /// ones.
+    pub(crate) fn forget(self, made: &Region) {
+        for region in self.regions.iter().filter(|region| region.path() != made.path() && region.is_alone()) {
+            if let Err(error) = rio::remove_region(region.path()) {
+                tracing::warn!(%error, region = %region.path().display(), "shared memory of the files that were here before stays");
+            }
+        }
+    }
+}

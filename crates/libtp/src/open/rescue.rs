@@ -1,0 +1,99 @@
+//! Giving up shared memory: the good part of its log goes to the log files first, and the losses are reported
+//! (PROTOCOLS L6, L9, D13). The restart that follows finds the log in the files.
+//!
+//! Data read from such memory are checked before use. A panic all the same means that none of them can be trusted. It
+//! is caught here: the caller of the opening gets a report of the loss, or of the decision that the user
+//! must make.
+//!
+//! If we die here: the next opening starts over. Log already written to the files stays there.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use libtp_log::{Control, Lsn, Rescued};
+use libtp_txn::Managers;
+use rio::{planted, Region};
+
+use crate::open::attach::Opening;
+use crate::open::keep::{self, Keep};
+use crate::Result;
+
+/// The rescued part of the log.
+pub(crate) struct Taken {
+    /// `None` if nothing could be trusted.
+    rescued: Option<Rescued>,
+    /// The last commit, as another manager recorded it, because the log's own words may be damaged. `None` if unknown.
+    committed: Option<Lsn>,
+}
+
+/// Reads memory that is given up. Returns `None` after a panic.
+pub(crate) fn read<T>(reads: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(reads)).ok()
+}
+
+impl Opening<'_> {
+    /// Makes `rescue` write a region's log to the files, and notes which `Rio` commits are lost with the rest. Returns
+    /// `None` if files and region disagree and the user has decided between them. `is_current` states that the data of
+    /// the other managers are up to date, too.
+    ///
+    /// # Errors
+    /// `Environment` if the user must decide; errors of the files: the region is unchanged then.
+    pub(crate) fn take_log(
+        &self,
+        region: &Region,
+        control: &Control,
+        is_current: bool,
+        rescue: impl FnOnce() -> libtp_log::Result<Option<Rescued>>,
+    ) -> Result<Option<Taken>> {
+        let keep = self.keep.filter(|_| !planted("libtp: what to keep of broken memory is not asked"));
+        let rescued = match (read(rescue).unwrap_or(Ok(None)), keep) {
+            // PROTOCOLS F1: a backup was restored while the region existed, and the user has decided.
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Files)) => {
+                self.memory_is_forgotten(control);
+                return Ok(None);
+            }
+            (Err(libtp_log::Error::Disagree { .. }), Some(Keep::Region)) => {
+                // The age of the data files is unknown, too: everything else comes from the log.
+                keep::put_behind(region, self.platform, &self.control_file)?;
+                return Ok(None);
+            }
+            (rescued, _) => rescued?,
+        };
+        let committed = if is_current { read(|| Managers::last_commit(region)).flatten() } else { None };
+        let taken = Taken { rescued, committed };
+        if !taken.is_whole() {
+            self.memory_has_less(control, "the log in the shared memory is damaged");
+        }
+        Ok(Some(taken))
+    }
+}
+
+impl Taken {
+    /// Returns whether all answered commits were taken. If the log does not show its end, the last commit decides.
+    fn is_whole(&self) -> bool {
+        self.rescued.is_some_and(|rescued| match rescued.tail {
+            Some(tail) => rescued.to >= tail,
+            None => self.committed.is_some_and(|commit| commit < rescued.to),
+        })
+    }
+
+    /// Reports what could not be kept of broken memory, if anything.
+    pub(crate) fn warn_of_loss(&self) {
+        let Some(rescued) = self.rescued else {
+            tracing::error!("the damaged memory has no usable log: commits that were not on disk are lost");
+            return;
+        };
+        let committed = self.committed.filter(|&commit| commit >= rescued.to);
+        match rescued.tail {
+            Some(tail) if rescued.to < tail => {
+                tracing::error!(from = %rescued.to, to = %tail, "commits that were not yet on disk are lost with the broken memory");
+            }
+            Some(_) => {}
+            None if committed.is_some() => {
+                tracing::error!(from = %rescued.to, ?committed, "commits that were not yet on disk are lost with the broken memory");
+            }
+            None => {
+                tracing::warn!(from = %rescued.from, to = %rescued.to, "the log's words in the broken memory were hit; its records were found without them")
+            }
+        }
+    }
+}

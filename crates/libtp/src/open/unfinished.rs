@@ -1,0 +1,143 @@
+//! Directories with an unfinished start that is no environment yet: of a restore, a backup, or the making of an
+//! environment.
+//!
+//! Paper: none. An interrupted restore must not pass for an environment: it would be an empty one, unnoticed. So a
+//! restore first makes the file [`RESTORING`] and syncs its name, then makes the control file, and removes
+//! [`RESTORING`] when the restored log has durable names. While the control file is empty, opening refuses a directory
+//! that has one of these files, a database or a segment of the log.
+//!
+//! If we die here: [`RESTORING`] or the segments of the log stay. Both are refused.
+//!
+//! A load into a new environment makes the file [`FILLING`] before the control file, and removes it when all loaded
+//! records are durable. Until then every other opening of the environment is refused, and after an interrupted load
+//! every opening.
+
+use std::path::Path;
+
+use libtp_io::{Directory, OpenMode};
+use libtp_log::{segment_number, CONTROL_NAME};
+use rio::{failpoint, planted};
+
+use crate::admin::backup::manifest::MANIFEST;
+use crate::admin::backup::UNFINISHED;
+use crate::open::platform::Platform;
+use crate::{Error, Result};
+
+/// The file that marks a directory with a restore that has not reached the log.
+pub(crate) const RESTORING: &str = "restore.unfinished";
+
+/// The file that marks a new environment that is being filled (`filling.rs`).
+pub(crate) const FILLING: &str = "load.unfinished";
+
+/// Returns the error of an opening that found no environment and must not make one.
+pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
+    let what =
+        || format!("its file `{CONTROL_NAME}` is missing or empty, so it is no environment, and none was to be made");
+    refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what()))
+}
+
+/// Returns whether the directory has a control file that is not empty.
+pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
+    match directory.open(CONTROL_NAME, OpenMode::ReadOnly) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(false),
+        file => Ok(file?.len()? > 0),
+    }
+}
+
+/// Refuses to make an environment in a directory that has data of one: the new one could not use them, and would
+/// replace what can still be restored.
+///
+/// # Errors
+/// `Environment`, with the file that is in the way and the remedy.
+pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
+    refuse_filling(platform)?;
+    let mut names = platform.directory.list()?;
+    if names.iter().any(|name| name == RESTORING)
+        && !planted("libtp: a restore that was cut off passes for an environment")
+    {
+        let what = format!(
+            "it has `{RESTORING}`: a backup was being restored into it, and that was cut off. It is no environment. Remove the \
+             directory, and restore the backup again"
+        );
+        return Err(refusal(&platform.path, what));
+    }
+    if let Some(name) = names.iter().find(|name| [MANIFEST, UNFINISHED].contains(&name.as_str())) {
+        let what = format!(
+            "it has `{name}`: the directory is for a backup, and no environment. `tp restore` makes an environment of a backup, in \
+             another directory"
+        );
+        return Err(refusal(&platform.path, what));
+    }
+    names.extend(platform.log_directory.list()?);
+    let is_data = |name: &String| name.ends_with(".tp") || segment_number(name).is_some();
+    let Some(orphan) = names.into_iter().find(is_data) else { return Ok(()) };
+    let what = format!(
+        "its file `{CONTROL_NAME}` is missing, empty or zeroed, but there is `{orphan}`, which belongs to an environment. \
+         Restore `{CONTROL_NAME}` from a backup, or move the other files away to make a new environment"
+    );
+    Err(refusal(&platform.path, what))
+}
+
+/// Refuses an environment that is being filled, or whose filling was cut off.
+///
+/// # Errors
+/// `Environment`, with the remedy.
+pub(crate) fn refuse_filling(platform: &Platform) -> Result<()> {
+    if !platform.directory.exists(FILLING)?
+        || planted("libtp: an environment whose load was cut off passes for a whole one")
+    {
+        return Ok(());
+    }
+    let what = format!(
+        "it has `{FILLING}`: a dump is being loaded into this new environment, or the load was cut off. Wait for the end of the \
+         load; if no load is under way, remove the directory, and load the dump again"
+    );
+    Err(refusal(&platform.path, what))
+}
+
+/// Records durably that the environment made here next is filled first. Called under the door, which keeps other makers
+/// away.
+pub(crate) fn begin_filling(directory: &dyn Directory) -> Result<()> {
+    // The name of an existing mark may have been lost in a failed sync.
+    match directory.remove(FILLING) {
+        Ok(()) | Err(libtp_io::Error::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    directory.open(FILLING, OpenMode::CreateNew)?;
+    failpoint("load: begun, its mark not durable");
+    Ok(directory.sync()?)
+}
+
+/// Records durably that the environment is filled, or that nothing of it is left.
+pub(crate) fn end_filling(directory: &dyn Directory) -> Result<()> {
+    remove_mark(directory, FILLING)
+}
+
+/// Records durably that a restore begins in this directory. Returns whether this call has made the file.
+pub(crate) fn begin_restore(directory: &dyn Directory) -> Result<bool> {
+    let is_new = match directory.open(RESTORING, OpenMode::CreateNew) {
+        Ok(_) => true,
+        Err(libtp_io::Error::Exists { .. }) => false,
+        Err(error) => return Err(error.into()),
+    };
+    failpoint("restore: begun, its mark not durable");
+    directory.sync()?;
+    Ok(is_new)
+}
+
+/// Records durably that the directory holds everything restored except the control file's contents.
+pub(crate) fn end_restore(directory: &dyn Directory) -> Result<()> {
+    remove_mark(directory, RESTORING)
+}
+
+/// Removes a mark durably. The mark may be missing, because its making may have failed.
+fn remove_mark(directory: &dyn Directory, mark: &str) -> Result<()> {
+    match directory.remove(mark) {
+        Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(directory.sync()?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn refusal(path: &Path, what: String) -> Error {
+    Error::Environment { environment: path.to_path_buf(), what }
+}

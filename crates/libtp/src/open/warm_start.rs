@@ -1,0 +1,229 @@
+//! A warm start: the machine went down, its memory did not, and the log's tail is found in the region (PROTOCOLS L9).
+//! Also used when all processes of another build have died: this build then uses only the log of their region.
+//!
+//! Paper: Rio Vista, section 3. Rio writes the file cache back to the disk before the system starts; here the next
+//! process that opens the environment writes the tail of the log to the log files, and then restarts as after any
+//! crash. Nothing else of the region is used: pages, locks and transactions come from disk and log. So only the log
+//! must survive, and must be written back where the processor's cache does not survive.
+//!
+//! If the memory is gone, the control file says whether commits were answered from it. If so, opening refuses, because
+//! the memory may only be missing for now; if the user decides to go on without it, the loss is reported.
+//!
+//! If we die here: until the restart raises the incarnation the region is unchanged, and the next opening starts over.
+
+use std::sync::Arc;
+
+use libtp_io::File;
+use libtp_log::Control;
+use libtp_txn::{Managers, TxnSession};
+use rio::{failpoint, planted, Identity, Lasting, Region, WriteBack};
+
+use crate::open::attach::{How, Opened, Opening, Watcher, PATIENCE};
+use crate::open::keep::Keep;
+use crate::open::platform::Found;
+use crate::open::record_types;
+use crate::region::generation::Generation;
+use crate::{Durability, Error, Result};
+
+impl Opening<'_> {
+    /// Takes the log's tail from a region of an earlier start of the machine or of another build, and restarts.
+    pub(crate) fn warm_start(
+        &self,
+        region: &Region,
+        control: &Control,
+        file: &dyn File,
+        watch: Watcher<'_>,
+    ) -> Result<(Arc<Managers>, Opened)> {
+        failpoint("warm start: memory found");
+        let how = if region.is_of_earlier_start() { How::Survived } else { How::Restarted };
+        let is_forgotten = planted("libtp: the log's tail in memory that survived is forgotten");
+        let rescue = || match is_forgotten {
+            true => Ok(None),
+            false => libtp_log::rescue_survivor(region, &self.platform.log_directory, control),
+        };
+        self.take_log(region, control, is_current(region), rescue)?;
+        failpoint("warm start: tail in the files, log not restarted");
+        self.restart(file, how, 0, watch)
+    }
+
+    /// Returns the error for the region of another build whose processes have all died: the region is not given up.
+    pub(crate) fn unreadable(&self, why: &str) -> Error {
+        let what = format!(
+            "it is not in use, but dead processes left shared memory, and this build of the library cannot read the log in it: {why}. Commits that were answered before they were on disk may be only there. Nothing was changed. Open and close it once with the build that made it; `tp recover --keep-files` goes on without, and what \
+             had not reached the log files is then lost"
+        );
+        Error::Environment { environment: self.platform.path.clone(), what }
+    }
+
+    /// Returns whether commits were answered from memory, and the user has not decided to go on without it.
+    pub(crate) fn misses_memory(&self, control: &Control) -> bool {
+        let is_done_without = planted("libtp: memory that is not there is done without");
+        control.rio && self.keep != Some(Keep::Files) && !is_done_without
+    }
+
+    /// Refuses to go on without the memory from which commits were answered: it may be there later, and an environment
+    /// that was restarted without it can no longer use it.
+    ///
+    /// # Errors
+    /// `Environment` with the remedy, unless the user has decided for the files.
+    pub(crate) fn refuse_without_memory(&self, found: &Found, identity: &Identity, control: &Control) -> Result<()> {
+        if !self.misses_memory(control) {
+            return Ok(());
+        }
+        let why = match found {
+            Found::Unusable(why) | Found::Unreadable(why) => format!("cannot be used: {why}"),
+            _ => format!("is not there: {} was looked for", self.platform.first_place(identity).display()),
+        };
+        let what = format!(
+            "commits were answered from its shared memory with durability Rio, and that memory {why}. Nothing was changed. \
+             Mount its filesystem, or set `region_directory` in libtp.toml to its directory; `tp recover --keep-files` goes on without it, and the commits answered since the last sync of the log are then lost"
+        );
+        Err(Error::Environment { environment: self.platform.path.clone(), what })
+    }
+
+    /// Refuses to make new memory on which the environment's durability would be refused, before anything is changed.
+    ///
+    /// # Errors
+    /// `NotLasting`.
+    pub(crate) fn check_new(&self, identity: &Identity) -> Result<()> {
+        let is_late = planted("libtp: who may not answer from memory is refused too late");
+        if self.settings.durability != Some(Durability::Rio) || is_late {
+            return Ok(());
+        }
+        match self.platform.lasting_of_new(identity, self.settings.region_survives) {
+            Some((region, lasting)) if !lasting.is_lasting() => {
+                Err(Error::NotLasting { region, survives: lasting.survives })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the former memory is gone, and which commits may be lost with it.
+    pub(crate) fn memory_is_gone(&self, control: &Control) {
+        self.memory_has_less(control, "the shared memory is gone");
+    }
+
+    /// Notes that the user has decided against the memory of an earlier life.
+    pub(crate) fn memory_is_forgotten(&self, control: &Control) {
+        self.memory_has_less(control, "the shared memory is forgotten, as was asked for");
+    }
+
+    /// Notes that commits answered from memory may be lost: commits with durability `Rio`, or relaxed ones.
+    pub(crate) fn memory_has_less(&self, control: &Control, why: &'static str) {
+        if control.rio {
+            self.note_loss(why);
+        } else if control.relaxed && !control.clean {
+            self.has_lost.set(true);
+            tracing::warn!(
+                environment = %self.platform.path.display(),
+                "relaxed commits were answered from shared memory, and {why}: those that were not yet on disk are lost"
+            );
+        }
+    }
+
+    /// Notes that the restart that follows loses commits that were answered from memory. The control file records this
+    /// in the write that begins the new incarnation: a refused restart loses nothing, and if this process dies
+    /// afterwards, the next opening reports the loss.
+    fn note_loss(&self, why: &'static str) {
+        self.has_lost.set(true);
+        let promise = "commits were answered with durability Rio, which promises that memory keeps them over a crash of the system";
+        self.loss.set(Some(format!("{promise}, and {why}: those since the last sync of the log are lost")));
+    }
+
+    /// Reports the commits that the restart, which has begun, has lost.
+    pub(crate) fn say_loss(&self) {
+        if let Some(why) = self.loss.take() {
+            tracing::error!(environment = %self.platform.path.display(), "{why}");
+        }
+    }
+
+    /// Notes in the control file that this opening reports the loss.
+    pub(crate) fn note_told(&self) -> Result<()> {
+        let _changing = self.control_file.changing_within(PATIENCE)?;
+        let control = self.control_file.read()?;
+        if control.lost {
+            self.control_file.write(&Control { lost: false, ..control })?;
+        }
+        Ok(())
+    }
+
+    /// Notes in an unused region what its memory survives, if that has changed.
+    pub(crate) fn note_lasting(&self, region: &Region) -> Result<()> {
+        let lasting = self.platform.lasting(region, self.settings.region_survives);
+        let is_noted = planted("libtp: what memory survives is not noted anew");
+        if lasting != libtp_log::lasting_of(region) && !is_noted {
+            region.set_lasting(lasting);
+            libtp_log::note_lasting(region, lasting);
+            settle(region, lasting)?;
+        }
+        Ok(())
+    }
+
+    /// Declares a new region complete; from now on it survives the system, if it shall.
+    pub(crate) fn set_ready(&self, region: &Region, lasting: Lasting) -> Result<()> {
+        settle(region, lasting)?;
+        failpoint("warm start: region safe, not ready");
+        region.set_ready();
+        region.write_back_thing(lasting.write_back, &region.header().ready);
+        region.fence(lasting.write_back);
+        Ok(())
+    }
+}
+
+/// Returns whether the data of the other managers, not only the log, are up to date and readable: they are not written
+/// back where cache lines must be, and another build has another layout.
+pub(crate) fn is_current(region: &Region) -> bool {
+    let is_this_build = region.header().layout.get() == record_types::layout_hash();
+    let is_known = !libtp_log::is_lasting_hit(region);
+    is_this_build && is_known && libtp_log::lasting_of(region).write_back == WriteBack::None
+}
+
+fn settle(region: &Region, lasting: Lasting) -> Result<()> {
+    if lasting.is_lasting() {
+        region.settle(lasting)?;
+    }
+    Ok(())
+}
+
+impl Generation {
+    /// Checks that commits may be answered from this life's memory.
+    ///
+    /// # Errors
+    /// `NotLasting`.
+    #[inline]
+    pub(crate) fn check_lasting(&self) -> Result<()> {
+        let lasting = self.managers.lasting();
+        if lasting.is_lasting() {
+            return Ok(());
+        }
+        let region = self.managers.region.path().to_path_buf();
+        Err(Error::NotLasting { region, survives: lasting.survives })
+    }
+
+    /// Prepares for a commit that is answered from memory.
+    ///
+    /// # Errors
+    /// `NotLasting`; the control file cannot be written; `Rebuilt` if it belongs to another life by now.
+    #[inline]
+    pub(crate) fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
+        self.check_lasting()?;
+        self.managers.begin_rio(txn).map_err(|error| self.not_noted(error))
+    }
+
+    /// Prepares for a relaxed commit.
+    ///
+    /// # Errors
+    /// The control file cannot be written; `Rebuilt` if it belongs to another life by now.
+    #[inline]
+    pub(crate) fn begin_relaxed(&self, txn: &TxnSession) -> Result<()> {
+        self.managers.begin_relaxed(txn).map_err(|error| self.not_noted(error))
+    }
+
+    #[cold]
+    fn not_noted(&self, error: libtp_txn::Error) -> Error {
+        match self.managers.region.is_broken() {
+            true => Error::Rebuilt,
+            false => error.into(),
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Background work: relaxed commits reach the disk, pages are cleaned, checkpoints taken, deadlocks searched.
+//!
+//! Each process that opened the environment has three threads. One only flushes the log: the other threads' work can
+//! take long (a checkpoint writes pages and waits for the disk), and meanwhile the log's ring would fill, and appenders
+//! would wait. One repairs the sessions of dead processes at once. One does everything else. For each job one session
+//! of all processes has the role at a time, and any process may have it. For the log and the last kind of
+//! work, one thread of all processes looks often while there is work; the others check that it still does (`Rounds`).
+//! So an idle process costs next to nothing.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+use libtp_log::CONTROL_NAME;
+use libtp_process::{DeathWatch, Rounds, Waker, Work};
+use libtp_txn::{Managers, TxnSession};
+use rio::planted;
+
+use crate::environment::{lock, Inner};
+use crate::region::huge_pages::HugePages;
+use crate::region::panics::PanicEffect;
+use crate::region::unclaimed::Unclaimed;
+use crate::region::visit::Visit;
+use crate::{Error, Result};
+
+thread_local! {
+    /// The id of a thread that was started here; `None` in other threads. A thread of the program is not asked for its
+    /// id: the answer takes memory that the main thread never frees, and valgrind reports that.
+    static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
+}
+
+/// The pause between two looks of a thread that has work.
+const TICK: Duration = Duration::from_millis(5);
+/// The pause between two looks of an idle log thread. With another half of it, after which another thread may take
+/// over, it is less than the default limit of relaxed commits; with a lower limit, the pause is shorter.
+const LOG_NAP: Duration = Duration::from_millis(50);
+/// The pause between two looks of an idle thread for general work.
+const HOUSE_NAP: Duration = Duration::from_millis(100);
+/// How often the repair thread, which the kernel tells of deaths, looks for deaths that it was not told of.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// The running threads.
+pub(crate) struct Background {
+    stop: Arc<Stop>,
+    env: Weak<Inner>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+struct Stop {
+    asked: AtomicBool,
+    mutex: Mutex<()>,
+    changed: Condvar,
+    /// Wakes the thread that sleeps in the kernel.
+    waker: OnceLock<Waker>,
+}
+
+impl Stop {
+    fn new() -> Stop {
+        Stop { asked: AtomicBool::new(false), mutex: Mutex::new(()), changed: Condvar::new(), waker: OnceLock::new() }
+    }
+
+    fn ask(&self) {
+        // Release: pairs with the acquire in `is_asked`.
+        self.asked.store(true, Ordering::Release);
+        self.changed.notify_all();
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    fn is_asked(&self) -> bool {
+        // Acquire: pairs with the release in `ask`; no other data is handed over.
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Makes `ask` call this waker too. A request made before is noticed here.
+    fn wake_by(&self, waker: Waker) {
+        let _ = self.waker.set(waker.clone());
+        if self.is_asked() {
+            waker.wake();
+        }
+    }
+
+    /// Sleeps until the next round; returns whether there is one.
+    fn sleep(&self, nap: Duration) -> bool {
+        if self.is_asked() {
+            return false;
+        }
+        let guard = lock(&self.mutex);
+        // A spurious wake only makes the round come early.
+        drop(self.changed.wait_timeout(guard, nap));
+        !self.is_asked()
+    }
+}
+
+impl Background {
+    /// Returns a value without threads.
+    pub(crate) fn new(inner: &Arc<Inner>) -> Background {
+        Background { stop: Arc::new(Stop::new()), env: Arc::downgrade(inner), threads: Vec::new() }
+    }
+
+    /// Starts the threads. After an error some of them run.
+    pub(crate) fn start(&mut self, inner: &Inner, managers: &Arc<Managers>) -> Result<()> {
+        let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
+        let limit = inner.settings.detached_timeout_millis.map(Duration::from_millis);
+        self.spawn(managers, "libtp-log", flush_log)?;
+        let env = Weak::clone(&self.env);
+        let (reaped, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
+        // Without a session of its own: it uses one of those kept for repairs.
+        self.start_thread("libtp-reaper", move || repair_dead(&reaped, &stop, &env))?;
+        #[cfg(test)]
+        inner.refuse_thread()?;
+        let env = Weak::clone(&self.env);
+        self.spawn(managers, "libtp-pages", move |managers, txn, stop| {
+            general_work(managers, txn, stop, period, limit, &mut FileRecovery::new(&env));
+        })
+    }
+
+    fn spawn(
+        &mut self,
+        managers: &Arc<Managers>,
+        name: &str,
+        work: impl Fn(&Managers, &TxnSession, &Stop) + Send + 'static,
+    ) -> Result<()> {
+        let (managers, stop, env) = (Arc::clone(managers), Arc::clone(&self.stop), Weak::clone(&self.env));
+        let txn = managers.join()?;
+        let run = move || {
+            let mut txn = Some(txn);
+            while let Some(now) = txn.take() {
+                let done = catch_unwind(AssertUnwindSafe(|| {
+                    work(&managers, &now, &stop);
+                    managers.leave(now);
+                }));
+                // The session is dead after a panic; another session continues the work.
+                txn = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
+            }
+        };
+        self.start_thread(name, run)
+    }
+
+    fn start_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let noted = move || {
+            OWN.set(Some(std::thread::current().id()));
+            run();
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(noted);
+        self.threads.push(thread.map_err(|error| Error::Io(Box::new(error)))?);
+        Ok(())
+    }
+
+    /// As [`Background::stop`], without waiting: the caller may be one of the threads, or a thread may wait for the
+    /// caller.
+    pub(crate) fn abandon(self) {
+        self.stop.ask();
+    }
+
+    pub(crate) fn stop(self) {
+        self.stop.ask();
+        let own = OWN.get();
+        for thread in self.threads.into_iter().filter(|thread| Some(thread.thread().id()) != own) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread panicked; its session is repaired by the next to open");
+            }
+        }
+    }
+}
+
+/// One thread's turns at a kind of work that one process at a time does for all.
+struct Turns {
+    rounds: Rounds,
+    /// The pause when there is no work.
+    nap: Duration,
+    is_busy: bool,
+    /// Until this time other processes have the rounds.
+    aside: Option<Instant>,
+}
+
+impl Turns {
+    fn new(work: Work, nap: Duration) -> Turns {
+        Turns { rounds: Rounds::new(work), nap, is_busy: true, aside: None }
+    }
+
+    /// Sleeps until the next round, of whichever process; returns whether there is one.
+    fn sleep(&self, stop: &Stop) -> bool {
+        stop.sleep(if self.is_busy { TICK.min(self.nap) } else { self.nap })
+    }
+
+    /// Returns whether this thread does the round: it becomes free for any thread half a nap after the last round, and
+    /// belongs to this thread if the last one did.
+    fn begin(&mut self, managers: &Managers) -> bool {
+        if self.aside.is_some_and(|until| Instant::now() < until) {
+            return false;
+        }
+        self.aside = None;
+        self.rounds.begin(&managers.processes, self.nap / 2)
+    }
+
+    /// Leaves the rounds to other processes for a while if this process could not do the work: a limit of one process
+    /// must not block it.
+    fn resign_rounds(&mut self, managers: &Managers, is_done: bool) {
+        if !is_done {
+            self.rounds.resign(&managers.processes);
+            self.aside = Some(Instant::now() + 2 * self.nap);
+        }
+    }
+}
+
+/// Makes commits durable, and does nothing that could delay that.
+fn flush_log(managers: &Managers, txn: &TxnSession, stop: &Stop) {
+    let mut quiet = Quiet::default();
+    let mut turns = Turns::new(Work::Log, LOG_NAP.min(managers.log.relaxed_bound() / 2));
+    while turns.sleep(stop) {
+        let led = turns.rounds.leads();
+        turns.is_busy = turns.begin(managers) && !managers.log.is_all_durable();
+        if !turns.rounds.leads() {
+            continue;
+        }
+        // The former leader may have let the oldest commit wait as long as allowed.
+        let flushed = match led {
+            true => managers.log.background_flush(txn.session()).map(|_| ()),
+            false => managers.log.force_all(txn.session()).map(|_| ()),
+        };
+        turns.resign_rounds(managers, flushed.is_ok());
+        quiet.report("writing the log", flushed.map_err(Into::into));
+    }
+    turns.rounds.resign(&managers.processes);
+}
+
+/// Repairs the sessions of dead processes.
+fn repair_dead(managers: &Managers, stop: &Stop, env: &Weak<Inner>) {
+    let mut watch = DeathWatch::new(&managers.processes);
+    stop.wake_by(watch.waker());
+    let mut quiet = Quiet::default();
+    // Set while dead sessions are not fully repaired: the time of the death.
+    let mut dead_since = None;
+    while !stop.is_asked() {
+        if managers.region.is_broken() {
+            // Relaxed commits must not wait in a broken region until a program calls.
+            let begun = Visit::begin(env).map_or(Ok(()), |env| env.generation().map(|_| ()));
+            quiet.report("making the shared memory anew", begun);
+            stop.sleep(TICK);
+            continue;
+        }
+        // This thread survives panics in the region, because it makes the next region.
+        let looked = catch_unwind(AssertUnwindSafe(|| {
+            // If a frame was busy, or another session was at the repair, look again soon.
+            let died = watch.wait(if dead_since.is_none() { WATCH } else { TICK });
+            // A thread of some process may have died alone; it has marked its session.
+            let any = died || dead_since.is_some() || managers.processes.has_marked_dead();
+            if any && !managers.region.is_broken() && !managers.log.is_poisoned() {
+                let learned = *dead_since.get_or_insert_with(Instant::now);
+                let repaired = managers.reap_since(learned);
+                quiet.report("the repair of a dead session", repaired.map(|_| ()).map_err(Into::into));
+                if managers.processes.dead_sessions().is_empty() {
+                    dead_since = None;
+                }
+            }
+        }));
+        if let Err(payload) = looked {
+            ended_by_panic(managers, env, payload.as_ref());
+        }
+    }
+}
+
+/// Returns a session to continue with, unless the thread must end.
+fn after_panic(managers: &Managers, env: &Weak<Inner>, stop: &Stop, payload: &(dyn Any + Send)) -> Option<TxnSession> {
+    if ended_by_panic(managers, env, payload) != PanicEffect::Session || stop.is_asked() {
+        return None;
+    }
+    let joined = catch_unwind(AssertUnwindSafe(|| managers.join()));
+    match joined {
+        Ok(Ok(txn)) => Some(txn),
+        Ok(Err(error)) => {
+            managers.give_up(&format!("a background thread cannot join it anew: {error}"));
+            None
+        }
+        Err(payload) => {
+            // Once is enough: no thread of this process would do this work any more.
+            if ended_by_panic(managers, env, payload.as_ref()) == PanicEffect::Session {
+                managers.give_up("a background thread cannot join it anew");
+            }
+            None
+        }
+    }
+}
+
+/// Handles a panic of a library thread. The first one kills its session, the second one the region. If the same panic
+/// recurs in the next region, the log is poisoned: nothing more is made durable, and every call reports it.
+fn ended_by_panic(managers: &Managers, env: &Weak<Inner>, payload: &(dyn Any + Send)) -> PanicEffect {
+    let rung = Visit::begin(env).map_or(PanicEffect::Region, |env| env.newest().rung_of(managers, payload));
+    if rung == PanicEffect::Caller {
+        managers.log.poison();
+    }
+    rung
+}
+
+/// Finishes plain files of transactions whose processes died between their commit and its end. The repair thread cannot
+/// do this: it might wait for a lock of a dead session that only it can repair.
+struct FileRecovery<'e> {
+    env: &'e Weak<Inner>,
+    /// The number of repaired sessions at the last look. `None` at first, so that each thread looks once: its
+    /// predecessor may have left without a look.
+    repaired: Option<u64>,
+    /// When this process last tried to delete its own leftover rows.
+    tried: Instant,
+}
+
+impl<'e> FileRecovery<'e> {
+    fn new(env: &'e Weak<Inner>) -> FileRecovery<'e> {
+        FileRecovery { env, repaired: None, tried: Instant::now() }
+    }
+
+    fn look(&mut self, managers: &Managers) {
+        let repaired = Some(managers.processes.repaired_count());
+        if self.repaired == repaired || planted("libtp: plain files of the dead stay where they are") {
+            return;
+        }
+        if let Some(env) = Visit::begin(self.env) {
+            crate::files::change::recover(&env);
+        }
+        self.repaired = repaired;
+    }
+
+    /// Deletes rows that this process could not delete because another transaction was reading them; done in every
+    /// process, whichever has the rounds.
+    fn end_own(&mut self) {
+        if self.tried.elapsed() < LEFT_NAP {
+            return;
+        }
+        self.tried = Instant::now();
+        if let Some(env) = Visit::begin(self.env) {
+            crate::files::change::end_left(&env);
+        }
+    }
+}
+
+/// The pause between attempts to delete such rows.
+const LEFT_NAP: Duration = Duration::from_secs(1);
+
+/// Does all other work.
+fn general_work(
+    managers: &Managers,
+    txn: &TxnSession,
+    stop: &Stop,
+    deadlock_period: Option<Duration>,
+    detached_limit: Option<Duration>,
+    recovery: &mut FileRecovery<'_>,
+) {
+    let mut quiet = Quiet::default();
+    let mut searched = Instant::now();
+    let mut huge_pages = HugePages::new();
+    let mut tail = managers.log.tail();
+    let mut turns = Turns::new(Work::House, HOUSE_NAP.min(deadlock_period.unwrap_or(HOUSE_NAP)));
+    let mut unclaimed = detached_limit.map(Unclaimed::new);
+    let mut looked = Instant::now();
+    while turns.sleep(stop) {
+        // In every process, whichever has the rounds: the others may have no such limit.
+        if let Some(unclaimed) = unclaimed.as_mut().filter(|unclaimed| looked.elapsed() >= unclaimed.nap()) {
+            looked = Instant::now();
+            quiet.report("aborting a detached transaction", unclaimed.look(managers));
+        }
+        recovery.end_own();
+        turns.is_busy = huge_pages.step(managers);
+        if turns.begin(managers) {
+            recovery.look(managers);
+            if deadlock_period.is_some_and(|period| searched.elapsed() >= period) {
+                searched = Instant::now();
+                quiet.report(
+                    "the search for deadlocks",
+                    managers.locks.detect(txn.session()).map(|_| ()).map_err(Into::into),
+                );
+            }
+            let cleaned = clean(managers, txn, recovery.env);
+            turns.resign_rounds(managers, cleaned.is_ok());
+            quiet.report("background work", cleaned);
+            let tail_then = std::mem::replace(&mut tail, managers.log.tail());
+            turns.is_busy |= tail_then != tail;
+        }
+    }
+    turns.rounds.resign(&managers.processes);
+}
+
+/// Does one round of all background work, for a program without background threads.
+pub(crate) fn step(env: &Weak<Inner>, managers: &Managers, txn: &TxnSession) -> Result<()> {
+    managers.log.background_flush(txn.session())?;
+    clean(managers, txn, env)
+}
+
+/// Leaves a region whose file was removed; returns whether that was so. A process in such a region is alone with it: if
+/// all such processes die, everything that only that memory has is lost. So all commits are written to disk, and then
+/// the memory is rebuilt for all, under its name.
+///
+/// Does nothing where the environment itself was removed: then there is nothing to rebuild.
+fn leave_if_nameless(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<bool> {
+    if !managers.region.has_lost_name() || planted("libtp: memory without a name is worked in") {
+        return Ok(false);
+    }
+    let Some(env) = Visit::begin(env) else { return Ok(false) };
+    if !env.platform.directory.exists(CONTROL_NAME)? {
+        return Ok(false);
+    }
+    let flushed = managers.log.force_all(txn.session());
+    managers.give_up("its file was removed while it was in use");
+    flushed?;
+    Ok(true)
+}
+
+fn clean(managers: &Managers, txn: &TxnSession, env: &Weak<Inner>) -> Result<()> {
+    if leave_if_nameless(managers, txn, env)? {
+        return Ok(());
+    }
+    // On a full disk the work goes on: a checkpoint may free log space.
+    let prepared = managers.log.prepare_next_segment(txn.session());
+    let is_full = matches!(prepared, Err(libtp_log::Error::Full { .. }));
+    if !is_full {
+        prepared?;
+    }
+    managers.buffers.background_step(txn.session())?;
+    if managers.checkpoint_due() {
+        managers.checkpoint(txn)?;
+    } else if is_full {
+        managers.free_log(txn)?;
+    }
+    managers.log.prepare_next_segment(txn.session())?;
+    Ok(())
+}
+
+/// Reports an error once, not two hundred times a second.
+#[derive(Default)]
+struct Quiet {
+    last: Option<String>,
+}
+
+impl Quiet {
+    fn report(&mut self, what: &str, done: Result<()>) {
+        let now = done.err().map(|error| error.to_string());
+        if now != self.last {
+            if let Some(error) = &now {
+                tracing::warn!(%error, "{what} failed; it is tried again");
+            }
+            self.last = now;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Leaving an environment in good order.
+//!
+//! First the log is written and the sessions leave, which may have to wait for other sessions. Then, at the door, only
+//! the disk is waited for: the next process through the door finds either other processes with their shared memory, or
+//! neither. If a process stands still at the door, this one leaves without the door: the memory stays then, as after a
+//! death, but with nothing to repair.
+//!
+//! Leaving never hangs. If a wait is not over in a moment, because the holder is stopped, the sessions are left like
+//! those of a dead process, and are repaired like those. Their commits are in the memory, which stays with the other
+//! process.
+//!
+//! If we die here: the next opening repairs or restarts.
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::time::Duration;
+
+use libtp_process::{Call, LeaveTimedOut};
+use libtp_txn::{Managers, TxnSession};
+use rio::{failpoint, planted};
+
+use crate::open::judge::{Door, Judge};
+use crate::open::platform::Platform;
+use crate::region::generation::Sessions;
+use crate::Result;
+
+/// How long to wait for another process at the door: far longer than a process usually stays there.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Leaves an environment in good order: commits are on disk. The last process to leave takes a checkpoint, records that
+/// the log ends here, and removes the shared memory.
+pub(crate) fn leave(managers: &Managers, judge: &Judge, platform: &Platform, sessions: Sessions) -> Result<()> {
+    if managers.processes.only_looks() {
+        return Ok(());
+    }
+    let _early = if planted("libtp: sessions leave at the door") { Some(judge.door()?) } else { None };
+    let ended = end(managers, sessions);
+    let Some(door) = judge.door_within(PATIENCE)? else {
+        tracing::warn!(
+            environment = %platform.path.display(),
+            opening_process = judge.describe_opening_process(),
+            "the environment is left without its door lock, because the process that holds the lock does not run"
+        );
+        managers.drop_spares();
+        judge.leave_seat();
+        return ended;
+    };
+    if managers.region.is_broken() {
+        // The next user of the environment rebuilds its memory, where these sessions do not count.
+        return door.give_back_seat();
+    }
+    failpoint("leave: at the door");
+    let left = ended.and_then(|()| close_if_last(&door, managers, platform));
+    if !planted("libtp: sessions for repairs outlive the seat") {
+        managers.drop_spares();
+    }
+    failpoint("leave: left, still seated");
+    door.give_back_seat()?;
+    failpoint("leave: risen, door held");
+    left
+}
+
+/// Writes commits to disk, and ends the sessions. Not at the door, because the holder of a needed latch may be stopped;
+/// the sessions are then left as they are.
+fn end(managers: &Managers, sessions: Sessions) -> Result<()> {
+    if managers.region.is_broken() {
+        return Ok(());
+    }
+    // Once more: the library's own threads may have written for long.
+    managers.processes.begin_to_leave();
+    let call = Call::begin();
+    let ended = catch_unwind(AssertUnwindSafe(|| end_sessions(managers, sessions)));
+    drop(call);
+    ended.unwrap_or_else(|payload| {
+        if !payload.is::<LeaveTimedOut>() {
+            resume_unwind(payload);
+        }
+        tracing::warn!("another process, which is stopped or very slow, holds a lock that leaving needs: the sessions of this process are repaired as if it had died");
+        Ok(())
+    })
+}
+
+fn end_sessions(managers: &Managers, mut sessions: Sessions) -> Result<()> {
+    // Without a session there is nothing to end.
+    let Some(last) = sessions.pop() else { return Ok(()) };
+    // A dead session can do nothing; others repair it.
+    let forced = if last.session.session().is_dead() { Ok(()) } else { force(managers, &last.session) };
+    failpoint("leave: log durable");
+    for session in sessions {
+        failpoint("leave: a session leaves");
+        managers.leave(session.session);
+    }
+    failpoint("leave: sessions gone");
+    managers.leave(last.session);
+    forced
+}
+
+fn force(managers: &Managers, txn: &TxnSession) -> Result<()> {
+    let tail = managers.log.tail();
+    if tail > managers.log.durable() && !managers.log.is_poisoned() {
+        managers.log.force(txn.session(), tail.minus(8))?;
+    }
+    Ok(())
+}
+
+/// Closes the environment if this is the last process. There is no other living process to wait for.
+fn close_if_last(door: &Door<'_>, managers: &Managers, platform: &Platform) -> Result<()> {
+    // A ghost counts: without the region it could not be told from a process whose memory cannot be seen.
+    if door.others(|_| false)? || managers.log.is_poisoned() {
+        return Ok(());
+    }
+    failpoint("leave: the last one");
+    managers.processes.take_time();
+    // Processes that died may have left work that no other process is there to do.
+    if let Err(error) = managers.reap() {
+        // The transactions of that session stay unfinished, and the next opening ends them.
+        tracing::warn!(%error, "a dead session could not be repaired");
+    }
+    let txn = managers.join()?;
+    failpoint("leave: joined to leave");
+    force(managers, &txn)?;
+    // A transaction that another thread still holds, or that could not be undone: the next opening ends it.
+    if !managers.transactions().is_empty() {
+        managers.leave(txn);
+        return Ok(());
+    }
+    managers.close(&txn)?;
+    managers.leave(txn);
+    failpoint("leave: closed, region there");
+    platform.remove_region(&managers.region)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Env;
+
+    #[test]
+    fn who_opens_while_the_last_one_leaves_finds_all_of_it_or_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let come_and_go = &|name: &str| {
+            for round in 0..150_u32 {
+                let env = Env::open(dir.path()).unwrap();
+                let visits = env.btree(name).unwrap();
+                env.run(|txn| visits.put(txn, &round.to_be_bytes(), b"was here")).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            for name in ["one", "two"] {
+                scope.spawn(move || come_and_go(name));
+            }
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! The keys that a transaction has emptied, ranges and single leaves: after the commit, their pages are freed.
+//!
+//! This is best effort: a later reader that passes such pages frees them, too (`record/btree/unlink.rs`).
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use libtp_lock::Wait;
+use libtp_record::{Access, KeyRange};
+use libtp_txn::TxnSession;
+
+use crate::db::database::OpenDatabase;
+use crate::environment::Inner;
+
+/// The largest number of ranges noted; readers free the others.
+const RANGES_MAX: usize = 64;
+
+/// The emptied ranges of keys, with their databases.
+#[derive(Default)]
+pub(crate) struct Emptied(RefCell<Vec<(Arc<OpenDatabase>, KeyRange)>>);
+
+/// The ranges when the transaction ends, with the keys whose deletion left an empty leaf.
+pub(crate) struct Cleared {
+    ranges: Vec<(Arc<OpenDatabase>, KeyRange)>,
+    leaves: Vec<(u32, Vec<u8>)>,
+}
+
+impl Emptied {
+    pub(crate) fn note(&self, database: &Arc<OpenDatabase>, range: &KeyRange) {
+        let mut ranges = self.0.borrow_mut();
+        if let Some((_, last)) = ranges.last_mut().filter(|(last, _)| Arc::ptr_eq(last, database)) {
+            if let Some(both) = last.joined_with(range) {
+                *last = both;
+                return;
+            }
+        }
+        if ranges.len() < RANGES_MAX {
+            ranges.push((Arc::clone(database), range.clone()));
+        }
+    }
+
+    /// Returns the notes when the transaction ends.
+    pub(crate) fn take(&self, session: &TxnSession) -> Cleared {
+        Cleared { ranges: self.0.take(), leaves: session.take_for_later() }
+    }
+}
+
+impl Cleared {
+    /// Frees the pages, in no transaction.
+    #[inline]
+    pub(crate) fn clear_away(self, env: &Arc<Inner>) {
+        if !self.ranges.is_empty() || !self.leaves.is_empty() {
+            self.clear_all(env);
+        }
+    }
+
+    #[cold]
+    fn clear_all(self, env: &Arc<Inner>) {
+        for (database, range) in self.ranges {
+            clear(env, &database, |access| access.clear_away(&range));
+        }
+        for (file, key) in self.leaves {
+            let database = env.databases().values().find(|database| database.id().raw() == file).cloned();
+            // Missing if the database was dropped meanwhile.
+            if let Some(database) = database {
+                clear(env, &database, |access| access.clear_around(&key));
+            }
+        }
+    }
+}
+
+fn clear(env: &Arc<Inner>, database: &OpenDatabase, what: impl Fn(&Access<'_>) -> libtp_record::Result<u64>) {
+    let cleared = env.with_session(|managers, txn| Ok(what(&Access::new(managers, txn, database, Wait::No))?));
+    if let Err(error) = cleared {
+        tracing::debug!(%error, database = database.name(), "emptied pages were not given back yet");
+    }
+}

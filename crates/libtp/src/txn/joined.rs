@@ -1,0 +1,458 @@
+//! One transaction over records and memory (PROTOCOLS F2): a transaction's state of the segments that it has joined.
+//!
+//! Paper: a departure; Rio Vista, section 6, names message queues and distributed transactions as uses of free
+//! transactions. The segment has vista's undo log. Its lock belongs to the lock manager: exclusive, held to the end.
+//! The commit record names the segments. Each segment gets the outcome before its lock is released. If the process dies
+//! first, the next transaction that joins the segment finds the outcome in the log's tables before it reads the
+//! segment.
+//!
+//! Invariants
+//! 1. A segment names the transaction and the handle that work on it, from before the first before-image until it got
+//!    the outcome.
+//! 2. Only that handle gives it the outcome or, when the kernel says that the handle is gone, the holder of the
+//!    segment's lock.
+//! 3. A transaction in doubt (its memory was found broken, or it panicked at its commit) gives no outcome: it gives the
+//!    segment up, and the log is asked.
+
+mod going_back;
+
+use std::cell::{OnceCell, RefCell, RefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtp_lock::{Mode, Wait};
+use libtp_log::{LifeEnd, Lsn, TxnId};
+use libtp_txn::{segment_lock, Committed, Durability, Managers, TxnSession};
+use rio::{failpoint, planted};
+use vista::{Decision, Judge, Member, Survives};
+
+use crate::region::generation::Generation;
+use crate::txn::segment::{OpenSegment, Segment};
+use crate::{Error, LockWait, Result, Txn};
+
+pub(crate) use going_back::{GoingBack, MemoryMark};
+
+/// The longest wait, where lock waits are unlimited, for a transaction of a living process that has ended and not given
+/// a segment back: the program delays it.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOMENT: Duration = Duration::from_micros(200);
+
+/// A segment in a transaction, through which the transaction stores. It is dropped before the transaction ends.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// let notes = env.segment("notes", 4096)?;
+/// let txn = env.begin()?;
+/// let mut memory = txn.join(&notes)?;
+/// memory.set_range(0, 5)?.copy_from_slice(b"hello");
+/// drop(memory);
+/// txn.abort()?;
+/// assert_eq!(env.run(|txn| Ok(txn.join(&notes)?.bytes()[0]))?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Typed memory stores through it, too ([`vista::Stores`]):
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// use libtp::vista::{Stores, Vector};
+/// let numbers = env.segment("numbers", 4096)?;
+/// env.run(|txn| {
+///     let mut memory = txn.join(&numbers)?;
+///     let all = memory.root::<Vector<u64>>();
+///     Ok(all.push(&mut memory, 7)?)
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Nothing reachable through it can end the transaction: vista's own transaction is not exposed.
+/// ```compile_fail,E0308
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// fn takes(_: &mut libtp::vista::Txn<'_>) {}
+/// let notes = env.segment("notes", 4096)?;
+/// let txn = env.begin()?;
+/// let mut memory = txn.join(&notes)?;
+/// takes(&mut memory);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+/// ```compile_fail,E0599
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// let notes = env.segment("notes", 4096)?;
+/// let txn = env.begin()?;
+/// txn.join(&notes)?.end();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+/// Forgetting it (`mem::forget`) does no harm: its stores belong to the transaction, whose end gives the segment back.
+/// But the transaction can no longer join the segment again, nor go back to a savepoint.
+///
+/// Going back to a savepoint undoes memory, too ([`Txn::savepoint`](crate::Txn::savepoint)), if no `Joined` was alive
+/// when the savepoint was made and none is alive now. Afterwards join again, which is a look into a list, and declare
+/// again the ranges to be stored to. Memory joined since stays joined, in its state at that time.
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let env = libtp::Env::open(dir.path())?;
+/// let notes = env.segment("notes", 4096)?;
+/// env.run(|txn| {
+///     txn.join(&notes)?.set_range(0, 5)?.copy_from_slice(b"hello");
+///     let part = txn.savepoint();
+///     txn.join(&notes)?.set_range(0, 5)?.copy_from_slice(b"world");
+///     part.roll_back()?;
+///     assert_eq!(&txn.join(&notes)?.bytes()[..5], b"hello");
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Joined<'t>(RefMut<'t, Member>);
+
+impl Joined<'_> {
+    /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.
+    ///
+    /// # Errors
+    /// `Memory`: the segment has no such bytes, or there is no room for their old contents; `Forked`.
+    pub fn set_range(&mut self, at: u64, bytes: usize) -> Result<&mut [u8]> {
+        Ok(self.member_mut().set_range(at, bytes)?)
+    }
+
+    /// Returns the flat part of the segment as it is now, including the transaction's own changes.
+    pub fn bytes(&self) -> &[u8] {
+        self.member().segment().bytes()
+    }
+
+    /// Returns the segment as it is now, for reading typed memory.
+    pub fn segment(&self) -> &vista::Segment {
+        self.member().segment()
+    }
+
+    /// Returns `bytes` bytes from `at` on as they are now, of the flat part or of allocated memory.
+    ///
+    /// # Errors
+    /// `Memory`: the segment has no such bytes.
+    pub fn get(&self, at: u64, bytes: usize) -> Result<&[u8]> {
+        Ok(self.segment().get(at, bytes)?)
+    }
+
+    /// Allocates `bytes` bytes from the segment's heap and returns their offset, a multiple of 16. They are not
+    /// cleared.
+    ///
+    /// # Errors
+    /// `Memory`: the segment had to grow and could not.
+    pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
+        Ok(self.member_mut().malloc(bytes)?)
+    }
+
+    /// Frees the allocation at `at` when the transaction commits.
+    ///
+    /// # Errors
+    /// `Memory`: no allocation begins there, or it was freed already, or there is no room for the old bytes.
+    pub fn free(&mut self, at: u64) -> Result<()> {
+        Ok(self.member_mut().free(at)?)
+    }
+
+    fn member(&self) -> &Member {
+        &self.0
+    }
+
+    fn member_mut(&mut self) -> &mut Member {
+        &mut self.0
+    }
+}
+
+impl vista::Memory for Joined<'_> {
+    fn segment(&self) -> &vista::Segment {
+        self.member().segment()
+    }
+}
+
+impl vista::Stores for Joined<'_> {
+    fn set_range(&mut self, at: u64, bytes: usize) -> vista::Result<&mut [u8]> {
+        self.member_mut().set_range(at, bytes)
+    }
+
+    fn malloc(&mut self, bytes: u64) -> vista::Result<u64> {
+        self.member_mut().malloc(bytes)
+    }
+
+    fn free(&mut self, at: u64) -> vista::Result<()> {
+        self.member_mut().free(at)
+    }
+
+    fn ensure_ranges(&mut self, ranges: &[(u64, usize)]) -> vista::Result<()> {
+        self.member_mut().ensure_ranges(ranges)
+    }
+}
+
+/// The joined segments, as a linked list. Its nodes never move, so a [`Joined`] can borrow from them.
+#[derive(Default)]
+pub(crate) struct Parts(OnceCell<Box<Part>>);
+
+struct Part {
+    segment: Arc<OpenSegment>,
+    /// Borrowed while a [`Joined`] has it, and for ever if that was forgotten; the transaction's end ignores the
+    /// borrow. `None` once it was given back.
+    member: RefCell<Option<Box<Member>>>,
+    /// The segment names the transaction as working on it.
+    has_begun: bool,
+    next: OnceCell<Box<Part>>,
+}
+
+impl Parts {
+    /// Returns whether the transaction has joined no memory.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.get().is_none()
+    }
+
+    /// Returns the parts in the order in which they were joined.
+    fn all(&self) -> impl Iterator<Item = &Part> {
+        std::iter::successors(self.0.get(), |part| part.next.get()).map(Box::as_ref)
+    }
+
+    fn known(&self, segment: &Arc<OpenSegment>) -> Option<&Part> {
+        self.all().find(|part| Arc::ptr_eq(&part.segment, segment))
+    }
+
+    fn add(&self, part: Part) -> &Part {
+        let mut place = &self.0;
+        while let Some(there) = place.get() {
+            place = &there.next;
+        }
+        place.get_or_init(|| Box::new(part))
+    }
+
+    /// Takes all parts, in the order in which they were joined. None is in use, though a `Joined` may have been
+    /// forgotten.
+    fn take(&mut self) -> Vec<Part> {
+        let mut all = Vec::new();
+        let mut next = self.0.take();
+        while let Some(mut part) = next {
+            next = part.next.take();
+            all.push(*part);
+        }
+        all
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        self.leave_to_judge();
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(mut member) = self.member.get_mut().take() {
+            if self.has_begun {
+                member.leave_to_judge();
+            }
+            self.segment.give_back(member);
+        }
+    }
+}
+
+impl Txn<'_> {
+    /// Joins a segment of memory and locks it until the transaction ends: stores to it are kept if and only if the
+    /// transaction commits.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`; `Segment` if the segment cannot be joined, as the error says; `Memory`, `Full`.
+    pub fn join(&self, segment: &Segment) -> Result<Joined<'_>> {
+        self.guarded(|| {
+            let refuse = |what: &str| Error::Segment { path: segment.path().to_path_buf(), what: what.into() };
+            if !Arc::ptr_eq(&segment.0.env, self.environment()) {
+                return Err(refuse("it was opened through another handle of the environment than the transaction"));
+            }
+            if !self.decided().is_empty() {
+                return Err(refuse("the transaction drops or renames databases, and joins no memory beside that"));
+            }
+            let parts = self.parts();
+            let part = match parts.known(&segment.0) {
+                Some(part) => part,
+                None => parts
+                    .add(Joining { generation: self.generation(), txn: self.session(), segment: &segment.0 }.join()?),
+            };
+            let twice = |_| refuse("this transaction is at work in it already: let that go first");
+            let member = part.member.try_borrow_mut().map_err(twice)?;
+            Ok(Joined(RefMut::map(member, |member| member.as_deref_mut().expect("it is given back at the end"))))
+        })
+    }
+}
+
+/// A transaction that joins a segment.
+struct Joining<'a> {
+    generation: &'a Generation,
+    txn: &'a TxnSession,
+    segment: &'a Arc<OpenSegment>,
+}
+
+impl Joining<'_> {
+    fn join(&self) -> Result<Part> {
+        let (managers, session) = (&self.generation.managers, self.txn.session());
+        managers.locks.lock(session, self.txn.locker(), segment_lock(self.segment.number), Mode::X, self.txn.wait())?;
+        failpoint("join: segment locked");
+        if !planted("libtp: a segment is joined without its row") {
+            self.segment.keep_row(managers, session)?;
+        }
+        let begun = Instant::now();
+        let member = loop {
+            match self.segment.take() {
+                Some(member) => break member,
+                // A thread of this process has the segment; its transaction has ended, but the thread has not noticed
+                // yet.
+                None => self.wait(begun)?,
+            }
+        };
+        let (member, next) = (RefCell::new(Some(member)), OnceCell::new());
+        let mut part = Part { segment: Arc::clone(self.segment), member, has_begun: false, next };
+        self.make_ready(part.member.get_mut().as_mut().expect("it was just put there"), begun)?;
+        part.has_begun = true;
+        Ok(part)
+    }
+
+    fn make_ready(&self, member: &mut Member, begun: Instant) -> Result<()> {
+        let managers = &self.generation.managers;
+        while let (txn @ 1.., holder) = member.unfinished() {
+            // Read again after asking the kernel: a process that gave the outcome and left did both before.
+            let is_theirs =
+                self.segment.is_there(holder)? && !planted("libtp: a segment is taken from who works on it");
+            if member.unfinished() != (txn, holder) {
+                continue;
+            }
+            match is_theirs {
+                true => self.wait(begun)?,
+                false => member.settle(self)?,
+            }
+            failpoint("join: segment settled, table not");
+        }
+        self.check_followed(member.followed())?;
+        managers.close_outcomes(self.txn.session(), self.segment.number);
+        failpoint("join: nothing open, not begun");
+        // Not earlier: a commit that names the segment states that all earlier transactions gave their outcomes.
+        self.txn.note_segment(self.segment.number)?;
+        failpoint("join: segment noted");
+        member.begin(self.txn.id().raw(), self.segment.holder)?;
+        failpoint("join: begun");
+        Ok(())
+    }
+
+    /// Waits a moment for the living process that has the segment and is about to give it back.
+    fn wait(&self, begun: Instant) -> Result<()> {
+        let patience = match self.txn.wait() {
+            Wait::No => Duration::ZERO,
+            Wait::For(longest) => longest.min(PATIENCE),
+            Wait::Forever => PATIENCE,
+        };
+        if begun.elapsed() >= patience {
+            return Err(Error::LockTimeout(LockWait::new(segment_lock(self.segment.number), Mode::X, Some(patience))));
+        }
+        self.txn.session().sleep(MOMENT);
+        Ok(())
+    }
+
+    /// Checks that the log has the decision that the segment has followed: otherwise the two are of different times.
+    fn check_followed(&self, followed: Decision) -> Result<()> {
+        let log = &self.generation.managers.log;
+        let lsn = Lsn::new(followed.lsn);
+        let end = match followed.incarnation {
+            own if own == log.incarnation() => log.tail(),
+            own if own > log.incarnation() => Lsn::NONE,
+            own => match log.end_of_life(own) {
+                Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) => end,
+                None => return Ok(()),
+            },
+        };
+        if lsn == Lsn::NONE || lsn < end {
+            return Ok(());
+        }
+        let what = format!(
+            "it has the commit at LSN {lsn}, and the environment's log ends at LSN {end}. The two are of different times. Nothing was changed; restore both from one backup"
+        );
+        Err(Error::Segment { path: self.segment.path.clone(), what })
+    }
+}
+
+impl Judge for Joining<'_> {
+    type Error = Error;
+
+    fn committed(&self, txn: u64) -> Result<Option<Decision>> {
+        let managers = &self.generation.managers;
+        let Some(lsn) = managers.open_commit(self.txn.session(), self.segment.number, TxnId::new(txn)) else {
+            return Ok(None);
+        };
+        failpoint("join: outcome known, not followed");
+        // Rare, so simply force the log: the segment must follow nothing that could still be lost.
+        managers.log.force(self.txn.session(), lsn)?;
+        Ok(Some(Decision { incarnation: managers.log.incarnation(), lsn: lsn.raw() }))
+    }
+}
+
+impl Parts {
+    /// Commits the session's transaction, records and memory.
+    pub(crate) fn commit(
+        &mut self,
+        managers: &Managers,
+        session: &TxnSession,
+        durability: Durability,
+    ) -> Result<Committed> {
+        if self.is_empty() {
+            return Ok(session.commit_now(managers)?);
+        }
+        let on_disk = self.prepare()? || durability == Durability::Sync;
+        failpoint("joined: prepared, still running");
+        let incarnation = managers.log.incarnation();
+        if planted("libtp: memory is told before the log") {
+            self.end(|member| member.end(Decision::default()));
+        }
+        let committed = session.commit_joined(managers, on_disk, |decision| {
+            self.end(|member| match decision {
+                Some(Lsn::NONE) => member.end(member.followed()),
+                Some(lsn) => member.end(Decision { incarnation, lsn: lsn.raw() }),
+                None => member.leave_to_judge(),
+            });
+        })?;
+        Ok(committed)
+    }
+
+    /// Does the steps that may fail; returns whether any of the memory survives more than the death of processes.
+    fn prepare(&mut self) -> Result<bool> {
+        let (mut is_lasting, mut next) = (false, self.0.get_mut());
+        while let Some(part) = next {
+            part.member.get_mut().as_mut().map_or(Ok(()), |member| member.prepare())?;
+            is_lasting |= part.segment.is_lasting();
+            next = part.next.get_mut();
+        }
+        Ok(is_lasting)
+    }
+
+    /// Undoes all stores.
+    pub(crate) fn abort(&mut self) {
+        self.end(Member::abort);
+    }
+
+    /// Leaves the outcome of the stores to the log.
+    #[inline]
+    pub(crate) fn leave_to_judge(&mut self) {
+        if !self.is_empty() {
+            // In a loop, not recursively along the list.
+            drop(self.take());
+        }
+    }
+
+    fn end(&mut self, mut how: impl FnMut(&mut Member)) {
+        for mut part in self.take() {
+            if let Some(member) = part.member.get_mut() {
+                how(member);
+                part.has_begun = false;
+                failpoint("joined: one segment told");
+            }
+        }
+    }
+}
+
+impl OpenSegment {
+    /// Returns whether its memory survives more than the death of processes.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.survives > Survives::Process
+    }
+}

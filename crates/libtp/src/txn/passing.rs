@@ -1,0 +1,405 @@
+//! Passing on a running transaction: to another thread, or to another process of the same environment.
+//!
+//! The process that passes it on keeps a session for it until it is taken over. If that process dies or leaves before,
+//! the transaction is undone, as any transaction that a process leaves behind.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use libtp_process::SessionId;
+use libtp_txn::{Managers, Offer};
+
+use crate::environment::lock;
+use crate::region::generation::{Generation, Seated, Sessions};
+use crate::{Durability, Env, Error, Result, Txn};
+
+/// Names a running transaction that was passed on with [`Txn::detach`], for [`Env::attach`]. Its text is one word,
+/// which can be sent to another process; the transaction can be taken over once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detached {
+    /// The environment, and this life of its memory.
+    region: String,
+    offer: Offer,
+}
+
+impl Detached {
+    /// Returns the transaction's number.
+    pub fn txn(&self) -> u64 {
+        self.offer.txn.raw()
+    }
+}
+
+impl fmt::Display for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Offer { slot, txn, session } = self.offer;
+        write!(f, "{}/{}.{slot}.{:x}", self.region, txn.raw(), session.raw())
+    }
+}
+
+impl FromStr for Detached {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Detached> {
+        let parse = || {
+            let (region, numbers) = text.trim().rsplit_once('/')?;
+            let mut numbers = numbers.split('.');
+            let txn = libtp_log::TxnId::new(numbers.next()?.parse().ok()?);
+            let slot = numbers.next()?.parse().ok()?;
+            let session = SessionId::from_raw(u64::from_str_radix(numbers.next()?, 16).ok()?);
+            numbers.next().is_none().then(|| Detached { region: region.into(), offer: Offer { slot, txn, session } })
+        };
+        parse().ok_or_else(|| Error::NotPassed {
+            txn: 0,
+            what: format!("{text:?} names none: it is to be what `Txn::detach` gave, as text"),
+        })
+    }
+}
+
+/// Sessions whose transactions were passed on and, as far as this handle knows, not yet taken over.
+#[derive(Default)]
+pub(crate) struct PassedOn(Mutex<Sessions>);
+
+impl PassedOn {
+    /// Releases the sessions whose transactions were taken over, or whose region is broken.
+    pub(crate) fn sweep(&self) {
+        let is_over = |seat: &Seated| {
+            seat.generation.managers.region.is_broken() || seat.generation.managers.is_taken(&seat.session)
+        };
+        let mut list = lock(&self.0);
+        let (over, kept): (Sessions, Sessions) = list.drain(..).partition(|seat| is_over(seat));
+        *list = kept;
+        drop(list);
+        over.into_iter().for_each(|seat| let_go(*seat));
+    }
+
+    /// Forgets everything in the child of a fork: the sessions are the parent's.
+    pub(crate) fn forget_inherited(&mut self) {
+        let list = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        list.drain(..).for_each(std::mem::forget);
+    }
+
+    /// Ends the list because the handle is dropped: the repair of the dead undoes the transactions that were not taken
+    /// over.
+    pub(crate) fn end(&self) {
+        self.sweep();
+        for seat in std::mem::take(&mut *lock(&self.0)) {
+            // It may have been taken over since.
+            seat.session.session().mark_dead();
+        }
+    }
+}
+
+fn let_go(seat: Seated) {
+    let Seated { session, generation } = seat;
+    if generation.managers.region.is_broken() {
+        // The session ends with its region.
+        return;
+    }
+    // The next call reports a failure.
+    let _ = generation.guarded(|| {
+        generation.managers.leave_taken(session);
+        Ok(())
+    });
+}
+
+/// Returns the name by which processes recognise the same memory: its file's name, and the log's incarnation.
+fn region_name(managers: &Managers) -> String {
+    let name = managers.region.path().file_name().unwrap_or_default().to_string_lossy();
+    format!("{name}-{}", managers.log.incarnation())
+}
+
+impl Txn<'_> {
+    /// Passes the transaction on: the thread or process of the environment that gets the returned value continues the
+    /// transaction with [`Env::attach`], with its locks and all its changes. Savepoints are forgotten. The transaction
+    /// commits with the durability of the other's environment handle, unless [`Txn::set_durability`] is called there.
+    /// If this process dies, or leaves the environment, before the transaction is taken over, the transaction is
+    /// undone.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let env = libtp::Env::open(dir.path())?;
+    /// let stock = env.btree("stock")?;
+    /// let txn = env.begin()?;
+    /// stock.put(&txn, b"apples", b"3")?;
+    /// let word = txn.detach()?.to_string();
+    /// // In this process, or in another that has the environment open:
+    /// let txn = env.attach(&word.parse()?)?;
+    /// assert_eq!(stock.get(&txn, b"apples")?.as_deref(), Some(&b"3"[..]));
+    /// txn.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotPassed` if it has joined memory, read or changed plain files, or drops or renames databases; `HalfUndone`;
+    /// `Rebuilt`. The transaction was undone then.
+    pub fn detach(self) -> Result<Detached> {
+        self.generation().check_process()?;
+        self.savepoints().refuse_half_undone()?;
+        if !self.parts().is_empty() {
+            let what =
+                "it has joined memory, which belongs to this process; it was undone. Pass it on before it joins any";
+            return Err(Error::NotPassed { txn: self.id(), what: what.into() });
+        }
+        if !self.files().is_empty() {
+            let what = "it has read or changed plain files, and only this process knows their state; it was undone. Pass a transaction on before it uses plain files";
+            return Err(Error::NotPassed { txn: self.id(), what: what.into() });
+        }
+        if !self.decided().is_empty() {
+            let what = "it drops databases or gives them other names, which only this process knows until it commits; it was undone. \
+                        Pass it on before that";
+            return Err(Error::NotPassed { txn: self.id(), what: what.into() });
+        }
+        let env = self.environment().clone();
+        env.passed_on.sweep();
+        let offered =
+            || Ok(Detached { region: region_name(&self.generation().managers), offer: self.session().offer() });
+        let detached = self.guarded(offered)?;
+        lock(&env.passed_on.0).push(self.part());
+        Ok(detached)
+    }
+}
+
+impl Env {
+    /// Continues a transaction that was passed on.
+    ///
+    /// # Errors
+    /// `NotPassed` if it is no longer available: another session has taken it over, it was undone because the process
+    /// that passed it on died, left, or lost its memory, or it belongs to another environment. `Full` if there is no
+    /// room for a session: try again.
+    pub fn attach(&self, detached: &Detached) -> Result<Txn<'_>> {
+        self.attach_with(detached, self.0.durability)
+    }
+
+    /// Ends a transaction that was passed on and not taken over, if the program knows that it never will be: undoes its
+    /// changes, releases its locks, and invalidates its word.
+    ///
+    /// # Errors
+    /// `NotPassed` if no transaction of that number waits to be taken over: a running one must be ended by its program.
+    /// `Full` as [`Env::attach`].
+    pub fn abort_detached(&self, txn: u64) -> Result<()> {
+        let generation = self.0.generation()?;
+        let aborted = generation.guarded(|| {
+            let offer = generation.managers.offers().into_iter().find(|offer| offer.txn.raw() == txn);
+            Ok(offer.map(|offer| generation.managers.abort_offered(offer)).transpose()?.unwrap_or(false))
+        })?;
+        self.0.passed_on.sweep();
+        match aborted {
+            true => Ok(()),
+            false => Err(Error::NotPassed {
+                txn,
+                what: "no transaction of that number waits to be taken over (`tp txns` shows those that do); nothing was ended".into(),
+            }),
+        }
+    }
+
+    fn attach_with(&self, detached: &Detached, durability: Durability) -> Result<Txn<'_>> {
+        let refuse = |what: &str| Error::NotPassed { txn: detached.txn(), what: what.into() };
+        let generation = self.0.generation()?;
+        if region_name(&generation.managers) != detached.region {
+            return Err(refuse(
+                "it is of another environment, or the shared memory was made anew since: then it was undone",
+            ));
+        }
+        let taken = generation.guarded(|| Ok(generation.managers.take_offered(detached.offer)?))?;
+        let Some(session) = taken else {
+            return Err(refuse(
+                "another has taken it over, or it was undone because the process that passed it on has died or left",
+            ));
+        };
+        self.0.passed_on.sweep();
+        Ok(Txn::of(&self.0, Box::new(Seated { session, generation }), durability, libtp_lock::OpenHere::new()))
+    }
+}
+
+impl Generation {
+    /// Returns the number of transactions that wait to be taken over, for tests.
+    #[cfg(test)]
+    pub(crate) fn offers(&self) -> usize {
+        self.managers.transactions().iter().filter(|txn| txn.is_offered).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use crate::ground::settings::Settings;
+    use crate::{Db, Env, Error};
+
+    fn with_stock() -> (tempfile::TempDir, Env, Db) {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let stock = env.btree("stock").unwrap();
+        env.run(|txn| stock.put(txn, b"apples", b"1")).unwrap();
+        (dir, env, stock)
+    }
+
+    fn apples(env: &Env, stock: &Db) -> Vec<u8> {
+        env.run(|txn| stock.get(txn, b"apples")).unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_one_began_another_handle_goes_on_with_and_ends() {
+        let (dir, env, stock) = with_stock();
+        let other = Env::builder().lock_timeout(Duration::from_millis(20)).open(dir.path()).unwrap();
+        let theirs = other.btree("stock").unwrap();
+        for (value, is_kept) in [(b"2", true), (b"3", false)] {
+            let before = apples(&env, &stock);
+            let txn = env.begin().unwrap();
+            stock.put(&txn, b"apples", value).unwrap();
+            let word = txn.detach().unwrap().to_string();
+            assert_eq!(env.0.newest().offers(), 1);
+            let meanwhile = other.begin().unwrap();
+            assert!(matches!(theirs.get(&meanwhile, b"apples"), Err(Error::LockTimeout(_))), "its locks are held");
+            drop(meanwhile);
+            let txn = other.attach(&word.parse().unwrap()).unwrap();
+            assert_eq!(theirs.get(&txn, b"apples").unwrap().unwrap(), value);
+            theirs.put(&txn, b"pears", value).unwrap();
+            let again = env.attach(&word.parse().unwrap()).err().unwrap();
+            assert!(matches!(again, Error::NotPassed { .. }), "{again}");
+            if is_kept {
+                txn.commit().unwrap();
+            } else {
+                txn.abort().unwrap();
+            }
+            assert_eq!(apples(&env, &stock), if is_kept { value.to_vec() } else { before });
+        }
+        assert_eq!(env.run(|txn| stock.get(txn, b"pears")).unwrap().as_deref(), Some(&b"2"[..]));
+    }
+
+    #[test]
+    fn what_nobody_takes_over_is_ended_by_hand_or_in_time() {
+        let (dir, env, stock) = with_stock();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"2").unwrap();
+        let (number, refused) = (txn.id(), env.abort_detached(txn.id()).unwrap_err().to_string());
+        assert!(refused.contains("waits to be taken over"), "{refused}");
+        let detached = txn.detach().unwrap();
+        let other = Env::open(dir.path()).unwrap();
+        other.abort_detached(number).unwrap();
+        assert_eq!(apples(&env, &stock), b"1");
+        assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
+        assert!(matches!(env.abort_detached(number), Err(Error::NotPassed { .. })));
+        drop(other);
+        // The background work of a handle with such a limit ends it.
+        let settings = Settings { detached_timeout_millis: Some(100), ..Settings::default() };
+        let _limiting = Env::builder().settings(settings).open(dir.path()).unwrap();
+        let kept = env.begin().unwrap();
+        stock.put(&kept, b"pears", b"7").unwrap();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"3").unwrap();
+        let detached = txn.detach().unwrap();
+        // Waits for its lock.
+        assert_eq!(apples(&env, &stock), b"1");
+        assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
+        // The limit does not apply to a running transaction.
+        kept.commit().unwrap();
+        assert_eq!(env.run(|txn| stock.get(txn, b"pears")).unwrap().as_deref(), Some(&b"7"[..]));
+        assert!(env.sessions().len() < 14, "{} sessions", env.sessions().len());
+    }
+
+    #[test]
+    fn who_leaves_takes_what_it_has_passed_on_with_it() {
+        let (dir, env, stock) = with_stock();
+        let other = Env::open(dir.path()).unwrap();
+        let theirs = other.btree("stock").unwrap();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"2").unwrap();
+        let detached = txn.detach().unwrap();
+        drop((stock, env));
+        assert_eq!(apples(&other, &theirs), b"1", "whoever waited for its locks got them");
+        let refused = other.attach(&detached).err().unwrap().to_string();
+        assert!(refused.contains("was undone because the process that passed it on has died or left"), "{refused}");
+        drop((theirs, other));
+        // The same with no other process.
+        let env = Env::open(dir.path()).unwrap();
+        let stock = env.btree("stock").unwrap();
+        let txn = env.begin().unwrap();
+        stock.put(&txn, b"apples", b"2").unwrap();
+        let detached = txn.detach().unwrap();
+        drop((stock, env));
+        let env = Env::open(dir.path()).unwrap();
+        assert_eq!(apples(&env, &env.btree("stock").unwrap()), b"1");
+        let refused = env.attach(&detached).err().unwrap().to_string();
+        assert!(refused.contains("of another environment, or the shared memory was made anew"), "{refused}");
+    }
+
+    #[test]
+    fn sessions_that_were_kept_for_what_was_taken_are_given_back() {
+        let (_dir, env, stock) = with_stock();
+        for round in 0..200_u32 {
+            let txn = env.begin().unwrap();
+            stock.put(&txn, b"apples", &round.to_be_bytes()).unwrap();
+            let txn = env.attach(&txn.detach().unwrap()).unwrap();
+            txn.commit().unwrap();
+        }
+        assert_eq!(apples(&env, &stock), 199_u32.to_be_bytes());
+        assert!(env.sessions().len() < 12, "{} sessions", env.sessions().len());
+    }
+
+    #[test]
+    fn of_many_who_try_one_has_it() {
+        let (_dir, env, stock) = with_stock();
+        for round in 0..100_u32 {
+            let txn = env.begin().unwrap();
+            stock.put(&txn, b"apples", &round.to_be_bytes()).unwrap();
+            let detached = txn.detach().unwrap();
+            let tries = || match env.attach(&detached) {
+                Ok(txn) => txn.commit().map(|()| 1).unwrap(),
+                Err(Error::NotPassed { .. }) => 0,
+                Err(error) => panic!("{error}"),
+            };
+            let had = std::thread::scope(|scope| {
+                let tries: Vec<_> = (0..4).map(|_| scope.spawn(tries)).collect();
+                tries.into_iter().map(|one| one.join().unwrap()).sum::<u32>()
+            });
+            assert_eq!(had, 1, "round {round}");
+            assert_eq!(apples(&env, &stock), round.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn threads_take_turns_in_one_transaction() {
+        let (_dir, env, stock) = with_stock();
+        let txn = Mutex::new(env.begin().unwrap());
+        std::thread::scope(|scope| {
+            for name in ["pears", "plums", "cherries"] {
+                let (txn, stock) = (&txn, &stock);
+                scope.spawn(move || stock.put(&txn.lock().unwrap(), name.as_bytes(), b"5").unwrap());
+            }
+        });
+        txn.into_inner().unwrap().commit().unwrap();
+        for name in ["apples", "pears", "plums", "cherries"] {
+            assert!(env.run(|txn| stock.get(txn, name.as_bytes())).unwrap().is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_transaction_is_refused_with_its_text() {
+        let (_dir, env, _stock) = with_stock();
+        for text in ["", "libtp", "libtp-1/2", "a/b.c.d", "a/1.2.3.4"] {
+            let refused = text.parse::<super::Detached>().err().unwrap().to_string();
+            assert!(refused.contains(&format!("{text:?} names none")), "{refused}");
+        }
+        // A number that no transaction has, and a transaction that was not passed on.
+        let txn = env.begin().unwrap();
+        let detached = {
+            let other = env.begin().unwrap().detach().unwrap();
+            env.attach(&other).unwrap().abort().unwrap();
+            other
+        };
+        for slot in [0, detached.offer.slot, u32::MAX] {
+            let mut forged = detached.clone();
+            forged.offer.slot = slot;
+            assert!(matches!(env.attach(&forged), Err(Error::NotPassed { .. })));
+        }
+        let mut forged = detached;
+        forged.offer.txn = libtp_log::TxnId::new(txn.id());
+        forged.offer.session = txn.session().session().id();
+        forged.offer.slot = txn.session().slot_index();
+        assert!(matches!(env.attach(&forged), Err(Error::NotPassed { .. })), "its owner is at work in it");
+        txn.commit().unwrap();
+    }
+}

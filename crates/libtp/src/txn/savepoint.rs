@@ -1,0 +1,304 @@
+//! Savepoints, and nested transactions.
+//!
+//! Paper: LIBTP, section 6 ("nested transactions", as future work). A nested transaction is a part of the enclosing
+//! one: its locks belong to that one from the start, its changes are kept if that one commits, and its abort undoes
+//! only itself.
+
+use std::cell::{Cell, RefCell};
+
+use libtp_txn::Mark;
+
+use crate::db::databases::DatabaseDecisions;
+use crate::txn::joined::{GoingBack, MemoryMark};
+use crate::txn::run::keep_first;
+use crate::{Error, Result, Txn};
+
+/// A transaction's record of its savepoints.
+#[derive(Default)]
+pub(crate) struct Savepoints {
+    /// The numbers of the live savepoints, oldest first.
+    live: RefCell<Vec<u64>>,
+    made: Cell<u64>,
+    /// Why a part could not be undone, if so: then the transaction must not commit.
+    half_undone: RefCell<Option<String>>,
+}
+
+impl Savepoints {
+    fn make(&self) -> u64 {
+        let number = self.made.get() + 1;
+        self.made.set(number);
+        self.live.borrow_mut().push(number);
+        number
+    }
+
+    /// Ends a savepoint and all later ones. Returns false if it ended before, with an earlier savepoint.
+    fn end(&self, number: u64) -> bool {
+        let mut live = self.live.borrow_mut();
+        let Some(place) = live.iter().rposition(|&one| one == number) else { return false };
+        live.truncate(place);
+        true
+    }
+
+    /// Refuses to commit a transaction with a half undone part.
+    pub(crate) fn refuse_half_undone(&self) -> Result<()> {
+        match self.half_undone.borrow_mut().take() {
+            Some(cause) => Err(Error::HalfUndone { cause }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A place in a transaction that it can go back to. Dropping it without [`Savepoint::keep`] goes back to it, as
+/// dropping a transaction aborts it.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let stock = env.btree("stock")?;
+/// let txn = env.begin()?;
+/// stock.put(&txn, b"apples", b"3")?;
+/// let before = txn.savepoint();
+/// stock.put(&txn, b"apples", b"2")?;
+/// before.roll_back()?;
+/// assert_eq!(stock.get(&txn, b"apples")?.as_deref(), Some(&b"3"[..]));
+/// txn.commit()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a savepoint that is dropped is gone back to"]
+pub struct Savepoint<'t, 'e> {
+    txn: &'t Txn<'e>,
+    number: u64,
+    mark: Mark,
+    /// `None` if memory takes no part.
+    memory: Option<MemoryMark>,
+    /// The decisions about databases made before it.
+    decided: DatabaseDecisions,
+}
+
+impl<'e> Txn<'e> {
+    /// Marks the transaction's present state, of records and joined memory, to go back to.
+    pub fn savepoint(&self) -> Savepoint<'_, 'e> {
+        self.savepoint_with(Some(self.parts().mark()))
+    }
+
+    /// As [`Txn::savepoint`], for records only: the caller stores nothing to memory before going back, and the program
+    /// may be using the memory.
+    pub(crate) fn savepoint_of_records(&self) -> Savepoint<'_, 'e> {
+        self.savepoint_with(None)
+    }
+
+    fn savepoint_with(&self, memory: Option<MemoryMark>) -> Savepoint<'_, 'e> {
+        let (number, mark) = (self.savepoints().make(), self.session().mark());
+        Savepoint { txn: self, number, mark, memory, decided: self.decided().clone() }
+    }
+
+    /// Runs `work` as a nested transaction: if `work` returns an error or panics, its changes are undone, and the
+    /// caller decides whether this transaction goes on. If `work` succeeds, its changes are kept when this transaction
+    /// commits, and not before.
+    ///
+    /// Locks that `work` took stay until this transaction ends. So after `Deadlock` run the whole transaction again,
+    /// not the part.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let (orders, stock) = (env.btree("orders")?, env.btree("stock")?);
+    /// env.run(|txn| {
+    ///     orders.put(txn, b"17", b"one apple")?;
+    ///     let taken = txn.nested(|part| {
+    ///         stock.put(part, b"apples", b"-1")?;
+    ///         stock.put_new(part, b"apples", b"0")
+    ///     });
+    ///     if let Err(libtp::Error::Exists) = taken {
+    ///         orders.put(txn, b"17", b"waits")?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// let txn = env.begin()?;
+    /// assert_eq!(orders.get(&txn, b"17")?.as_deref(), Some(&b"waits"[..]));
+    /// assert_eq!(stock.get(&txn, b"apples")?, None);
+    /// # txn.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `work`; where that error is retryable and the undo failed, the error of the undo.
+    pub fn nested<T>(&self, work: impl FnOnce(&Txn<'e>) -> Result<T>) -> Result<T> {
+        self.savepoint().around(|| work(self))
+    }
+}
+
+impl Savepoint<'_, '_> {
+    /// Keeps the changes of `work`, or undoes them if it returns an error.
+    pub(crate) fn around<T>(self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        match work() {
+            Ok(value) => {
+                self.keep();
+                Ok(value)
+            }
+            Err(error) => Err(keep_first(error, self.roll_back())),
+        }
+    }
+
+    /// Keeps the changes made since, as part of the transaction. Ends later savepoints, too.
+    pub fn keep(self) {
+        self.txn.savepoints().end(self.number);
+    }
+
+    /// Undoes the transaction's changes made since, newest first; the transaction goes on with all its locks. Ends
+    /// later savepoints, too. Does nothing if an earlier savepoint has ended.
+    ///
+    /// Joined memory goes back, too; memory joined since returns to its state at that time. Ranges to be stored to must
+    /// be declared again, even if they were declared before.
+    ///
+    /// # Errors
+    /// `Segment` if a [`Joined`](crate::Joined) of the transaction is alive, or one was when the savepoint was made:
+    /// nothing was undone. `Corrupt` or `Failed` when a page or the log cannot be read. The transaction cannot commit
+    /// then: its commit aborts it and returns `HalfUndone`.
+    pub fn roll_back(self) -> Result<()> {
+        self.go_back()
+    }
+
+    fn go_back(&self) -> Result<()> {
+        if !self.txn.savepoints().end(self.number) {
+            return Ok(());
+        }
+        self.txn.decided().go_back(&self.decided);
+        let parts = self.txn.parts();
+        let memory = self.memory.as_ref().map(|mark| parts.take_to_go_back(mark)).transpose();
+        let done = memory.and_then(|memory| {
+            self.txn.guarded(|| {
+                memory.map_or(Ok(()), GoingBack::go_back)?;
+                Ok(self.txn.session().undo_since(&self.txn.generation().managers, self.mark)?)
+            })
+        });
+        if let Err(error) = &done {
+            *self.txn.savepoints().half_undone.borrow_mut() = Some(error.to_string());
+        }
+        done
+    }
+}
+
+impl Drop for Savepoint<'_, '_> {
+    fn drop(&mut self) {
+        // Does nothing after `keep` or `roll_back`. The commit reports an error, and refuses.
+        let _ = self.go_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Env;
+
+    #[test]
+    fn what_was_done_since_is_taken_back_and_the_rest_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let (tree, cells) = (env.btree("tree").unwrap(), env.recno("cells", 8).unwrap());
+        let txn = env.begin().unwrap();
+        tree.put(&txn, b"kept", b"1").unwrap();
+        let first = cells.append(&txn, &[1; 8]).unwrap();
+        let outer = txn.savepoint();
+        tree.put(&txn, b"outer", &[7; 9000]).unwrap();
+        tree.delete(&txn, b"kept").unwrap();
+        let inner = txn.savepoint();
+        tree.put(&txn, b"kept", b"3").unwrap();
+        cells.put(&txn, first, &[3; 8]).unwrap();
+        inner.roll_back().unwrap();
+        assert_eq!(tree.get(&txn, b"kept").unwrap(), None);
+        assert_eq!(cells.get(&txn, first).unwrap().as_deref(), Some(&[1; 8][..]));
+        assert_eq!(tree.get(&txn, b"outer").unwrap().map(|value| value.len()), Some(9000));
+        // Dropping goes back.
+        drop(outer);
+        assert_eq!(tree.get(&txn, b"outer").unwrap(), None);
+        let late = txn.savepoint();
+        tree.put(&txn, b"late", b"4").unwrap();
+        late.keep();
+        txn.commit().unwrap();
+        let txn = env.begin().unwrap();
+        let (mut cursor, mut all) = (tree.cursor(&txn), Vec::new());
+        while let Some(pair) = cursor.next().unwrap() {
+            all.push(pair);
+        }
+        drop(cursor);
+        let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
+        assert_eq!(all, [pair(b"kept", b"1"), pair(b"late", b"4")]);
+        assert_eq!(cells.get(&txn, first).unwrap().as_deref(), Some(&[1; 8][..]));
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn a_snapshot_sees_nothing_of_what_was_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        env.run(|txn| tree.put(txn, b"a", b"1")).unwrap();
+        let before = env.snapshot().unwrap();
+        env.run(|txn| {
+            tree.put(txn, b"a", b"2")?;
+            let part = txn.savepoint();
+            tree.put(txn, b"a", b"3")?;
+            tree.put(txn, b"b", b"3")?;
+            part.roll_back()?;
+            tree.put(txn, b"c", b"4")
+        })
+        .unwrap();
+        let after = env.snapshot().unwrap();
+        let look = |key: &[u8]| [tree.get(&before, key).unwrap(), tree.get(&after, key).unwrap()];
+        assert_eq!(look(b"a"), [Some(b"1".to_vec()), Some(b"2".to_vec())]);
+        assert_eq!(look(b"b"), [None, None]);
+        assert_eq!(look(b"c"), [None, Some(b"4".to_vec())]);
+    }
+
+    #[test]
+    fn one_that_ended_with_an_earlier_one_does_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        let txn = env.begin().unwrap();
+        let first = txn.savepoint();
+        let second = txn.savepoint();
+        tree.put(&txn, b"a", b"1").unwrap();
+        first.roll_back().unwrap();
+        tree.put(&txn, b"b", b"2").unwrap();
+        second.roll_back().unwrap();
+        assert_eq!(tree.get(&txn, b"b").unwrap().as_deref(), Some(&b"2"[..]));
+        txn.commit().unwrap();
+    }
+
+    #[test]
+    fn going_back_and_on_many_times_takes_no_more_room_than_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        let txn = env.begin().unwrap();
+        for round in 0..2000_u32 {
+            let part = txn.savepoint();
+            tree.put(&txn, &round.to_le_bytes(), &[1; 1000]).unwrap();
+            part.roll_back().unwrap();
+        }
+        // As much as before the first: undone changes no longer count.
+        let room = |txn: &crate::Txn<'_>| format!("{:?}", txn.session().mark());
+        assert!(room(&txn).ends_with("undo_bytes: 0 }"), "{}", room(&txn));
+        txn.abort().unwrap();
+    }
+
+    #[test]
+    fn a_part_that_panics_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let tree = env.btree("tree").unwrap();
+        let txn = env.begin().unwrap();
+        tree.put(&txn, b"a", b"1").unwrap();
+        let part = std::panic::AssertUnwindSafe(|| {
+            txn.nested(|part| {
+                tree.put(part, b"a", b"2")?;
+                panic!("of the program")
+            })
+        });
+        let ended: std::thread::Result<crate::Result<()>> = std::panic::catch_unwind(part);
+        assert!(ended.is_err());
+        assert_eq!(tree.get(&txn, b"a").unwrap().as_deref(), Some(&b"1"[..]));
+        txn.commit().unwrap();
+    }
+}

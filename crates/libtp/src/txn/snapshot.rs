@@ -1,0 +1,413 @@
+//! Snapshots, as a program holds them: read-only transactions that take no locks, wait only for the disk and are never
+//! victims.
+//!
+//! Paper: none (PROTOCOLS S1 to S4). A snapshot has a session of its own, whose slot notes the log kept for
+//! the snapshot. When the process dies, repairing the session releases it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use libtp_buffer::FileId;
+use libtp_process::SessionId;
+use libtp_record::{KeyRange, Listed, SnapshotNumberCursor, Stretch};
+use libtp_txn::TxnSession;
+
+use crate::db::cursor::{Cursor, RecnoCursor};
+use crate::db::database::{Db, Recno};
+use crate::environment::Inner;
+use crate::region::generation::{Generation, Seated};
+use crate::region::panics::callers;
+use crate::{Durability, Env, Error, List, Result, Txn};
+
+/// The state that was committed at one moment. It is read without locks: no transaction waits for it, and it waits for
+/// none.
+///
+/// It shows every commit, of this process and others, that could have been read when it began: everything that a thread
+/// has seen, or has learnt from a thread that saw it. It returns nothing that losing the machine could take back: a
+/// read that met a commit which is not on disk, and was not answered before it was ([`Durability`](crate::Durability)),
+/// waits for the disk, unless the environment's commits are `Relaxed`. Later changes are taken back with the help of
+/// the log. The log is kept for a snapshot within bounds (`snapshot_log`, `snapshot_age_millis` in `libtp.toml`);
+/// beyond them a read may end with [`Error::SnapshotTooOld`]. If the shared memory is rebuilt ([`Error::Rebuilt`]), the
+/// snapshot ends; another can begin at once.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let env = libtp::Env::open(dir.path())?;
+/// let stock = env.btree("stock")?;
+/// env.run(|txn| stock.put(txn, b"apples", b"3"))?;
+/// let before = env.snapshot()?;
+/// env.run(|txn| stock.put(txn, b"apples", b"2"))?;
+/// assert_eq!(stock.get(&before, b"apples")?.as_deref(), Some(&b"3"[..]));
+/// assert_eq!(stock.get(&env.snapshot()?, b"apples")?.as_deref(), Some(&b"2"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot<'e> {
+    env: &'e Arc<Inner>,
+    seat: Option<Box<Seated>>,
+    shown: libtp_record::Snapshot,
+    not_sync: PhantomData<std::cell::Cell<()>>,
+}
+
+/// A snapshot held by some process, for people and tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSnapshot {
+    /// The session that holds it.
+    pub session: SessionId,
+    /// The number of its process in that process's own pid namespace; zero if unknown.
+    pub pid: u32,
+    /// The time when it began.
+    pub since: SystemTime,
+    /// The snapshot shows the commits below this LSN; `None` while it is being taken.
+    pub lsn: Option<u64>,
+    /// The snapshot needs the log from this LSN on.
+    pub needs_from: u64,
+    /// The amount of that log by now.
+    pub log_bytes: u64,
+    /// Whether that log is kept for the snapshot. If not, the snapshot is too old or needs too much, and the log may be
+    /// freed when its room is needed.
+    pub is_kept: bool,
+}
+
+impl<'e> Snapshot<'e> {
+    pub(crate) fn begin(env: &'e Arc<Inner>) -> Result<Snapshot<'e>> {
+        loop {
+            let seat = match env.take_session() {
+                Err(Error::Rebuilt | Error::Panicked { .. }) => continue,
+                seat => seat?,
+            };
+            match seat
+                .generation
+                .guarded_by(&seat.session, || Ok(seat.generation.managers.begin_snapshot(&seat.session)?))
+            {
+                Ok(view) => {
+                    let shown = libtp_record::Snapshot::new(view);
+                    return Ok(Snapshot { env, seat: Some(seat), shown, not_sync: PhantomData });
+                }
+                Err(Error::Rebuilt | Error::Panicked { .. }) => {}
+                Err(refused) => {
+                    env.give_session(seat);
+                    return Err(refused);
+                }
+            }
+        }
+    }
+
+    /// Returns the LSN below which commits are shown.
+    pub fn lsn(&self) -> u64 {
+        self.shown.view().lsn().raw()
+    }
+
+    /// Returns the number of log records read for it so far.
+    pub fn log_reads(&self) -> u64 {
+        self.shown.log_reads()
+    }
+
+    /// Waits until everything that the snapshot shows is on disk: for a program that passes on its results. Where
+    /// every commit waits for the disk, the reads have already waited for what they returned.
+    ///
+    /// # Errors
+    /// `Failed` when writing to disk failed.
+    pub fn durable(&self) -> Result<()> {
+        let Seated { generation, session } = self.seated();
+        self.guarded(|| Ok(generation.managers.wait_view_durable(session, self.shown.view())?))
+    }
+
+    fn seated(&self) -> &Seated {
+        self.seat.as_ref().expect("a snapshot holds its session until it ends")
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, generation: &Generation, session: &TxnSession) -> Result<()> {
+        if self.env.durability != Durability::Relaxed {
+            generation
+                .guarded_by(session, || Ok(generation.managers.wait_view_durable(session, self.shown.view())?))?;
+        }
+        self.shown.note_on_disk();
+        Ok(())
+    }
+
+    /// Runs `work` in the snapshot. Data that losing the machine could take back is on disk before this returns. A
+    /// given-up region shows nothing reliable, so `Rebuilt` replaces its results.
+    pub(crate) fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Seated { generation, session } = self.seated();
+        let done = generation.guarded_by(session, work);
+        if self.shown.is_unsure() {
+            self.wait(generation, session)?;
+        }
+        match generation.managers.region.is_broken() {
+            true => Err(Error::Rebuilt),
+            false => done,
+        }
+    }
+
+    fn access<'a>(&'a self, env: &'a Arc<Inner>, open: &'a libtp_record::Database) -> libtp_record::SnapshotAccess<'a> {
+        assert!(Arc::ptr_eq(env, self.env), "a database is read with snapshots of its own environment handle");
+        let Seated { generation, session } = self.seated();
+        libtp_record::SnapshotAccess::new(&generation.managers, session, open, &self.shown)
+    }
+
+    fn list<'a>(&'a self, list: &'a List) -> libtp_record::SnapshotAccess<'a> {
+        self.access(list.tree().environment(), list.tree().opened())
+    }
+}
+
+impl Drop for Snapshot<'_> {
+    fn drop(&mut self) {
+        let Some(seat) = self.seat.take() else { return };
+        let Seated { generation, session } = &*seat;
+        if generation.check_process().is_err() {
+            // The session belongs to the parent.
+            std::mem::forget(seat);
+            return;
+        }
+        if session.session().is_dead() || generation.managers.region.is_broken() {
+            return;
+        }
+        // A failure here is left to the repair.
+        let _ = generation.guarded_by(session, || {
+            generation.managers.end_snapshot(session);
+            Ok(())
+        });
+        self.env.give_session(seat);
+    }
+}
+
+impl Env {
+    /// Begins a snapshot of the committed state, to read much, or for long, without blocking writers.
+    ///
+    /// # Errors
+    /// `Full` when shared memory cannot grow for one more session.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
+        Snapshot::begin(&self.0)
+    }
+
+    /// Returns every snapshot of every process, with the log kept for it.
+    pub fn snapshots(&self) -> Vec<HeldSnapshot> {
+        if self.0.check_process().is_err() {
+            return Vec::new();
+        }
+        let generation = self.0.newest();
+        let held = generation.guarded(|| {
+            let managers = &generation.managers;
+            let (sessions, held) = (managers.processes.sessions(), managers.snapshots());
+            // Read after the snapshots: none of them needs log beyond this tail.
+            let tail = managers.log.tail();
+            let some = |lsn: libtp_log::Lsn| Some(lsn.raw()).filter(|&lsn| lsn != 0);
+            let show = |held: libtp_txn::SnapshotInfo| HeldSnapshot {
+                session: held.session,
+                pid: sessions.iter().find(|session| session.id == held.session).map_or(0, |session| session.pid),
+                since: held.since,
+                lsn: some(held.lsn),
+                needs_from: held.horizon.raw(),
+                log_bytes: tail.since(held.horizon),
+                is_kept: held.is_kept,
+            };
+            Ok(held.into_iter().map(show).collect())
+        });
+        held.unwrap_or_default()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::Txn<'_> {}
+    impl Sealed for super::Snapshot<'_> {}
+    impl<R: Sealed> Sealed for &R {}
+}
+
+/// A place from which a database can be read: a [`Txn`], which locks the records it reads, or a [`Snapshot`], which does
+/// not.
+pub trait Reader: sealed::Sealed {
+    #[doc(hidden)]
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+    #[doc(hidden)]
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+    #[doc(hidden)]
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
+    #[doc(hidden)]
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t>;
+    #[doc(hidden)]
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64>;
+    #[doc(hidden)]
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t>;
+    #[doc(hidden)]
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed>;
+    #[doc(hidden)]
+    fn list_count(&self, list: &List) -> Result<u64>;
+    #[doc(hidden)]
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>>;
+    #[doc(hidden)]
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>>;
+    #[doc(hidden)]
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>>;
+    /// Returns a number that changes before any read result can change: it guards remembered results.
+    #[doc(hidden)]
+    fn stamp(&self) -> u64;
+}
+
+impl Reader for Txn<'_> {
+    #[inline]
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(db.access(self).get(key, read)?)).map_err(|error| db.about(error, key))
+    }
+
+    #[inline]
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        let copied = self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?));
+        copied.map_err(|error| db.about(error, key))
+    }
+
+    #[inline]
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(db.access(self).recno_get(number, read)?))
+    }
+
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
+        Cursor::locking(self, db.access(self), range)
+    }
+
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
+        self.guarded(|| Ok(db.access(self).count_range(range)?))
+    }
+
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
+        RecnoCursor::locking(self, db.access(self))
+    }
+
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
+        self.guarded(|| Ok(if of.access(self).is_index(index)? { Listed::Then } else { Listed::No }))
+    }
+
+    fn list_count(&self, list: &List) -> Result<u64> {
+        self.guarded(|| Ok(list.tree().access(self).list_count()?))
+    }
+
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
+        self.guarded(|| Ok(list.tree().access(self).list_get(number, <[u8]>::to_vec)?))
+    }
+
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
+        self.guarded(|| Ok(list.tree().access(self).list_stretch(number)?))
+    }
+
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
+        self.guarded(|| Ok(list.tree().access(self).list_record(id, <[u8]>::to_vec)?))
+    }
+
+    fn stamp(&self) -> u64 {
+        // Before this transaction ends it sees no changes of others: they wait.
+        self.session().last_lsn().raw()
+    }
+}
+
+impl Reader for Snapshot<'_> {
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(self.access(db.environment(), db.opened()).get(key, read)?))
+    }
+
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        let Seated { session, .. } = self.seated();
+        let mut copied = session.take_spare();
+        let found = self.read(db, key, |stored| copied.extend_from_slice(stored))?;
+        let result = found.map(|()| read(&copied));
+        session.give_spare(copied);
+        Ok(result)
+    }
+
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        self.guarded(|| Ok(self.access(db.environment(), db.opened()).recno_get(number, read)?))
+    }
+
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
+        let access = self.access(db.environment(), db.opened());
+        Cursor::of_snapshot(self, access, range)
+    }
+
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
+        self.guarded(|| Ok(self.access(db.environment(), db.opened()).count_range(range)?))
+    }
+
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
+        let access = self.access(db.environment(), db.opened());
+        RecnoCursor::of_snapshot(self, SnapshotNumberCursor::new(access))
+    }
+
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
+        self.guarded(|| Ok(self.access(of.environment(), of.opened()).is_index(index)?))
+    }
+
+    fn list_count(&self, list: &List) -> Result<u64> {
+        self.guarded(|| Ok(self.list(list).list_count()?))
+    }
+
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
+        self.guarded(|| Ok(self.list(list).list_get(number, <[u8]>::to_vec)?))
+    }
+
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
+        self.guarded(|| Ok(self.list(list).list_stretch(number)?))
+    }
+
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
+        self.guarded(|| Ok(self.list(list).list_record(id, <[u8]>::to_vec)?))
+    }
+
+    fn stamp(&self) -> u64 {
+        0
+    }
+}
+
+impl<R: Reader> Reader for &R {
+    #[inline]
+    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        (**self).read(db, key, read)
+    }
+
+    #[inline]
+    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        (**self).read_copied(db, key, read)
+    }
+
+    #[inline]
+    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
+        (**self).read_number(db, number, read)
+    }
+
+    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
+        (**self).cursor(db, range)
+    }
+
+    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
+        (**self).count(db, range)
+    }
+
+    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
+        (**self).number_cursor(db)
+    }
+
+    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
+        (**self).is_index(of, index)
+    }
+
+    fn list_count(&self, list: &List) -> Result<u64> {
+        (**self).list_count(list)
+    }
+
+    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
+        (**self).list_get(list, number)
+    }
+
+    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
+        (**self).list_stretch(list, number)
+    }
+
+    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
+        (**self).list_record(list, id)
+    }
+
+    fn stamp(&self) -> u64 {
+        (**self).stamp()
+    }
+}
