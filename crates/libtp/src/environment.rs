@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use libtp_process::ForkMark;
@@ -14,9 +14,11 @@ use libtp_record::{Duplicates, Method, Order, Verified};
 use libtp_txn::Managers;
 use rio::Survives;
 
-use crate::db::database::{wait_of, OpenDatabase};
+use crate::db::database::OpenDatabase;
 use crate::db::index::KeptIndices;
 use crate::files;
+use crate::ground::mutex::lock;
+use crate::ground::settings::wait_of;
 use crate::ground::settings::{Bytes, Granularity, Replacement, Settings};
 use crate::open::attach::{self, Attached, Create, Opened, Platform};
 use crate::open::keep::Keep;
@@ -701,9 +703,4 @@ impl Drop for Inner {
             tracing::error!(%error, "closing the environment was not orderly; the next to open it restarts from the log");
         }
     }
-}
-
-/// Locks a mutex, poisoned or not: these mutexes guard plain lists, which are whole between any two statements.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

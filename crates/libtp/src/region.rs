@@ -3,10 +3,10 @@
 //! This floor guards each call that enters the shared memory, and begins the next life when the memory is broken.
 
 pub(crate) mod background;
+pub(crate) mod blockers;
 pub(crate) mod generation;
 pub(crate) mod huge_pages;
 pub(crate) mod leave;
-pub(crate) mod lock_wait;
 pub(crate) mod panics;
 pub(crate) mod unclaimed;
 pub(crate) mod visit;

@@ -11,19 +11,8 @@ use libtp_process::{RepairTimes, SessionId, SessionInfo, WAITS_FOR_LATCH};
 use libtp_txn::{Managers, TxnInfo};
 use serde::Serialize;
 
+use crate::ground::process_state::ProcessState;
 use crate::{Env, Result};
-
-/// Whether a session's process runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ProcessState {
-    /// The process runs, as far as can be seen from here.
-    Alive,
-    /// A signal or a debugger stopped the process: sessions that need its locks or latches wait until it continues.
-    Stopped,
-    /// The process ended, or the session panicked in the middle of a change; it is not repaired yet.
-    Dead,
-}
 
 /// The subject of a session's wait. Waits for anything but locks show only after some milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use rio::planted;
 use crate::db::cursor::{Cursor, RecnoCursor};
 use crate::db::databases::SUCCESSOR;
 use crate::db::multi::Multi;
-use crate::environment::{lock, Inner};
+use crate::environment::Inner;
+use crate::ground::mutex::lock;
 use crate::ground::settings::Granularity;
 use crate::open::attach;
 use crate::region::generation::Generation;
@@ -537,15 +538,6 @@ pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a T
         "a database is used with transactions of its own environment handle"
     );
     Access::of_session(&txn.generation().managers, txn.session(), open)
-}
-
-/// Returns the lock manager's form of a lock timeout.
-pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
-    match timeout {
-        Some(Duration::ZERO) => Wait::No,
-        Some(longest) => Wait::For(longest),
-        None => Wait::Forever,
-    }
 }
 
 /// Opens a database. Creates a missing one if `making` gives its method and keying.

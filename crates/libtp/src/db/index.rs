@@ -25,7 +25,7 @@ use libtp_record::{duplicates, Order};
 use rio::planted;
 
 use crate::db::database::{Db, OpenDatabase};
-use crate::environment::lock;
+use crate::ground::mutex::lock;
 use crate::{Error, Result};
 
 pub use reading::{IndexCursor, IndexEntry};

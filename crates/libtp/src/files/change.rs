@@ -19,7 +19,8 @@ use libtp_io::PlainStatus;
 use libtp_record::Method;
 use rio::{failpoint, planted};
 
-use crate::environment::{lock, Inner};
+use crate::environment::Inner;
+use crate::ground::mutex::lock;
 use crate::txn::run::run;
 use crate::{Db, Durability, Env, Error, Result, Txn};
 

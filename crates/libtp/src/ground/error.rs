@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use libtp_record::{key_hash::key_hash, lock_names};
 use rio::planted;
 
-use crate::LockWait;
+use super::lock_wait::LockWait;
 
 /// A call of the library failed. [`Error::is_retryable`] says whether running the transaction again may succeed.
 #[derive(Debug, thiserror::Error)]
@@ -244,6 +245,56 @@ impl Error {
             known @ (Error::Forked { .. } | Error::OutcomeUnknown { .. }) => known,
             other => Error::OutcomeUnknown { cause: other.to_string() },
         }
+    }
+}
+
+impl Error {
+    /// Returns the lock that was not granted, if that is the error.
+    pub fn lock_wait(&self) -> Option<&LockWait> {
+        match self {
+            Error::LockTimeout(wait) | Error::Cancelled(wait) | Error::OwnThread(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn lock_wait_mut(&mut self) -> Option<&mut LockWait> {
+        match self {
+            Error::LockTimeout(wait) | Error::Cancelled(wait) | Error::OwnThread(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// Adds the record's key, if the lock belongs to this key as the tree stores it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_key(mut self, stored: &[u8], known: &[u8]) -> Error {
+        if let Some(wait) = self.lock_wait_mut() {
+            if wait.name.kind == lock_names::KIND_RECORD && wait.name.hash == key_hash(stored) {
+                wait.object = wait.object.replacen("a record", &format!("the record \"{}\"", known.escape_ascii()), 1);
+            }
+        }
+        self
+    }
+
+    /// Adds the database's name, if the wait was for the lock of a name.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_name(mut self, name: &str) -> Error {
+        if let Some(wait) = self.lock_wait_mut().filter(|wait| wait.name.kind == lock_names::KIND_NAME) {
+            wait.object = format!("the name of database `{name}`");
+        }
+        self
+    }
+
+    /// Adds the key, for a database where each value of a key is a record.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn of_values(mut self, key: &[u8]) -> Error {
+        if let Some(wait) = self.lock_wait_mut() {
+            wait.object =
+                wait.object.replacen("a record", &format!("a value of the key \"{}\"", key.escape_ascii()), 1);
+        }
+        self
     }
 }
 

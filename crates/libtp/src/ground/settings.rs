@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use libtp_io::{Directory, OpenMode};
+use libtp_lock::Wait;
 use rio::Survives;
 use serde::Deserialize;
 
@@ -312,6 +313,15 @@ impl std::str::FromStr for Bytes {
         };
         let number: u64 = text[..digits].parse().map_err(|_| format!("`{text}` is no number of bytes"))?;
         number.checked_mul(unit).map(Bytes).ok_or_else(|| format!("`{text}` is too many bytes"))
+    }
+}
+
+/// Returns the lock manager's form of a lock timeout.
+pub(crate) fn wait_of(timeout: Option<Duration>) -> Wait {
+    match timeout {
+        Some(Duration::ZERO) => Wait::No,
+        Some(longest) => Wait::For(longest),
+        None => Wait::Forever,
     }
 }
 

@@ -10,7 +10,7 @@ use libtp_log::CONTROL_NAME;
 use rio::{planted, Access, Identity, Lasting, Region, Survives};
 use rustix::fs::{Mode, OFlags};
 
-use crate::environment::lock;
+use crate::ground::mutex::lock;
 use crate::ground::settings::{self, Settings, SETTINGS_NAME};
 use crate::open::left_memory::{sweep, OrphanedMemory, PREFIX};
 use crate::open::log_type::LogType;

@@ -20,7 +20,8 @@ use libtp_process::{DeathWatch, Rounds, Waker, Work};
 use libtp_txn::{Managers, TxnSession};
 use rio::planted;
 
-use crate::environment::{lock, Inner};
+use crate::environment::Inner;
+use crate::ground::mutex::lock;
 use crate::region::huge_pages::HugePages;
 use crate::region::panics::PanicEffect;
 use crate::region::unclaimed::Unclaimed;

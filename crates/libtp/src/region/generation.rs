@@ -30,7 +30,8 @@ use libtp_process::{Broken, Call, ForkMark, LeaveTimedOut};
 use libtp_txn::{Committed, Managers, TxnSession};
 use rio::{failpoint, planted};
 
-use crate::environment::{lock, Inner};
+use crate::environment::Inner;
+use crate::ground::mutex::lock;
 use crate::open::attach::{self, Attached};
 use crate::open::judge::Judge;
 use crate::region::background::Background;

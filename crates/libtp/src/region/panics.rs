@@ -22,7 +22,7 @@ use std::sync::Mutex;
 
 use rio::planted;
 
-use crate::environment::lock;
+use crate::ground::mutex::lock;
 
 /// This number of panics in one life, each at another place, means a damaged region rather than bugs.
 const PLACES: usize = 16;

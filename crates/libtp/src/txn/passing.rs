@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use libtp_process::SessionId;
 use libtp_txn::{Managers, Offer};
 
-use crate::environment::lock;
+use crate::ground::mutex::lock;
 use crate::region::generation::{Generation, Seated, Sessions};
 use crate::{Durability, Env, Error, Result, Txn};
 

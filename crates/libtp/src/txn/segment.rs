@@ -18,7 +18,8 @@ use libtp_txn::Managers;
 use rio::{failpoint, planted};
 use vista::{Holder, Member, Membership, Survives};
 
-use crate::environment::{lock, Inner};
+use crate::environment::Inner;
+use crate::ground::mutex::lock;
 use crate::{Durability, Error, Result};
 
 /// The suffix of the names of segment files in the environment's directory.

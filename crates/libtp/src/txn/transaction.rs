@@ -11,10 +11,11 @@ use libtp_record::KeyRange;
 use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
-use crate::db::database::{wait_of, OpenDatabase};
+use crate::db::database::OpenDatabase;
 use crate::db::databases::DatabaseDecisions;
 use crate::environment::Inner;
 use crate::files::change::Files;
+use crate::ground::settings::wait_of;
 use crate::region::generation::{Generation, Seated};
 use crate::txn::emptied::Emptied;
 use crate::txn::joined::Parts;
