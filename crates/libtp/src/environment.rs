@@ -20,10 +20,12 @@ use crate::files;
 use crate::ground::mutex::lock;
 use crate::ground::settings::wait_of;
 use crate::ground::settings::{Bytes, Granularity, Replacement, Settings};
-use crate::open::attach::{self, Attached, Create, Opened, Platform};
+use crate::open::attach;
 use crate::open::keep::Keep;
 use crate::open::left_memory::OrphanedMemory;
 use crate::open::log_type::{self, LogType};
+use crate::open::opening::{Attached, Create, How, Opened};
+use crate::open::platform::Platform;
 use crate::region::generation::{Present, Refused};
 use crate::region::visit::Visits;
 use crate::txn::passing::PassedOn;
@@ -294,7 +296,7 @@ impl Builder {
             // `Rebuilt`: the next call begins the next life, which has threads of its own.
             Ok(()) | Err(Error::Rebuilt) => {
                 // In an environment already in use, another process has recovered the files, or does so when one dies.
-                if env.opened().how != attach::How::Joined {
+                if env.opened().how != How::Joined {
                     files::change::recover(&env.0);
                 }
                 #[cfg(feature = "unprotected")]

@@ -79,12 +79,12 @@ pub use libtp_process::{RepairTimes, SessionId, Times};
 pub use libtp_record::order;
 pub use libtp_record::{Duplicates, Finding, Link, Order, PageCopy, PageLock, Verified};
 pub use libtp_txn::{Durability, State, TxnInfo};
-pub use open::attach::{How, Opened};
-#[doc(hidden)]
-pub use open::attach::{Memory, Platform, SharedMemory};
 pub use open::keep::Keep;
 pub use open::left_memory::OrphanedMemory;
 pub use open::log_type::LogType;
+pub use open::opening::{How, Opened};
+#[doc(hidden)]
+pub use open::platform::{Memory, Platform, SharedMemory};
 pub use rio::Survives;
 pub use txn::joined::Joined;
 pub use txn::log_reading::LogRecord;

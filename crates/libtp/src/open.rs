@@ -7,6 +7,8 @@ pub(crate) mod judge;
 pub(crate) mod keep;
 pub(crate) mod left_memory;
 pub(crate) mod log_type;
+pub(crate) mod old_memory;
+pub(crate) mod opening;
 pub(crate) mod platform;
 pub(crate) mod rebuild;
 pub(crate) mod record_types;

@@ -6,6 +6,7 @@ pub(crate) mod background;
 pub(crate) mod blockers;
 pub(crate) mod generation;
 pub(crate) mod huge_pages;
+pub(crate) mod lasting;
 pub(crate) mod leave;
 pub(crate) mod panics;
 pub(crate) mod unclaimed;

@@ -41,14 +41,13 @@ use serde::Serialize;
 
 use crate::environment::Inner;
 use crate::ground::settings::{self, SETTINGS_NAME};
+use crate::open::unfinished::{BACKING_UP, MANIFEST};
 use crate::region::generation::Seated;
 use crate::{Env, Error, Result};
 
 use copy_file::{copy_header, FileCopy};
-use manifest::{Manifest, MANIFEST};
+use manifest::Manifest;
 
-/// The file that marks a directory with an unfinished full backup.
-pub(crate) const UNFINISHED: &str = "backup.unfinished";
 /// The number of pages of a new file.
 const PAGES_NEW: u64 = 3;
 /// The number of bytes at a backup's end that are compared with the log that is to continue it.
@@ -188,13 +187,13 @@ fn take_alone(to: &dyn Directory, name: &str, mode: OpenMode) -> Result<Option<A
 /// while the returned file is kept.
 fn begin_in(to: &dyn Directory) -> Result<Arc<dyn File>> {
     refuse_what_is_there(to)?;
-    let alone = take_alone(to, UNFINISHED, OpenMode::Create)?.ok_or_else(|| refused(to, "it takes no files"))?;
+    let alone = take_alone(to, BACKING_UP, OpenMode::Create)?.ok_or_else(|| refused(to, "it takes no files"))?;
     // Once more: another process may have finished its backup before the lock was granted.
     if let Err(refused) = refuse_what_is_there(to) {
-        to.remove(UNFINISHED)?;
+        to.remove(BACKING_UP)?;
         return Err(refused);
     }
-    for name in to.list()?.iter().filter(|name| *name != UNFINISHED) {
+    for name in to.list()?.iter().filter(|name| *name != BACKING_UP) {
         to.remove(name)?;
     }
     to.sync()?;
@@ -210,7 +209,7 @@ fn refuse_what_is_there(to: &dyn Directory) -> Result<()> {
         ));
     }
     match names.first() {
-        Some(name) if !names.iter().any(|name| name == UNFINISHED) => {
+        Some(name) if !names.iter().any(|name| name == BACKING_UP) => {
             Err(refused(to, format!("a backup has a directory of its own, and here is `{name}`")))
         }
         _ => Ok(()),
@@ -219,10 +218,10 @@ fn refuse_what_is_there(to: &dyn Directory) -> Result<()> {
 
 /// Removes the files of an unfinished backup.
 fn empty(to: &dyn Directory) -> Result<()> {
-    for name in to.list()?.iter().filter(|name| *name != UNFINISHED) {
+    for name in to.list()?.iter().filter(|name| *name != BACKING_UP) {
         to.remove(name)?;
     }
-    Ok(to.remove(UNFINISHED)?)
+    Ok(to.remove(BACKING_UP)?)
 }
 
 /// A running backup. Its session's slot notes the LSN from which the log is kept.
@@ -334,7 +333,7 @@ impl<'e> Copying<'e> {
         to.sync()?;
         manifest.write(to.as_ref())?;
         failpoint("backup: done, called unfinished");
-        to.remove(UNFINISHED)?;
+        to.remove(BACKING_UP)?;
         to.sync()?;
         let file_bytes = manifest.files.iter().map(|file| file.bytes).sum();
         Ok(self.done(&manifest, manifest.files.len(), file_bytes, log_bytes, reread))

@@ -16,7 +16,7 @@ use libtp_io::Directory;
 use libtp_log::{segment_number, CONTROL_NAME, NAME_PREPARING};
 use rio::failpoint;
 
-use crate::open::attach::Create;
+use crate::open::opening::Create;
 use crate::open::platform::{Platform, REGION_NAME};
 use crate::open::unfinished;
 use crate::{Builder, Env, Result};

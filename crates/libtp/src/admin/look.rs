@@ -11,15 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libtp_io::OpenMode;
-use libtp_log::{Control, CONTROL_NAME};
-use libtp_process::{ForkMark, ProcessManager, Seats};
-use libtp_txn::Managers;
-use rio::Region;
+use libtp_log::CONTROL_NAME;
+use libtp_process::ForkMark;
 
 use crate::environment::Builder;
 use crate::ground::settings::Settings;
-use crate::open::attach::{Attached, How, Opening};
 use crate::open::judge::Judge;
+use crate::open::opening::{Attached, How, Opening};
 use crate::open::platform::{Found, Platform};
 use crate::{Env, Result};
 
@@ -59,13 +57,4 @@ fn attached(platform: &Platform, settings: &Settings) -> Result<Option<Attached>
     let Ok(Ok(managers)) = looked else { return Ok(None) };
     let opened = opening.opened(How::Joined);
     Ok(Some(Attached { managers, judge, opened }))
-}
-
-impl Opening<'_> {
-    /// Returns the managers of a region, for an observer that has no seat in it.
-    pub(crate) fn look(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
-        let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
-        let processes = ProcessManager::look(region, &libtp_process::Settings::default(), seats)?;
-        self.attach_managers(region, control, processes)
-    }
 }

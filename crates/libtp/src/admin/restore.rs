@@ -24,12 +24,13 @@ use rio::{failpoint, planted};
 use serde::Serialize;
 
 use crate::admin::backup::copy_file::PIECE_BYTES;
-use crate::admin::backup::manifest::{CopiedFile, Manifest, MANIFEST};
+use crate::admin::backup::manifest::{CopiedFile, Manifest};
 use crate::admin::backup::{check_log, refused, Watcher};
 use crate::ground::settings::{self, Settings, SETTINGS_NAME};
-use crate::open::attach::{random_id, Platform};
+use crate::open::attach::random_id;
 use crate::open::judge::Judge;
-use crate::open::unfinished::{self, RESTORING};
+use crate::open::platform::{has_control, Platform};
+use crate::open::unfinished::{self, MANIFEST, RESTORING};
 use crate::{Builder, Env, Error, Opened, Result};
 
 /// The name of the backup's settings file where the settings do not take effect.
@@ -506,7 +507,7 @@ fn for_the_program(error: Error) -> Error {
 /// Refuses a directory that is not empty.
 fn check_empty(platform: &Platform) -> Result<()> {
     let refuse = |what: String| Err(Error::Environment { environment: platform.path.clone(), what });
-    if unfinished::has_control(platform.directory.as_ref())? {
+    if has_control(platform.directory.as_ref())? {
         return refuse("it is an environment; restore a backup to an empty directory".into());
     }
     let is_known = |name: &String| [CONTROL_NAME, SETTINGS_NAME, RESTORING].contains(&name.as_str());

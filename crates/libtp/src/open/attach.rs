@@ -11,120 +11,27 @@
 //! If we die here: the kernel opens the door, and the next process begins the work again. Other processes attach to a
 //! region only after it was declared ready.
 
-use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use libtp_buffer::{BufferManager, Policy, PoolSettings, Registry, WriteAhead};
+use libtp_buffer::{BufferManager, Registry};
 use libtp_io::{File, OpenMode};
 use libtp_lock::LockManager;
-use libtp_log::{Control, ControlFile, LogManager, Lsn, Restarted, CONTROL_NAME};
-use libtp_process::{ForkMark, ProcessManager, Seats};
-use libtp_txn::{Managers, Parts};
-use rio::{failpoint, planted, Identity, Region};
-use serde::Serialize;
+use libtp_log::{Control, LogManager, Lsn, Restarted, CONTROL_NAME};
+use libtp_process::{ForkMark, ProcessManager};
+use libtp_txn::Managers;
+use rio::{failpoint, planted, Region};
 
-use crate::ground::settings::{Replacement, Settings, Victim};
+use crate::ground::settings::Settings;
 use crate::open::judge::{Door, Judge};
 use crate::open::keep::{self, Keep};
-use crate::open::platform::{reserve_after, Found};
-use crate::open::{log_type, record_types, unfinished};
+use crate::open::opening::{Attached, Create, How, Opened, Opening, Watcher, MOMENT, PATIENCE};
+use crate::open::platform::{reserve_after, Found, Platform};
+use crate::open::unfinished;
 use crate::{Error, Result};
-
-pub use crate::open::platform::{Memory, Platform, SharedMemory};
 
 /// After this number of restarts in a row that ended before their first checkpoint, restart takes a checkpoint itself.
 const RESTARTS_WITHOUT_CHECKPOINT: usize = 16;
-
-/// How an environment was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum How {
-    /// The environment was created.
-    Created,
-    /// Other processes were using the environment.
-    Joined,
-    /// All processes had died; their shared memory was repaired and nothing was replayed.
-    Repaired,
-    /// The log was replayed.
-    Restarted,
-    /// The machine rebooted and the shared memory survived: the log's tail was taken from that memory, and the log
-    /// replayed.
-    Survived,
-    /// The environment had been closed in good order.
-    Clean,
-}
-
-/// The outcome of opening an environment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Opened {
-    /// How the environment was opened.
-    pub how: How,
-    /// The duration in milliseconds.
-    pub millis: u64,
-    /// Log bytes replayed.
-    pub log_bytes: u64,
-    /// Page changes repeated.
-    pub redone: u64,
-    /// Transactions undone.
-    pub undone: u64,
-    /// Torn pages mended from the double-write file.
-    pub mended: u64,
-    /// True if commits of durability Rio or Relaxed that were answered since the last sync may be lost, because their
-    /// memory is gone or damaged.
-    pub lost: bool,
-}
-
-/// An attached environment.
-pub(crate) struct Attached {
-    pub(crate) managers: Arc<Managers>,
-    pub(crate) judge: Arc<Judge>,
-    pub(crate) opened: Opened,
-}
-
-/// Called with a restart's progress.
-pub(crate) type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
-
-/// The state of one opening.
-pub(crate) struct Opening<'o> {
-    pub(crate) platform: &'o Platform,
-    pub(crate) settings: &'o Settings,
-    pub(crate) control_file: ControlFile,
-    pub(crate) judge: &'o Arc<Judge>,
-    pub(crate) keep: Option<Keep>,
-    /// Whether to create a missing environment.
-    create: Create<'o>,
-    /// The managers of the region that this handle leaves, if that region was found broken. Then there is no other
-    /// region that this process cannot see.
-    pub(crate) left: Option<&'o Managers>,
-    started: Instant,
-    /// The size up to which a new region may grow.
-    pub(crate) reserve: Cell<u64>,
-    /// An attempt to join the attached processes has panicked once.
-    has_panicked: Cell<bool>,
-    /// Commits that were answered from memory may be lost.
-    pub(crate) has_lost: Cell<bool>,
-    /// The message about that loss, until the restart that drops the commits has begun.
-    pub(crate) loss: Cell<Option<String>>,
-}
-
-/// How long to wait for attached processes to rebuild their memory, if it cannot be seen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// The pause between looks, there and while a session still writes to a file.
-pub(crate) const MOMENT: Duration = Duration::from_millis(1);
-
-/// What opening does where no environment exists.
-#[derive(Clone, Copy)]
-pub(crate) enum Create<'o> {
-    /// Refuses.
-    Never,
-    /// Creates one.
-    IfMissing,
-    /// Creates one with the mark of an environment that is being filled, and sets the flag once it has begun
-    /// (`filling.rs`).
-    ToFill(&'o Cell<bool>),
-}
 
 /// Opens the environment. Creates a missing one if `create` allows.
 pub(crate) fn open(
@@ -219,30 +126,7 @@ fn open_control(platform: &Platform, create: Create<'_>) -> Result<Arc<dyn File>
     Ok(platform.directory.open(CONTROL_NAME, OpenMode::Create)?)
 }
 
-impl<'o> Opening<'o> {
-    /// Starts an opening now, in the environment with this control file.
-    pub(crate) fn new(
-        platform: &'o Platform,
-        settings: &'o Settings,
-        judge: &'o Arc<Judge>,
-        file: &Arc<dyn File>,
-    ) -> Opening<'o> {
-        Opening {
-            platform,
-            settings,
-            control_file: ControlFile::new(Arc::clone(file), platform.directory.describe(CONTROL_NAME)),
-            judge,
-            keep: None,
-            create: Create::Never,
-            left: None,
-            started: Instant::now(),
-            reserve: Cell::new(reserve_after(None)),
-            has_panicked: Cell::new(false),
-            has_lost: Cell::new(false),
-            loss: Cell::new(None),
-        }
-    }
-
+impl Opening<'_> {
     /// Opens through the held door. Returns `None` if the attached processes have no region now: try again.
     fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
         let others = door.others(|_| false)?;
@@ -352,22 +236,6 @@ impl<'o> Opening<'o> {
         failpoint("attach: control file made, name not durable");
         self.platform.directory.sync()?;
         Ok(true)
-    }
-
-    pub(crate) fn identity(&self, file: &dyn File, control: &Control) -> Result<Identity> {
-        let own = file.identity()?;
-        let half = |range: std::ops::Range<usize>| {
-            u64::from_le_bytes(control.environment_id[range].try_into().expect("eight of sixteen bytes"))
-        };
-        Ok(Identity {
-            layout: record_types::layout_hash(),
-            log_layout: record_types::log_layout_hash(),
-            environment: [half(0..8), half(8..16)],
-            incarnation: control.incarnation(),
-            control_inode: if planted("libtp: a copy is the same environment") { 0 } else { own.inode },
-            control_birth: if planted("libtp: a copy is the same environment") { 0 } else { own.birth_ns },
-            control_device: own.device,
-        })
     }
 
     fn unseen(&self, found: Found) -> Error {
@@ -511,103 +379,6 @@ impl<'o> Opening<'o> {
             ..self.opened(how)
         };
         Ok((managers, opened))
-    }
-
-    pub(crate) fn attach(&self, region: &Region, control: &Control) -> Result<Arc<Managers>> {
-        let seats = Arc::clone(self.judge) as Arc<dyn Seats>;
-        let processes = ProcessManager::attach_seated(region, &libtp_process::Settings::default(), seats)?;
-        failpoint("attach: processes known");
-        self.attach_managers(region, control, processes)
-    }
-
-    /// Returns the managers of a region, as seen by `processes`, which may have a seat in it or none.
-    pub(crate) fn attach_managers(
-        &self,
-        region: &Region,
-        control: &Control,
-        processes: ProcessManager,
-    ) -> Result<Arc<Managers>> {
-        let directory = &self.platform.log_directory;
-        region.set_lasting(libtp_log::lasting_of(region));
-        if self.settings.dump_memory {
-            region.set_dumped(true);
-        }
-        let log = Arc::new(LogManager::attach(region, &self.log_settings(), directory, control, &processes)?);
-        let locks = LockManager::attach(region, &processes, self.lock_settings())?;
-        let home = Arc::clone(&self.platform.directory);
-        let ahead: Arc<dyn WriteAhead> = Arc::clone(&log) as Arc<dyn WriteAhead>;
-        let buffers = BufferManager::attach(region, &self.buffer_settings(region), home, ahead);
-        let parts =
-            Parts { region: region.clone(), processes, log, locks, buffers, control: self.control_file.clone() };
-        failpoint("attach: managers known");
-        let mut settings = libtp_txn::Settings::default();
-        settings.count_log_bytes = self.settings.victim == Some(Victim::FewestLogBytes);
-        settings.recovery_threads = self.settings.recovery_threads;
-        set(&mut settings.checkpoint_log_bytes, self.settings.checkpoint_log.map(|bytes| bytes.0));
-        set(&mut settings.snapshot_log_bytes, self.settings.snapshot_log.map(|bytes| bytes.0));
-        set(&mut settings.keep_log_bytes, self.settings.keep_log.map(|bytes| bytes.0));
-        set(&mut settings.snapshot_age, self.settings.snapshot_age_millis.map(Duration::from_millis));
-        #[cfg(feature = "unprotected")]
-        {
-            settings.is_unprotected = self.settings.is_unprotected;
-        }
-        let applications = log_type::applications(&self.platform.log_types);
-        Ok(Managers::attach_with(parts, record_types::all(), applications, settings))
-    }
-
-    pub(crate) fn opened(&self, how: How) -> Opened {
-        let millis = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Opened { how, millis, log_bytes: 0, redone: 0, undone: 0, mended: 0, lost: self.has_lost.get() }
-    }
-
-    fn log_settings(&self) -> libtp_log::Settings {
-        let mut log = libtp_log::Settings::default();
-        let own = self.settings;
-        set(&mut log.segment_bytes_first, own.log_segment_first.map(|bytes| bytes.0));
-        set(&mut log.segment_bytes_max, own.log_segment_max.map(|bytes| bytes.0));
-        set(&mut log.group_threshold, own.group_threshold);
-        set(&mut log.wait_threshold_percent, own.wait_threshold_percent);
-        set(&mut log.log_delay_bytes, own.log_delay.map(|bytes| bytes.0));
-        set(&mut log.relaxed_micros_max, own.relaxed_millis.map(|millis| millis * 1000));
-        log
-    }
-
-    fn buffer_settings(&self, region: &Region) -> libtp_buffer::Settings {
-        let policy = match self.settings.replacement.unwrap_or_default() {
-            Replacement::Clock => Policy::Clock,
-            Replacement::Lru => Policy::Lru,
-        };
-        let budget_bytes = match self.settings.memory {
-            Some(bytes) => bytes.0,
-            None => self.settings.memory_bytes().min(self.platform.memory_for_pages(region)),
-        };
-        let pool = PoolSettings { budget_bytes, policy };
-        libtp_buffer::Settings {
-            pool,
-            #[cfg(feature = "unprotected")]
-            writes_once: self.settings.writes_once,
-            ..libtp_buffer::Settings::default()
-        }
-    }
-
-    fn lock_settings(&self) -> libtp_lock::Settings {
-        let mut locks = libtp_lock::Settings::default();
-        if let Some(millis) = self.settings.deadlock_period_millis {
-            locks.detect = libtp_lock::Detect::Every(std::time::Duration::from_millis(millis));
-        }
-        locks.victim = match self.settings.victim.unwrap_or_default() {
-            Victim::Youngest => libtp_lock::Victim::Youngest,
-            Victim::FewestLocks => libtp_lock::Victim::FewestLocks,
-            Victim::FewestLogBytes => libtp_lock::Victim::FewestLogBytes,
-        };
-        locks.lanes = self.settings.lanes;
-        locks
-    }
-}
-
-fn set<T>(field: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *field = value;
     }
 }
 

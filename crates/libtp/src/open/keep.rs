@@ -11,9 +11,8 @@ use libtp_buffer::{BufferManager, FileInfo};
 use libtp_log::ControlFile;
 use rio::{Identity, Region};
 
+use crate::open::old_memory::{is_current, read};
 use crate::open::platform::Platform;
-use crate::open::rescue::read;
-use crate::open::warm_start::is_current;
 use crate::{Error, Result};
 
 /// The message about memory whose reading panicked.

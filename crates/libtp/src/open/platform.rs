@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use libtp_io::{Directory, PosixDirectory};
+use libtp_io::{Directory, OpenMode, PosixDirectory};
 use libtp_log::CONTROL_NAME;
 use rio::{planted, Access, Identity, Lasting, Region, Survives};
 use rustix::fs::{Mode, OFlags};
@@ -14,7 +14,6 @@ use crate::ground::mutex::lock;
 use crate::ground::settings::{self, Settings, SETTINGS_NAME};
 use crate::open::left_memory::{sweep, OrphanedMemory, PREFIX};
 use crate::open::log_type::LogType;
-use crate::open::unfinished;
 use crate::{Error, Result};
 
 /// The default directory of shared memory.
@@ -112,7 +111,7 @@ impl Platform {
                 let log = if log.is_absolute() { log.clone() } else { path.join(log) };
                 // The log directory of an existing environment must exist: a missing one may be on a disk that is not
                 // mounted.
-                let is_new = !unfinished::has_control(directory.as_ref()).map_err(|error| refuse(error.to_string()))?;
+                let is_new = !has_control(directory.as_ref()).map_err(|error| refuse(error.to_string()))?;
                 let found = if is_new { PosixDirectory::create(&log) } else { PosixDirectory::open(&log) };
                 Arc::new(found.map_err(|error| refuse(format!("its log directory: {error}")))?) as Arc<dyn Directory>
             }
@@ -519,6 +518,14 @@ fn has_room(home: &Path) -> bool {
 /// Returns the number of free bytes where a directory lies.
 fn free_bytes(home: &Path) -> Option<u64> {
     rustix::fs::statvfs(home).ok().map(|stat| stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Returns whether the directory has a control file that is not empty.
+pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
+    match directory.open(CONTROL_NAME, OpenMode::ReadOnly) {
+        Err(libtp_io::Error::NotFound { .. }) => Ok(false),
+        file => Ok(file?.len()? > 0),
+    }
 }
 
 #[cfg(test)]

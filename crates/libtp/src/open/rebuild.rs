@@ -17,7 +17,7 @@ use libtp_process::SessionId;
 use libtp_txn::Managers;
 use rio::{failpoint, planted, Region};
 
-use crate::open::attach::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
+use crate::open::opening::{How, Opened, Opening, Watcher, MOMENT, PATIENCE};
 use crate::open::platform::{reserve_after, Found};
 use crate::{Error, Result};
 

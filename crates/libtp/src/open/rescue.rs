@@ -7,14 +7,13 @@
 //!
 //! If we die here: the next opening starts over. Log already written to the files stays there.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
 use libtp_log::{Control, Lsn, Rescued};
 use libtp_txn::Managers;
 use rio::{planted, Region};
 
-use crate::open::attach::Opening;
 use crate::open::keep::{self, Keep};
+use crate::open::old_memory::read;
+use crate::open::opening::Opening;
 use crate::Result;
 
 /// The rescued part of the log.
@@ -23,11 +22,6 @@ pub(crate) struct Taken {
     rescued: Option<Rescued>,
     /// The last commit, as another manager recorded it, because the log's own words may be damaged. `None` if unknown.
     committed: Option<Lsn>,
-}
-
-/// Reads memory that is given up. Returns `None` after a panic.
-pub(crate) fn read<T>(reads: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(reads)).ok()
 }
 
 impl Opening<'_> {

@@ -18,8 +18,6 @@ use libtp_io::{Directory, OpenMode};
 use libtp_log::{segment_number, CONTROL_NAME};
 use rio::{failpoint, planted};
 
-use crate::admin::backup::manifest::MANIFEST;
-use crate::admin::backup::UNFINISHED;
 use crate::open::platform::Platform;
 use crate::{Error, Result};
 
@@ -29,19 +27,17 @@ pub(crate) const RESTORING: &str = "restore.unfinished";
 /// The file that marks a new environment that is being filled (`filling.rs`).
 pub(crate) const FILLING: &str = "load.unfinished";
 
+/// The file that marks a directory with an unfinished full backup.
+pub(crate) const BACKING_UP: &str = "backup.unfinished";
+
+/// The name of the manifest in the directory of a backup.
+pub(crate) const MANIFEST: &str = "backup.toml";
+
 /// Returns the error of an opening that found no environment and must not make one.
 pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
     let what =
         || format!("its file `{CONTROL_NAME}` is missing or empty, so it is no environment, and none was to be made");
     refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what()))
-}
-
-/// Returns whether the directory has a control file that is not empty.
-pub(crate) fn has_control(directory: &dyn Directory) -> Result<bool> {
-    match directory.open(CONTROL_NAME, OpenMode::ReadOnly) {
-        Err(libtp_io::Error::NotFound { .. }) => Ok(false),
-        file => Ok(file?.len()? > 0),
-    }
 }
 
 /// Refuses to make an environment in a directory that has data of one: the new one could not use them, and would
@@ -61,7 +57,7 @@ pub(crate) fn refuse_others(platform: &Platform) -> Result<()> {
         );
         return Err(refusal(&platform.path, what));
     }
-    if let Some(name) = names.iter().find(|name| [MANIFEST, UNFINISHED].contains(&name.as_str())) {
+    if let Some(name) = names.iter().find(|name| [MANIFEST, BACKING_UP].contains(&name.as_str())) {
         let what = format!(
             "it has `{name}`: the directory is for a backup, and no environment. `tp restore` makes an environment of a backup, in \
              another directory"

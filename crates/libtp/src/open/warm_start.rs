@@ -15,14 +15,13 @@ use std::sync::Arc;
 
 use libtp_io::File;
 use libtp_log::Control;
-use libtp_txn::{Managers, TxnSession};
-use rio::{failpoint, planted, Identity, Lasting, Region, WriteBack};
+use libtp_txn::Managers;
+use rio::{failpoint, planted, Identity, Lasting, Region};
 
-use crate::open::attach::{How, Opened, Opening, Watcher, PATIENCE};
 use crate::open::keep::Keep;
+use crate::open::old_memory::is_current;
+use crate::open::opening::{How, Opened, Opening, Watcher, PATIENCE};
 use crate::open::platform::Found;
-use crate::open::record_types;
-use crate::region::generation::Generation;
 use crate::{Durability, Error, Result};
 
 impl Opening<'_> {
@@ -170,60 +169,9 @@ impl Opening<'_> {
     }
 }
 
-/// Returns whether the data of the other managers, not only the log, are up to date and readable: they are not written
-/// back where cache lines must be, and another build has another layout.
-pub(crate) fn is_current(region: &Region) -> bool {
-    let is_this_build = region.header().layout.get() == record_types::layout_hash();
-    let is_known = !libtp_log::is_lasting_hit(region);
-    is_this_build && is_known && libtp_log::lasting_of(region).write_back == WriteBack::None
-}
-
 fn settle(region: &Region, lasting: Lasting) -> Result<()> {
     if lasting.is_lasting() {
         region.settle(lasting)?;
     }
     Ok(())
-}
-
-impl Generation {
-    /// Checks that commits may be answered from this life's memory.
-    ///
-    /// # Errors
-    /// `NotLasting`.
-    #[inline]
-    pub(crate) fn check_lasting(&self) -> Result<()> {
-        let lasting = self.managers.lasting();
-        if lasting.is_lasting() {
-            return Ok(());
-        }
-        let region = self.managers.region.path().to_path_buf();
-        Err(Error::NotLasting { region, survives: lasting.survives })
-    }
-
-    /// Prepares for a commit that is answered from memory.
-    ///
-    /// # Errors
-    /// `NotLasting`; the control file cannot be written; `Rebuilt` if it belongs to another life by now.
-    #[inline]
-    pub(crate) fn begin_rio(&self, txn: &TxnSession) -> Result<()> {
-        self.check_lasting()?;
-        self.managers.begin_rio(txn).map_err(|error| self.not_noted(error))
-    }
-
-    /// Prepares for a relaxed commit.
-    ///
-    /// # Errors
-    /// The control file cannot be written; `Rebuilt` if it belongs to another life by now.
-    #[inline]
-    pub(crate) fn begin_relaxed(&self, txn: &TxnSession) -> Result<()> {
-        self.managers.begin_relaxed(txn).map_err(|error| self.not_noted(error))
-    }
-
-    #[cold]
-    fn not_noted(&self, error: libtp_txn::Error) -> Error {
-        match self.managers.region.is_broken() {
-            true => Error::Rebuilt,
-            false => error.into(),
-        }
-    }
 }

@@ -32,8 +32,9 @@ use rio::{failpoint, planted};
 
 use crate::environment::Inner;
 use crate::ground::mutex::lock;
-use crate::open::attach::{self, Attached};
+use crate::open::attach;
 use crate::open::judge::Judge;
+use crate::open::opening::Attached;
 use crate::region::background::Background;
 use crate::region::panics::{self, PanicEffect, Panics};
 use crate::{Error, Result};

@@ -12,10 +12,9 @@ use libtp_log::{Control, Geometry, Incarnation, Incarnations, Lsn};
 use rio::failpoint;
 use serde::Deserialize;
 
+use crate::open::unfinished::MANIFEST;
 use crate::{Error, Result};
 
-/// The manifest's name in a backup's directory.
-pub(crate) const MANIFEST: &str = "backup.toml";
 /// The name of a manifest that is being written.
 const MANIFEST_NEW: &str = "backup.toml.new";
 /// The version of the format.

@@ -1,0 +1,20 @@
+//! Reading memory that is given up, or that another life of the environment left.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use rio::{Region, WriteBack};
+
+use super::record_types;
+
+/// Reads memory that is given up. Returns `None` after a panic.
+pub(crate) fn read<T>(reads: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(reads)).ok()
+}
+
+/// Returns whether the data of the other managers, not only the log, are up to date and readable: they are not written
+/// back where cache lines must be, and another build has another layout.
+pub(crate) fn is_current(region: &Region) -> bool {
+    let is_this_build = region.header().layout.get() == record_types::layout_hash();
+    let is_known = !libtp_log::is_lasting_hit(region);
+    is_this_build && is_known && libtp_log::lasting_of(region).write_back == WriteBack::None
+}
