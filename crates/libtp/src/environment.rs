@@ -15,7 +15,6 @@ use libtp_txn::Managers;
 use rio::Survives;
 
 use crate::db::database::OpenDatabase;
-use crate::db::index::KeptIndices;
 use crate::files;
 use crate::ground::mutex::lock;
 use crate::ground::settings::wait_of;
@@ -27,10 +26,13 @@ use crate::open::log_type::{self, LogType};
 use crate::open::opening::{Attached, Create, How, Opened};
 use crate::open::platform::Platform;
 use crate::region::generation::{Present, Refused};
-use crate::region::visit::Visits;
-use crate::txn::passing::PassedOn;
+use crate::region::kept_indices::KeptIndices;
+use crate::region::open_segment::OpenSegments;
+use crate::region::passed_on::PassedOn;
+use crate::region::plain_files::Home;
+use crate::region::visits::Visits;
 use crate::txn::run::run;
-use crate::txn::segment::{OpenSegments, Segment};
+use crate::txn::segment::Segment;
 use crate::txn::transaction::CommitLsn;
 use crate::{Database, Db, Durability, Error, List, Multi, Recno, Result, Txn};
 
@@ -70,7 +72,7 @@ pub(crate) struct Inner {
     pub(crate) indices: KeptIndices,
     pub(crate) segments: OpenSegments,
     /// This process's state of plain files.
-    pub(crate) files: files::paths::Home,
+    pub(crate) files: Home,
     /// Transactions that this handle passed on and that, as far as it knows, no session has taken over yet.
     pub(crate) passed_on: PassedOn,
     pub(crate) platform: Platform,
@@ -350,7 +352,7 @@ impl Env {
             index_notes: Mutex::default(),
             indices: KeptIndices::default(),
             segments: OpenSegments::default(),
-            files: files::paths::Home::default(),
+            files: Home::default(),
             passed_on: PassedOn::default(),
             durability: settings.durability.unwrap_or_default(),
             wait: wait_of(settings.lock_timeout()),

@@ -55,7 +55,7 @@ pub use db::compact::Compaction;
 pub use db::cursor::{Cursor, Pair, RecnoCursor};
 pub use db::database::{Database, Db, Recno};
 pub use db::databases::{ListedDatabase, SUCCESSOR};
-pub use db::index::{Index, IndexCursor, IndexEntry, IndexKeys};
+pub use db::index::{Index, IndexCursor, IndexEntry};
 pub use db::keys::Keys;
 pub use db::list::{List, ListCursor, ListPlace};
 pub use db::load::{Load, LoadWatch};
@@ -85,6 +85,7 @@ pub use open::log_type::LogType;
 pub use open::opening::{How, Opened};
 #[doc(hidden)]
 pub use open::platform::{Memory, Platform, SharedMemory};
+pub use region::kept_indices::IndexKeys;
 pub use rio::Survives;
 pub use txn::joined::Joined;
 pub use txn::log_reading::LogRecord;

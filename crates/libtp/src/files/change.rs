@@ -21,12 +21,13 @@ use rio::{failpoint, planted};
 
 use crate::environment::Inner;
 use crate::ground::mutex::lock;
+use crate::region::plain_files::Door;
 use crate::txn::run::run;
 use crate::{Db, Durability, Env, Error, Result, Txn};
 
 use super::finish::{self, Intention, TOO_EARLY, UNSEEN};
 use super::paths;
-use super::paths::{beside, refused, split, Door, Owner};
+use super::paths::{beside, refused, split, Owner};
 use super::row;
 pub(crate) use super::row::DATABASE;
 use super::row::{Identity, New, Row};

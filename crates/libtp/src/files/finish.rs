@@ -18,9 +18,10 @@ use libtp_record::lock_names::KIND_PLAIN_FILES;
 use libtp_record::Access;
 use rio::{failpoint, planted};
 
-use super::paths::{beside, refused, split, Door, Owner};
+use super::paths::{beside, refused, split, Owner};
 use super::row::{self, Identity, Named, New, Row};
 use crate::environment::Inner;
+use crate::region::plain_files::Door;
 use crate::txn::run::run;
 use crate::txn::snapshot::Snapshot;
 use crate::{Db, Durability, Error, Result, Txn};

@@ -1,41 +1,17 @@
 //! Valid paths of a transaction's files, and the names of temporary files.
 
-use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
 
-use libtp_io::{OpenMode, PlainFiles, PlainKind, PlainStatus};
+use libtp_io::{OpenMode, PlainKind, PlainStatus};
 use libtp_log::CONTROL_NAME;
 use libtp_record::key_hash::key_hash;
 
 use rio::planted;
 
-use super::row::Row;
+use super::row::{Row, TEMPORARY};
 use crate::environment::Inner;
+use crate::region::plain_files::Door;
 use crate::{Error, Result};
-
-/// The prefix of the names of temporary files. The environment's tag, the log's incarnation, the transaction and a
-/// number follow.
-pub(crate) const TEMPORARY: &str = ".libtp-";
-
-/// A handle's state of plain files.
-#[derive(Default)]
-pub(crate) struct Home {
-    door: OnceLock<Door>,
-    /// Directories known to have their rows.
-    pub(crate) noted: Mutex<HashSet<String>>,
-    /// Finished rows could not be deleted, because another transaction was reading them.
-    pub(crate) is_left: AtomicBool,
-}
-
-/// Access to plain files.
-#[derive(Clone)]
-pub(crate) struct Door {
-    pub(crate) plain: Arc<dyn PlainFiles>,
-    /// The environment's tag; a copy of the environment has another one.
-    pub(crate) tag: u64,
-}
 
 /// The transaction that made a temporary file. After a restart, in another incarnation of the log, the number of a
 /// transaction that logged nothing may be used again.

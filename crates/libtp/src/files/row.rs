@@ -9,6 +9,10 @@ pub(crate) const DATABASE: &str = "plain-files";
 /// The file of that database.
 pub(crate) const DATABASE_FILE: &str = "plain-files.tp";
 
+/// The prefix of the names of temporary files. The environment's tag, the log's incarnation, the transaction and a
+/// number follow.
+pub(crate) const TEMPORARY: &str = ".libtp-";
+
 /// The first byte of the key of a file's row; the path follows.
 const FILE: u8 = b'f';
 /// The first byte of the key of a directory's row; its path follows.
@@ -153,7 +157,7 @@ impl Row {
         let old = reader.identity()?;
         let (identity, name) = (reader.identity()?, String::from_utf8(reader.left.to_vec()).ok()?);
         // The library removes and renames this file, so the name must be one of its own.
-        let is_ours = name.starts_with(super::paths::TEMPORARY) && !name.contains('/');
+        let is_ours = name.starts_with(TEMPORARY) && !name.contains('/');
         let (new, witness) = match identity {
             Some(identity) if is_ours && version != WITNESSED => (Some(New { identity, temporary: name }), None),
             None if is_ours && version == WITNESSED => (None, Some(name)),

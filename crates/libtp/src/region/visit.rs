@@ -1,29 +1,10 @@
 //! Visits: a thread of the library uses the environment for a moment. Dropping a handle waits for the end of visits.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
+use super::visits::Counted;
 use crate::environment::Inner;
-
-/// Pause between two looks at the number of visits.
-const GLANCE: Duration = Duration::from_micros(200);
-
-/// The number of visits under way.
-#[derive(Default)]
-pub(crate) struct Visits(Arc<AtomicUsize>);
-
-impl Visits {
-    /// Waits until no visit is under way, at most for `patience`. A visit may begin just after the last look.
-    pub(crate) fn wait_until_gone(&self, patience: Duration) {
-        let begun = Instant::now();
-        // Acquire: the visitor's changes to the environment come before.
-        while self.0.load(Ordering::Acquire) != 0 && begun.elapsed() < patience {
-            std::thread::sleep(GLANCE);
-        }
-    }
-}
 
 /// An environment that one of the library's threads visits.
 pub(crate) struct Visit {
@@ -32,15 +13,12 @@ pub(crate) struct Visit {
     _counted: Counted,
 }
 
-struct Counted(Arc<AtomicUsize>);
-
 impl Visit {
     /// Begins a visit, if the environment is open.
     pub(crate) fn begin(env: &Weak<Inner>) -> Option<Visit> {
         let env = env.upgrade()?;
-        let count = Arc::clone(&env.visits.0);
-        count.fetch_add(1, Ordering::AcqRel);
-        Some(Visit { env, _counted: Counted(count) })
+        let counted = env.visits.count_one();
+        Some(Visit { env, _counted: counted })
     }
 }
 
@@ -52,15 +30,10 @@ impl Deref for Visit {
     }
 }
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
     use crate::Env;

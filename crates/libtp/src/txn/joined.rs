@@ -24,10 +24,11 @@ use libtp_lock::{Mode, Wait};
 use libtp_log::{LifeEnd, Lsn, TxnId};
 use libtp_txn::{segment_lock, Committed, Durability, Managers, TxnSession};
 use rio::{failpoint, planted};
-use vista::{Decision, Judge, Member, Survives};
+use vista::{Decision, Judge, Member};
 
 use crate::region::generation::Generation;
-use crate::txn::segment::{OpenSegment, Segment};
+use crate::region::open_segment::OpenSegment;
+use crate::txn::segment::Segment;
 use crate::{Error, LockWait, Result, Txn};
 
 pub(crate) use going_back::{GoingBack, MemoryMark};
@@ -260,17 +261,18 @@ impl Txn<'_> {
     pub fn join(&self, segment: &Segment) -> Result<Joined<'_>> {
         self.guarded(|| {
             let refuse = |what: &str| Error::Segment { path: segment.path().to_path_buf(), what: what.into() };
-            if !Arc::ptr_eq(&segment.0.env, self.environment()) {
+            if !Arc::ptr_eq(&segment.env, self.environment()) {
                 return Err(refuse("it was opened through another handle of the environment than the transaction"));
             }
             if !self.decided().is_empty() {
                 return Err(refuse("the transaction drops or renames databases, and joins no memory beside that"));
             }
             let parts = self.parts();
-            let part = match parts.known(&segment.0) {
+            let part = match parts.known(&segment.open) {
                 Some(part) => part,
-                None => parts
-                    .add(Joining { generation: self.generation(), txn: self.session(), segment: &segment.0 }.join()?),
+                None => parts.add(
+                    Joining { generation: self.generation(), txn: self.session(), segment: &segment.open }.join()?,
+                ),
             };
             let twice = |_| refuse("this transaction is at work in it already: let that go first");
             let member = part.member.try_borrow_mut().map_err(twice)?;
@@ -447,12 +449,5 @@ impl Parts {
                 failpoint("joined: one segment told");
             }
         }
-    }
-}
-
-impl OpenSegment {
-    /// Returns whether its memory survives more than the death of processes.
-    pub(crate) fn is_lasting(&self) -> bool {
-        self.survives > Survives::Process
     }
 }

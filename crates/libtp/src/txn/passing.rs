@@ -5,13 +5,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 
 use libtp_process::SessionId;
 use libtp_txn::{Managers, Offer};
 
-use crate::ground::mutex::lock;
-use crate::region::generation::{Generation, Seated, Sessions};
+use crate::region::generation::{Generation, Seated};
 use crate::{Durability, Env, Error, Result, Txn};
 
 /// Names a running transaction that was passed on with [`Txn::detach`], for [`Env::attach`]. Its text is one word,
@@ -54,53 +52,6 @@ impl FromStr for Detached {
             what: format!("{text:?} names none: it is to be what `Txn::detach` gave, as text"),
         })
     }
-}
-
-/// Sessions whose transactions were passed on and, as far as this handle knows, not yet taken over.
-#[derive(Default)]
-pub(crate) struct PassedOn(Mutex<Sessions>);
-
-impl PassedOn {
-    /// Releases the sessions whose transactions were taken over, or whose region is broken.
-    pub(crate) fn sweep(&self) {
-        let is_over = |seat: &Seated| {
-            seat.generation.managers.region.is_broken() || seat.generation.managers.is_taken(&seat.session)
-        };
-        let mut list = lock(&self.0);
-        let (over, kept): (Sessions, Sessions) = list.drain(..).partition(|seat| is_over(seat));
-        *list = kept;
-        drop(list);
-        over.into_iter().for_each(|seat| let_go(*seat));
-    }
-
-    /// Forgets everything in the child of a fork: the sessions are the parent's.
-    pub(crate) fn forget_inherited(&mut self) {
-        let list = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        list.drain(..).for_each(std::mem::forget);
-    }
-
-    /// Ends the list because the handle is dropped: the repair of the dead undoes the transactions that were not taken
-    /// over.
-    pub(crate) fn end(&self) {
-        self.sweep();
-        for seat in std::mem::take(&mut *lock(&self.0)) {
-            // It may have been taken over since.
-            seat.session.session().mark_dead();
-        }
-    }
-}
-
-fn let_go(seat: Seated) {
-    let Seated { session, generation } = seat;
-    if generation.managers.region.is_broken() {
-        // The session ends with its region.
-        return;
-    }
-    // The next call reports a failure.
-    let _ = generation.guarded(|| {
-        generation.managers.leave_taken(session);
-        Ok(())
-    });
 }
 
 /// Returns the name by which processes recognise the same memory: its file's name, and the log's incarnation.
@@ -155,7 +106,7 @@ impl Txn<'_> {
         let offered =
             || Ok(Detached { region: region_name(&self.generation().managers), offer: self.session().offer() });
         let detached = self.guarded(offered)?;
-        lock(&env.passed_on.0).push(self.part());
+        env.passed_on.add(self.part());
         Ok(detached)
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use libtp_record::{Access, KeyRange};
 use rio::{failpoint, planted};
 
-use super::Kept;
 use crate::db::database::Db;
+use crate::region::kept_indices::Kept;
 use crate::{Error, Result, Txn};
 
 /// The entries of one index before and after a change.

@@ -11,9 +11,10 @@ use libtp_lock::Mode;
 use libtp_record::{Duplicates, KeyFormat, KeyRange, Method};
 use rio::{failpoint, planted};
 
-use super::{Index, IndexKeys, Kept};
+use super::Index;
 use crate::db::database::{self, Db};
 use crate::db::sort::Sorter;
+use crate::region::kept_indices::{IndexKeys, Kept};
 use crate::{Durability, Result, Txn};
 
 /// The fill of leaves in percent: later entries come between the present ones.

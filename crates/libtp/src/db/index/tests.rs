@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use super::IndexKeys;
+use crate::IndexKeys;
 use crate::{Db, Env, Error, Index, Reader};
 
 /// Indexes "town:profession" under the town.

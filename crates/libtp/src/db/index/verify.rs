@@ -10,9 +10,10 @@ use libtp_buffer::FileId;
 use libtp_record::{duplicates, KeyRange, Listed, Method};
 use rio::planted;
 
-use super::{Index, Kept};
+use super::Index;
 use crate::db::database::{self, Db, OpenDatabase};
 use crate::environment::Inner;
+use crate::region::kept_indices::Kept;
 use crate::txn::snapshot::Snapshot;
 use crate::{Error, Reader, Result};
 

@@ -1,0 +1,97 @@
+//! A segment of recoverable memory that this process has open, shared by all handles to it.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use libtp_io::{Directory, File, LockMode, OpenMode, PosixDirectory, Uninherited};
+use libtp_process::{ProcessNumber, Session};
+use libtp_txn::Managers;
+use rio::planted;
+use vista::{Holder, Member, Survives};
+
+use crate::ground::mutex::lock;
+use crate::Result;
+
+/// The first of the bytes that handles lock, far beyond the end of any file.
+const HANDLES: u64 = 1 << 62;
+/// The number of these bytes.
+const HANDLE_COUNT: u64 = 1 << 31;
+
+/// The state shared by all handles of a process to one segment.
+pub(crate) struct OpenSegment {
+    /// Keeps a forked child from keeping the lock of the member below. Dropped before the member.
+    pub(crate) _lock: Option<Uninherited>,
+    /// `None` while a transaction has it.
+    pub(crate) member: Mutex<Option<Box<Member>>>,
+    pub(crate) number: u32,
+    pub(crate) path: PathBuf,
+    pub(crate) survives: Survives,
+    /// The handle's own number, and that of this process.
+    pub(crate) holder: Holder,
+    /// The segment's row in the table of unresolved transactions, as far as this process knows.
+    pub(crate) row: AtomicU32,
+    /// A second handle to the segment's file, with the handle's byte locked.
+    pub(crate) file: Arc<dyn File>,
+}
+
+/// The segments that an environment's handle has open, by path.
+pub(crate) type OpenSegments = Mutex<HashMap<PathBuf, Weak<OpenSegment>>>;
+
+impl OpenSegment {
+    /// Takes the member of this process; `None` while a transaction has it.
+    pub(crate) fn take(&self) -> Option<Box<Member>> {
+        lock(&self.member).take()
+    }
+
+    pub(crate) fn give_back(&self, member: Box<Member>) {
+        *lock(&self.member) = Some(member);
+    }
+
+    /// Makes sure that the table of unresolved transactions has a row for this segment.
+    pub(crate) fn keep_row(&self, managers: &Managers, session: &Session) -> Result<()> {
+        // Relaxed: the row is checked before use.
+        let known = self.row.load(Ordering::Relaxed);
+        let row = managers.keep_row(session, self.number, known)?;
+        if row != known {
+            self.row.store(row, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the handle is another one that still exists.
+    pub(crate) fn is_there(&self, holder: Holder) -> Result<bool> {
+        if holder.handle == 0 || holder.handle == self.holder.handle {
+            return Ok(false);
+        }
+        if self.file.locked_by_other(HANDLES + holder.handle % HANDLE_COUNT, 1)?.is_none() {
+            return Ok(false);
+        }
+        // A child forked without the C library's knowledge may still have the lock (PROTOCOLS D9).
+        Ok(!ProcessNumber::from_raw(holder.process).has_ended() || planted("libtp: a ghost is at work in a segment"))
+    }
+
+    /// Returns whether its memory survives more than the death of processes.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.survives > Survives::Process
+    }
+}
+
+/// Locks a free byte of the segment's file; returns its number, and the file.
+pub(crate) fn say_so(path: &Path) -> Result<(u64, Arc<dyn File>)> {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let directory = PosixDirectory::open(path.parent().unwrap_or(Path::new(".")))?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = directory.open(&name, OpenMode::Existing)?;
+    let state = std::hash::RandomState::new();
+    loop {
+        // Relaxed: each caller gets a different number, in any order.
+        let drawn = state.hash_one((std::process::id(), DRAWN.fetch_add(1, Ordering::Relaxed)));
+        let handle = drawn % HANDLE_COUNT;
+        if handle != 0 && file.lock(HANDLES + handle, LockMode::Exclusive, false)? {
+            return Ok((handle, file));
+        }
+    }
+}
