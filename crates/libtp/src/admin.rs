@@ -4,6 +4,7 @@ pub(crate) mod archive;
 pub(crate) mod backup;
 pub(crate) mod filling;
 pub(crate) mod look;
+pub(crate) mod opening;
 pub(crate) mod restore;
 pub(crate) mod salvage;
 pub(crate) mod stats;

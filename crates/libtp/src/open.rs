@@ -3,6 +3,7 @@
 //! The lowest floor. A process gets the managers of a region here, and its seat among the attached processes.
 
 pub(crate) mod attach;
+pub(crate) mod builder;
 pub(crate) mod judge;
 pub(crate) mod keep;
 pub(crate) mod left_memory;

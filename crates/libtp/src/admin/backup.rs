@@ -39,10 +39,10 @@ use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 use serde::Serialize;
 
-use crate::environment::Inner;
 use crate::ground::settings::{self, SETTINGS_NAME};
 use crate::open::unfinished::{BACKING_UP, MANIFEST};
 use crate::region::generation::Seated;
+use crate::region::inner::Inner;
 use crate::{Env, Error, Result};
 
 use copy_file::{copy_header, FileCopy};

@@ -14,8 +14,9 @@ use libtp_io::OpenMode;
 use libtp_log::CONTROL_NAME;
 use libtp_process::ForkMark;
 
-use crate::environment::Builder;
+use crate::files::recovery::PLAIN_FILES;
 use crate::ground::settings::Settings;
+use crate::open::builder::Builder;
 use crate::open::judge::Judge;
 use crate::open::opening::{Attached, How, Opening};
 use crate::open::platform::{Found, Platform};
@@ -35,7 +36,7 @@ impl Builder {
         let platform = existing.platform(directory.as_ref())?;
         platform.check_local()?;
         let settings = existing.settings_over(platform.settings_file()?);
-        Ok(attached(&platform, &settings)?.map(|attached| Env::of(attached, platform, settings)))
+        Ok(attached(&platform, &settings)?.map(|attached| Env::of(attached, platform, settings, &PLAIN_FILES)))
     }
 }
 

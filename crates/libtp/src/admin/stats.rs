@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use rio::Survives;
 
-use crate::environment::Inner;
+use crate::region::inner::Inner;
 use crate::{Durability, Error, Result};
 
 /// Counts and places of an environment. Bytes, unless the name says otherwise.

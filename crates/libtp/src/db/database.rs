@@ -13,19 +13,16 @@ use rio::planted;
 use crate::db::cursor::{Cursor, RecnoCursor};
 use crate::db::databases::SUCCESSOR;
 use crate::db::multi::Multi;
-use crate::environment::Inner;
 use crate::ground::mutex::lock;
 use crate::ground::settings::Granularity;
 use crate::open::attach;
-use crate::region::generation::Generation;
+use crate::region::inner::Inner;
+use crate::region::open_database::OpenDatabase;
 use crate::region::panics::callers;
 use crate::{Error, Keys, List, Reader, Result, Txn};
 
 /// The shortest limit on waiting for other sessions that open or make the same database.
 const NAME_PATIENCE: Duration = Duration::from_secs(5);
-
-/// A database open in this process, shared by all handles to it.
-pub(crate) type OpenDatabase = libtp_record::Database;
 
 /// A database of keys and values of any size: a B-tree, which keeps the keys in order, or a hash file
 /// ([`Env::hash`](crate::Env::hash)), which finds a key in one step and has no order.
@@ -546,7 +543,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
     let of = |name: &str| env.settings.database.get(name);
     let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
     // A transaction with plain files runs inner transactions on this database.
-    let has_inner = name == crate::files::change::DATABASE;
+    let has_inner = name == crate::files::row::DATABASE;
     let settings = OpenSettings {
         create: making.map(|making| making.0),
         key_format: making.map(|making| making.1).unwrap_or_default(),
@@ -646,28 +643,6 @@ fn agree_on_granularity(
         return Err(Error::Database { name: open.name().into(), what });
     }
     Ok(if agreed == 2 { libtp_record::Granularity::Page } else { libtp_record::Granularity::Record })
-}
-
-/// Carries an open database into a new life of the shared memory, with the same granularity.
-pub(crate) fn take_along(generation: &Generation, open: &OpenDatabase) -> Result<()> {
-    let number = match open.granularity() {
-        libtp_record::Granularity::Record => 1,
-        libtp_record::Granularity::Page => 2,
-    };
-    open.forget_unlinked();
-    let buffers = &generation.managers.buffers;
-    if buffers.registered(open.id()).is_none() {
-        let txn = generation.managers.join()?;
-        let admitted = buffers.admit(txn.session(), open.id());
-        generation.managers.leave(txn);
-        match admitted {
-            // The database was dropped: each use of the handle reports that.
-            Err(libtp_buffer::Error::UnknownFile { .. } | libtp_buffer::Error::Dropped { .. }) => return Ok(()),
-            admitted => admitted?,
-        }
-    }
-    buffers.agree(open.id(), number)?;
-    Ok(())
 }
 
 impl Database {

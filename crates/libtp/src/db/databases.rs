@@ -14,8 +14,9 @@ use libtp_record::{lock_names, KeyFormat, KeyRange, Method};
 use libtp_txn::{Committed, Managers, TxnSession};
 use serde::Serialize;
 
-use crate::db::database::{self, OpenDatabase};
-use crate::environment::Inner;
+use crate::db::database;
+use crate::region::inner::Inner;
+use crate::region::open_database::OpenDatabase;
 use crate::{Database, Db, Env, Error, Recno, Result, Txn};
 
 /// A transaction's decisions about databases.
@@ -245,7 +246,7 @@ impl Txn<'_> {
         self.environment().check_process()?;
         let refuse =
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
-        if name == crate::files::change::DATABASE {
+        if name == crate::files::row::DATABASE {
             return refuse("it is the library's own, about plain files in transactions");
         }
         match self.parts().is_empty() {

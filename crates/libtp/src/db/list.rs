@@ -10,7 +10,7 @@ use libtp_record::list::{Now, Seen};
 use libtp_record::{open::LIST, Stretch};
 
 use crate::db::database::Db;
-use crate::environment::Inner;
+use crate::region::inner::Inner;
 use crate::txn::run::keep_first;
 use crate::{Reader, Result, Txn};
 

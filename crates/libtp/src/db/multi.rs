@@ -12,7 +12,7 @@ use rio::planted;
 use crate::db::cursor::{Cursor, OnMiss, Pair, Stands};
 use crate::db::database::{not_side_by_side, Db};
 use crate::db::keys::Keys;
-use crate::environment::Inner;
+use crate::region::inner::Inner;
 use crate::{Error, Reader, Result, Txn};
 
 /// A B-tree database whose keys have several values each: a sorted set, or a list in the order of insertion.

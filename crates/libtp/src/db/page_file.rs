@@ -6,8 +6,9 @@ use libtp_lock::Mode;
 use libtp_record::{Access, KeyFormat, Method, PageCopy, PageLock};
 use libtp_txn::ApplicationType;
 
-use crate::db::database::{access, open, wrong_kind, OpenDatabase};
-use crate::environment::Inner;
+use crate::db::database::{access, open, wrong_kind};
+use crate::region::inner::Inner;
+use crate::region::open_database::OpenDatabase;
 use crate::{Env, Error, Result, Txn};
 
 /// Pages by number, from 0, with the program's own bytes, from which a program builds access methods. The paper's six

@@ -11,55 +11,24 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::path::Path;
 use std::sync::Arc;
 
 use libtp_io::PlainStatus;
-use libtp_record::Method;
 use rio::{failpoint, planted};
 
-use crate::environment::Inner;
 use crate::ground::mutex::lock;
+use crate::region::inner::Inner;
 use crate::region::plain_files::Door;
 use crate::txn::run::run;
-use crate::{Db, Durability, Env, Error, Result, Txn};
+use crate::{Db, Durability, Error, Result, Txn};
 
 use super::finish::{self, Intention, TOO_EARLY, UNSEEN};
 use super::paths;
 use super::paths::{beside, refused, split, Owner};
 use super::row;
-pub(crate) use super::row::DATABASE;
 use super::row::{Identity, New, Row};
-
-/// Opens the database of intentions.
-pub(super) fn rows(env: &Arc<Inner>) -> Result<Db> {
-    Db::open(env, row::DATABASE, Method::Btree)
-}
-
-/// Puts committed files in their places and removes what dead processes left, if the environment ever had such files.
-/// The next opening tries failed steps again; a transaction that touches the file gets the error.
-pub(crate) fn recover(env: &Arc<Inner>) {
-    let recovered = env.platform.directory.exists(row::DATABASE_FILE).map_err(Error::from).and_then(|any| match any {
-        true => {
-            let finished = finish::finish(env, &[], true);
-            // A waiting file keeps its temporary files, for weeks perhaps; those of dead processes are removed all the
-            // same.
-            finish::sweep(env).and(finished)
-        }
-        false => Ok(()),
-    });
-    if let Err(error) = recovered {
-        tracing::warn!(%error, "plain files of committed transactions are not yet all in their places; transactions see them as committed");
-    }
-}
-
-/// Deletes the rows of finished files that this handle could not delete, because another transaction was reading them.
-pub(crate) fn end_left(env: &Arc<Inner>) {
-    if env.files.is_left.swap(false, Ordering::Relaxed) {
-        recover(env);
-    }
-}
+use super::rows::rows;
 
 /// A transaction's work on plain files.
 #[derive(Default)]
@@ -90,49 +59,6 @@ pub(crate) struct Group {
     door: Door,
     rows: Vec<Intention>,
     needless: Vec<String>,
-}
-
-/// A plain file that a committed transaction has changed, and that is not known to be in its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingFile {
-    /// Its path.
-    pub path: PathBuf,
-    /// The transaction.
-    pub txn: u64,
-    /// Whether the file is to be removed, rather than created or replaced.
-    pub is_removed: bool,
-}
-
-impl Env {
-    /// Returns the plain files that committed transactions have changed and that are not known to be in their places.
-    /// Usually there are none. A file being put in its place is listed for a moment, a file whose directory is missing
-    /// (a disk that is not mounted) for long.
-    ///
-    /// # Errors
-    /// `Io`, `Corrupt`.
-    pub fn waiting_files(&self) -> Result<Vec<WaitingFile>> {
-        if !self.0.platform.directory.exists(row::DATABASE_FILE)? {
-            return Ok(Vec::new());
-        }
-        let found = finish::waiting(&self.0)?.into_iter();
-        Ok(found
-            .map(|(path, row)| WaitingFile { path: path.into(), txn: row.txn, is_removed: row.new.is_none() })
-            .collect())
-    }
-
-    /// Gives up a committed change of a plain file that cannot be put in its place, because its directory was removed
-    /// for good. Returns whether a change was given up; a change that can be put in its place is not. A file that was
-    /// to be renamed to this path keeps its old name. If the directory comes back, the temporary file in it is removed.
-    ///
-    /// # Errors
-    /// `LockTimeout` while a transaction works on the file; `Io`; `File` if the path is invalid.
-    pub fn forget_file(&self, path: impl AsRef<Path>) -> Result<bool> {
-        let path = paths::written(&self.0, path.as_ref())?;
-        if !self.0.platform.directory.exists(row::DATABASE_FILE)? {
-            return Ok(false);
-        }
-        finish::give_up(&self.0, &path)
-    }
 }
 
 impl Txn<'_> {

@@ -20,7 +20,8 @@ use rio::{failpoint, planted};
 
 use super::paths::{beside, refused, split, Owner};
 use super::row::{self, Identity, Named, New, Row};
-use crate::environment::Inner;
+use super::rows;
+use crate::region::inner::Inner;
 use crate::region::plain_files::Door;
 use crate::txn::run::run;
 use crate::txn::snapshot::Snapshot;
@@ -43,7 +44,7 @@ pub(super) type Intention = (String, Row);
 /// The error that kept one of `rows` from its place, or any file if `rows` is empty. The other files are in their
 /// places; a later call tries again.
 pub(super) fn finish(env: &Arc<Inner>, rows: &[Intention], all: bool) -> Result<()> {
-    let (door, db) = (Door::of(env)?, super::change::rows(env)?);
+    let (door, db) = (Door::of(env)?, rows::rows(env)?);
     let failed = run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
         failpoint("files: about to be put in place");
@@ -93,7 +94,7 @@ struct Failed {
 
 /// Returns the committed changes that are not known to be in place.
 pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
-    let (door, db) = (Door::of(env)?, super::change::rows(env)?);
+    let (door, db) = (Door::of(env)?, rows::rows(env)?);
     let mut found = committed(&Snapshot::begin(env)?, &db)?;
     found.retain(|(_, row)| row.tag == door.tag);
     Ok(found)
@@ -107,7 +108,7 @@ pub(super) fn waiting(env: &Arc<Inner>) -> Result<Vec<Intention>> {
 /// # Errors
 /// `LockTimeout` while a transaction works on the file; else as [`finish`].
 pub(super) fn give_up(env: &Arc<Inner>, path: &str) -> Result<bool> {
-    let (door, db) = (Door::of(env)?, super::change::rows(env)?);
+    let (door, db) = (Door::of(env)?, rows::rows(env)?);
     run(env, Durability::Sync, |txn| {
         lock(txn)?;
         txn.guarded(|| Ok(txn.generation().managers.log.force_all(txn.session().session())?))?;
@@ -354,7 +355,7 @@ impl Finisher<'_, '_> {
 
 /// Removes the temporary files of transactions that have ended.
 pub(super) fn sweep(env: &Arc<Inner>) -> Result<()> {
-    let (door, db) = (Door::of(env)?, super::change::rows(env)?);
+    let (door, db) = (Door::of(env)?, rows::rows(env)?);
     run(env, Durability::Relaxed, |txn| {
         lock(txn)?;
         // In this order: a transaction that began after the list was made is not on it; one that ran then and is

@@ -9,7 +9,7 @@ use libtp_record::key_hash::key_hash;
 use rio::planted;
 
 use super::row::{Row, TEMPORARY};
-use crate::environment::Inner;
+use crate::region::inner::Inner;
 use crate::region::plain_files::Door;
 use crate::{Error, Result};
 

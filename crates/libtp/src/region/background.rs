@@ -8,31 +8,22 @@
 //! So an idle process costs next to nothing.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
-use std::thread::ThreadId;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use libtp_log::CONTROL_NAME;
-use libtp_process::{DeathWatch, Rounds, Waker, Work};
+use libtp_process::{DeathWatch, Rounds, Work};
 use libtp_txn::{Managers, TxnSession};
 use rio::planted;
 
-use crate::environment::Inner;
-use crate::ground::mutex::lock;
 use crate::region::huge_pages::HugePages;
+use crate::region::inner::Inner;
 use crate::region::panics::PanicEffect;
+use crate::region::threads::{Stop, Threads};
 use crate::region::unclaimed::Unclaimed;
 use crate::region::visit::Visit;
-use crate::{Error, Result};
-
-thread_local! {
-    /// The id of a thread that was started here; `None` in other threads. A thread of the program is not asked for its
-    /// id: the answer takes memory that the main thread never frees, and valgrind reports that.
-    static OWN: Cell<Option<ThreadId>> = const { Cell::new(None) };
-}
+use crate::Result;
 
 /// The pause between two looks of a thread that has work.
 const TICK: Duration = Duration::from_millis(5);
@@ -44,130 +35,44 @@ const HOUSE_NAP: Duration = Duration::from_millis(100);
 /// How often the repair thread, which the kernel tells of deaths, looks for deaths that it was not told of.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// The running threads.
-pub(crate) struct Background {
-    stop: Arc<Stop>,
-    env: Weak<Inner>,
-    threads: Vec<std::thread::JoinHandle<()>>,
+/// Starts the threads. After an error some of them run.
+pub(crate) fn start(threads: &mut Threads, inner: &Arc<Inner>, managers: &Arc<Managers>) -> Result<()> {
+    let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
+    let limit = inner.settings.detached_timeout_millis.map(Duration::from_millis);
+    let env = &Arc::downgrade(inner);
+    spawn(threads, env, managers, "libtp-log", flush_log)?;
+    let (reaped, stop, watched) = (Arc::clone(managers), threads.stop_request(), Weak::clone(env));
+    // Without a session of its own: it uses one of those kept for repairs.
+    threads.start("libtp-reaper", move || repair_dead(&reaped, &stop, &watched))?;
+    #[cfg(test)]
+    inner.refuse_thread()?;
+    let visited = Weak::clone(env);
+    spawn(threads, env, managers, "libtp-pages", move |managers, txn, stop| {
+        general_work(managers, txn, stop, period, limit, &mut FileRecovery::new(&visited));
+    })
 }
 
-struct Stop {
-    asked: AtomicBool,
-    mutex: Mutex<()>,
-    changed: Condvar,
-    /// Wakes the thread that sleeps in the kernel.
-    waker: OnceLock<Waker>,
-}
-
-impl Stop {
-    fn new() -> Stop {
-        Stop { asked: AtomicBool::new(false), mutex: Mutex::new(()), changed: Condvar::new(), waker: OnceLock::new() }
-    }
-
-    fn ask(&self) {
-        // Release: pairs with the acquire in `is_asked`.
-        self.asked.store(true, Ordering::Release);
-        self.changed.notify_all();
-        if let Some(waker) = self.waker.get() {
-            waker.wake();
+fn spawn(
+    threads: &mut Threads,
+    env: &Weak<Inner>,
+    managers: &Arc<Managers>,
+    name: &str,
+    work: impl Fn(&Managers, &TxnSession, &Stop) + Send + 'static,
+) -> Result<()> {
+    let (managers, stop, env) = (Arc::clone(managers), threads.stop_request(), Weak::clone(env));
+    let txn = managers.join()?;
+    let run = move || {
+        let mut txn = Some(txn);
+        while let Some(now) = txn.take() {
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                work(&managers, &now, &stop);
+                managers.leave(now);
+            }));
+            // The session is dead after a panic; another session continues the work.
+            txn = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
         }
-    }
-
-    fn is_asked(&self) -> bool {
-        // Acquire: pairs with the release in `ask`; no other data is handed over.
-        self.asked.load(Ordering::Acquire)
-    }
-
-    /// Makes `ask` call this waker too. A request made before is noticed here.
-    fn wake_by(&self, waker: Waker) {
-        let _ = self.waker.set(waker.clone());
-        if self.is_asked() {
-            waker.wake();
-        }
-    }
-
-    /// Sleeps until the next round; returns whether there is one.
-    fn sleep(&self, nap: Duration) -> bool {
-        if self.is_asked() {
-            return false;
-        }
-        let guard = lock(&self.mutex);
-        // A spurious wake only makes the round come early.
-        drop(self.changed.wait_timeout(guard, nap));
-        !self.is_asked()
-    }
-}
-
-impl Background {
-    /// Returns a value without threads.
-    pub(crate) fn new(inner: &Arc<Inner>) -> Background {
-        Background { stop: Arc::new(Stop::new()), env: Arc::downgrade(inner), threads: Vec::new() }
-    }
-
-    /// Starts the threads. After an error some of them run.
-    pub(crate) fn start(&mut self, inner: &Inner, managers: &Arc<Managers>) -> Result<()> {
-        let period = inner.settings.deadlock_period_millis.map(Duration::from_millis);
-        let limit = inner.settings.detached_timeout_millis.map(Duration::from_millis);
-        self.spawn(managers, "libtp-log", flush_log)?;
-        let env = Weak::clone(&self.env);
-        let (reaped, stop) = (Arc::clone(managers), Arc::clone(&self.stop));
-        // Without a session of its own: it uses one of those kept for repairs.
-        self.start_thread("libtp-reaper", move || repair_dead(&reaped, &stop, &env))?;
-        #[cfg(test)]
-        inner.refuse_thread()?;
-        let env = Weak::clone(&self.env);
-        self.spawn(managers, "libtp-pages", move |managers, txn, stop| {
-            general_work(managers, txn, stop, period, limit, &mut FileRecovery::new(&env));
-        })
-    }
-
-    fn spawn(
-        &mut self,
-        managers: &Arc<Managers>,
-        name: &str,
-        work: impl Fn(&Managers, &TxnSession, &Stop) + Send + 'static,
-    ) -> Result<()> {
-        let (managers, stop, env) = (Arc::clone(managers), Arc::clone(&self.stop), Weak::clone(&self.env));
-        let txn = managers.join()?;
-        let run = move || {
-            let mut txn = Some(txn);
-            while let Some(now) = txn.take() {
-                let done = catch_unwind(AssertUnwindSafe(|| {
-                    work(&managers, &now, &stop);
-                    managers.leave(now);
-                }));
-                // The session is dead after a panic; another session continues the work.
-                txn = done.err().and_then(|payload| after_panic(&managers, &env, &stop, payload.as_ref()));
-            }
-        };
-        self.start_thread(name, run)
-    }
-
-    fn start_thread(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-        let noted = move || {
-            OWN.set(Some(std::thread::current().id()));
-            run();
-        };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(noted);
-        self.threads.push(thread.map_err(|error| Error::Io(Box::new(error)))?);
-        Ok(())
-    }
-
-    /// As [`Background::stop`], without waiting: the caller may be one of the threads, or a thread may wait for the
-    /// caller.
-    pub(crate) fn abandon(self) {
-        self.stop.ask();
-    }
-
-    pub(crate) fn stop(self) {
-        self.stop.ask();
-        let own = OWN.get();
-        for thread in self.threads.into_iter().filter(|thread| Some(thread.thread().id()) != own) {
-            if thread.join().is_err() {
-                tracing::error!("a background thread panicked; its session is repaired by the next to open");
-            }
-        }
-    }
+    };
+    threads.start(name, run)
 }
 
 /// One thread's turns at a kind of work that one process at a time does for all.
@@ -321,7 +226,7 @@ impl<'e> FileRecovery<'e> {
             return;
         }
         if let Some(env) = Visit::begin(self.env) {
-            crate::files::change::recover(&env);
+            env.file_upkeep.recover(&env);
         }
         self.repaired = repaired;
     }
@@ -334,7 +239,7 @@ impl<'e> FileRecovery<'e> {
         }
         self.tried = Instant::now();
         if let Some(env) = Visit::begin(self.env) {
-            crate::files::change::end_left(&env);
+            env.file_upkeep.end_left(&env);
         }
     }
 }

@@ -6,11 +6,11 @@ use libtp_lock::{LockName, Mode};
 use libtp_record::{lock_names, Method};
 use libtp_txn::{Managers, TxnSession};
 
-use crate::environment::Inner;
 use crate::ground::lock_wait::Blocker;
 use crate::ground::mutex::lock;
 use crate::ground::process_state::ProcessState;
 use crate::region::generation::Generation;
+use crate::region::inner::Inner;
 use crate::Error;
 
 impl Error {

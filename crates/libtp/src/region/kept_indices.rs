@@ -7,8 +7,8 @@ use libtp_buffer::FileId;
 use libtp_record::{duplicates, Order};
 use rio::planted;
 
-use crate::db::database::OpenDatabase;
 use crate::ground::mutex::lock;
+use crate::region::open_database::OpenDatabase;
 use crate::{Error, Result};
 
 /// The program's function from the key and the value of a record to index keys.

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
 use super::visits::Counted;
-use crate::environment::Inner;
+use crate::region::inner::Inner;
 
 /// An environment that one of the library's threads visits.
 pub(crate) struct Visit {

@@ -9,8 +9,8 @@ use libtp_lock::Wait;
 use libtp_record::{Access, KeyRange};
 use libtp_txn::TxnSession;
 
-use crate::db::database::OpenDatabase;
-use crate::environment::Inner;
+use crate::region::inner::Inner;
+use crate::region::open_database::OpenDatabase;
 
 /// The largest number of ranges noted; readers free the others.
 const RANGES_MAX: usize = 64;

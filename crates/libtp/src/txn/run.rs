@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::environment::Inner;
 use crate::ground::settings::wait_of;
+use crate::region::inner::Inner;
 use crate::{Durability, Env, Error, Result, Txn};
 
 /// The number of attempts before the error goes to the caller.

@@ -16,8 +16,8 @@ use libtp_process::ProcessNumber;
 use rio::{failpoint, planted};
 use vista::{Holder, Membership, Survives};
 
-use crate::environment::Inner;
 use crate::ground::mutex::lock;
+use crate::region::inner::Inner;
 use crate::region::open_segment::{say_so, OpenSegment};
 use crate::{Durability, Error, Result};
 

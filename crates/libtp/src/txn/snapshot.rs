@@ -15,8 +15,8 @@ use libtp_txn::TxnSession;
 
 use crate::db::cursor::{Cursor, RecnoCursor};
 use crate::db::database::{Db, Recno};
-use crate::environment::Inner;
 use crate::region::generation::{Generation, Seated};
+use crate::region::inner::Inner;
 use crate::region::panics::callers;
 use crate::{Durability, Env, Error, List, Result, Txn};
 

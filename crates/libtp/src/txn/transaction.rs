@@ -11,12 +11,12 @@ use libtp_record::KeyRange;
 use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
-use crate::db::database::OpenDatabase;
 use crate::db::databases::DatabaseDecisions;
-use crate::environment::Inner;
 use crate::files::change::Files;
 use crate::ground::settings::wait_of;
 use crate::region::generation::{Generation, Seated};
+use crate::region::inner::Inner;
+use crate::region::open_database::OpenDatabase;
 use crate::txn::emptied::Emptied;
 use crate::txn::joined::Parts;
 use crate::txn::run::LastFailure;

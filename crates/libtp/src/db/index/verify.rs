@@ -11,9 +11,10 @@ use libtp_record::{duplicates, KeyRange, Listed, Method};
 use rio::planted;
 
 use super::Index;
-use crate::db::database::{self, Db, OpenDatabase};
-use crate::environment::Inner;
+use crate::db::database::{self, Db};
+use crate::region::inner::Inner;
 use crate::region::kept_indices::Kept;
+use crate::region::open_database::OpenDatabase;
 use crate::txn::snapshot::Snapshot;
 use crate::{Error, Reader, Result};
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::files::recovery::recover;
 use crate::{Db, Durability, Env, Error};
 
 /// An environment with a database, and a directory beside it.
@@ -426,7 +427,7 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
     assert!(waiting.iter().all(|file| file.txn == number) && waiting[2].path == place.at("disk/x"));
     // Or another directory is in its place.
     fs::create_dir(&disk).unwrap();
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     for refused in [
         place.env.run(|txn| txn.read_file(place.at("disk/x")).map(drop)),
         place.env.run(|txn| txn.create_file(place.at("disk/x"), b"3")),
@@ -441,7 +442,7 @@ fn what_lies_in_a_directory_that_is_not_there_waits_for_it() {
     // The disk is back.
     fs::remove_dir(&disk).unwrap();
     fs::rename(&elsewhere, &disk).unwrap();
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     assert_eq!((names_in(&disk), place.text("disk/x").as_deref()), (vec!["x".to_string()], Some("2")));
     assert_eq!((place.text("beside"), place.rows()), (None, 0));
 }
@@ -476,7 +477,7 @@ fn a_file_that_was_renamed_into_a_directory_that_is_gone_keeps_its_old_name() {
     fs::remove_dir_all(place.at("d")).unwrap();
     assert!(group.finish(&place.env.0).is_err());
     assert!(place.env.forget_file(place.at("d/x")).unwrap());
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     assert_eq!((place.text("a").as_deref(), place.rows()), (Some("1"), 0));
 }
 
@@ -510,7 +511,7 @@ fn while_a_file_waits_the_dead_are_swept_all_the_same() {
     let door = super::Door::of(&place.env.0).unwrap();
     let dead = place.at(&door.temporary(super::Owner { incarnation: 0, txn: 1 }, 1));
     fs::write(&dead, "").unwrap();
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     assert!(!dead.exists(), "{:?}", place.names());
     assert_eq!(place.env.waiting_files().unwrap().len(), 1);
 }
@@ -526,11 +527,11 @@ fn a_row_of_an_older_build_is_ended() {
     txn.abort().unwrap();
     let older = super::Row { directory: None, witness: None, ..row };
     place.env.run(|txn| rows.put(txn, &key, &older.encode())).unwrap();
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     assert_eq!((place.text("a"), place.rows()), (None, 0));
     // The very same file comes back, and stays.
     fs::write(place.at("a"), "1").unwrap();
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     assert_eq!(place.text("a").as_deref(), Some("1"));
 }
 
@@ -598,11 +599,11 @@ fn temporary_files_of_the_living_stay_and_of_the_dead_go() {
     let dead = place.env.begin().unwrap();
     dead.create_file(place.at("b"), b"1").unwrap();
     fs::write(place.at(".libtp-of-another"), "").unwrap();
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     assert_eq!(place.names().len(), 3);
     dead.die();
     place.env.0.newest().managers.reap().unwrap();
-    super::recover(&place.env.0);
+    recover(&place.env.0);
     assert_eq!(place.names().len(), 2);
     living.commit().unwrap();
     assert_eq!(place.names(), [".libtp-of-another", "a"]);

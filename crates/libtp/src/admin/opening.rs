@@ -1,0 +1,86 @@
+//! Opening an environment with a builder: the managers of its memory, its handle, its threads and its plain files.
+
+use std::path::Path;
+
+use crate::files::recovery::PLAIN_FILES;
+use crate::open::attach;
+use crate::open::builder::Builder;
+use crate::open::log_type;
+use crate::open::opening::{Create, How};
+use crate::open::platform::Platform;
+use crate::{Durability, Env, Error, Result};
+
+impl Builder {
+    /// Opens the environment in `directory`.
+    ///
+    /// # Errors
+    /// `Environment` when the environment cannot be opened, with the remedy; `Corrupt` when restart met damage;
+    /// `Settings`; `Io`.
+    pub fn open(&self, directory: impl AsRef<Path>) -> Result<Env> {
+        let directory = directory.as_ref();
+        let platform = self.platform(directory)?;
+        self.open_on(platform, &mut |_, _, _| {})
+    }
+
+    /// As [`Builder::open`]; reports a restart's progress to `watch`: the step, bytes done, bytes in all.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open_watched(
+        &self,
+        directory: impl AsRef<Path>,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Env> {
+        let platform = self.platform(directory.as_ref())?;
+        self.open_on(platform, watch)
+    }
+
+    /// Opens an environment on the given disk and memory instead of the machine's, for simulation.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    #[doc(hidden)]
+    pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
+        let create = if self.creates() { Create::IfMissing } else { Create::Never };
+        self.open_and(create, platform, watch)
+    }
+
+    /// Opens an environment; where none exists, does what `create` says.
+    pub(crate) fn open_and(
+        &self,
+        create: Create<'_>,
+        mut platform: Platform,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Env> {
+        platform.check_local()?;
+        log_type::check(&self.log_types)?;
+        platform.log_types = self.log_types.clone().into();
+        let settings = self.settings_over(platform.settings_file()?);
+        settings.check()?;
+        let attached = attach::open(&platform, &settings, self.keep, create, watch)?;
+        let env = Env::of(attached, platform, settings, &PLAIN_FILES);
+        let first = env.0.newest();
+        if env.0.durability == Durability::Rio {
+            first.check_lasting()?;
+        }
+        match first.start_background(&env.0) {
+            // `Rebuilt`: the next call begins the next life, which has threads of its own.
+            Ok(()) | Err(Error::Rebuilt) => {
+                // In an environment already in use, another process has recovered the files, or does so when one dies.
+                if env.opened().how != How::Joined {
+                    crate::files::recovery::recover(&env.0);
+                }
+                #[cfg(feature = "unprotected")]
+                if self.settings.is_unprotected {
+                    // Unlogged pages carry the LSN of the log's first record, so that record must exist.
+                    env.checkpoint()?;
+                }
+                Ok(env)
+            }
+            Err(error) => {
+                first.stop_background();
+                Err(error)
+            }
+        }
+    }
+}

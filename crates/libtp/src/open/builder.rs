@@ -1,0 +1,178 @@
+//! The builder of an environment: the settings and choices of one opening.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rio::Survives;
+
+use crate::ground::settings::{bounds, Bytes, Granularity, Replacement, Settings};
+use crate::open::keep::Keep;
+use crate::open::log_type::LogType;
+use crate::open::platform::Platform;
+use crate::{Durability, Result};
+
+/// Opens environments with settings; see [`Env::builder`].
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    pub(crate) settings: Settings,
+    create: Option<bool>,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) log_types: Vec<LogType>,
+}
+
+impl Builder {
+    /// Sets the directory of the log's segment files.
+    #[must_use]
+    pub fn log_directory(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.settings.log_directory = Some(path.into());
+        self
+    }
+
+    /// Sets the memory that the page cache may use.
+    #[must_use]
+    pub fn memory(mut self, bytes: Bytes) -> Builder {
+        self.settings.memory = Some(bytes);
+        self
+    }
+
+    /// Sets when a commit returns, unless the transaction chooses otherwise.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.settings.durability = Some(durability);
+        self
+    }
+
+    /// Sets the directory of the shared memory, `/dev/shm` by default. All processes must see it. [`Durability::Rio`]
+    /// needs a directory on memory that outlives the system.
+    #[must_use]
+    pub fn region_directory(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.settings.region_directory = Some(path.into());
+        self
+    }
+
+    /// States, on the operator's word, that the memory of the region's directory survives more than the library can
+    /// detect. Better stated in `libtp.toml`, for all processes alike. The statement includes the processor's cache:
+    /// the library then never writes it back, even where it detected that it must. Use it only where the start after a
+    /// crash preserves the cache or empties it into memory.
+    #[must_use]
+    pub fn region_survives(mut self, what: Survives) -> Builder {
+        self.settings.region_survives = Some(what);
+        self
+    }
+
+    /// Sets how the page cache chooses the frame to replace.
+    #[must_use]
+    pub fn replacement(mut self, replacement: Replacement) -> Builder {
+        self.settings.replacement = Some(replacement);
+        self
+    }
+
+    /// Turns off locking and logging, to measure the cost of protection (LIBTP 5.1.1, NOTP). Use it with one thread, in
+    /// a new environment that is removed afterwards: an abort undoes nothing, and the files are useless after a crash.
+    #[cfg(feature = "unprotected")]
+    #[must_use]
+    pub fn unprotected(mut self) -> Builder {
+        self.settings.is_unprotected = true;
+        self
+    }
+
+    /// With [`Builder::unprotected`]: writes each page once, to its place, and waits for no sync.
+    #[cfg(feature = "unprotected")]
+    #[must_use]
+    pub fn writing_once(mut self) -> Builder {
+        self.settings.writes_once = true;
+        self
+    }
+
+    /// Sets the unit of locking in one database.
+    #[must_use]
+    pub fn granularity(mut self, database: &str, granularity: Granularity) -> Builder {
+        self.settings.database.entry(database.into()).or_default().granularity = Some(granularity);
+        self
+    }
+
+    /// Sets whether full leaves of one B-tree share with their neighbours before they split. Keys that come in any
+    /// order then leave leaves 0.81 full instead of 0.69: the file is 15 % smaller, and inserts are a quarter slower.
+    /// This concerns the inserts of this environment handle, and the file does not record it. It has no effect where
+    /// pages are locked.
+    #[must_use]
+    pub fn dense(mut self, database: &str, is_dense: bool) -> Builder {
+        self.settings.database.entry(database.into()).or_default().dense = Some(is_dense);
+        self
+    }
+
+    /// Gives one database a buffer pool of its own.
+    #[must_use]
+    pub fn own_pool(mut self, database: &str, bytes: Bytes) -> Builder {
+        self.settings.database.entry(database.into()).or_default().own_pool = Some(bytes);
+        self
+    }
+
+    /// Sets the page size of one database, used when this environment creates it: 4 to 64 KiB.
+    #[must_use]
+    pub fn page_size(mut self, database: &str, bytes: Bytes) -> Builder {
+        self.settings.database.entry(database.into()).or_default().page_bytes = Some(bytes);
+        self
+    }
+
+    /// Sets the longest wait for a lock: without a limit by default, at most one year. A transaction may override it
+    /// ([`Txn::set_lock_timeout`]).
+    #[must_use]
+    pub fn lock_timeout(mut self, longest: Duration) -> Builder {
+        let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        self.settings.lock_timeout_millis = Some(millis.min(bounds::LOCK_TIMEOUT_MILLIS_MAX));
+        self
+    }
+
+    /// Applies all of `settings`; where `settings` leaves a value open, the earlier value stays.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Builder {
+        self.settings = settings.over(self.settings);
+        self
+    }
+
+    /// Sets whether opening creates a missing environment (it does by default).
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Builder {
+        self.create = Some(create);
+        self
+    }
+
+    /// Sets which side is right when shared memory and log files disagree. Opening otherwise refuses to guess. It has
+    /// no effect when they agree.
+    #[must_use]
+    pub fn keep(mut self, keep: Keep) -> Builder {
+        self.keep = Some(keep);
+        self
+    }
+
+    /// Registers a log-record type of the program. Every process must register it before opening if it makes or undoes
+    /// changes of that type.
+    #[must_use]
+    pub fn log_type(mut self, log_type: LogType) -> Builder {
+        self.log_types.push(log_type);
+        self
+    }
+
+    /// Returns whether opening creates a missing environment.
+    pub(crate) fn creates(&self) -> bool {
+        self.create.unwrap_or(true)
+    }
+
+    /// Returns the builder's settings, completed by those of the file.
+    pub(crate) fn settings_over(&self, file: Settings) -> Settings {
+        self.settings.clone().over(file)
+    }
+
+    /// Returns the machine's disk and memory, at the places given by the builder and the settings file.
+    pub(crate) fn platform(&self, directory: &Path) -> Result<Platform> {
+        let create = self.creates();
+        // Check the settings before making a directory.
+        self.settings.check()?;
+        let home = Platform::posix(directory, &Settings::default(), create)?;
+        home.check_local()?;
+        let settings = self.settings.clone().over(home.settings_file()?);
+        settings.check()?;
+        Platform::posix(directory, &settings, create)
+    }
+}

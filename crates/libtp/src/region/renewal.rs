@@ -1,0 +1,170 @@
+//! The beginning of a life of the shared memory, of the next one after it, and the end of the last.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+use std::time::Instant;
+
+use libtp_log::{LifeEnd, Lsn};
+use libtp_process::Call;
+use rio::{failpoint, planted};
+
+use crate::ground::mutex::lock;
+use crate::open::attach;
+use crate::region::background;
+use crate::region::generation::{Generation, Refused, Sessions};
+use crate::region::inner::Inner;
+use crate::region::leave::leave;
+use crate::region::open_database::take_along;
+use crate::region::panics::{self, PanicEffect};
+use crate::region::threads::Threads;
+use crate::{Error, Result};
+
+impl Generation {
+    /// Starts the life's threads, if it shall have any. After an error some may run; the caller must stop or abandon
+    /// them.
+    pub(crate) fn start_background(&self, env: &Arc<Inner>) -> Result<()> {
+        if env.settings.no_background {
+            return Ok(());
+        }
+        let mut threads = Threads::default();
+        let started = self.guarded(|| background::start(&mut threads, env, &self.managers));
+        *lock(&self.threads) = Some(threads);
+        started
+    }
+
+    /// Ends the life because its handle is dropped.
+    fn end(&self, env: &Inner, sessions: Sessions) -> Result<()> {
+        self.managers.processes.begin_to_leave();
+        self.stop_background();
+        let call = Call::begin();
+        let left = catch_unwind(AssertUnwindSafe(|| leave(&self.managers, &self.judge, &env.platform, sessions)));
+        drop(call);
+        match left {
+            Ok(left) => left,
+            // A destructor must not unwind to the caller.
+            Err(payload) => match self.rung_of(&self.managers, payload.as_ref()) {
+                // The next user of the environment rebuilds its memory.
+                PanicEffect::Region => Err(Error::Rebuilt),
+                PanicEffect::Session | PanicEffect::Caller => {
+                    self.repair_dead();
+                    Err(Error::Panicked { what: panics::text_of(payload.as_ref()) })
+                }
+            },
+        }
+    }
+}
+
+impl Inner {
+    /// Returns the present life, or the next one if the present life is broken.
+    pub(crate) fn generation(self: &Arc<Inner>) -> Result<Arc<Generation>> {
+        self.check_process()?;
+        let generation = self.newest();
+        if generation.managers.region.is_broken() {
+            return self.next_generation();
+        }
+        Ok(generation)
+    }
+
+    /// Begins a new life, unless another thread has.
+    #[cold]
+    #[inline(never)]
+    fn next_generation(self: &Arc<Inner>) -> Result<Arc<Generation>> {
+        let called = Instant::now();
+        let mut one = lock(&self.renewing);
+        let broken = self.newest();
+        if !broken.managers.region.is_broken() {
+            return Ok(broken);
+        }
+        if broken.managers.processes.only_looks() {
+            return Err(libtp_process::Error::OnlyLooks.into());
+        }
+        // Otherwise each of several threads would wait for all before it, and then as long as they did.
+        if let Some(refused) = one.as_ref().filter(|refused| refused.at >= called) {
+            return Err(Error::Environment { environment: self.platform.path.clone(), what: refused.what.clone() });
+        }
+        // Where address space is limited, none would be left for the next region.
+        broken.managers.region.give_up_growth();
+        let generation = loop {
+            let attached = attach::open_again(&self.platform, &self.settings, &broken.managers);
+            if let Err(Error::Environment { what, .. }) = &attached {
+                *one = Some(Refused { at: Instant::now(), what: what.clone() });
+            }
+            let attached = attached?;
+            let generation =
+                Generation::new(broken.number + 1, attached, &self.platform.path, Arc::clone(&broken.panics));
+            match generation.start_background(self) {
+                Ok(()) => break generation,
+                Err(error) => {
+                    generation.abandon_background();
+                    // A broken life is followed by the next. A shortage, of memory for a thread for example, may be
+                    // over when the threads of the broken life, or the next caller, try again.
+                    if !matches!(error, Error::Rebuilt) {
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        // Held until the life is the newest: a database opened meanwhile belongs to one of the two.
+        let databases = self.databases();
+        for open in databases.values() {
+            if let Err(error) = take_along(&generation, open) {
+                generation.abandon_background();
+                return Err(error);
+            }
+        }
+        failpoint("rebuild: attached, old seat kept");
+        // Not earlier: until the new region exists, no process may take this handle's sessions in the old one for dead.
+        broken.judge.leave_seat();
+        failpoint("rebuild: old seat given back");
+        let generation = Arc::new(generation);
+        let idle = {
+            let mut present = lock(&self.present.0);
+            present.ends.push(generation.managers.log.end_of_life(broken.managers.log.incarnation()));
+            present.generation = Arc::clone(&generation);
+            std::mem::take(&mut present.idle)
+        };
+        drop((databases, one));
+        // Not earlier: until now these threads are the ones that try again.
+        broken.abandon_background();
+        // Sessions dropped in broken memory have nothing to report.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(idle)));
+        // The same holds for transactions passed on there; they would keep the broken memory mapped.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.passed_on.sweep()));
+        Ok(generation)
+    }
+
+    /// Returns `Ok` if the commit record at `lsn`, of a transaction of the ended life `number`, is kept. `Lsn::NONE` is
+    /// always kept: such a transaction read nothing that was ever committed, and depends on no other.
+    ///
+    /// # Errors
+    /// `Rebuilt` if it is not kept; `OutcomeUnknown` if that is unknown, also while there is no next life.
+    pub(crate) fn outcome_of(self: &Arc<Inner>, number: u64, lsn: Lsn) -> Result<()> {
+        if lsn == Lsn::NONE {
+            return Ok(());
+        }
+        self.generation().map_err(Error::behind_a_commit)?;
+        let end = usize::try_from(number).ok().and_then(|number| lock(&self.present.0).ends.get(number).copied()?);
+        let outcome = match end {
+            Some(LifeEnd::At(end)) if lsn < end => Ok(()),
+            Some(LifeEnd::At(end) | LifeEnd::AtMost(end)) if lsn >= end => Err(Error::Rebuilt),
+            _ => Err(Error::OutcomeUnknown {
+                cause: "the shared memory was made anew from the log meanwhile, and again since".into(),
+            }),
+        };
+        match outcome {
+            Ok(()) if planted("libtp: a caught commit counts as lost") => Err(Error::Rebuilt),
+            Err(_) if planted("libtp: a caught commit counts as kept") => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Ends the environment because its last handle is dropped.
+    pub(crate) fn end(&self) -> Result<()> {
+        let (generation, idle) = {
+            let mut present = lock(&self.present.0);
+            (Arc::clone(&present.generation), std::mem::take(&mut present.idle))
+        };
+        self.passed_on.end();
+        generation.end(self, idle)
+    }
+}
