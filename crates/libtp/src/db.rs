@@ -10,6 +10,7 @@ pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod multi;
 pub(crate) mod page_file;
+pub(crate) mod reader;
 pub(crate) mod sort;
 pub(crate) mod stored;
 pub(crate) mod text_file;

@@ -11,7 +11,6 @@ use libtp_txn::Managers;
 use rio::planted;
 
 use crate::db::cursor::{Cursor, RecnoCursor};
-use crate::db::databases::SUCCESSOR;
 use crate::db::multi::Multi;
 use crate::ground::mutex::lock;
 use crate::ground::settings::Granularity;
@@ -20,6 +19,13 @@ use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::region::panics::callers;
 use crate::{Error, Keys, List, Reader, Result, Txn};
+
+/// Suffix of the name of a database that is to replace another ([`Txn::rename_database`]). The database
+/// `NAME.successor` is opened with the settings of `NAME`, unless it has settings of its own.
+pub const SUCCESSOR: &str = ".successor";
+
+/// The name of the library's own database of plain files in transactions (`files/row.rs`).
+pub(crate) const PLAIN_FILES: &str = "plain-files";
 
 /// The shortest limit on waiting for other sessions that open or make the same database.
 const NAME_PATIENCE: Duration = Duration::from_secs(5);
@@ -543,7 +549,7 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
     let of = |name: &str| env.settings.database.get(name);
     let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
     // A transaction with plain files runs inner transactions on this database.
-    let has_inner = name == crate::files::row::DATABASE;
+    let has_inner = name == PLAIN_FILES;
     let settings = OpenSettings {
         create: making.map(|making| making.0),
         key_format: making.map(|making| making.1).unwrap_or_default(),

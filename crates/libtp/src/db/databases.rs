@@ -5,34 +5,18 @@
 //! (`libtp_txn::databases`). An abort, or a death before the commit, has nothing to undo. Emptying differs: it deletes
 //! records one by one, and undo restores them one by one.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use libtp_buffer::{Fate, FileId};
-use libtp_lock::{Mode, Wait};
+use libtp_lock::Mode;
 use libtp_record::{lock_names, KeyFormat, KeyRange, Method};
-use libtp_txn::{Committed, Managers, TxnSession};
 use serde::Serialize;
 
 use crate::db::database;
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
+use crate::txn::decisions::Decision;
 use crate::{Database, Db, Env, Error, Recno, Result, Txn};
-
-/// A transaction's decisions about databases.
-#[derive(Clone, Default)]
-pub(crate) struct DatabaseDecisions(RefCell<Vec<Decision>>);
-
-/// A transaction's decision about one database: its names, and the open database, which is locked.
-#[derive(Clone)]
-struct Decision {
-    open: Arc<OpenDatabase>,
-    fate: Fate,
-}
-
-/// Suffix of the name of a database that is to replace another ([`Txn::rename_database`]). The database
-/// `NAME.successor` is opened with the settings of `NAME`, unless it has settings of its own.
-pub const SUCCESSOR: &str = ".successor";
 
 /// An entry of the list of databases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -44,60 +28,6 @@ pub struct ListedDatabase {
     pub kind: Option<&'static str>,
     /// The size of its file in bytes; some of them may be free for later records.
     pub bytes: u64,
-}
-
-impl DatabaseDecisions {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
-    }
-
-    pub(crate) fn go_back(&self, to: &DatabaseDecisions) {
-        *self.0.borrow_mut() = to.0.borrow().clone();
-    }
-
-    /// Commits the session's transaction and carries out its decisions. Waits for backups that copy the files.
-    pub(crate) fn commit(&self, managers: &Managers, session: &TxnSession, wait: Wait) -> Result<Committed> {
-        managers.locks.lock(session.session(), session.locker(), lock_names::files(), Mode::X, wait)?;
-        let fates: Vec<Fate> = self.0.borrow().iter().map(|one| one.fate.clone()).collect();
-        Ok(session.commit_databases(managers, &fates)?)
-    }
-
-    /// Returns the database to which the transaction has given that name.
-    fn of_name(&self, name: &str) -> Option<Arc<OpenDatabase>> {
-        self.find(|fate| fate.new_name.as_deref() == Some(name))
-    }
-
-    /// Returns the database with that number, if the transaction decided about it.
-    fn of_number(&self, file: FileId) -> Option<Arc<OpenDatabase>> {
-        self.find(|fate| fate.id == file)
-    }
-
-    fn find(&self, is_it: impl Fn(&Fate) -> bool) -> Option<Arc<OpenDatabase>> {
-        self.0.borrow().iter().find(|one| is_it(&one.fate)).map(|one| Arc::clone(&one.open))
-    }
-
-    /// Returns whether the transaction takes that name from the database that had it.
-    fn frees(&self, name: &str) -> bool {
-        self.0.borrow().iter().any(|one| one.fate.name == name)
-    }
-
-    /// Returns whether databases trade their names in a circle.
-    fn is_circle(&self) -> bool {
-        let decided = self.0.borrow();
-        let fates: Vec<&Fate> = decided.iter().map(|one| &one.fate).collect();
-        fates.iter().any(|&first| {
-            let mut at = first;
-            let next = |at: &Fate| fates.iter().copied().find(|fate| Some(&fate.name) == at.new_name.as_ref());
-            for _ in 0..fates.len() {
-                match next(at) {
-                    Some(other) if other.name == first.name => return true,
-                    Some(other) => at = other,
-                    None => return false,
-                }
-            }
-            true
-        })
-    }
 }
 
 impl Txn<'_> {
@@ -246,7 +176,7 @@ impl Txn<'_> {
         self.environment().check_process()?;
         let refuse =
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
-        if name == crate::files::row::DATABASE {
+        if name == database::PLAIN_FILES {
             return refuse("it is the library's own, about plain files in transactions");
         }
         match self.parts().is_empty() {

@@ -11,7 +11,7 @@ use libtp_record::{open::LIST, Stretch};
 
 use crate::db::database::Db;
 use crate::region::inner::Inner;
-use crate::txn::run::keep_first;
+use crate::txn::failure::keep_first;
 use crate::{Reader, Result, Txn};
 
 /// A database of records of any length, numbered from 1 without gaps: inserting or removing a record changes the
@@ -69,7 +69,7 @@ impl List {
     /// # Errors
     /// `Deadlock`, `LockTimeout`, in a snapshot `SnapshotTooOld`; `Corrupt`, `Io`.
     pub fn count(&self, reader: &impl Reader) -> Result<u64> {
-        reader.list_count(self)
+        reader.list_count(&self.tree)
     }
 
     /// Returns the record with that number, from 1, or `None` if the list is shorter. In a transaction the record is
@@ -78,7 +78,7 @@ impl List {
     /// # Errors
     /// As [`List::count`].
     pub fn get(&self, reader: &impl Reader, number: u64) -> Result<Option<Vec<u8>>> {
-        reader.list_get(self, number)
+        reader.list_get(&self.tree, number)
     }
 
     /// As [`List::get`], but locks for writing at once: a later `put` under the same number cannot deadlock over it.
@@ -235,7 +235,7 @@ impl<R: Reader> ListCursor<'_, R> {
     fn see(&mut self, number: u64) -> Result<()> {
         let stamp = self.reader.stamp();
         if stamp != self.stamp || self.stretch.id_of(number).is_none() {
-            self.stretch = self.reader.list_stretch(self.list, number)?.unwrap_or_default();
+            self.stretch = self.reader.list_stretch(&self.list.tree, number)?.unwrap_or_default();
             self.stamp = stamp;
         }
         Ok(())
@@ -245,7 +245,7 @@ impl<R: Reader> ListCursor<'_, R> {
     fn read(&mut self, number: u64) -> Result<Found> {
         self.see(number)?;
         let Some(id) = self.stretch.id_of(number) else { return Ok(None) };
-        Ok(Some((number, self.reader.list_record(self.list, id)?)))
+        Ok(Some((number, self.reader.list_record(&self.list.tree, id)?)))
     }
 
     /// Goes to the record with a number. If it is missing, the cursor goes to `miss`, or stays.
@@ -324,7 +324,7 @@ impl ListCursor<'_, Txn<'_>> {
         let mut stretch = self.stretch.clone();
         if stretch.first == number && number > 1 {
             // Include the previous record, which marks the place if the record is removed.
-            let before = self.reader.list_stretch(self.list, number - 1)?.unwrap_or_default();
+            let before = self.reader.list_stretch(&self.list.tree, number - 1)?.unwrap_or_default();
             stretch = Stretch { first: before.first, ids: [before.ids, stretch.ids].concat() };
         }
         Ok(stretch.id_of(number).is_some().then_some(ListPlace(Seen { number, stretch })))

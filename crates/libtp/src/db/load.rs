@@ -11,7 +11,7 @@ use crate::db::database::Db;
 use crate::db::multi::Multi;
 use crate::db::sort::{Merge, Sorter};
 use crate::ground::settings::Bytes;
-use crate::txn::run::keep_first;
+use crate::txn::failure::keep_first;
 use crate::{Durability, Error, Pair, Result, Txn};
 
 /// The number of records between two progress reports.

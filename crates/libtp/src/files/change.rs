@@ -9,7 +9,7 @@
 //! If we die here: before the commit is on disk only temporary files are left, which are swept; after it, the next
 //! process goes on from the rows.
 
-use std::cell::RefCell;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use crate::ground::mutex::lock;
 use crate::region::inner::Inner;
 use crate::region::plain_files::Door;
 use crate::txn::run::run;
+use crate::txn::transaction::{FileWork, PreparedFiles};
 use crate::{Db, Durability, Error, Result, Txn};
 
 use super::finish::{self, Intention, TOO_EARLY, UNSEEN};
@@ -31,9 +32,6 @@ use super::row::{Identity, New, Row};
 use super::rows::rows;
 
 /// A transaction's work on plain files.
-#[derive(Default)]
-pub(crate) struct Files(RefCell<Option<Box<Work>>>);
-
 struct Work {
     door: Door,
     rows: Db,
@@ -52,13 +50,6 @@ enum There {
     Own(Row),
     /// The file on disk, if any.
     Disk(Option<PlainStatus>),
-}
-
-/// The files of a transaction that is about to commit.
-pub(crate) struct Group {
-    door: Door,
-    rows: Vec<Intention>,
-    needless: Vec<String>,
 }
 
 impl Txn<'_> {
@@ -168,19 +159,17 @@ impl Txn<'_> {
         let env = self.environment();
         env.check_process()?;
         let path = paths::written(env, path)?;
-        let mut own = self.files().0.borrow_mut();
-        let own = match &mut *own {
-            Some(own) => own,
-            empty => empty.insert(Box::new(Work {
+        let begin = || {
+            Ok(Work {
                 door: Door::of(env)?,
                 rows: rows(env)?,
                 seen: BTreeMap::new(),
                 rights: BTreeMap::new(),
                 temporaries: Vec::new(),
                 made: 0,
-            })),
+            })
         };
-        work(own, &path)
+        self.files().with(begin, |own| work(own, &path))
     }
 }
 
@@ -428,48 +417,42 @@ fn is_there_already(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref::<libtp_io::Error>(), Some(libtp_io::Error::Exists { .. }))
 }
 
-impl Files {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_none()
-    }
-
-    /// Does the steps that may fail before the commit; returns `None` for a transaction without files.
-    ///
-    /// # Errors
-    /// The reason why the transaction cannot commit.
-    pub(crate) fn prepare(&self, txn: &Txn<'_>) -> Result<Option<Group>> {
-        let work = self.0.borrow();
-        let Some(work) = &*work else { return Ok(None) };
-        let rows = work.check(txn)?;
+impl FileWork for Work {
+    fn prepare(&self, txn: &Txn<'_>) -> Result<Box<dyn PreparedFiles>> {
+        let rows = self.check(txn)?;
         let kept: BTreeSet<String> = rows.iter().filter_map(|(path, row)| Some(beside(path, row.beside()?))).collect();
-        let needless = work.temporaries.iter().filter(|path| !kept.contains(*path)).cloned().collect();
+        let needless = self.temporaries.iter().filter(|path| !kept.contains(*path)).cloned().collect();
         failpoint("files: prepared, not committed");
-        Ok(Some(Group { door: work.door.clone(), rows, needless }))
+        Ok(Box::new(Group { door: self.door.clone(), rows, needless }))
     }
 
-    /// Removes the transaction's files after an undo.
-    pub(crate) fn discard(&self) {
-        let Some(work) = self.0.take() else { return };
-        for path in &work.temporaries {
-            finish::remove_temporary(&work.door, path);
+    fn discard(&self) {
+        for path in &self.temporaries {
+            finish::remove_temporary(&self.door, path);
         }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
     }
 }
 
-impl Group {
-    /// Returns the durability to use: other programs must not see files before the disk has the commit.
-    pub(crate) fn durability(&self, asked: Durability) -> Durability {
+/// The files of a transaction that is about to commit.
+struct Group {
+    door: Door,
+    rows: Vec<Intention>,
+    needless: Vec<String>,
+}
+
+impl PreparedFiles for Group {
+    fn durability(&self, asked: Durability) -> Durability {
         match self.rows.is_empty() || planted(TOO_EARLY) {
             true => asked,
             false => Durability::Sync,
         }
     }
 
-    /// Puts the files of the committed transaction in their places.
-    ///
-    /// # Errors
-    /// `FilesWaiting`.
-    pub(crate) fn finish(self, env: &Arc<Inner>) -> Result<()> {
+    fn finish(self: Box<Self>, env: &Arc<Inner>) -> Result<()> {
         failpoint("files: committed, none in its place");
         self.needless.iter().for_each(|path| finish::remove_temporary(&self.door, path));
         if self.rows.is_empty() {

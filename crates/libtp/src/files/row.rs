@@ -2,10 +2,9 @@
 
 use libtp_io::PlainStatus;
 
+pub(crate) use crate::db::database::PLAIN_FILES as DATABASE;
 use crate::{Error, Result};
 
-/// The database of the intentions.
-pub(crate) const DATABASE: &str = "plain-files";
 /// The file of that database.
 pub(crate) const DATABASE_FILE: &str = "plain-files.tp";
 

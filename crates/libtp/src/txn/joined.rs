@@ -14,24 +14,21 @@
 //! 3. A transaction in doubt (its memory was found broken, or it panicked at its commit) gives no outcome: it gives the
 //!    segment up, and the log is asked.
 
-mod going_back;
-
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtp_lock::{Mode, Wait};
 use libtp_log::{LifeEnd, Lsn, TxnId};
-use libtp_txn::{segment_lock, Committed, Durability, Managers, TxnSession};
+use libtp_txn::{segment_lock, TxnSession};
 use rio::{failpoint, planted};
 use vista::{Decision, Judge, Member};
 
 use crate::region::generation::Generation;
 use crate::region::open_segment::OpenSegment;
+use crate::txn::parts::Part;
 use crate::txn::segment::Segment;
 use crate::{Error, LockWait, Result, Txn};
-
-pub(crate) use going_back::{GoingBack, MemoryMark};
 
 /// The longest wait, where lock waits are unlimited, for a transaction of a living process that has ended and not given
 /// a segment back: the program delays it.
@@ -185,73 +182,6 @@ impl vista::Stores for Joined<'_> {
     }
 }
 
-/// The joined segments, as a linked list. Its nodes never move, so a [`Joined`] can borrow from them.
-#[derive(Default)]
-pub(crate) struct Parts(OnceCell<Box<Part>>);
-
-struct Part {
-    segment: Arc<OpenSegment>,
-    /// Borrowed while a [`Joined`] has it, and for ever if that was forgotten; the transaction's end ignores the
-    /// borrow. `None` once it was given back.
-    member: RefCell<Option<Box<Member>>>,
-    /// The segment names the transaction as working on it.
-    has_begun: bool,
-    next: OnceCell<Box<Part>>,
-}
-
-impl Parts {
-    /// Returns whether the transaction has joined no memory.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.get().is_none()
-    }
-
-    /// Returns the parts in the order in which they were joined.
-    fn all(&self) -> impl Iterator<Item = &Part> {
-        std::iter::successors(self.0.get(), |part| part.next.get()).map(Box::as_ref)
-    }
-
-    fn known(&self, segment: &Arc<OpenSegment>) -> Option<&Part> {
-        self.all().find(|part| Arc::ptr_eq(&part.segment, segment))
-    }
-
-    fn add(&self, part: Part) -> &Part {
-        let mut place = &self.0;
-        while let Some(there) = place.get() {
-            place = &there.next;
-        }
-        place.get_or_init(|| Box::new(part))
-    }
-
-    /// Takes all parts, in the order in which they were joined. None is in use, though a `Joined` may have been
-    /// forgotten.
-    fn take(&mut self) -> Vec<Part> {
-        let mut all = Vec::new();
-        let mut next = self.0.take();
-        while let Some(mut part) = next {
-            next = part.next.take();
-            all.push(*part);
-        }
-        all
-    }
-}
-
-impl Drop for Parts {
-    fn drop(&mut self) {
-        self.leave_to_judge();
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        if let Some(mut member) = self.member.get_mut().take() {
-            if self.has_begun {
-                member.leave_to_judge();
-            }
-            self.segment.give_back(member);
-        }
-    }
-}
-
 impl Txn<'_> {
     /// Joins a segment of memory and locks it until the transaction ends: stores to it are kept if and only if the
     /// transaction commits.
@@ -386,68 +316,5 @@ impl Judge for Joining<'_> {
         // Rare, so simply force the log: the segment must follow nothing that could still be lost.
         managers.log.force(self.txn.session(), lsn)?;
         Ok(Some(Decision { incarnation: managers.log.incarnation(), lsn: lsn.raw() }))
-    }
-}
-
-impl Parts {
-    /// Commits the session's transaction, records and memory.
-    pub(crate) fn commit(
-        &mut self,
-        managers: &Managers,
-        session: &TxnSession,
-        durability: Durability,
-    ) -> Result<Committed> {
-        if self.is_empty() {
-            return Ok(session.commit_now(managers)?);
-        }
-        let on_disk = self.prepare()? || durability == Durability::Sync;
-        failpoint("joined: prepared, still running");
-        let incarnation = managers.log.incarnation();
-        if planted("libtp: memory is told before the log") {
-            self.end(|member| member.end(Decision::default()));
-        }
-        let committed = session.commit_joined(managers, on_disk, |decision| {
-            self.end(|member| match decision {
-                Some(Lsn::NONE) => member.end(member.followed()),
-                Some(lsn) => member.end(Decision { incarnation, lsn: lsn.raw() }),
-                None => member.leave_to_judge(),
-            });
-        })?;
-        Ok(committed)
-    }
-
-    /// Does the steps that may fail; returns whether any of the memory survives more than the death of processes.
-    fn prepare(&mut self) -> Result<bool> {
-        let (mut is_lasting, mut next) = (false, self.0.get_mut());
-        while let Some(part) = next {
-            part.member.get_mut().as_mut().map_or(Ok(()), |member| member.prepare())?;
-            is_lasting |= part.segment.is_lasting();
-            next = part.next.get_mut();
-        }
-        Ok(is_lasting)
-    }
-
-    /// Undoes all stores.
-    pub(crate) fn abort(&mut self) {
-        self.end(Member::abort);
-    }
-
-    /// Leaves the outcome of the stores to the log.
-    #[inline]
-    pub(crate) fn leave_to_judge(&mut self) {
-        if !self.is_empty() {
-            // In a loop, not recursively along the list.
-            drop(self.take());
-        }
-    }
-
-    fn end(&mut self, mut how: impl FnMut(&mut Member)) {
-        for mut part in self.take() {
-            if let Some(member) = part.member.get_mut() {
-                how(member);
-                part.has_begun = false;
-                failpoint("joined: one segment told");
-            }
-        }
     }
 }

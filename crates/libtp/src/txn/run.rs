@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::ground::settings::wait_of;
 use crate::region::inner::Inner;
+use crate::txn::failure::LastFailure;
 use crate::{Durability, Env, Error, Result, Txn};
 
 /// The number of attempts before the error goes to the caller.
@@ -77,27 +78,6 @@ impl Run {
 
     fn is_again(&self, error: &Error) -> bool {
         error.is_retryable() || (self.is_again_after_timeout && matches!(error, Error::LockTimeout(_)))
-    }
-}
-
-/// The last failure of a transaction's calls, which decides whether to run it again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LastFailure {
-    #[default]
-    Nothing,
-    /// An error after which it runs again.
-    Retryable,
-    /// A lock that was not granted in time.
-    Timeout,
-}
-
-impl LastFailure {
-    pub(crate) fn of(error: &Error) -> LastFailure {
-        match error {
-            Error::LockTimeout(_) => LastFailure::Timeout,
-            error if error.is_retryable() => LastFailure::Retryable,
-            _ => LastFailure::Nothing,
-        }
     }
 }
 
@@ -191,14 +171,5 @@ fn run_erased(env: &Arc<Inner>, how: &Run, work: &mut dyn FnMut(&Txn<'_>) -> End
         }
         // Let the conflicting transaction go on; wait longer with each attempt.
         std::thread::sleep(Duration::from_micros(u64::from(tries.min(64)) * 10));
-    }
-}
-
-/// Returns the first error, unless it is retryable and the undo failed: then the error of the undo.
-pub(crate) fn keep_first(first: Error, undone: Result<()>) -> Error {
-    match undone {
-        Ok(()) => first,
-        Err(second) if first.is_retryable() => second,
-        Err(_) => first,
     }
 }

@@ -4,49 +4,12 @@
 //! one: its locks belong to that one from the start, its changes are kept if that one commits, and its abort undoes
 //! only itself.
 
-use std::cell::{Cell, RefCell};
-
 use libtp_txn::Mark;
 
-use crate::db::databases::DatabaseDecisions;
-use crate::txn::joined::{GoingBack, MemoryMark};
-use crate::txn::run::keep_first;
-use crate::{Error, Result, Txn};
-
-/// A transaction's record of its savepoints.
-#[derive(Default)]
-pub(crate) struct Savepoints {
-    /// The numbers of the live savepoints, oldest first.
-    live: RefCell<Vec<u64>>,
-    made: Cell<u64>,
-    /// Why a part could not be undone, if so: then the transaction must not commit.
-    half_undone: RefCell<Option<String>>,
-}
-
-impl Savepoints {
-    fn make(&self) -> u64 {
-        let number = self.made.get() + 1;
-        self.made.set(number);
-        self.live.borrow_mut().push(number);
-        number
-    }
-
-    /// Ends a savepoint and all later ones. Returns false if it ended before, with an earlier savepoint.
-    fn end(&self, number: u64) -> bool {
-        let mut live = self.live.borrow_mut();
-        let Some(place) = live.iter().rposition(|&one| one == number) else { return false };
-        live.truncate(place);
-        true
-    }
-
-    /// Refuses to commit a transaction with a half undone part.
-    pub(crate) fn refuse_half_undone(&self) -> Result<()> {
-        match self.half_undone.borrow_mut().take() {
-            Some(cause) => Err(Error::HalfUndone { cause }),
-            None => Ok(()),
-        }
-    }
-}
+use crate::txn::decisions::DatabaseDecisions;
+use crate::txn::failure::keep_first;
+use crate::txn::going_back::{GoingBack, MemoryMark};
+use crate::{Result, Txn};
 
 /// A place in a transaction that it can go back to. Dropping it without [`Savepoint::keep`] goes back to it, as
 /// dropping a transaction aborts it.

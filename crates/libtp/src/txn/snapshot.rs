@@ -8,17 +8,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use libtp_buffer::FileId;
 use libtp_process::SessionId;
-use libtp_record::{KeyRange, Listed, SnapshotNumberCursor, Stretch};
 use libtp_txn::TxnSession;
 
-use crate::db::cursor::{Cursor, RecnoCursor};
-use crate::db::database::{Db, Recno};
 use crate::region::generation::{Generation, Seated};
 use crate::region::inner::Inner;
-use crate::region::panics::callers;
-use crate::{Durability, Env, Error, List, Result, Txn};
+use crate::{Durability, Env, Error, Result};
 
 /// The state that was committed at one moment. It is read without locks: no transaction waits for it, and it waits for
 /// none.
@@ -113,7 +108,7 @@ impl<'e> Snapshot<'e> {
         self.guarded(|| Ok(generation.managers.wait_view_durable(session, self.shown.view())?))
     }
 
-    fn seated(&self) -> &Seated {
+    pub(crate) fn seated(&self) -> &Seated {
         self.seat.as_ref().expect("a snapshot holds its session until it ends")
     }
 
@@ -142,14 +137,15 @@ impl<'e> Snapshot<'e> {
         }
     }
 
-    fn access<'a>(&'a self, env: &'a Arc<Inner>, open: &'a libtp_record::Database) -> libtp_record::SnapshotAccess<'a> {
+    /// Returns access to a database of the snapshot's environment handle.
+    pub(crate) fn access<'a>(
+        &'a self,
+        env: &'a Arc<Inner>,
+        open: &'a libtp_record::Database,
+    ) -> libtp_record::SnapshotAccess<'a> {
         assert!(Arc::ptr_eq(env, self.env), "a database is read with snapshots of its own environment handle");
         let Seated { generation, session } = self.seated();
         libtp_record::SnapshotAccess::new(&generation.managers, session, open, &self.shown)
-    }
-
-    fn list<'a>(&'a self, list: &'a List) -> libtp_record::SnapshotAccess<'a> {
-        self.access(list.tree().environment(), list.tree().opened())
     }
 }
 
@@ -207,207 +203,5 @@ impl Env {
             Ok(held.into_iter().map(show).collect())
         });
         held.unwrap_or_default()
-    }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for crate::Txn<'_> {}
-    impl Sealed for super::Snapshot<'_> {}
-    impl<R: Sealed> Sealed for &R {}
-}
-
-/// A place from which a database can be read: a [`Txn`], which locks the records it reads, or a [`Snapshot`], which does
-/// not.
-pub trait Reader: sealed::Sealed {
-    #[doc(hidden)]
-    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
-    #[doc(hidden)]
-    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
-    #[doc(hidden)]
-    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>>;
-    #[doc(hidden)]
-    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t>;
-    #[doc(hidden)]
-    fn count(&self, db: &Db, range: KeyRange) -> Result<u64>;
-    #[doc(hidden)]
-    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t>;
-    #[doc(hidden)]
-    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed>;
-    #[doc(hidden)]
-    fn list_count(&self, list: &List) -> Result<u64>;
-    #[doc(hidden)]
-    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>>;
-    #[doc(hidden)]
-    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>>;
-    #[doc(hidden)]
-    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>>;
-    /// Returns a number that changes before any read result can change: it guards remembered results.
-    #[doc(hidden)]
-    fn stamp(&self) -> u64;
-}
-
-impl Reader for Txn<'_> {
-    #[inline]
-    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(db.access(self).get(key, read)?)).map_err(|error| db.about(error, key))
-    }
-
-    #[inline]
-    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let copied = self.guarded(|| Ok(db.access(self).get_copied(key, |value| callers(|| read(value)))?));
-        copied.map_err(|error| db.about(error, key))
-    }
-
-    #[inline]
-    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(db.access(self).recno_get(number, read)?))
-    }
-
-    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
-        Cursor::locking(self, db.access(self), range)
-    }
-
-    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
-        self.guarded(|| Ok(db.access(self).count_range(range)?))
-    }
-
-    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
-        RecnoCursor::locking(self, db.access(self))
-    }
-
-    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
-        self.guarded(|| Ok(if of.access(self).is_index(index)? { Listed::Then } else { Listed::No }))
-    }
-
-    fn list_count(&self, list: &List) -> Result<u64> {
-        self.guarded(|| Ok(list.tree().access(self).list_count()?))
-    }
-
-    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
-        self.guarded(|| Ok(list.tree().access(self).list_get(number, <[u8]>::to_vec)?))
-    }
-
-    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
-        self.guarded(|| Ok(list.tree().access(self).list_stretch(number)?))
-    }
-
-    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
-        self.guarded(|| Ok(list.tree().access(self).list_record(id, <[u8]>::to_vec)?))
-    }
-
-    fn stamp(&self) -> u64 {
-        // Before this transaction ends it sees no changes of others: they wait.
-        self.session().last_lsn().raw()
-    }
-}
-
-impl Reader for Snapshot<'_> {
-    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(self.access(db.environment(), db.opened()).get(key, read)?))
-    }
-
-    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        let Seated { session, .. } = self.seated();
-        let mut copied = session.take_spare();
-        let found = self.read(db, key, |stored| copied.extend_from_slice(stored))?;
-        let result = found.map(|()| read(&copied));
-        session.give_spare(copied);
-        Ok(result)
-    }
-
-    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        self.guarded(|| Ok(self.access(db.environment(), db.opened()).recno_get(number, read)?))
-    }
-
-    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
-        let access = self.access(db.environment(), db.opened());
-        Cursor::of_snapshot(self, access, range)
-    }
-
-    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
-        self.guarded(|| Ok(self.access(db.environment(), db.opened()).count_range(range)?))
-    }
-
-    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
-        let access = self.access(db.environment(), db.opened());
-        RecnoCursor::of_snapshot(self, SnapshotNumberCursor::new(access))
-    }
-
-    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
-        self.guarded(|| Ok(self.access(of.environment(), of.opened()).is_index(index)?))
-    }
-
-    fn list_count(&self, list: &List) -> Result<u64> {
-        self.guarded(|| Ok(self.list(list).list_count()?))
-    }
-
-    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
-        self.guarded(|| Ok(self.list(list).list_get(number, <[u8]>::to_vec)?))
-    }
-
-    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
-        self.guarded(|| Ok(self.list(list).list_stretch(number)?))
-    }
-
-    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
-        self.guarded(|| Ok(self.list(list).list_record(id, <[u8]>::to_vec)?))
-    }
-
-    fn stamp(&self) -> u64 {
-        0
-    }
-}
-
-impl<R: Reader> Reader for &R {
-    #[inline]
-    fn read<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        (**self).read(db, key, read)
-    }
-
-    #[inline]
-    fn read_copied<T>(&self, db: &Db, key: &[u8], read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        (**self).read_copied(db, key, read)
-    }
-
-    #[inline]
-    fn read_number<T>(&self, db: &Recno, number: u64, read: impl FnOnce(&[u8]) -> T) -> Result<Option<T>> {
-        (**self).read_number(db, number, read)
-    }
-
-    fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
-        (**self).cursor(db, range)
-    }
-
-    fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
-        (**self).count(db, range)
-    }
-
-    fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
-        (**self).number_cursor(db)
-    }
-
-    fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
-        (**self).is_index(of, index)
-    }
-
-    fn list_count(&self, list: &List) -> Result<u64> {
-        (**self).list_count(list)
-    }
-
-    fn list_get(&self, list: &List, number: u64) -> Result<Option<Vec<u8>>> {
-        (**self).list_get(list, number)
-    }
-
-    fn list_stretch(&self, list: &List, number: u64) -> Result<Option<Stretch>> {
-        (**self).list_stretch(list, number)
-    }
-
-    fn list_record(&self, list: &List, id: u64) -> Result<Vec<u8>> {
-        (**self).list_record(list, id)
-    }
-
-    fn stamp(&self) -> u64 {
-        (**self).stamp()
     }
 }

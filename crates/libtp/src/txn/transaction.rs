@@ -1,6 +1,7 @@
 //! Transactions, as a program holds them.
 
-use std::cell::Cell;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +12,15 @@ use libtp_record::KeyRange;
 use libtp_txn::{Committed, State, TxnSession};
 use rio::planted;
 
-use crate::db::databases::DatabaseDecisions;
-use crate::files::change::Files;
 use crate::ground::settings::wait_of;
 use crate::region::generation::{Generation, Seated};
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
+use crate::txn::decisions::DatabaseDecisions;
 use crate::txn::emptied::Emptied;
-use crate::txn::joined::Parts;
-use crate::txn::run::LastFailure;
-use crate::txn::savepoint::Savepoints;
+use crate::txn::failure::LastFailure;
+use crate::txn::parts::Parts;
+use crate::txn::savepoints::Savepoints;
 use crate::{Durability, Error, Result};
 
 /// A running transaction. Dropping it without `commit` aborts it.
@@ -458,6 +458,68 @@ impl Drop for Txn<'_> {
             if let Err(error) = self.abort_in_place() {
                 tracing::error!(%error, "a dropped transaction could not be aborted; it is undone when the environment is opened anew");
             }
+        }
+    }
+}
+
+/// The work of one transaction on plain files. The floor of plain files implements it.
+pub(crate) trait FileWork: Any + Send {
+    /// Does the steps that may fail before the commit.
+    ///
+    /// # Errors
+    /// The reason why the transaction cannot commit.
+    fn prepare(&self, txn: &Txn<'_>) -> Result<Box<dyn PreparedFiles>>;
+
+    /// Removes the transaction's files after an undo.
+    fn discard(&self);
+
+    /// Returns the work as a value of any type, to get its own type back.
+    fn as_any(&mut self) -> &mut dyn Any;
+}
+
+/// The files of a transaction that is about to commit.
+pub(crate) trait PreparedFiles {
+    /// Returns the durability to use: other programs must not see files before the disk has the commit.
+    fn durability(&self, asked: Durability) -> Durability;
+
+    /// Puts the files of the committed transaction in their places.
+    ///
+    /// # Errors
+    /// `FilesWaiting`.
+    fn finish(self: Box<Self>, env: &Arc<Inner>) -> Result<()>;
+}
+
+/// A transaction's work on plain files, if it has begun any.
+#[derive(Default)]
+pub(crate) struct Files(RefCell<Option<Box<dyn FileWork>>>);
+
+impl Files {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_none()
+    }
+
+    /// Runs `work` with the transaction's work on files; `begin` makes that when there is none yet.
+    pub(crate) fn with<W: FileWork, T>(
+        &self,
+        begin: impl FnOnce() -> Result<W>,
+        work: impl FnOnce(&mut W) -> Result<T>,
+    ) -> Result<T> {
+        let mut own = self.0.borrow_mut();
+        let own = match &mut *own {
+            Some(own) => own,
+            empty => empty.insert(Box::new(begin()?)),
+        };
+        work(own.as_any().downcast_mut().expect("all work on plain files has one type"))
+    }
+
+    /// As [`FileWork::prepare`]; returns `None` for a transaction without files.
+    pub(crate) fn prepare(&self, txn: &Txn<'_>) -> Result<Option<Box<dyn PreparedFiles>>> {
+        self.0.borrow().as_ref().map(|work| work.prepare(txn)).transpose()
+    }
+
+    fn discard(&self) {
+        if let Some(work) = self.0.take() {
+            work.discard();
         }
     }
 }

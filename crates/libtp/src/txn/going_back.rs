@@ -4,7 +4,7 @@
 //! has a mark (`vista::Mark`); memory joined since returns to its state when it was joined.
 //!
 //! A store through a range declared before the savepoint goes unseen. In C the program must declare the range again; in
-//! Rust such a store could happen while the [`Joined`](super::Joined) that lent the range lives. Going back is
+//! Rust such a store could happen while the [`Joined`](crate::Joined) that lent the range lives. Going back is
 //! therefore refused if a `Joined` was alive when the savepoint was made, or is alive now; the check comes before any
 //! undo.
 //!
@@ -16,7 +16,7 @@ use std::cell::RefMut;
 use rio::{failpoint, planted};
 use vista::{Mark, Member};
 
-use super::{Part, Parts};
+use super::parts::{Part, Parts};
 use crate::{Error, Result};
 
 /// The transaction's mark in each segment joined by then, in the order of joining; `None` for a segment with a living

@@ -1,0 +1,40 @@
+//! A transaction's record of its savepoints.
+
+use std::cell::{Cell, RefCell};
+
+use crate::{Error, Result};
+
+/// The savepoints of one transaction.
+#[derive(Default)]
+pub(crate) struct Savepoints {
+    /// The numbers of the live savepoints, oldest first.
+    live: RefCell<Vec<u64>>,
+    made: Cell<u64>,
+    /// Why a part could not be undone, if so: then the transaction must not commit.
+    pub(super) half_undone: RefCell<Option<String>>,
+}
+
+impl Savepoints {
+    pub(super) fn make(&self) -> u64 {
+        let number = self.made.get() + 1;
+        self.made.set(number);
+        self.live.borrow_mut().push(number);
+        number
+    }
+
+    /// Ends a savepoint and all later ones. Returns false if it ended before, with an earlier savepoint.
+    pub(super) fn end(&self, number: u64) -> bool {
+        let mut live = self.live.borrow_mut();
+        let Some(place) = live.iter().rposition(|&one| one == number) else { return false };
+        live.truncate(place);
+        true
+    }
+
+    /// Refuses to commit a transaction with a half undone part.
+    pub(crate) fn refuse_half_undone(&self) -> Result<()> {
+        match self.half_undone.borrow_mut().take() {
+            Some(cause) => Err(Error::HalfUndone { cause }),
+            None => Ok(()),
+        }
+    }
+}
