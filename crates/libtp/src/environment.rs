@@ -211,7 +211,7 @@ impl Env {
     /// `NoDatabase`; an error that keeps pages from being read at all. Damage of a page is a finding, not an error.
     pub fn verify(&self, name: &str) -> Result<Verified> {
         let txn = self.begin()?;
-        let mut verified = crate::db::database::verify(&self.0, name, &txn)?;
+        let mut verified = crate::db::opening::verify(&self.0, name, &txn)?;
         // If this region was given up, the next life may have written pages that look damaged from here.
         if txn.generation().managers.region.is_broken() {
             return Err(Error::Rebuilt);
@@ -289,7 +289,7 @@ impl Env {
     /// # Errors
     /// The directory cannot be read.
     pub fn databases(&self) -> Result<Vec<String>> {
-        crate::db::database::names(&self.0)
+        crate::db::opening::names(&self.0)
     }
 
     /// Drops a database whose file is missing: the caller decides that the file does not come back. Its committed

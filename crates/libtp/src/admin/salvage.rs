@@ -15,7 +15,7 @@ use rio::planted;
 use serde::Serialize;
 
 use crate::admin::backup::Watcher;
-use crate::db::database::{access, open};
+use crate::db::opening::{access, open};
 use crate::db::sort::Sorter;
 use crate::{Env, Error, Result};
 

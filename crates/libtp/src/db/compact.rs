@@ -5,7 +5,7 @@
 
 use libtp_record::Access;
 
-use crate::db::database::Db;
+use crate::db::handle::Db;
 use crate::db::list::List;
 use crate::db::multi::Multi;
 use crate::{Error, Result};

@@ -12,7 +12,7 @@ use libtp_lock::Mode;
 use libtp_record::{lock_names, KeyFormat, KeyRange, Method};
 use serde::Serialize;
 
-use crate::db::database;
+use crate::db::opening;
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::txn::decisions::Decision;
@@ -142,7 +142,7 @@ impl Txn<'_> {
         let db = Db::as_stored(env, open);
         if open.method() == Method::Btree {
             self.note_emptied(open, &KeyRange::default());
-            return self.guarded(|| Ok(database::access(env, open, self).delete_range(KeyRange::default())?));
+            return self.guarded(|| Ok(opening::access(env, open, self).delete_range(KeyRange::default())?));
         }
         let mut removed = 0;
         // The cursor of a hash file does not allow removals while it moves.
@@ -158,7 +158,7 @@ impl Txn<'_> {
                 return Ok(removed);
             }
             for key in keys {
-                removed += u64::from(self.guarded(|| Ok(database::access(env, open, self).delete(&key)?))?);
+                removed += u64::from(self.guarded(|| Ok(opening::access(env, open, self).delete(&key)?))?);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Txn<'_> {
         self.environment().check_process()?;
         let refuse =
             |what: &str| Err(Error::Database { name: name.into(), what: format!("{what}; nothing was changed") });
-        if name == database::PLAIN_FILES {
+        if name == opening::PLAIN_FILES {
             return refuse("it is the library's own, about plain files in transactions");
         }
         match self.parts().is_empty() {
@@ -191,7 +191,7 @@ impl Txn<'_> {
         if !matches!(open.method(), Method::Btree | Method::Hash) {
             return Ok(Vec::new());
         }
-        let files = self.guarded(|| Ok(database::access(self.environment(), open, self).indices()?))?;
+        let files = self.guarded(|| Ok(opening::access(self.environment(), open, self).indices()?))?;
         files.into_iter().filter_map(|file| self.by_number(file, |name| self.whole(name)).transpose()).collect()
     }
 
@@ -228,16 +228,16 @@ impl Txn<'_> {
             if self.decided().frees(name) {
                 return Err(missing());
             }
-            let open = match database::known(env, name) {
+            let open = match opening::known(env, name) {
                 Some(open) => open,
                 None => {
                     // Opening takes the lock of the name briefly. The transaction decided nothing about the name.
                     self.unlock_name(name)?;
-                    database::open(env, name, None)?
+                    opening::open(env, name, None)?
                 }
             };
             self.lock_name(name)?;
-            self.guarded(|| Ok(database::access(env, &open, self).lock_database(Mode::X)?))?;
+            self.guarded(|| Ok(opening::access(env, &open, self).lock_database(Mode::X)?))?;
             // Another transaction may have dropped or renamed it before the lock was granted.
             if self.entry(open.id())?.as_deref() == Some(name) {
                 return Ok(open);
@@ -279,10 +279,10 @@ impl Txn<'_> {
 
     /// Removes an index from the list of its database, if it is listed.
     fn take_off(&self, index: &OpenDatabase, of: FileId) -> Result<()> {
-        let Some(of) = self.by_number(of, |name| database::open(self.environment(), name, None))? else {
+        let Some(of) = self.by_number(of, |name| opening::open(self.environment(), name, None))? else {
             return Ok(());
         };
-        self.guarded(|| Ok(database::access(self.environment(), &of, self).set_index(index.id(), false)?))
+        self.guarded(|| Ok(opening::access(self.environment(), &of, self).set_index(index.id(), false)?))
     }
 
     fn decide(&self, open: &Arc<OpenDatabase>, new_name: Option<&str>) {
@@ -314,7 +314,7 @@ impl Env {
     /// # Errors
     /// The register of databases, or a file, cannot be read.
     pub fn list_databases(&self) -> Result<Vec<ListedDatabase>> {
-        database::names(&self.0)?.into_iter().filter_map(|name| listed(&self.0, name).transpose()).collect()
+        opening::names(&self.0)?.into_iter().filter_map(|name| listed(&self.0, name).transpose()).collect()
     }
 
     /// Returns one of the environment's databases.
@@ -353,7 +353,7 @@ impl Env {
     /// # Errors
     /// `NoDatabase`; else as [`Db::get`] of a snapshot.
     pub fn count_records(&self, name: &str) -> Result<Option<u64>> {
-        let open = database::open(&self.0, name, None)?;
+        let open = opening::open(&self.0, name, None)?;
         let snapshot = self.snapshot()?;
         match open.method() {
             Method::Pages => Ok(None),
@@ -401,7 +401,7 @@ fn listed(env: &Arc<Inner>, name: String) -> Result<Option<ListedDatabase>> {
             | libtp_record::Error::Corrupt { .. }
             | libtp_record::Error::Unsuitable { .. },
         ) => {
-            if !database::names(env)?.contains(&name) {
+            if !opening::names(env)?.contains(&name) {
                 return Ok(None);
             }
             (None, 0)

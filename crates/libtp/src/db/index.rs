@@ -19,7 +19,7 @@ pub(crate) mod verify;
 
 use std::sync::Arc;
 
-use crate::db::database::Db;
+use crate::db::handle::Db;
 use crate::region::kept_indices::Kept;
 
 pub use reading::{IndexCursor, IndexEntry};

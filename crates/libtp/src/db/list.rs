@@ -9,7 +9,7 @@ use libtp_record::list::entries::TextNotes;
 use libtp_record::list::{Now, Seen};
 use libtp_record::{open::LIST, Stretch};
 
-use crate::db::database::Db;
+use crate::db::handle::Db;
 use crate::region::inner::Inner;
 use crate::txn::failure::keep_first;
 use crate::{Reader, Result, Txn};

@@ -7,7 +7,7 @@ use libtp_lock::Mode;
 use libtp_record::duplicates;
 use libtp_record::Duplicates;
 
-use crate::db::database::Db;
+use crate::db::handle::Db;
 use crate::db::multi::Multi;
 use crate::db::sort::{Merge, Sorter};
 use crate::ground::settings::Bytes;

@@ -10,8 +10,9 @@ use libtp_record::{Duplicates, KeyFormat, KeyRange, Order};
 use rio::planted;
 
 use crate::db::cursor::{Cursor, OnMiss, Pair, Stands};
-use crate::db::database::{not_side_by_side, Db};
+use crate::db::handle::Db;
 use crate::db::keys::Keys;
+use crate::db::opening::not_side_by_side;
 use crate::region::inner::Inner;
 use crate::{Error, Reader, Result, Txn};
 

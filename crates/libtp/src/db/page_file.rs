@@ -6,7 +6,7 @@ use libtp_lock::Mode;
 use libtp_record::{Access, KeyFormat, Method, PageCopy, PageLock};
 use libtp_txn::ApplicationType;
 
-use crate::db::database::{access, open, wrong_kind};
+use crate::db::opening::{access, open, wrong_kind};
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::{Env, Error, Result, Txn};

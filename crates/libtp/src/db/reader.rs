@@ -4,7 +4,7 @@ use libtp_buffer::FileId;
 use libtp_record::{KeyRange, Listed, SnapshotNumberCursor, Stretch};
 
 use crate::db::cursor::{Cursor, RecnoCursor};
-use crate::db::database::{Db, Recno};
+use crate::db::handle::{Db, Recno};
 use crate::region::generation::Seated;
 use crate::region::panics::callers;
 use crate::{Result, Snapshot, Txn};

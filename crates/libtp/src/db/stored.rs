@@ -6,7 +6,7 @@
 use libtp_record::order::{self, AsStored};
 use libtp_record::{Duplicates, Method};
 
-use crate::db::database::open;
+use crate::db::opening::open;
 use crate::{Database, Env, PageFile, Result};
 
 /// A database as its file stores it.

@@ -2,7 +2,7 @@
 
 use libtp_io::PlainStatus;
 
-pub(crate) use crate::db::database::PLAIN_FILES as DATABASE;
+pub(crate) use crate::db::opening::PLAIN_FILES as DATABASE;
 use crate::{Error, Result};
 
 /// The file of that database.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use libtp_record::{Access, KeyRange};
 use rio::{failpoint, planted};
 
-use crate::db::database::Db;
+use crate::db::handle::Db;
 use crate::region::kept_indices::Kept;
 use crate::{Error, Result, Txn};
 

@@ -12,7 +12,8 @@ use libtp_record::{Duplicates, KeyFormat, KeyRange, Method};
 use rio::{failpoint, planted};
 
 use super::Index;
-use crate::db::database::{self, Db};
+use crate::db::handle::Db;
+use crate::db::opening;
 use crate::db::sort::Sorter;
 use crate::region::kept_indices::{IndexKeys, Kept};
 use crate::{Durability, Result, Txn};
@@ -66,9 +67,9 @@ impl Db {
     /// `NoDatabase`; `Database` when the name is no index of this database; else as [`Db::delete_range`].
     pub fn drop_index(&self, name: &str) -> Result<bool> {
         let env = self.environment();
-        let open = database::open(env, name, None)?;
+        let open = opening::open(env, name, None)?;
         if open.method() != Method::Btree || open.key_format().index_of != Some(self.opened().id()) {
-            return Err(database::no_index_of(name, self.name()));
+            return Err(opening::no_index_of(name, self.name()));
         }
         let tree = Db::open_keyed(env, name, *open.key_format(), None)?;
         crate::txn::run::run(env, env.durability, |txn| {

@@ -11,7 +11,8 @@ use libtp_record::{duplicates, KeyRange, Listed, Method};
 use rio::planted;
 
 use super::Index;
-use crate::db::database::{self, Db};
+use crate::db::handle::Db;
+use crate::db::opening;
 use crate::region::inner::Inner;
 use crate::region::kept_indices::Kept;
 use crate::region::open_database::OpenDatabase;
@@ -122,7 +123,7 @@ pub(crate) fn disagreements(env: &Arc<Inner>, name: &str) -> Result<Vec<String>>
     if planted("libtp: indices are not verified") {
         return Ok(Vec::new());
     }
-    let open = database::open(env, name, None)?;
+    let open = opening::open(env, name, None)?;
     let mut tries = 0;
     loop {
         tries += 1;
@@ -164,7 +165,7 @@ fn of_database(env: &Arc<Inner>, open: &Arc<OpenDatabase>) -> Result<Vec<String>
             findings.report(|| format!("its list of indices names file {file}, which is none of this environment"));
             continue;
         };
-        let tree = database::open(env, &name, None)?;
+        let tree = opening::open(env, &name, None)?;
         if tree.key_format().index_of != Some(open.id()) {
             findings.report(|| format!("its list of indices names `{name}`, which is no index of it"));
             continue;
@@ -182,7 +183,7 @@ fn of_index(env: &Arc<Inner>, open: &Arc<OpenDatabase>, of: FileId) -> Result<Ve
         findings.report(|| format!("it is an index of file {of}, which is none of this environment"));
         return Ok(findings.0);
     };
-    let of = Db::as_stored(env, &database::open(env, &name, None)?);
+    let of = Db::as_stored(env, &opening::open(env, &name, None)?);
     let (files, snapshot) = listed(env, &of)?;
     // An index that was dropped or not finished is never read.
     if files.contains(&open.id()) && snapshot.is_index(&of, open.id())? == Listed::Then {

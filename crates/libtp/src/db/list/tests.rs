@@ -304,10 +304,10 @@ fn verify_finds_what_the_counts_do_not_say() {
         let txn = env.begin().unwrap();
         let part = txn.savepoint();
         harm(&txn);
-        let findings = crate::db::database::verify(list.tree().environment(), "lines", &txn).unwrap().findings;
+        let findings = crate::db::opening::verify(list.tree().environment(), "lines", &txn).unwrap().findings;
         assert!(findings.iter().any(|finding| finding.what.contains(what)), "{what}: {findings:?}");
         part.roll_back().unwrap();
-        assert_eq!(crate::db::database::verify(list.tree().environment(), "lines", &txn).unwrap().findings, []);
+        assert_eq!(crate::db::opening::verify(list.tree().environment(), "lines", &txn).unwrap().findings, []);
         txn.commit().unwrap();
     };
     let leaf = |txn: &Txn<'_>| leaves(&list, txn).swap_remove(0);

@@ -1,0 +1,214 @@
+//! Opening a database by its name, in all processes alike.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtp_buffer::PoolSettings;
+use libtp_lock::{OpenHere, Wait};
+use libtp_record::{Access, Duplicates, KeyFormat, Method, OpenSettings, Order};
+use libtp_txn::Managers;
+use rio::planted;
+
+use crate::ground::mutex::lock;
+use crate::ground::settings::Granularity;
+use crate::open::attach;
+use crate::region::inner::Inner;
+use crate::region::open_database::OpenDatabase;
+use crate::{Error, Result, Txn};
+
+/// Suffix of the name of a database that is to replace another ([`Txn::rename_database`]). The database
+/// `NAME.successor` is opened with the settings of `NAME`, unless it has settings of its own.
+pub const SUCCESSOR: &str = ".successor";
+
+/// The name of the library's own database of plain files in transactions (`files/row.rs`).
+pub(crate) const PLAIN_FILES: &str = "plain-files";
+
+/// The shortest limit on waiting for other sessions that open or make the same database.
+const NAME_PATIENCE: Duration = Duration::from_secs(5);
+
+#[inline]
+pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a Txn<'_>) -> Access<'a> {
+    assert!(
+        std::ptr::eq(Arc::as_ptr(env), Arc::as_ptr(txn.environment())),
+        "a database is used with transactions of its own environment handle"
+    );
+    Access::of_session(&txn.generation().managers, txn.session(), open)
+}
+
+/// Opens a database. Creates a missing one if `making` gives its method and keying.
+pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyFormat)>) -> Result<Arc<OpenDatabase>> {
+    env.check_process()?;
+    let of = |name: &str| env.settings.database.get(name);
+    let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
+    // A transaction with plain files runs inner transactions on this database.
+    let has_inner = name == PLAIN_FILES;
+    let settings = OpenSettings {
+        create: making.map(|making| making.0),
+        key_format: making.map(|making| making.1).unwrap_or_default(),
+        page_bytes: own.and_then(|own| own.page_bytes).map(|bytes| u32::try_from(bytes.0).unwrap_or(u32::MAX)),
+        own_pool: own
+            .and_then(|own| own.own_pool)
+            .map(|bytes| PoolSettings { budget_bytes: bytes.0, ..PoolSettings::default() }),
+        wait: Some(wait_for_name(env.wait)),
+    };
+    loop {
+        if let Some(open) = known(env, name) {
+            return Ok(open);
+        }
+        let opened = env.with_session(|managers, txn| {
+            let open = match libtp_record::open(managers, txn, env.platform.directory.as_ref(), name, &settings) {
+                Err(libtp_record::Error::Lock(libtp_lock::Error::Timeout { .. })) if OpenHere::any() => {
+                    let what = "a transaction that has not ended drops it, or makes or takes its name; end that one first, and then \
+                                open the database";
+                    return Err(Error::Database { name: name.into(), what: what.into() });
+                }
+                opened => opened?,
+            };
+            let open =
+                open.ok_or_else(|| Error::NoDatabase { name: name.into(), environment: env.platform.path.clone() })?;
+            let wish = own.and_then(|own| own.granularity).filter(|_| !has_inner);
+            let granularity = agree_on_granularity(managers, &open, wish)?;
+            let open = if has_inner { open.without_escalation() } else { open };
+            // The database's pages may be larger than any before.
+            attach::warn_of_no_spares(managers.refill_spares());
+            let is_dense = own.and_then(|own| own.dense).unwrap_or_default();
+            let note = Arc::clone(lock(&env.index_notes).entry(open.id().raw()).or_default());
+            let open = open.with_granularity(granularity).with_dense_leaves(is_dense).with_index_note(note);
+            Ok((managers.log.incarnation(), open))
+        });
+        let (incarnation, open) = opened.map_err(|error| error.of_name(name))?;
+        let mut databases = env.databases();
+        // A new life takes along the databases in the list. So no new life may have begun since, nor may another
+        // process have begun one that knows only the files it found then.
+        let managers = &env.newest().managers;
+        if managers.log.incarnation() == incarnation && !managers.region.is_broken() {
+            return Ok(Arc::clone(databases.entry(name.into()).or_insert_with(|| Arc::new(open))));
+        }
+    }
+}
+
+/// Returns how long an opening waits for the database's name. A session that opens or makes the database holds the name
+/// briefly, whatever the lock timeout is. A transaction that drops or renames the database holds the name to its end,
+/// and may belong to this thread. Either may be stopped.
+fn wait_for_name(wait: Wait) -> Wait {
+    match wait {
+        _ if planted("libtp: a name is waited for as long as it takes") => Wait::Forever,
+        Wait::For(longest) if !OpenHere::any() => Wait::For(longest.max(NAME_PATIENCE)),
+        _ => Wait::For(NAME_PATIENCE),
+    }
+}
+
+/// Returns the open database of that name, unless it was dropped or renamed since.
+pub(crate) fn known(env: &Inner, name: &str) -> Option<Arc<OpenDatabase>> {
+    let open = env.databases().get(name).cloned()?;
+    let generation = env.newest();
+    // A given-up region tells nothing about the database; the next life does.
+    let Ok(info) = generation.guarded(|| Ok(generation.managers.buffers.file_by_id(open.id()))) else {
+        return Some(open);
+    };
+    if info.as_ref().is_some_and(|info| info.name == name) {
+        return Some(open);
+    }
+    let mut databases = env.databases();
+    if databases.get(name).is_some_and(|now| Arc::ptr_eq(now, &open)) {
+        databases.remove(name);
+        match info {
+            // Handles to it stay valid, and the next life takes it along. No database can have this name.
+            Some(_) => _ = databases.insert(format!("/{}", open.id()), open),
+            None => _ = lock(&env.index_notes).remove(&open.id().raw()),
+        }
+    }
+    None
+}
+
+/// Agrees with all attached processes on the unit of locking in a database. A page locker and a record locker would not
+/// see each other's locks, so the first to open the database decides for all, as long as any process is attached.
+fn agree_on_granularity(
+    managers: &Managers,
+    open: &OpenDatabase,
+    wish: Option<Granularity>,
+) -> Result<libtp_record::Granularity> {
+    let number = |granularity: Granularity| match granularity {
+        Granularity::Record => 1,
+        Granularity::Page => 2,
+    };
+    let agreed = managers.buffers.agree(open.id(), number(wish.unwrap_or_default())).map_err(Error::from)?;
+    if wish.is_some_and(|wish| number(wish) != agreed) {
+        let (theirs, ours) = if agreed == 2 { ("pages", "records") } else { ("records", "pages") };
+        let what = format!(
+            "the processes that have it open lock {theirs} in it, and this opening asks for {ours}; nothing was opened. Ask for the same, or close the environment everywhere first"
+        );
+        return Err(Error::Database { name: open.name().into(), what });
+    }
+    Ok(if agreed == 2 { libtp_record::Granularity::Page } else { libtp_record::Granularity::Record })
+}
+
+/// Verifies a database. Its pages are in byte order, whatever the order of its keys.
+pub(crate) fn verify(env: &Arc<Inner>, name: &str, txn: &Txn<'_>) -> Result<libtp_record::Verified> {
+    let open = open(env, name, None)?;
+    txn.guarded(|| Ok(libtp_record::verify(&access(env, &open, txn))?))
+}
+
+/// Returns the error for a prefix in an order that does not keep keys with one prefix adjacent.
+pub(crate) fn not_side_by_side(name: &str, order: Option<&dyn Order>) -> Error {
+    let order = order.map_or("", Order::name);
+    let what = format!(
+        "its keys are in the order `{order}`, in which keys that begin alike need not be side by side: give a range of keys"
+    );
+    Error::Database { name: name.into(), what }
+}
+
+pub(crate) fn no_index_of(name: &str, database: &str) -> Error {
+    Error::Database { name: name.into(), what: format!("it is no index of `{database}`; nothing was changed") }
+}
+
+pub(crate) fn wrong_keying(name: &str, found: &KeyFormat, wanted: &KeyFormat) -> Error {
+    let order = |key_format: &KeyFormat| match &key_format.order {
+        None => "of their bytes".into(),
+        Some(order) => format!("`{}`", order.as_str()),
+    };
+    let duplicates = |key_format: &KeyFormat| match key_format.duplicates {
+        Duplicates::None => "one value a key",
+        Duplicates::Sorted => "several values a key, sorted",
+        Duplicates::AsTheyCame => "several values a key, in the order in which they came",
+    };
+    let what = if found.is_list != wanted.is_list {
+        let kind = |key_format: &KeyFormat| if key_format.is_list { "list" } else { "btree" };
+        format!("it is a {} database, not a {} one", kind(found), kind(wanted))
+    } else if found.index_of != wanted.index_of {
+        match found.index_of {
+            Some(_) => {
+                "it is an index, which is read and kept by means of the database whose index it is (`Db::index`)".into()
+            }
+            None => "it is a database, and no index; give the index another name".into(),
+        }
+    } else if found.order != wanted.order {
+        format!(
+            "its keys are in the order {}, and it was to be opened with keys in the order {}; nothing was opened. Open it with \
+             the order that it was made with (`Env::btree_ordered`)",
+            order(found),
+            order(wanted)
+        )
+    } else {
+        format!(
+            "it has {}, and it was to be opened with {}; nothing was opened. Open it as it was made",
+            duplicates(found),
+            duplicates(wanted)
+        )
+    };
+    Error::Database { name: name.into(), what }
+}
+
+/// Returns the names of the environment's databases, sorted.
+pub(crate) fn names(env: &Inner) -> Result<Vec<String>> {
+    env.check_process()?;
+    let generation = env.newest();
+    let entries = generation.guarded(|| Ok(generation.managers.buffers.registry().all()?))?;
+    let mut names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
+    names.sort();
+    Ok(names)
+}
+
+pub(crate) fn wrong_kind(name: &str, found: &str, wanted: &str) -> Error {
+    Error::Database { name: name.into(), what: format!("it is a {found} database, not a {wanted} one") }
+}
