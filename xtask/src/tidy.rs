@@ -9,6 +9,7 @@ pub mod source;
 
 mod dependencies;
 mod english;
+mod imports;
 mod names;
 mod shared_types;
 mod sizes;
@@ -45,6 +46,8 @@ const RULES: &[(&str, Rule)] = &[
     ("every dependency is explained", |tree| dependencies::unexplained(tree.files, tree.packages)),
     ("every dependency is used", |tree| dependencies::unused(tree.files, tree.packages)),
     ("crates depend as the figure says", |tree| dependencies::wrong_arrows(tree.packages)),
+    ("imports go downwards", |tree| imports::upwards(tree.files)),
+    ("cycles of imports only become fewer", |tree| imports::cycles(tree.files)),
     ("who changes what is shared can be killed", |tree| failpoints::missing(tree.files)),
     ("shared types count in the layout's hash", |tree| shared_types::uncounted(tree.files)),
     ("riddles only become fewer", |tree| english::riddles(tree.files)),

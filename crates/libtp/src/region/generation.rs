@@ -1,4 +1,4 @@
-//! One life of the shared memory, as a handle knows it, and the beginning of the next (PROTOCOLS D13).
+//! One life of the shared memory, as a handle knows it (PROTOCOLS D13). `renewal.rs` begins the next life.
 //!
 //! A region that cannot be repaired is declared broken. Each thread that waits in it unwinds with [`Broken`], which is
 //! caught here, at the door; each later call finds the region broken here. The first caller builds a new region from

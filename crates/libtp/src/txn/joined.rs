@@ -1,4 +1,5 @@
-//! One transaction over records and memory (PROTOCOLS F2): a transaction's state of the segments that it has joined.
+//! One transaction over records and memory (PROTOCOLS F2): a transaction joins a segment. Its state of the joined
+//! segments is in `parts.rs`.
 //!
 //! Paper: a departure; Rio Vista, section 6, names message queues and distributed transactions as uses of free
 //! transactions. The segment has vista's undo log. Its lock belongs to the lock manager: exclusive, held to the end.

@@ -1,0 +1,270 @@
+//! Imports between the modules of one crate: floors of `libtp`, and cycles of any crate.
+//!
+//! `cycles.txt` beside this file has, for each crate, the number of modules in cycles of imports. A number above it is
+//! a new cycle; a number below it is written down, so that it cannot rise again. A crate without a line has no cycle.
+
+use super::source::{code, is_word, line_of, word_places, File};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The crate with floors.
+const CRATE: &str = "crates/libtp";
+/// Its floors, the lowest first. A module imports from its own floor and from lower ones.
+const FLOORS: [&str; 8] = ["ground", "open", "region", "txn", "db", "files", "admin", "environment"];
+/// Where the numbers of modules in cycles are kept.
+const LIMITS: &str = "xtask/src/tidy/cycles.txt";
+/// The largest number of modules that a complaint names.
+const NAMED_MAX: usize = 8;
+
+/// A module's path below the crate's root.
+type Module<'f> = Vec<&'f str>;
+
+/// A place in a file that names another module.
+struct Import<'f> {
+    file: &'f File,
+    line: usize,
+    from: Module<'f>,
+    to: Module<'f>,
+}
+
+/// Returns imports from a higher floor, and modules without a floor.
+pub fn upwards(files: &[File]) -> Vec<String> {
+    let floor = |name: &str| FLOORS.iter().position(|one| *one == name);
+    let mut complaints = Vec::new();
+    for (file, module) in modules(files, CRATE) {
+        if floor(module[0]).is_none() {
+            complaints.push(format!("{}: put the module on a floor ({})", file.path, FLOORS.join(", ")));
+        }
+    }
+    for Import { file, line, from, to } in imports(files, CRATE) {
+        if floor(to[0]) > floor(from[0]) {
+            complaints.push(format!(
+                "{}:{line}: the floor `{}` imports from the floor `{}` above it; move plain data down, or let the upper \
+                 floor pass a trait in",
+                file.path,
+                from[0],
+                to[0]
+            ));
+        }
+    }
+    complaints
+}
+
+/// Returns crates whose number of modules in cycles differs from the kept number.
+pub fn cycles(files: &[File]) -> Vec<String> {
+    let limits = files.iter().find(|file| file.path == LIMITS).map_or("", |file| file.text.as_str());
+    let limits: BTreeMap<&str, usize> = limits
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter_map(|(one, n)| Some((one, n.parse().ok()?)))
+        .collect();
+    let crates: BTreeSet<&str> = files.iter().filter_map(|file| crate_of(&file.path)).collect();
+    let mut complaints = Vec::new();
+    for krate in crates {
+        let found = in_cycles(files, krate);
+        let (count, limit) = (found.len(), limits.get(krate).copied().unwrap_or(0));
+        if count > limit {
+            let some = found.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
+            complaints.push(format!(
+                "{krate} has {count} modules in cycles of imports, and had {limit}: move the shared part into a module of its own. \
+                 Some of them: {some}"
+            ));
+        } else if count < limit {
+            complaints.push(format!(
+                "{krate} has {count} modules in cycles of imports: write `{krate} {count}` into {LIMITS}"
+            ));
+        }
+    }
+    complaints
+}
+
+/// Returns the modules that import themselves by way of others. Of a crate with floors these are the modules of each
+/// floor, of any other crate the modules at the root; deeper ones count as parts of those.
+fn in_cycles(files: &[File], krate: &str) -> Vec<String> {
+    let depth = if krate == CRATE { 2 } else { 1 };
+    let name = |module: &Module| module[..depth.min(module.len())].join("::");
+    let mut next: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for import in imports(files, krate) {
+        let (from, to) = (name(&import.from), name(&import.to));
+        if from != to {
+            next.entry(from).or_default().insert(to);
+        }
+    }
+    let comes_back = |start: &&String| {
+        let (mut seen, mut left) = (BTreeSet::new(), vec![*start]);
+        while let Some(at) = left.pop() {
+            left.extend(next.get(at).into_iter().flatten().filter(|to| seen.insert(*to)));
+        }
+        seen.contains(start)
+    };
+    next.keys().filter(comes_back).cloned().collect()
+}
+
+/// Returns the crate of a source file.
+fn crate_of(path: &str) -> Option<&str> {
+    let (krate, _) = path.split_once("/src/").filter(|_| path.ends_with(".rs"))?;
+    krate.strip_prefix("crates/").filter(|name| !name.contains('/')).map(|_| krate)
+}
+
+/// Returns the modules of a crate, except its root and tests.
+fn modules<'f>(files: &'f [File], krate: &str) -> Vec<(&'f File, Module<'f>)> {
+    let mut found = Vec::new();
+    for file in files {
+        let Some(path) = file.path.strip_prefix(krate).and_then(|rest| rest.strip_prefix("/src/")) else { continue };
+        let Some(path) = path.strip_suffix(".rs") else { continue };
+        let mut module: Module = path.split('/').collect();
+        if module.last() == Some(&"mod") {
+            module.pop();
+        }
+        let is_root = module.is_empty() || ["lib", "main", "bin"].contains(&module[0]);
+        if !is_root && !module.iter().any(|part| part.ends_with("tests")) {
+            found.push((file, module));
+        }
+    }
+    found
+}
+
+/// Returns every use of another module of the crate, outside of tests.
+fn imports<'f>(files: &'f [File], krate: &str) -> Vec<Import<'f>> {
+    let modules = modules(files, krate);
+    let known: BTreeMap<String, &Module> = modules.iter().map(|(_, module)| (module.join("::"), module)).collect();
+    let exported = exported(files, krate);
+    let mut found = Vec::new();
+    for (file, from) in &modules {
+        let code = code(&file.text);
+        let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or(&code);
+        for (place, mut to) in paths(code, from) {
+            // A name at the crate's root is one that the root exports from a module.
+            if !known.contains_key(&to[0]) {
+                let Some(module) = exported.get(&to[0]) else { continue };
+                to.clone_from(module);
+            }
+            // The longest beginning that is a module: a name in that module follows.
+            while !to.is_empty() && !known.contains_key(&to.join("::")) {
+                to.pop();
+            }
+            if let Some(&to) = known.get(&to.join("::")).filter(|to| **to != from) {
+                found.push(Import { file, line: line_of(code, place), from: from.clone(), to: to.clone() });
+            }
+        }
+    }
+    found
+}
+
+/// Returns the module of each name that the crate's root exports.
+fn exported(files: &[File], krate: &str) -> BTreeMap<String, Vec<String>> {
+    let root = files.iter().find(|file| file.path == format!("{krate}/src/lib.rs"));
+    let code = root.map_or(String::new(), |file| code(&file.text));
+    let mut found = BTreeMap::new();
+    for place in word_places(&code, "use") {
+        let mut paths = Vec::new();
+        tree(&code[place + "use".len()..], Vec::new(), &mut paths);
+        for mut path in paths {
+            if let Some(name) = path.pop().filter(|_| !path.is_empty()) {
+                found.insert(name, path);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the paths that begin with `crate::` or `super::`, from the crate's root on, with their places.
+fn paths(code: &str, from: &[&str]) -> Vec<(usize, Vec<String>)> {
+    let mut found = Vec::new();
+    for (word, is_root) in [("crate", true), ("super", false)] {
+        for place in word_places(code, word) {
+            let before = code[..place].trim_end();
+            // The second word of `super::super::`: the first one has the whole path.
+            let Some(rest) = code[place + word.len()..].strip_prefix("::").filter(|_| !before.ends_with("::")) else {
+                continue;
+            };
+            let above =
+                if is_root { Vec::new() } else { from[..from.len() - 1].iter().map(|&one| one.to_owned()).collect() };
+            let mut paths = Vec::new();
+            tree(rest, above, &mut paths);
+            found.extend(paths.into_iter().filter(|path| !path.is_empty()).map(|path| (place, path)));
+        }
+    }
+    found
+}
+
+/// Adds the paths of a tree such as `a::{b, c::d as e}`, each behind `above`; returns the text that follows the tree.
+fn tree<'c>(code: &'c str, mut above: Vec<String>, found: &mut Vec<Vec<String>>) -> &'c str {
+    let mut rest = code.trim_start();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside.trim_start();
+        while !rest.starts_with('}') && !rest.is_empty() {
+            rest = tree(rest, above.clone(), found);
+            // Passes over `as name` and the comma.
+            rest = rest.trim_start_matches(|one| one != ',' && one != '}').trim_start_matches(',').trim_start();
+        }
+        return rest.strip_prefix('}').unwrap_or(rest);
+    }
+    let length = rest.find(|one| !is_word(one)).unwrap_or(rest.len());
+    match &rest[..length] {
+        "super" => drop(above.pop()),
+        "self" | "" => {}
+        name => above.push(name.to_owned()),
+    }
+    rest = &rest[length..];
+    match rest.strip_prefix("::").filter(|more| more.starts_with(|one| is_word(one) || one == '{')) {
+        Some(more) => tree(more, above, found),
+        None => {
+            found.push(above);
+            rest
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cycles, paths, upwards, File, CRATE, LIMITS};
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn a_tree_of_names_gives_all_its_paths() {
+        let code = "use crate::a::{self, b as c, d::{E, F}}; fn g() { super::super::h::i::<u8>() }";
+        let found: Vec<String> = paths(code, &["x", "y", "z"]).into_iter().map(|(_, path)| path.join("::")).collect();
+        assert_eq!(found, ["a", "a::b", "a::d::E", "a::d::F", "x::h::i"]);
+    }
+
+    #[test]
+    fn imports_go_downwards_also_by_the_names_that_the_root_exports() {
+        let in_src = |path: &str, text: &str| file(&format!("{CRATE}/src/{path}"), text);
+        let files = [
+            in_src("lib.rs", "mod db; mod txn;\npub use db::handle::Db;\npub use txn::run::Run;\n"),
+            in_src("db/handle.rs", "use crate::{Run, Other};\n// crate::admin::backup\n"),
+            in_src("txn.rs", "pub mod run;"),
+            in_src("txn/run.rs", "use crate::region;\nuse crate::Db;\n#[cfg(test)]\nmod tests { use crate::db; }\n"),
+            in_src("region.rs", "fn f() { super::txn::run::g(); }\n"),
+            in_src("stray.rs", ""),
+        ];
+        let complaints = upwards(&files);
+        assert_eq!(complaints.len(), 3, "{complaints:?}");
+        assert!(complaints[0].contains("src/stray.rs: put the module on a floor"));
+        assert!(complaints[1].contains("txn/run.rs:2: the floor `txn` imports from the floor `db`"));
+        assert!(complaints[2].contains("src/region.rs:1: the floor `region` imports from the floor `txn`"));
+    }
+
+    #[test]
+    fn the_number_of_modules_in_cycles_only_falls() {
+        let tree = |limits: &str| {
+            [
+                file("crates/log/src/lib.rs", "mod a; mod b; mod c;"),
+                file("crates/log/src/a.rs", "use crate::b::B;"),
+                file("crates/log/src/b.rs", "use crate::c::C;"),
+                file("crates/log/src/b/part.rs", "use crate::a; use super::B;"),
+                file("crates/log/src/c.rs", ""),
+                file(LIMITS, limits),
+            ]
+        };
+        assert_eq!(cycles(&tree("crates/log 2\n")), Vec::<String>::new());
+        assert!(
+            cycles(&tree(""))[0].contains("2 modules in cycles of imports, and had 0: ")
+                && cycles(&tree(""))[0].ends_with("a, b")
+        );
+        assert!(cycles(&tree("crates/log 3\n"))[0].ends_with("write `crates/log 2` into xtask/src/tidy/cycles.txt"));
+    }
+}
