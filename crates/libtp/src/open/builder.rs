@@ -11,7 +11,7 @@ use crate::open::log_type::LogType;
 use crate::open::platform::Platform;
 use crate::{Durability, Result};
 
-/// Opens environments with settings; see [`Env::builder`].
+/// Opens environments with settings; see [`Env::builder`](crate::Env::builder).
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     pub(crate) settings: Settings,
@@ -116,7 +116,7 @@ impl Builder {
     }
 
     /// Sets the longest wait for a lock: without a limit by default, at most one year. A transaction may override it
-    /// ([`Txn::set_lock_timeout`]).
+    /// ([`Txn::set_lock_timeout`](crate::Txn::set_lock_timeout)).
     #[must_use]
     pub fn lock_timeout(mut self, longest: Duration) -> Builder {
         let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
