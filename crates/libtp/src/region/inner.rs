@@ -81,7 +81,7 @@ pub(crate) struct Inner {
     pub(crate) threads_refused: std::sync::atomic::AtomicU32,
 }
 
-/// The work on plain files that an opening and the library's threads do. The floor of plain files implements it.
+/// The work on plain files that the library's threads do. The floor of plain files implements it.
 pub(crate) trait FileUpkeep: Sync {
     /// Puts committed files in their places, and removes what dead processes left.
     fn recover(&self, env: &Arc<Inner>);

@@ -168,3 +168,6 @@ impl Inner {
         generation.end(self, idle)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -99,6 +99,3 @@ impl Inner {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
