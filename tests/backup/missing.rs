@@ -229,6 +229,25 @@ fn a_directory_in_the_place_of_a_file_stops_its_own_database_alone() {
 }
 
 #[test]
+fn a_file_behind_a_symbolic_link_is_in_its_place() {
+    let place = Place::new();
+    let path = place.at("env");
+    let env = open(&path);
+    fill(&env, "kv", 0);
+    drop(env);
+    let there = place.at("elsewhere.tp");
+    fs::rename(path.join("kv.tp"), &there).unwrap();
+    std::os::unix::fs::symlink(&there, path.join("kv.tp")).unwrap();
+    let env = open(&path);
+    let before = fs::read(&there).unwrap();
+    fill(&env, "kv", COMMITS);
+    assert!(env.checkpoint().unwrap());
+    assert!(fs::read(&there).unwrap() != before, "its pages are written");
+    drop(env);
+    assert_eq!(count(&open(&path), "kv"), u64::from(2 * COMMITS));
+}
+
+#[test]
 fn in_living_memory_a_file_that_an_older_copy_replaces_is_not_given_up() {
     for is_back in [true, false] {
         let place = Place::new();

@@ -166,6 +166,13 @@ fn torn_pages_are_mended_when_their_file_is_back() {
             if is_away {
                 rename(&image, FILE, AWAY);
                 let begun = image.io_index();
+                if at % 3 == 0 {
+                    // A failed sync of the directory may have left the name of the kept images off the disk.
+                    let syncs = Calls::Of(Operation::SyncDirectory);
+                    image.fail_call(syncs, at as u64 / 3 % 3, Fault::Eio, Repeat::Once);
+                    drop(open(&image));
+                    image.clear_faults();
+                }
                 work_beside(&image, &what);
                 image = cut(&image, begun);
                 rename(&image, AWAY, FILE);

@@ -138,7 +138,7 @@ pub struct Commit {
     /// The I/O index before the call: no earlier I/O belongs to the commit.
     pub begun: usize,
     /// Whether the call failed in a way that leaves the outcome open.
-    pub had_failed_sync: bool,
+    pub is_doubtful: bool,
 }
 
 /// A promise: from I/O index `from` on, the first `commits` commits are durable.
@@ -203,7 +203,7 @@ impl History {
     #[must_use]
     pub fn resumed(&self, commits: usize, from: usize) -> History {
         let kept =
-            self.commits[..commits].iter().map(|commit| Commit { begun: 0, had_failed_sync: false, ..commit.clone() });
+            self.commits[..commits].iter().map(|commit| Commit { begun: 0, is_doubtful: false, ..commit.clone() });
         History {
             commits: kept.collect(),
             digests: self.digests[..=commits].to_vec(),
@@ -218,10 +218,10 @@ impl History {
     }
 
     /// Records a commit that was requested when the disk had seen `begun` changes; returns the number of commits.
-    pub fn commit(&mut self, effects: Effects, begun: usize, had_failed_sync: bool) -> usize {
+    pub fn commit(&mut self, effects: Effects, begun: usize, is_doubtful: bool) -> usize {
         self.last.apply(&effects);
         self.digests.push(self.last.digest());
-        self.commits.push(Commit { effects, begun, had_failed_sync });
+        self.commits.push(Commit { effects, begun, is_doubtful });
         self.commits.len()
     }
 
@@ -238,7 +238,7 @@ impl History {
     /// environment.
     pub fn settle(&mut self, commits: usize) {
         if let Some(seen) = commits.checked_sub(1) {
-            self.commits[seen].had_failed_sync = false;
+            self.commits[seen].is_doubtful = false;
         }
     }
 
@@ -268,7 +268,7 @@ impl History {
         for (at, commit) in self.commits.iter().enumerate() {
             for (place, new) in &commit.effects {
                 let seen = values.entry(place.clone()).or_insert_with(|| vec![None]);
-                if at < allowed.least && !commit.had_failed_sync {
+                if at < allowed.least && !commit.is_doubtful {
                     seen.clear();
                 }
                 if at < allowed.most {
@@ -284,7 +284,7 @@ impl History {
         let mut value = None;
         let mut values = Vec::new();
         for (at, commit) in self.commits[..allowed.most].iter().enumerate() {
-            if at >= allowed.least || commit.had_failed_sync {
+            if at >= allowed.least || commit.is_doubtful {
                 values.push(value.clone());
             }
             if let Some(new) = commit.effects.get(place) {
@@ -305,7 +305,7 @@ impl History {
         if let Some(at) = (allowed.least..=allowed.most).rev().find(|&at| self.digests[at] == found.digest()) {
             return Ok(Some(at));
         }
-        let has_doubt = self.commits[..allowed.most].iter().any(|commit| commit.had_failed_sync);
+        let has_doubt = self.commits[..allowed.most].iter().any(|commit| commit.is_doubtful);
         if has_doubt && self.fits_without_doubtful(found, allowed) {
             return Ok(None);
         }
@@ -314,7 +314,7 @@ impl History {
 
     /// Returns whether the found state is allowed when some doubtful commits are left out.
     fn fits_without_doubtful(&self, found: &State, allowed: Allowed) -> bool {
-        let doubtful: Vec<usize> = (0..allowed.most).filter(|&at| self.commits[at].had_failed_sync).collect();
+        let doubtful: Vec<usize> = (0..allowed.most).filter(|&at| self.commits[at].is_doubtful).collect();
         // Runs with faults end soon after the first doubt.
         let subsets = 1_u64 << doubtful.len().min(10);
         (0..subsets).any(|left_out| {

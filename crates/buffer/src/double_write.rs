@@ -65,7 +65,9 @@ struct TableHead {
     crc: U32,      // 12-15  CRC-32C of the 4096 bytes of the table with this field zero
     sequence: U64, // 16-23  number of the batch, one more than the batch before
     count: U32,    // 24-27  pages in the batch
-    spare: [u8; 36],
+    /// 28-43: the environment's number.
+    environment: [u8; 16],
+    spare: [u8; 20],
 }
 
 /// One page of a batch.
@@ -155,7 +157,7 @@ impl Batch {
     }
 
     /// Fills in the table and returns the bytes that go to the file.
-    fn close(&mut self, sequence: u64) -> &[u8] {
+    fn close(&mut self, sequence: u64, environment: [u8; 16]) -> &[u8] {
         let mut table = vec![0; TABLE_BYTES];
         let mut head = TableHead {
             magic: U64::new(MAGIC),
@@ -163,7 +165,8 @@ impl Batch {
             crc: U32::ZERO,
             sequence: U64::new(sequence),
             count: U32::new(u32::try_from(self.images.len()).expect("a batch has at most 240 pages")),
-            spare: [0; 36],
+            environment,
+            spare: [0; 20],
         };
         for (entry, image) in table[HEAD_BYTES..].chunks_exact_mut(ENTRY_BYTES).zip(&self.images) {
             let page = &self.bytes[image.range.clone()];
@@ -190,11 +193,15 @@ pub struct Restored {
     pub looked_at: usize,
     /// Homes that failed their checksum and were written again.
     pub mended: usize,
+    /// Files of images that wait for a data file.
+    pub kept: usize,
 }
 
 /// The file, opened by one process.
 pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
+    /// The environment's number. A batch of another environment is none.
+    environment: [u8; 16],
     /// The bytes from the start of the file that have blocks for certain.
     room: AtomicU64,
 }
@@ -202,7 +209,7 @@ pub(crate) struct DoubleWrite {
 impl DoubleWrite {
     /// Opens the file, and makes it if need be. The caller must make its name durable before the first batch: the
     /// contents are synced with every batch, and a name lost at a power cut would lose them all.
-    pub(crate) fn open(directory: &dyn Directory) -> Result<DoubleWrite> {
+    pub(crate) fn open(directory: &dyn Directory, environment: [u8; 16]) -> Result<DoubleWrite> {
         let file = directory.open(DOUBLE_WRITE_NAME, OpenMode::Create)?;
         let mut room = file.len()?.max(BYTES_FIRST);
         match file.allocate(0..room) {
@@ -211,12 +218,12 @@ impl DoubleWrite {
             Err(libtp_io::Error::Full { .. }) => room = 0,
             Err(error) => return Err(error.into()),
         }
-        Ok(DoubleWrite { room: AtomicU64::new(room), ..DoubleWrite::of(file) })
+        Ok(DoubleWrite { room: AtomicU64::new(room), ..DoubleWrite::of(file, environment) })
     }
 
     /// Returns the handle of a file of the double-write file's form.
-    pub(crate) fn of(file: Arc<dyn File>) -> DoubleWrite {
-        DoubleWrite { file, room: AtomicU64::new(0) }
+    pub(crate) fn of(file: Arc<dyn File>, environment: [u8; 16]) -> DoubleWrite {
+        DoubleWrite { file, environment, room: AtomicU64::new(0) }
     }
 
     /// Writes and syncs a batch into a file that no batch is in.
@@ -252,7 +259,7 @@ impl DoubleWrite {
 
     /// Returns the batch in the file, unless it is done or never came to the disk whole.
     pub(crate) fn open_batch(&self) -> Result<Option<(u64, Batch)>> {
-        let Some((sequence, batch)) = read_batch(&*self.file)? else {
+        let Some((sequence, batch)) = read_batch(&*self.file, self.environment)? else {
             return Ok(None);
         };
         let done = read_done(&*self.file)?;
@@ -261,14 +268,14 @@ impl DoubleWrite {
 
     /// Returns the highest batch number in the file, or zero if there is none.
     pub(crate) fn last_sequence(&self) -> Result<u64> {
-        let batch = read_batch(&*self.file)?.map_or(0, |(sequence, _)| sequence);
+        let batch = read_batch(&*self.file, self.environment)?.map_or(0, |(sequence, _)| sequence);
         Ok(read_done(&*self.file)?.unwrap_or(0).max(batch))
     }
 
     /// Writes a batch that [`DoubleWrite::make_room`] has made room for, so that a refusal comes before anything is
     /// overwritten. Its pages may go to their homes only after a [`DoubleWrite::sync`].
     pub(crate) fn write(&self, sequence: u64, batch: &mut Batch) -> Result<()> {
-        let bytes = batch.close(sequence);
+        let bytes = batch.close(sequence, self.environment);
         Ok(self.file.write_at(bytes, TABLE_AT)?)
     }
 
@@ -315,15 +322,17 @@ fn read_done(file: &dyn File) -> Result<Option<u64>> {
     Ok((done_block(sequence).as_bytes() == bytes).then_some(sequence))
 }
 
-/// Returns the batch in the file, without the images that are not whole; `None` if the table is not whole.
-fn read_batch(file: &dyn File) -> Result<Option<(u64, Batch)>> {
+/// Returns the batch in the file, without the images that are not whole; `None` if the table is not whole, or another
+/// environment's: a new environment may be made where the remains of another are.
+fn read_batch(file: &dyn File, environment: [u8; 16]) -> Result<Option<(u64, Batch)>> {
     let mut table = vec![0; TABLE_BYTES];
     if file.read_at(&mut table, TABLE_AT)? < TABLE_BYTES {
         return Ok(None);
     }
     let head = *TableHead::ref_from_bytes(&table[..HEAD_BYTES]).expect("the head has 64 bytes");
     table[12..16].fill(0);
-    let is_known = head.magic.get() == MAGIC && head.version.get() == VERSION;
+    let is_own = head.environment == environment;
+    let is_known = head.magic.get() == MAGIC && head.version.get() == VERSION && is_own;
     let count = head.count.get() as usize;
     if !is_known || count > BATCH_PAGES_MAX || crc32c::crc32c(&table) != head.crc.get() {
         return Ok(None);
@@ -368,15 +377,22 @@ pub enum Home {
 ///
 /// # Errors
 /// The disk refused; nothing is lost, and it can be done again.
-pub fn restore_torn(directory: &dyn Directory, home: &mut dyn FnMut(FileId) -> Result<Home>) -> Result<Restored> {
+pub fn restore_torn(
+    directory: &dyn Directory,
+    environment: [u8; 16],
+    home: &mut dyn FnMut(FileId) -> Result<Home>,
+) -> Result<Restored> {
     let mut restored = Restored::default();
     if planted("buffer: torn pages not mended") {
         return Ok(restored);
     }
     let mut is_removed = false;
-    for (file, batch, name) in kept_images::kept(directory)? {
+    for (file, batch, name) in kept_images::kept(directory, environment)? {
         match home(file)? {
-            Home::Away => continue,
+            Home::Away => {
+                restored.kept += 1;
+                continue;
+            }
             Home::Dropped => {}
             Home::Here(opened) => {
                 restored.mended += bring_home(&batch, file, &*opened)?;
@@ -392,7 +408,7 @@ pub fn restore_torn(directory: &dyn Directory, home: &mut dyn FnMut(FileId) -> R
     if !directory.exists(DOUBLE_WRITE_NAME)? {
         return Ok(restored);
     }
-    let double = DoubleWrite::of(directory.open(DOUBLE_WRITE_NAME, OpenMode::Existing)?);
+    let double = DoubleWrite::of(directory.open(DOUBLE_WRITE_NAME, OpenMode::Existing)?, environment);
     let Some((sequence, batch)) = double.open_batch()? else {
         return Ok(restored);
     };
@@ -403,7 +419,8 @@ pub fn restore_torn(directory: &dyn Directory, home: &mut dyn FnMut(FileId) -> R
         match home(file)? {
             Home::Here(opened) => restored.mended += bring_home(&batch, file, &*opened)?,
             Home::Away if !planted("buffer: images of a file that is away are not kept") => {
-                kept_images::keep(directory, file, sequence, &batch)?;
+                kept_images::keep(directory, environment, (file, sequence), &batch)?;
+                restored.kept += 1;
             }
             Home::Away | Home::Dropped => {}
         }
@@ -456,6 +473,7 @@ mod tests {
     }
 
     const FILE: FileId = FileId::new(7);
+    const ENVIRONMENT: [u8; 16] = [5; 16];
 
     fn page(number: u32, fill: u8) -> Vec<u8> {
         page_at(number, fill, 0)
@@ -485,7 +503,23 @@ mod tests {
             assert_eq!(file, FILE);
             Ok(Home::Here(directory.open("home.tp", OpenMode::Create)?))
         };
-        restore_torn(&**directory, &mut open).unwrap()
+        restore_torn(&**directory, ENVIRONMENT, &mut open).unwrap()
+    }
+
+    #[test]
+    fn a_batch_of_another_environment_stays_where_it_is() {
+        let (_place, directory) = Place::new("foreign");
+        let home = directory.open("home.tp", OpenMode::Create).unwrap();
+        home.write_at(&page(3, 1), 3 * 4096).unwrap();
+        let double = DoubleWrite::open(&*directory, [9; 16]).unwrap();
+        let mut batch = Batch::default();
+        batch.clear();
+        batch.push(PageId::new(FILE, PageNo::new(3)), &page(3, 2));
+        double.write_synced(1, &mut batch).unwrap();
+        assert_eq!(restore(&directory), Restored::default());
+        let mut found = vec![0; 4096];
+        home.read_at(&mut found, 3 * 4096).unwrap();
+        assert!(found == page(3, 1), "a page of another environment came home");
     }
 
     #[test]
@@ -495,12 +529,12 @@ mod tests {
         for number in 1..=3 {
             home.write_at(&page(number, 1), u64::from(number) * 4096).unwrap();
         }
-        let double = DoubleWrite::open(&*directory).unwrap();
+        let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         write_batch(&double, 1, &[(1, 2), (2, 2), (3, 2)]);
         // Page 1 came home whole and is younger by now, page 2 came home by half, and page 3 not at all.
         home.write_at(&page_at(1, 4, 100), 4096).unwrap();
         home.write_at(&page(2, 2)[..2048], 2 * 4096).unwrap();
-        assert_eq!(restore(&directory), Restored { looked_at: 3, mended: 1 });
+        assert_eq!(restore(&directory), Restored { looked_at: 3, mended: 1, kept: 0 });
         let mut found = vec![0; 4096];
         for (number, wanted) in [(1_u64, page_at(1, 4, 100)), (2, page(2, 2)), (3, page(3, 2))] {
             home.read_at(&mut found, number * 4096).unwrap();
@@ -513,19 +547,19 @@ mod tests {
     fn a_batch_that_is_done_mends_nothing() {
         let (_place, directory) = Place::new("done");
         let home = directory.open("home.tp", OpenMode::Create).unwrap();
-        let double = DoubleWrite::open(&*directory).unwrap();
+        let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         write_batch(&double, 5, &[(1, 2)]);
         double.mark_done(5).unwrap();
         home.write_at(&[9; 4096], 4096).unwrap();
         assert_eq!(restore(&directory), Restored::default());
         write_batch(&double, 6, &[(1, 3)]);
-        assert_eq!(restore(&directory), Restored { looked_at: 1, mended: 1 });
+        assert_eq!(restore(&directory), Restored { looked_at: 1, mended: 1, kept: 0 });
     }
 
     #[test]
     fn a_batch_that_is_torn_itself_gives_only_its_whole_images() {
         let (_place, directory) = Place::new("half");
-        let double = DoubleWrite::open(&*directory).unwrap();
+        let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         write_batch(&double, 1, &[(1, 2), (2, 2)]);
         let second_image = TABLE_AT + 4096 + 4096;
         double.file.write_at(&[0; 512], second_image + 1024).unwrap();
@@ -539,7 +573,7 @@ mod tests {
     #[test]
     fn a_shorter_batch_leaves_nothing_of_the_longer_one_before_it() {
         let (_place, directory) = Place::new("shorter");
-        let double = DoubleWrite::open(&*directory).unwrap();
+        let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         write_batch(&double, 1, &[(1, 1), (2, 1), (3, 1)]);
         write_batch(&double, 2, &[(1, 2)]);
         let (sequence, batch) = double.open_batch().unwrap().unwrap();
@@ -562,7 +596,7 @@ mod tests {
     #[test]
     fn numbers_of_batches_go_on_from_what_the_file_says() {
         let (_place, directory) = Place::new("sequence");
-        let double = DoubleWrite::open(&*directory).unwrap();
+        let double = DoubleWrite::open(&*directory, ENVIRONMENT).unwrap();
         assert_eq!(double.last_sequence().unwrap(), 0);
         write_batch(&double, 5, &[(1, 2)]);
         assert_eq!(double.last_sequence().unwrap(), 5);

@@ -392,9 +392,7 @@ impl Files {
         if !planted("buffer: a file is taken for a database's by its name") && self.registry.entry(id)?.is_some() {
             check_own(&*file, &info, environment_of(&self.region))?;
         }
-        let identity = identity_word(&file.identity()?);
-        let known = slot.identity.compare_exchange(0, identity).err();
-        if known.is_some_and(|known| known != identity) && !planted(REPLACED) {
+        if !note_identity(slot, identity_word(&file.identity()?, id), id) && !planted(REPLACED) {
             return Err(away("another file was put in its place while the environment was in use"));
         }
         let slot = self.region.hold(self.region.offset_of(slot));
@@ -437,15 +435,15 @@ impl Files {
     /// # Errors
     /// [`Error::Away`]; a failed look at the directory.
     pub(crate) fn check_in_place(&self, opened: &OpenFile) -> Result<()> {
-        let known = opened.slot.identity.load();
+        let (id, known) = (opened.info.id, opened.slot.identity.load());
         let bears = |name: &str| -> Result<bool> {
             let found = self.directory.identity_of(&file_name(name))?;
-            Ok(found.is_some_and(|found| identity_word(&found) == known))
+            Ok(found.is_some_and(|found| identity_word(&found, id) == known))
         };
-        if planted(REPLACED) || bears(&opened.info.name)? {
+        // The slot of a dropped file may be another file's.
+        if planted(REPLACED) || !is_tagged(known, id) || bears(&opened.info.name)? {
             return Ok(());
         }
-        let id = opened.info.id;
         if let Some(entry) = self.registry.entry(id)? {
             // A renaming gives the file one of these names. A dropped file needs no pages.
             let names = [Some(entry.name), entry.was];
@@ -676,11 +674,33 @@ impl BufferManager {
     }
 }
 
+/// Bits of an identity word that name the file's number: a session that was slow may note the file in a slot that
+/// another file has by now.
+const TAG: u64 = 0xFFFF;
+
 /// Returns a word that tells two files of one filesystem apart. Not the device: processes in containers see one
 /// filesystem under several device numbers.
-fn identity_word(identity: &Identity) -> u64 {
+fn identity_word(identity: &Identity, id: FileId) -> u64 {
     let mixed = identity.inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ identity.birth_ns.rotate_left(32);
-    mixed.max(1)
+    let hash = mixed ^ mixed << 16;
+    hash & !TAG | u64::from(id.raw()) & TAG
+}
+
+fn is_tagged(word: u64, id: FileId) -> bool {
+    word != 0 && word & TAG == u64::from(id.raw()) & TAG
+}
+
+/// Notes which file bears the database's name, if no session has. Returns whether it is this file.
+fn note_identity(slot: &FileSlot, identity: u64, id: FileId) -> bool {
+    loop {
+        let known = slot.identity.load();
+        if is_tagged(known, id) {
+            return known == identity;
+        }
+        if slot.identity.compare_exchange(known, identity).is_ok() {
+            return true;
+        }
+    }
 }
 
 fn existing(directory: &dyn Directory, name: &str) -> Result<Option<Arc<dyn File>>> {

@@ -512,7 +512,7 @@ fn wait_for_reader(session: &Session, slot: &FrameSlot) {
         }
         match slot.latch.owner() {
             // The owner is dead, or the sessions' notes do not explain the latch.
-            Some(_) if round > READ_SPINS + 100 && slot.latch.had_failed_sync(session) => {
+            Some(_) if round > READ_SPINS + 100 && slot.latch.is_doubtful(session) => {
                 // Waiting for the latch makes the session notice the dead owner and repair it.
                 drop(slot.latch.shared(session, Rank::page(19)));
                 return;

@@ -6,7 +6,7 @@
 //! batch overwrites that image. So while the page's file is away, the image moves to a file of its own,
 //! `libtp.double.N.S`: `N` is the number of the page's file, `S` the number of the batch. The file has the form of the
 //! double-write file. A restart that finds the page's file in its place brings the images home and removes the file of
-//! images.
+//! images. A checkpoint removes images whose pages are at home.
 //!
 //! Invariants
 //! 1. A batch is marked done, or overwritten, only when each image of it is synced at its home or in such a file, or
@@ -17,9 +17,12 @@
 //! If the process dies here: the batch is still open, and the next restart keeps the images again, in the same file.
 
 use libtp_io::{Directory, OpenMode};
+use libtp_log::Lsn;
 
 use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
-use crate::{FileId, Result};
+use crate::own_file::environment_of;
+use crate::page_header::page_lsn;
+use crate::{BufferManager, FileId, Result};
 
 /// Returns the name of the file that keeps a batch's images of one data file.
 fn kept_name(file: FileId, sequence: u64) -> String {
@@ -36,14 +39,25 @@ fn parse(name: &str) -> Option<(FileId, u64)> {
 ///
 /// # Errors
 /// The disk refused; the batch must stay open.
-pub(crate) fn keep(directory: &dyn Directory, file: FileId, sequence: u64, batch: &Batch) -> Result<()> {
+pub(crate) fn keep(
+    directory: &dyn Directory,
+    environment: [u8; 16],
+    (file, sequence): (FileId, u64),
+    batch: &Batch,
+) -> Result<()> {
     let mut kept = Batch::default();
     kept.clear();
     for image in batch.images().iter().filter(|image| image.id.file() == file) {
         kept.push(image.id, batch.page(image));
     }
     let name = kept_name(file, sequence);
-    DoubleWrite::of(directory.open(&name, OpenMode::Create)?).write_synced(sequence, &mut kept)?;
+    // A name that is there may be left of a failed sync, and a repeated sync would not write it.
+    remove(directory, &name)?;
+    let made = DoubleWrite::of(directory.open(&name, OpenMode::CreateNew)?, environment);
+    if let Err(error) = made.write_synced(sequence, &mut kept) {
+        let _ = remove(directory, &name);
+        return Err(error);
+    }
     directory.sync()?;
     tracing::warn!(pages = kept.len(), "{name} keeps pages of a database until its file is back");
     Ok(())
@@ -54,7 +68,7 @@ pub(crate) fn keep(directory: &dyn Directory, file: FileId, sequence: u64, batch
 ///
 /// # Errors
 /// The disk refused.
-pub(crate) fn kept(directory: &dyn Directory) -> Result<Vec<(FileId, Batch, String)>> {
+pub(crate) fn kept(directory: &dyn Directory, environment: [u8; 16]) -> Result<Vec<(FileId, Batch, String)>> {
     let mut found = Vec::new();
     directory.visit_names(&mut |name| {
         found.extend(parse(name).map(|(file, sequence)| (sequence, file, name.to_string())))
@@ -62,10 +76,50 @@ pub(crate) fn kept(directory: &dyn Directory) -> Result<Vec<(FileId, Batch, Stri
     found.sort_unstable();
     let mut kept = Vec::new();
     for (_, file, name) in found {
-        let images = DoubleWrite::of(directory.open(&name, OpenMode::Existing)?).open_batch()?;
+        let images = DoubleWrite::of(directory.open(&name, OpenMode::Existing)?, environment).open_batch()?;
         kept.push((file, images.map(|(_, batch)| batch).unwrap_or_default(), name));
     }
     Ok(kept)
+}
+
+fn remove(directory: &dyn Directory, name: &str) -> Result<()> {
+    match directory.remove(name) {
+        Ok(()) | Err(libtp_io::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl BufferManager {
+    /// Notes that files of images exist, so that checkpoints look for them.
+    pub fn note_kept_images(&self) {
+        self.header.kept_images.fetch_add(1);
+    }
+
+    /// Removes the kept images that no restart from `redo_point` on needs: their pages are at home, synced. An image
+    /// that stayed would hide later damage of its page. Called when the control file names the redo point.
+    ///
+    /// # Errors
+    /// The disk refused; the next call tries again.
+    pub fn forget_kept_images(&self, redo_point: Lsn) -> Result<()> {
+        let noted = self.header.kept_images.load();
+        if noted == 0 {
+            return Ok(());
+        }
+        let mut is_any_needed = false;
+        for (_, batch, name) in kept(self.files.directory(), environment_of(&self.region))? {
+            // A page that is not at home has its first change, and so its LSN, at or behind the redo point.
+            if batch.images().iter().any(|image| page_lsn(batch.page(image)) >= redo_point) {
+                is_any_needed = true;
+            } else {
+                remove(self.files.directory(), &name)?;
+            }
+        }
+        if !is_any_needed {
+            // A refusal means that another session has kept images meanwhile.
+            let _ = self.header.kept_images.compare_exchange(noted, 0);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -105,8 +105,10 @@ rio::shared! {
         failed: Word<u64>,
         /// Batches written.
         batches: Word<u64>,
+        /// Not zero while there may be files of kept images.
+        kept_images: Word<u64>,
         /// Zero, kept for later.
-        spare: [Word<u64>; 7],
+        spare: [Word<u64>; 6],
     } size 128
 }
 

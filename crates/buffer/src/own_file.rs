@@ -21,10 +21,14 @@ pub fn environment_of(region: &Region) -> [u8; 16] {
 /// Checks, by page 0 (docs/formats/file.md), that a file with a database's name is that database's file.
 ///
 /// # Errors
-/// [`Error::Away`] if it is not; a failed read.
+/// [`Error::Away`] if it is not, or if the disk does not give the page; a limit of this process.
 pub(crate) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> Result<()> {
-    let (page, read) = first_page(file, info)?;
-    check_own_page(&page, read, info, environment).map_err(|what| Error::Away { name: info.name.clone(), what })
+    let away = |what| Error::Away { name: info.name.clone(), what };
+    match first_page(file, info) {
+        Ok((page, read)) => check_own_page(&page, read, info, environment).map_err(away),
+        Err(error) if error.is_limit_of_process() => Err(error.into()),
+        Err(error) => Err(away(error.to_string())),
+    }
 }
 
 /// Returns whether the file is that database's. A failed read is an error, and not the answer that the file is

@@ -323,7 +323,7 @@ impl Registry {
     ///
     /// # Errors
     /// As [`Registry::enter`].
-    pub(crate) fn write(&self, entry: &Entry) -> Result<()> {
+    pub fn write(&self, entry: &Entry) -> Result<()> {
         self.make(&[])?;
         let file = self.file(&mut self.known())?;
         let gone = || Error::Register { what: "it was removed a moment ago; put it back".into() };

@@ -39,6 +39,7 @@ use crate::files::OpenFile;
 use crate::frame::{FrameSlot, State};
 use crate::get::ANY_PAGE;
 use crate::kept_images;
+use crate::own_file::environment_of;
 use crate::page_header::{belongs, is_zero, mark_life, page_lsn, seal};
 use crate::{BufferManager, Error, FileId, PageNo, Result};
 
@@ -410,6 +411,11 @@ impl BufferManager {
         drop(writer);
         match outcome {
             Ok(()) => Ok(count),
+            // A file was moved away after the pages were claimed. They are dirty again, and other files are written.
+            Err(Fault::Again(error @ Error::Away { .. })) => {
+                tracing::warn!(%error, "pages of a database stay in memory until its file is back");
+                Ok(0)
+            }
             Err(Fault::Again(error) | Fault::Final(error)) => Err(error),
         }
     }
@@ -549,7 +555,15 @@ impl BufferManager {
         for file in self.bring_home(session, self.log.flushed(), &batch, Homes::Present)? {
             // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
             // written again, and the page at home may be torn.
-            kept_images::keep(self.files.directory(), file, sequence, &batch)?;
+            leave_given_up(session);
+            let environment = environment_of(&self.region);
+            kept_images::keep(self.files.directory(), environment, (file, sequence), &batch).map_err(|error| {
+                match error {
+                    Error::Io(error) if error.is_failed_sync() => Fault::Final(self.fail(&error)),
+                    other => Fault::Again(other),
+                }
+            })?;
+            self.note_kept_images();
         }
         failpoint("buffer: a dead one's batch brought home");
         self.end_batch(session, double, sequence);
@@ -651,7 +665,7 @@ impl BufferManager {
         if let Some(double) = &*opened {
             return Ok(double.clone());
         }
-        let double = Arc::new(DoubleWrite::open(self.files.directory())?);
+        let double = Arc::new(DoubleWrite::open(self.files.directory(), environment_of(&self.region))?);
         // Also if the file was there: the process that made it may not have synced the directory yet, or may be dead.
         self.files.directory().sync().map_err(|error| self.fail(&error))?;
         *opened = Some(double.clone());

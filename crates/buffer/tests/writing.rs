@@ -7,12 +7,12 @@ mod world;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use libtp_buffer::{check, page_lsn, restore_torn, Error, Home, Settings, WriteAhead};
-use libtp_io::Operation;
+use libtp_buffer::{check, page_lsn, restore_torn, Error, FileId, Home, PageId, PageNo, Settings, WriteAhead};
+use libtp_io::{OpenMode, Operation};
 use libtp_log::{FlushedTo, LogManager, Lsn};
 use libtp_process::Session;
 use libtp_sim::{Calls, Fault, LossMode, Repeat, SimDisk};
-use world::{frames, page_id, value_of, World, FILE, LEAF, PAGE_BYTES};
+use world::{file_info, frames, page_id, value_of, World, FILE, LEAF, PAGE_BYTES};
 
 const PAGES: u32 = 40;
 
@@ -303,12 +303,15 @@ fn after_a_crash_at_any_call_every_page_is_whole() {
     assert!(mended > 50, "only {mended} pages were torn: the test shows nothing");
 }
 
+/// The number of an environment whose region has none.
+const ENVIRONMENT: [u8; 16] = [0; 16];
+
 fn restore(directory: &Arc<dyn libtp_io::Directory>) -> usize {
     let mut open = |file| {
         assert_eq!(file, FILE);
         Ok(Home::Here(directory.open("pages.tp", libtp_io::OpenMode::Existing)?))
     };
-    restore_torn(&**directory, &mut open).unwrap().mended
+    restore_torn(&**directory, ENVIRONMENT, &mut open).unwrap().mended
 }
 
 /// Asserts that every page passes its checks and has the value of some round.
@@ -339,7 +342,48 @@ fn a_mark_from_before_a_restart_is_not_taken_for_a_new_batchs() {
     let image = disk.crash_image(LossMode::Torn512, 1);
     let directory: Arc<dyn libtp_io::Directory> = Arc::new(image.process_view());
     let mut open = |_| Ok(Home::Here(directory.open("pages.tp", libtp_io::OpenMode::Existing)?));
-    assert_eq!(restore_torn(&*directory, &mut open).unwrap().looked_at, PAGES as usize);
+    assert_eq!(restore_torn(&*directory, ENVIRONMENT, &mut open).unwrap().looked_at, PAGES as usize);
+}
+
+#[test]
+fn images_of_a_file_that_was_moved_away_stay_until_a_checkpoint_passes_them() {
+    let disk = SimDisk::new(11);
+    let directory: Arc<dyn libtp_io::Directory> = Arc::new(disk.process_view());
+    let world = World::new(directory.clone(), &frames(256));
+    let session = world.join();
+    set_all(&world, &session, 0);
+    directory.open("other.tp", OpenMode::Create).unwrap();
+    let other = FileId::new(2);
+    world.buffers.register_file(&session, &file_info(other, "other", PAGE_BYTES)).unwrap();
+    world.buffers.write_all(&session).unwrap();
+    // The pages' next way home is cut off, the file is moved away, and another file's page takes their place.
+    set_all(&world, &session, 1_000);
+    disk.fail_call(Calls::On(Operation::Write, "pages.tp".into()), 0, Fault::Eio, Repeat::Once);
+    world.buffers.write_all(&session).unwrap_err();
+    directory.rename("pages.tp", "moved").unwrap();
+    world.set_new(&session, PageId::new(other, PageNo::new(1)), 5).unwrap();
+    world.buffers.write_all(&session).unwrap();
+    let kept = |directory: &dyn libtp_io::Directory| {
+        directory.list().unwrap().iter().any(|name| name.starts_with("libtp.double."))
+    };
+    assert!(kept(&*directory));
+    // The memory is lost, and a page of the file is torn.
+    let image = disk.crash_image(LossMode::KeepAll, 1);
+    let crashed: Arc<dyn libtp_io::Directory> = Arc::new(image.process_view());
+    crashed.rename("moved", "pages.tp").unwrap();
+    let home = crashed.open("pages.tp", OpenMode::Existing).unwrap();
+    home.write_at(&[7; 512], 7 * u64::from(PAGE_BYTES)).unwrap();
+    assert!(restore(&crashed) > 0);
+    on_the_disk(&image, 1_000);
+    assert!(!kept(&*crashed));
+    // The memory lives, and the file is back.
+    directory.rename("moved", "pages.tp").unwrap();
+    world.buffers.write_all(&session).unwrap();
+    world.buffers.forget_kept_images(Lsn::FIRST).unwrap();
+    assert!(kept(&*directory), "a restart from there needs them");
+    world.buffers.forget_kept_images(world.log.tail()).unwrap();
+    assert!(!kept(&*directory), "an image of long ago would hide damage");
+    on_the_disk(&disk, 1_000);
 }
 
 #[test]

@@ -255,7 +255,7 @@ impl Directory for PosixDirectory {
     fn identity_of(&self, name: &str) -> Result<Option<Identity>> {
         check_name(Operation::Inspect, name)?;
         let wanted = StatxFlags::INO | StatxFlags::BTIME;
-        match retry_on_intr(|| rustix::fs::statx(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW, wanted)) {
+        match retry_on_intr(|| rustix::fs::statx(&self.descriptor, name, AtFlags::empty(), wanted)) {
             Ok(status) => Ok(Some(Identity {
                 device: rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor),
                 inode: status.stx_ino,
@@ -263,7 +263,7 @@ impl Directory for PosixDirectory {
             })),
             Err(Errno::NOENT) => Ok(None),
             Err(Errno::NOSYS) => {
-                let status = retry_on_intr(|| rustix::fs::statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW));
+                let status = retry_on_intr(|| rustix::fs::statat(&self.descriptor, name, AtFlags::empty()));
                 let status = status.map_err(|errno| self.error(Operation::Inspect, name, errno))?;
                 Ok(Some(Identity { device: status.st_dev, inode: status.st_ino, birth_ns: 0 }))
             }

@@ -20,9 +20,9 @@ pub enum Error {
         /// What failed, and when.
         cause: String,
     },
-    /// This process could not write the log, for a limit of its own, and no other process has written it meanwhile. Nothing
+    /// This process could not write the log, for a limit of its own or a full disk, and no other process has written it meanwhile. Nothing
     /// is lost: the records are in shared memory.
-    #[error("this process could not write the log: {cause}; the records are in shared memory and reach the disk as soon as a process writes the log; raise the limit of this process, or let another process open the environment")]
+    #[error("this process could not write the log: {cause}; the records are in shared memory and reach the disk as soon as a process writes the log; raise the limit of this process, make room if the disk is full, or let another process open the environment")]
     SteppedBack {
         /// What failed.
         cause: String,

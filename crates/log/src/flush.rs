@@ -98,7 +98,11 @@ impl LogManager {
         match written {
             Err(error) if !is_final(&error) => {
                 drop(leader);
-                tracing::warn!(%error, %from, %to, "this process could not write the log; another process may");
+                match self.no_other_writer.load(Ordering::Relaxed) {
+                    false => tracing::warn!(%error, %from, %to, "this process could not write the log; another may"),
+                    // The same again: each commit would log a line.
+                    true => tracing::debug!(%error, %from, %to, "the log still cannot be written"),
+                }
                 self.wake_waiters(Lsn::new(u64::MAX));
                 self.files.forget_foreign();
                 if !matches!(&error, Error::Io(error) if error.is_limit_of_process()) {
@@ -118,6 +122,7 @@ impl LogManager {
             }
             Ok(syncs) => {
                 let header = &*self.header;
+                self.no_other_writer.store(false, Ordering::Relaxed);
                 if self.is_poisoned() {
                     drop(leader);
                     self.wake_waiters(Lsn::new(u64::MAX));

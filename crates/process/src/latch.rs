@@ -150,7 +150,7 @@ impl Latch {
     /// Returns whether the living sessions' notes do not explain the word at this moment. A session should then wait
     /// for the latch properly, which settles the doubt. For a caller that only ever tries the latch.
     #[cold]
-    pub fn had_failed_sync(&self, session: &Session) -> bool {
+    pub fn is_doubtful(&self, session: &Session) -> bool {
         !self.look_for_the_dead(session)
     }
 

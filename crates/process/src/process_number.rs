@@ -100,17 +100,17 @@ impl Patience {
         Patience { looked: now, not_stuck: now, seen_running: now }
     }
 
-    /// Returns whether the wait should end. `writer` returns the awaited process. Called often.
-    pub fn is_over(&mut self, writer: impl FnOnce() -> Option<ProcessNumber>) -> bool {
+    /// Returns whether the wait should end. `other` returns the awaited process. Called often.
+    pub fn is_over(&mut self, other: impl FnOnce() -> Option<ProcessNumber>) -> bool {
         if self.looked.elapsed() < GLANCE {
             return false;
         }
         self.looked = Instant::now();
-        let writer = writer();
-        if writer.is_some_and(ProcessNumber::is_seen_running) {
+        let other = other();
+        if other.is_some_and(ProcessNumber::is_seen_running) {
             self.seen_running = self.looked;
         }
-        if !writer.is_some_and(|writer| writer.is_stopped() || writer.has_ended()) {
+        if !other.is_some_and(|other| other.is_stopped() || other.has_ended()) {
             self.not_stuck = self.looked;
         }
         self.not_stuck.elapsed() >= STUCK || self.seen_running.elapsed() >= UNSEEN

@@ -172,9 +172,9 @@ impl DeathWatch {
         let all = self.watched.iter_mut().enumerate();
         for (place, watched) in all.filter(|(_, watched)| !watched.told) {
             let is_new = std::mem::replace(&mut watched.is_new, false);
-            let had_failed_sync = is_new || watched.descriptor.is_none() || ended.contains(&watched.id);
+            let is_doubtful = is_new || watched.descriptor.is_none() || ended.contains(&watched.id);
             let has_exec = || calls && is_in_turn(place, first, count) && attachments.is_seat_free(watched.id);
-            if (had_failed_sync && !attachments.lives(watched.id)) || has_exec() {
+            if (is_doubtful && !attachments.lives(watched.id)) || has_exec() {
                 (watched.told, watched.descriptor) = (true, None);
                 some = true;
             }

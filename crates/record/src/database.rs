@@ -192,12 +192,12 @@ impl Database {
     }
 
     #[must_use]
-    pub(crate) fn with_keying(mut self, key_format: KeyFormat) -> Database {
+    pub(crate) fn with_key_format(mut self, key_format: KeyFormat) -> Database {
         self.key_format = key_format;
         self
     }
 
-    /// Returns the keying of the records.
+    /// Returns the format of the keys.
     #[inline]
     pub fn key_format(&self) -> &KeyFormat {
         &self.key_format

@@ -7,12 +7,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet};
 
 use libtp_buffer::Entry as RegistryEntry;
-use libtp_buffer::{file_name, Fate, FileId, FileInfo, Home, Registry};
+use libtp_buffer::{file_name, Fate, FileId, FileInfo, Home, Registry, Restored};
 use libtp_io::{Directory, OpenMode};
 use libtp_txn::{Managers, TxnSession};
 
 use crate::database::{KeyFormat, Method};
-use crate::open::{enter, found, read_header, unsuitable};
+use crate::open::{found, read_header, unsuitable};
 use crate::{Error, Result};
 
 /// A database file, as its header describes it.
@@ -22,7 +22,7 @@ pub struct FoundFile {
     pub info: FileInfo,
     /// How its records are organised.
     pub method: Method,
-    /// The keying of the records.
+    /// Format of the keys.
     pub key_format: KeyFormat,
 }
 
@@ -100,13 +100,13 @@ pub fn entry_of(info: &FileInfo) -> RegistryEntry {
     RegistryEntry { id: info.id, name: info.name.clone(), page_bytes: info.page_bytes, is_dropped: false, was: None }
 }
 
-/// Mends torn pages from the double-write file at restart. Returns the number of mended pages. Keeps the images of
+/// Mends torn pages from the double-write file at restart. Keeps the images of
 /// pages whose files are not in their places.
 ///
 /// # Errors
 /// The disk refused. The call can be repeated.
-pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<usize> {
-    let restored = libtp_buffer::restore_torn(directory, &mut |id| {
+pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment: &[u8; 16]) -> Result<Restored> {
+    let restored = libtp_buffer::restore_torn(directory, *environment, &mut |id| {
         // A number without an entry may be a database whose entry is damaged and whose file is away.
         let Some(entry) = registry.entry(id)? else { return Ok(Home::Away) };
         if entry.is_dropped {
@@ -114,15 +114,15 @@ pub fn restore_torn(registry: &Registry, directory: &dyn Directory, environment:
         }
         match entered_file(directory, &entry, environment) {
             Ok(file) => Ok(Home::Here(directory.open(&file.info.file_name(), OpenMode::Existing)?)),
-            // A limit of this process, for example: the next restart may find the file.
-            Err(Error::Io(error)) => Err(error.into()),
+            // The next restart may find the file.
+            Err(Error::Io(error)) if error.is_limit_of_process() => Err(error.into()),
             Err(error) => {
-                tracing::warn!(%error, "pages of a file are not mended");
+                tracing::warn!(%error, "pages of a file wait until it is back");
                 Ok(Home::Away)
             }
         }
     })?;
-    Ok(restored.mended)
+    Ok(restored)
 }
 
 /// Makes the register of an environment without one, at restart, from the existing files. In an existing register,
@@ -195,9 +195,12 @@ pub fn drop_missing(managers: &Managers, txn: &TxnSession, directory: &dyn Direc
     }
     // The log comes first: it has the drop even when the register is damaged.
     let fate = Fate { id: entry.id, page_bytes: entry.page_bytes, name: name.into(), new_name: None };
+    // The place of the entry has room now: a drop that is logged and not entered would be carried out later, on a file
+    // that is back.
+    registry.write(&entry)?;
     managers.log_given_up(txn.session(), &fate)?;
     let dropped = RegistryEntry { is_dropped: true, ..entry.clone() };
-    enter(managers, &dropped)?;
+    registry.enter(&dropped).inspect_err(|_| managers.log.poison())?;
     managers.buffers.forget_file(txn.session(), entry.id);
     Ok(true)
 }

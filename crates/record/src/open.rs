@@ -18,7 +18,7 @@ use libtp_buffer::{
     check, file_name, is_page_size, is_zero, seal, FileId, FileInfo, PageHeader, PageId, PageNo, PoolId, PoolSettings,
     NAME_BYTES_MAX, PAGE_BYTES_DEFAULT, PAGE_BYTES_MAX,
 };
-use libtp_io::{Directory, File, LockMode, OpenMode, Operation};
+use libtp_io::{Directory, File, LockMode, OpenMode};
 use libtp_lock::{Mode, Wait};
 use libtp_process::{Patience, ProcessNumber, Rank};
 use libtp_txn::{Change, Managers, TxnSession};
@@ -124,7 +124,7 @@ pub(crate) fn unsuitable(name: &str, what: impl Into<String>) -> Error {
     Error::Unsuitable { name: name.to_string(), what: what.into() }
 }
 
-/// Returns the oldest format version that has this keying.
+/// Returns the oldest format version that has this key format.
 fn version_of(key_format: &KeyFormat) -> u32 {
     match key_format {
         KeyFormat { index_of: Some(_), .. } | KeyFormat { is_list: true, .. } => FILE_VERSION,
@@ -311,7 +311,7 @@ pub fn open(
     failpoint("create: registered, not formatted");
     format(managers, txn, found.info.id, found.method)?;
     let database = Database::new(found.info.id, name.to_string(), found.info.page_bytes, found.method, found.info.pool);
-    Ok(Some(database.with_keying(found.key_format)))
+    Ok(Some(database.with_key_format(found.key_format)))
 }
 
 /// Runs `work` while no other session can drop or rename a database of that name. The session runs no transaction.
@@ -400,9 +400,9 @@ fn find_or_make(
     Ok(Some(found))
 }
 
-/// Enters a database in the register. A process at a limit of its own, or a full disk, stops no other process: nothing
-/// was entered.
-pub(crate) fn enter(managers: &Managers, entry: &RegistryEntry) -> Result<()> {
+/// Enters a database in the register. A process at a limit of its own, or a full disk, stops no other process: a
+/// repeated call writes the entry.
+fn enter(managers: &Managers, entry: &RegistryEntry) -> Result<()> {
     let entered = managers.buffers.registry().enter(entry).inspect_err(|error| {
         if let libtp_buffer::Error::Io(error) = error {
             poison_after_sync(managers, error);
@@ -413,8 +413,7 @@ pub(crate) fn enter(managers: &Managers, entry: &RegistryEntry) -> Result<()> {
 
 /// Poisons the log after the failed sync of a name or of the register: a repeated sync may succeed without writing.
 fn poison_after_sync(managers: &Managers, error: &libtp_io::Error) {
-    let is_sync = matches!(error.operation(), Operation::Sync | Operation::SyncDirectory);
-    if is_sync || planted("record: a limit of a process that makes a database stops all") {
+    if error.is_failed_sync() || planted("record: a limit of a process that makes a database stops all") {
         managers.log.poison();
     }
 }

@@ -124,7 +124,7 @@ impl DamagedFile {
         self.method
     }
 
-    /// Returns the keying of the records.
+    /// Returns the format of the keys.
     pub fn key_format(&self) -> &KeyFormat {
         &self.key_format
     }

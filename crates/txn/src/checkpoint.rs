@@ -173,6 +173,9 @@ impl Managers {
         let taken = Checkpointed { lsn, redo_point, keep_from, restart_from };
         self.write_control(session, &taken, kept, false)?;
         failpoint("checkpoint: control file written, region old");
+        if let Err(error) = self.buffers.forget_kept_images(redo_point) {
+            tracing::warn!(%error, "images of pages that are at home are kept until the next checkpoint");
+        }
         self.txns.header.checkpoint_lsn.publish(lsn);
         self.txns.header.checkpoints.fetch_add(1);
         failpoint("checkpoint: counted, log not recycled");

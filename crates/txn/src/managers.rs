@@ -36,6 +36,8 @@ pub struct Settings {
     pub snapshot_log_bytes: u64,
     /// How long these are kept for one snapshot.
     pub snapshot_age: Duration,
+    /// The two values before, if the program or libtp.toml names them: then every process keeps as much.
+    pub asked_for_snapshots: (Option<u64>, Option<Duration>),
     /// Log bytes that are kept behind the tail, needed or not: for a backup of the log since the last backup.
     pub keep_log_bytes: u64,
     /// Nothing is logged and nothing is locked: the paper's NOTP (LIBTP 5.1.1), for measurements.
@@ -51,6 +53,7 @@ impl Default for Settings {
             recovery_threads: None,
             snapshot_log_bytes: 4 << 30,
             snapshot_age: Duration::from_secs(3600),
+            asked_for_snapshots: (None, None),
             keep_log_bytes: 0,
             #[cfg(feature = "unprotected")]
             is_unprotected: false,
@@ -178,12 +181,14 @@ impl Managers {
     /// Makes every process keep the log that this process asks for: any process may take the next checkpoint.
     fn share_settings(&self) {
         let (header, settings) = (&self.txns.header, &self.settings);
-        if planted("txn: each process keeps the log that it asks for itself") {
+        if self.processes.only_looks() || planted("txn: each process keeps the log that it asks for itself") {
             return;
         }
         header.keep_log.fetch_max(settings.keep_log_bytes);
-        header.snapshot_log.fetch_max(settings.snapshot_log_bytes);
-        header.snapshot_age.fetch_max(u64::try_from(settings.snapshot_age.as_micros()).unwrap_or(u64::MAX));
+        let (log, age) = settings.asked_for_snapshots;
+        header.snapshot_log.fetch_max(log.unwrap_or(0));
+        let micros = age.map_or(0, |age| u64::try_from(age.as_micros()).unwrap_or(u64::MAX));
+        header.snapshot_age.fetch_max(micros);
     }
 
     /// Writes to the control file where a restart would begin.

@@ -161,9 +161,9 @@ rio::shared! {
         pub shortcuts: rio::Link<Shortcuts>,
         /// The largest `keep_log` of all processes since the region was made, bytes.
         pub keep_log: Word<u64>,
-        /// The largest `snapshot_log`, bytes.
+        /// The largest `snapshot_log` that any of them asked for, bytes.
         pub snapshot_log: Word<u64>,
-        /// The largest `snapshot_age_millis`, in microseconds.
+        /// The largest `snapshot_age_millis` that any of them asked for, in microseconds.
         pub snapshot_age: Word<u64>,
         /// Zero, kept for later.
         pub spare_shortcuts: [Word<u64>; 3],

@@ -7,7 +7,7 @@ use libtp_record::{order, Duplicates, KeyFormat, Method};
 use crate::db::handle::{Db, Recno};
 use crate::db::list::List;
 use crate::db::multi::Multi;
-use crate::db::opening::{open, wrong_keying};
+use crate::db::opening::{open, wrong_key_format};
 use crate::region::inner::Inner;
 use crate::{Error, Result};
 
@@ -54,7 +54,7 @@ fn open_as_it_is(env: &Arc<Inner>, name: &str) -> Result<Database> {
     let order = match &key_format.order {
         None => None,
         Some(called) => {
-            let unknown = || wrong_keying(name, &key_format, &KeyFormat::default());
+            let unknown = || wrong_key_format(name, &key_format, &KeyFormat::default());
             Some(order::by_name(called.as_str()).ok_or_else(unknown)?)
         }
     };

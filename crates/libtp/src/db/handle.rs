@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libtp_record::{Access, KeyFormat, KeyRange, Method, Order, OrderName};
 
-use crate::db::opening::{access, not_side_by_side, open, wrong_keying, wrong_kind};
+use crate::db::opening::{access, not_side_by_side, open, wrong_key_format, wrong_kind};
 use crate::region::inner::Inner;
 use crate::region::open_database::OpenDatabase;
 use crate::{Error, Keys, Result, Txn};
@@ -98,7 +98,7 @@ impl Db {
             return Err(wrong_kind(name, open.method().name(), wanted.name()));
         }
         if *open.key_format() != key_format {
-            return Err(wrong_keying(name, open.key_format(), &key_format));
+            return Err(wrong_key_format(name, open.key_format(), &key_format));
         }
         Ok(Db { env: Arc::clone(env), open, order })
     }

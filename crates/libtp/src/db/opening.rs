@@ -35,7 +35,7 @@ pub(crate) fn access<'a>(env: &'a Arc<Inner>, open: &'a OpenDatabase, txn: &'a T
     Access::of_session(&txn.generation().managers, txn.session(), open)
 }
 
-/// Opens a database. Creates a missing one if `making` gives its method and keying.
+/// Opens a database. Creates a missing one if `making` gives its method and key format.
 pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyFormat)>) -> Result<Arc<OpenDatabase>> {
     env.check_process()?;
     let of = |name: &str| env.settings.database.get(name);
@@ -162,7 +162,7 @@ pub(crate) fn no_index_of(name: &str, database: &str) -> Error {
     Error::Database { name: name.into(), what: format!("it is no index of `{database}`; nothing was changed") }
 }
 
-pub(crate) fn wrong_keying(name: &str, found: &KeyFormat, wanted: &KeyFormat) -> Error {
+pub(crate) fn wrong_key_format(name: &str, found: &KeyFormat, wanted: &KeyFormat) -> Error {
     let order = |key_format: &KeyFormat| match &key_format.order {
         None => "of their bytes".into(),
         Some(order) => format!("`{}`", order.as_str()),

@@ -130,11 +130,13 @@ pub struct Settings {
     pub log_segment_max: Option<Bytes>,
     /// The amount of log after which a checkpoint is taken.
     pub checkpoint_log: Option<Bytes>,
-    /// The amount of log kept for snapshots, with the records deleted within it (default 4 GiB).
+    /// The amount of log kept for snapshots, with the records deleted within it (default 4 GiB). The largest value that a
+    /// process has asked for counts for all.
     pub snapshot_log: Option<Bytes>,
-    /// The longest time that log is kept for one snapshot (default one hour).
+    /// The longest time that log is kept for one snapshot (default one hour). The largest value counts, as above.
     pub snapshot_age_millis: Option<u64>,
-    /// The amount of log that is always kept, so that backups can be extended (default none).
+    /// The amount of log that is always kept, so that backups can be extended (default none). The largest value of all
+    /// processes counts until the shared memory is made anew.
     pub keep_log: Option<Bytes>,
     /// The number of redo threads at a restart; chosen by the log's length and the number of processors if unset.
     pub recovery_threads: Option<u32>,

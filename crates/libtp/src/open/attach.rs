@@ -336,7 +336,7 @@ impl Opening<'_> {
         let control = restarted.control;
         failpoint("restart: log's end found");
         libtp_record::make_registry(&registry, directory.as_ref(), &environment, control.next_file_id)?;
-        let mended = libtp_record::restore_torn(&registry, directory.as_ref(), &environment)?;
+        let restored = libtp_record::restore_torn(&registry, directory.as_ref(), &environment)?;
         failpoint("restart: torn pages mended");
         let identity = self.identity(file, &control)?;
         let region = self.platform.make_region(&identity, self.reserve.get())?;
@@ -352,6 +352,9 @@ impl Opening<'_> {
         let checkpoint = Some(control.checkpoint).filter(|&lsn| lsn != Lsn::NONE);
         Managers::init(&region, checkpoint.unwrap_or(control.oldest))?;
         let managers = self.attach(&region, &control)?;
+        if restored.kept > 0 {
+            managers.buffers.note_kept_images();
+        }
         let txn = managers.join()?;
         failpoint("restart: joined");
         let done = libtp_txn::restart(&managers, &txn, checkpoint, control.oldest, watch)?;
@@ -375,7 +378,7 @@ impl Opening<'_> {
             log_bytes: done.end.since(done.redo_from),
             redone: done.redone,
             undone: done.undone,
-            mended: mended as u64,
+            mended: restored.mended as u64,
             ..self.opened(how)
         };
         Ok((managers, opened))

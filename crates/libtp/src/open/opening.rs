@@ -188,6 +188,8 @@ impl<'o> Opening<'o> {
         settings.recovery_threads = self.settings.recovery_threads;
         set(&mut settings.checkpoint_log_bytes, self.settings.checkpoint_log.map(|bytes| bytes.0));
         set(&mut settings.snapshot_log_bytes, self.settings.snapshot_log.map(|bytes| bytes.0));
+        let age = self.settings.snapshot_age_millis.map(std::time::Duration::from_millis);
+        settings.asked_for_snapshots = (self.settings.snapshot_log.map(|bytes| bytes.0), age);
         set(&mut settings.keep_log_bytes, self.settings.keep_log.map(|bytes| bytes.0));
         set(&mut settings.snapshot_age, self.settings.snapshot_age_millis.map(Duration::from_millis));
         #[cfg(feature = "unprotected")]

@@ -356,9 +356,9 @@ impl<'e> Txn<'e> {
         }
         let Some(seat) = self.seat.take() else { return Ok(()) };
         let Seated { generation, session } = &*seat;
-        let had_failed_sync = session.session().is_dead() || generation.managers.region.is_broken();
+        let is_doubtful = session.session().is_dead() || generation.managers.region.is_broken();
         match session.state() {
-            State::Running if !had_failed_sync => self.joined.abort(),
+            State::Running if !is_doubtful => self.joined.abort(),
             _ => self.joined.leave_to_judge(),
         }
         if generation.managers.region.is_broken() {
