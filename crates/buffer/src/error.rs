@@ -72,7 +72,10 @@ pub enum Error {
 impl From<libtp_io::Error> for Error {
     fn from(error: libtp_io::Error) -> Error {
         match error {
-            libtp_io::Error::Full { .. } => Error::Full { what: "a page on the disk", why: error.to_string() },
+            // After a failed sync, for want of room too, the disk may lack bytes: that is no refusal to try again.
+            libtp_io::Error::Full { .. } if !error.is_failed_sync() => {
+                Error::Full { what: "a page on the disk", why: error.to_string() }
+            }
             other => Error::Io(other),
         }
     }
