@@ -7,16 +7,17 @@ use libtp::Backup;
 use serde_json::Value;
 
 use crate::environment::EnvironmentArgument;
+use crate::environment_directory::EnvironmentDirectory;
 use crate::facts::{facts, write_list};
-use crate::failure::{Ending, Failure, Result};
+use crate::failure::{Ending, Result};
 use crate::output::Output;
 use crate::progress::Steps;
 
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    /// The environment's directory.
-    #[arg(long, value_name = "DIR", required_unless_present = "check")]
+    /// The environment's directory. Default: the directory in TP_ENV, else the current directory if it is an environment.
+    #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
     /// Directory of the backup: missing or empty; with --incremental or --check, an existing backup.
     directory: PathBuf,
@@ -32,15 +33,14 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut steps = Steps::new(output.may_draw());
     let watch = &mut |what, done, total| steps.set(what, done, total);
-    let said = match (&arguments.env, arguments.incremental) {
-        _ if arguments.check => facts(&Backup::open(&arguments.directory)?.check(watch)?)?,
-        (None, _) => return Err(Failure::Usage("--env DIR is missing".into())),
-        (Some(env), is_incremental) => {
-            let env = EnvironmentArgument::at(env).open(output)?;
-            match is_incremental {
-                true => facts(&env.backup_more(&arguments.directory, watch)?)?,
-                false => facts(&env.backup(&arguments.directory, watch)?)?,
-            }
+    let said = if arguments.check {
+        facts(&Backup::open(&arguments.directory)?.check(watch)?)?
+    } else {
+        let directory = EnvironmentDirectory::find(arguments.env.as_deref())?;
+        let env = EnvironmentArgument::at(directory.path()).open(output)?;
+        match arguments.incremental {
+            true => facts(&env.backup_more(&arguments.directory, watch)?)?,
+            false => facts(&env.backup(&arguments.directory, watch)?)?,
         }
     };
     drop(steps);

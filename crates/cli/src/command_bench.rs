@@ -72,7 +72,7 @@ struct Tpcb {
     #[arg(long)]
     read_only: bool,
     /// Directory of the bank; without it, a fresh one that is removed at the end.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
 }
 

@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory: PathBuf,
     /// Directory of RVM's files; without it, a fresh one that is removed at the end.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
 }
 

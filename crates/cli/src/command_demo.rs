@@ -33,7 +33,7 @@ const ACCOUNTS: u32 = 100_000;
 #[derive(Args)]
 pub struct Arguments {
     /// Directory of the bank, which may exist; without it, a new directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(short = 'e', long, value_name = "DIR")]
     env: Option<PathBuf>,
     /// Seconds of work before all processes are killed.
     #[arg(long, default_value = "5", value_parser = some_seconds)]

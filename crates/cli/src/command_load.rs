@@ -60,6 +60,8 @@ pub enum Target {
 
 /// Loads the dump; environment and database are made if they are missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    // Fails before the dump is read if no environment is named.
+    arguments.at.environment.directory()?;
     let mut source = Source::open(arguments)?;
     let checked = source.check()?;
     let (database, kind) = (&arguments.at.database, source.reader.header().kind);

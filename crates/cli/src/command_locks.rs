@@ -29,7 +29,7 @@ pub struct Arguments {
     /// Print instead which transaction waits for which: a line for each pair.
     #[arg(long)]
     wait_for: bool,
-    /// Print the waits as a graph in Graphviz' language: tp locks --env DIR --wait-for --dot | dot -Tsvg.
+    /// Print the waits as a graph in Graphviz' language: tp locks --wait-for --dot | dot -Tsvg.
     #[arg(long, requires = "wait_for")]
     dot: bool,
 }
@@ -83,12 +83,12 @@ fn read<T: Send + 'static>(
     output: &Output,
     read: impl FnOnce(&Env) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let Some(look) = Env::builder().look(&arguments.environment.env)? else {
+    let directory = arguments.environment.directory()?;
+    let Some(look) = Env::builder().look(&directory)? else {
         // No process is at work, except perhaps one that is recovering the environment, which may take long.
         return read(&arguments.environment.open(output)?);
     };
     let (tell, told) = mpsc::channel();
-    let directory = arguments.environment.env.clone();
     // If the call never returns, the thread ends with this process, and its session is repaired like a killed one.
     std::thread::spawn(move || {
         let opened = Env::builder().create(false).open(directory).map_err(Failure::from);

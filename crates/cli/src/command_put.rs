@@ -35,6 +35,8 @@ pub struct Arguments {
 /// Writes the record; environment and database are made if they are missing.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let (name, spelling) = (&arguments.at.database, Spelling::of(arguments.hex));
+    // Fails before standard input is read if no environment is named.
+    arguments.at.environment.directory()?;
     let value = match &arguments.value {
         Some(word) => spelling.read(word)?,
         None => {

@@ -7,6 +7,7 @@ use clap::Args;
 use libtp::{Backup, RestorePoint};
 use serde_json::Value;
 
+use crate::environment_directory::directory_to_make;
 use crate::facts::{facts, write_list};
 use crate::failure::{Ending, Result};
 use crate::output::Output;
@@ -17,9 +18,9 @@ use crate::progress::Steps;
 pub struct Arguments {
     /// The backup's directory.
     backup: PathBuf,
-    /// Directory of the new environment: missing, or empty except for a `libtp.toml`.
-    #[arg(long, value_name = "DIR")]
-    env: PathBuf,
+    /// Directory of the new environment: missing, or empty except for a `libtp.toml`. Default: the directory in TP_ENV.
+    #[arg(short = 'e', long, value_name = "DIR")]
+    env: Option<PathBuf>,
     /// State to restore: after the log record at this LSN, as `tp printlog` shows it, or at a time in UTC, such as
     /// 2026-01-31T23:59:59; without it, the latest.
     #[arg(long, value_name = "LSN|TIME", value_parser = until)]
@@ -28,10 +29,11 @@ pub struct Arguments {
 
 /// Restores, and prints the facts of the restored environment, such as the end of its log.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let directory = directory_to_make(arguments.env.as_deref())?;
     let mut steps = Steps::new(output.may_draw());
     let backup = Backup::open(&arguments.backup)?;
     let until = arguments.until.unwrap_or(RestorePoint::End);
-    let restored = backup.restore(&arguments.env, until, &mut |what, done, total| steps.set(what, done, total))?;
+    let restored = backup.restore(&directory, until, &mut |what, done, total| steps.set(what, done, total))?;
     drop(steps);
     if restored.settings_aside {
         eprintln!("tp: the backup's libtp.toml names directories, which belong to the other environment: it is put aside as libtp.toml.backup");

@@ -17,7 +17,7 @@ pub struct Arguments {
 
 /// Prints a line for each file; exit 1 if this build does not read one of them.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    let files = libtp::file_versions(&arguments.environment.env)?;
+    let files = libtp::file_versions(arguments.environment.directory()?)?;
     for file in &files {
         write_line(output, file)?;
     }

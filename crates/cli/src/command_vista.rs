@@ -25,7 +25,7 @@ enum Verb {
         /// The segment's file.
         file: PathBuf,
         /// Directory of the environment that the segment belongs to, if any; the segment is locked meanwhile.
-        #[arg(long, value_name = "DIR")]
+        #[arg(short = 'e', long, value_name = "DIR")]
         env: Option<PathBuf>,
     },
 }

@@ -172,7 +172,7 @@ fn reader(file: &File, name: &str, record_bytes: Option<usize>) -> Result<(Reade
 /// Copies input that can be read only once to a file without a name, in the nearest directory above the environment (or
 /// in it) that exists.
 fn copied(mut input: impl Read, name: &str, arguments: &Arguments) -> Result<File> {
-    let environment = &arguments.at.environment.env;
+    let environment = arguments.at.environment.directory()?;
     let directory = environment.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let path = directory.join(format!(".tp-load.{}", std::process::id()));
     let failed = |what: &str| Failure::doing(format!("{what} {} for what comes from {name}", path.display()));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use libtp::{Builder, Database, Env, Filling, Keep, Settings};
 
+use crate::environment_directory::EnvironmentDirectory;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::progress::Steps;
@@ -13,12 +14,12 @@ use crate::progress::Steps;
 /// The environment of a command.
 #[derive(Args)]
 pub struct EnvironmentArgument {
-    /// The environment's directory.
-    #[arg(long, value_name = "DIR")]
-    pub env: PathBuf,
+    /// The environment's directory. Default: the directory in TP_ENV, else the current directory if it is an environment.
+    #[arg(short = 'e', long, value_name = "DIR")]
+    env: Option<PathBuf>,
     /// Longest wait for each lock that a transaction of another process holds, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = WAIT, value_parser = seconds)]
-    pub wait: Duration,
+    wait: Duration,
 }
 
 /// Default of `--wait`, in seconds.
@@ -44,41 +45,57 @@ pub struct DatabaseArguments {
 impl EnvironmentArgument {
     /// Returns the environment in `directory`, with the default wait.
     pub fn at(directory: &Path) -> EnvironmentArgument {
-        EnvironmentArgument { env: directory.to_path_buf(), wait: seconds(WAIT).unwrap_or_default() }
+        EnvironmentArgument { env: Some(directory.to_path_buf()), wait: seconds(WAIT).unwrap_or_default() }
+    }
+
+    /// Returns the environment's directory.
+    ///
+    /// # Errors
+    /// `Usage` if the command line, `TP_ENV` and the current directory name no environment.
+    pub fn directory(&self) -> Result<PathBuf> {
+        Ok(self.find()?.path().to_path_buf())
+    }
+
+    fn find(&self) -> Result<EnvironmentDirectory> {
+        EnvironmentDirectory::find(self.env.as_deref())
     }
 
     /// Opens the environment, which must exist.
     pub fn open(&self, output: &Output) -> Result<Env> {
-        open(&self.env, Env::builder().create(false).lock_timeout(self.wait), output)
+        open(&self.directory()?, Env::builder().create(false).lock_timeout(self.wait), output)
     }
 
     /// Opens the environment to watch its processes, without a session and without waiting. If no process has the
     /// environment open, opens it as usual, but without background work.
     pub fn open_to_look(&self, output: &Output) -> Result<Env> {
-        if let Some(env) = Env::builder().look(&self.env)? {
+        let directory = self.directory()?;
+        if let Some(env) = Env::builder().look(&directory)? {
             return Ok(env);
         }
         let settings = Settings { no_background: true, ..Settings::default() };
-        open(&self.env, Env::builder().create(false).settings(settings), output)
+        open(&directory, Env::builder().create(false).settings(settings), output)
     }
 
     /// Opens the environment as [`EnvironmentArgument::open`] does. `keep` decides which is right if shared memory and
     /// log files disagree.
     pub fn open_keeping(&self, keep: Option<Keep>, output: &Output) -> Result<Env> {
         let builder = Env::builder().create(false).lock_timeout(self.wait);
-        open(&self.env, keep.into_iter().fold(builder, Builder::keep), output)
+        open(&self.directory()?, keep.into_iter().fold(builder, Builder::keep), output)
     }
 
-    /// Opens the environment, or makes it.
+    /// Opens the environment. If the environment is missing and its directory is named, makes it.
     pub fn open_or_create(&self, output: &Output) -> Result<Env> {
-        open(&self.env, Env::builder().lock_timeout(self.wait), output)
+        let directory = self.find()?;
+        let builder = Env::builder().create(directory.may_be_made()).lock_timeout(self.wait);
+        open(directory.path(), builder, output)
     }
 
-    /// Opens the environment to fill it, or makes it.
+    /// Opens the environment to fill it. If the environment is missing and its directory is named, makes it.
     pub fn open_to_fill(&self, builder: &Builder, output: &Output) -> Result<Filling> {
+        let directory = self.find()?;
         let mut steps = Steps::new(output.may_draw());
-        let builder = builder.clone().lock_timeout(self.wait);
-        Ok(builder.open_to_fill(&self.env, &mut |what, done, total| steps.set(what, done, total))?)
+        let builder = builder.clone().create(directory.may_be_made()).lock_timeout(self.wait);
+        Ok(builder.open_to_fill(directory.path(), &mut |what, done, total| steps.set(what, done, total))?)
     }
 }
 

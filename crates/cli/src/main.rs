@@ -55,6 +55,7 @@ mod dump_header;
 mod dump_source;
 mod dumped_pages;
 mod environment;
+mod environment_directory;
 mod facts;
 mod failure;
 mod in_order;
@@ -82,7 +83,7 @@ use output::Output;
 #[command(name = "tp", version, disable_help_subcommand = true, arg_required_else_help = true)]
 struct CommandLine {
     /// Write JSON to standard output, one object a line; the last line is the result.
-    #[arg(long, global = true)]
+    #[arg(short = 'j', long, global = true)]
     json: bool,
     #[command(subcommand)]
     verb: Verb,

@@ -31,8 +31,15 @@ pub fn tp_reading(verb: &str, env: &Path, words: &[&str], input: &[u8]) -> Said 
 /// Runs `tp` with any words.
 pub fn tp_words<S: AsRef<OsStr>>(words: &[S], input: &[u8]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-    command.args(words);
+    command.args(words).env_remove("TP_ENV");
     run(command, input)
+}
+
+/// Runs `tp` with any words in a directory, with `TP_ENV` set to `variable`.
+pub fn tp_in<S: AsRef<OsStr>>(directory: &Path, variable: Option<&OsStr>, words: &[S]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+    command.args(words).current_dir(directory).env_remove("TP_ENV").envs(variable.map(|value| ("TP_ENV", value)));
+    run(command, b"")
 }
 
 /// Runs any program.
