@@ -69,18 +69,19 @@ mod shell_command;
 mod shell_session;
 mod spelling;
 mod stalls;
+mod verb_groups;
 mod wait_graph;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::{Ending, Result};
 use output::Output;
 
 /// Transactions over records on disk, shared by any number of processes.
 #[derive(Parser)]
-#[command(name = "tp", version, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "tp", version, arg_required_else_help = true, subcommand_value_name = "VERB")]
 struct CommandLine {
     /// Write JSON to standard output, one object a line; the last line is the result.
     #[arg(short = 'j', long, global = true)]
@@ -172,7 +173,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let CommandLine { json, verb } = CommandLine::parse();
+    let matches = verb_groups::with_groups(CommandLine::command()).get_matches();
+    let CommandLine { json, verb } = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut output = Output::new(json);
     let done = run(verb, &mut output).and_then(|ending| output.finish().map(|()| ending));
     match done {
@@ -230,7 +232,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
-        CommandLine::command().debug_assert();
+        verb_groups::with_groups(CommandLine::command()).debug_assert();
     }
 }
