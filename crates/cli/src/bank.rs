@@ -8,7 +8,7 @@ use clap::Args;
 use libtp_bench::{Engine, Scale, Table};
 
 use crate::failure::{Failure, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 use crate::progress::Progress;
 
 /// The directory of a bank.
@@ -50,7 +50,7 @@ impl Drop for BankDirectory {
             return;
         }
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            eprintln!("tp: cannot remove {}: {error}", self.path.display());
+            note(format_args!("cannot remove {}: {error}", self.path.display()));
         }
     }
 }

@@ -17,7 +17,7 @@ use libtp_bench::{
 
 use crate::bank::{self, BankDirectory};
 use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 use crate::progress::Progress;
 use crate::spelling::{grouped, seconds, some_seconds, time};
 use crate::{command_bench_growth, command_bench_memory, command_bench_paper};
@@ -162,7 +162,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let usual = Scale::PAPER.accounts;
     let loaded = bank::load(engine.as_ref(), tpcb.size, usual, output)?;
     if let (Some(time), false) = (loaded.time, output.is_json()) {
-        eprintln!("{} records loaded in {:.1} s", grouped(loaded.scale.total()), time.as_secs_f64());
+        note(format_args!("{} records loaded in {:.1} s", grouped(loaded.scale.total()), time.as_secs_f64()));
     }
     let report = tpcb.measure(engine.as_ref(), loaded.scale, directory.path(), output)?;
     engine.close()?;

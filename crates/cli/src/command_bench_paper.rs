@@ -11,7 +11,7 @@ use libtp_bench::EngineKind;
 
 use crate::bank::BankDirectory;
 use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 use crate::progress::Progress;
 
 /// The command line.
@@ -137,8 +137,8 @@ impl Peers {
         if EngineKind::LIGHT.iter().all(|kind| kind.is_built_in()) {
             return Peers::Light;
         }
-        eprintln!(
-            "tp: no peers are in this program: libtp is measured alone; `cargo xtask bench paper` builds one that has them",
+        note(
+            "no peers are in this program: libtp is measured alone; `cargo xtask bench paper` builds one that has them",
         );
         Peers::None
     }
@@ -185,7 +185,7 @@ impl RunDirectory {
 impl Drop for RunDirectory {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("tp: cannot remove {}: {error}", self.0.display());
+            note(format_args!("cannot remove {}: {error}", self.0.display()));
         }
     }
 }

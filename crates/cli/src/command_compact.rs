@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::environment::EnvironmentArgument;
 use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 use crate::progress::Progress;
 use crate::spelling::grouped;
 
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         let database = match env.database(&name) {
             // A database that only its own program can open is skipped, and the others are compacted.
             Err(error @ libtp::Error::Database { .. }) if !is_named => {
-                eprintln!("tp: passed over: {error}");
+                note(format_args!("passed over: {error}"));
                 continue;
             }
             found => found?,

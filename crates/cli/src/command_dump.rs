@@ -8,9 +8,9 @@ use crate::dump_format::{write_datum, write_end};
 use crate::dump_header::{write_header, DumpType, Header};
 use crate::dumped_pages;
 use crate::environment::DatabaseArguments;
-use crate::failure::{Ending, Failure, Result};
+use crate::failure::{Ending, Result};
 use crate::in_order::{each_record, Range, Reading};
-use crate::output::Output;
+use crate::output::{cannot_write, note, Output};
 use crate::progress::Progress;
 use crate::records::Key;
 use crate::spelling::{Object, Spelling};
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     }
     drop(bar);
     if gaps > 0 && as_text && !arguments.keys {
-        eprintln!("tp: {gaps} numbers have no record; without --keys a dump has no numbers, so records after them get smaller ones in a load");
+        note(format_args!("{gaps} numbers have no record; without --keys a dump has no numbers, so records after them get smaller ones in a load"));
     }
     let mut result = json!({ "database": arguments.at.database, "type": kind.name(), "records": records });
     if keys_as_stored {
@@ -107,12 +107,4 @@ fn write_object(output: &mut Output, key: &Key, value: &[u8]) -> Result<()> {
     key.enter(Spelling::Hex, &mut object);
     Spelling::Hex.enter(&mut object, "value", value);
     output.object(&object)
-}
-
-/// Returns the failure for an error of standard output.
-pub fn cannot_write(error: std::io::Error) -> Failure {
-    match error.kind() {
-        std::io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-        _ => Failure::doing("write to standard output")(error),
-    }
 }

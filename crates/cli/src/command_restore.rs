@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::environment_directory::directory_to_make;
 use crate::facts::{facts, write_list};
 use crate::failure::{Ending, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 use crate::progress::Steps;
 
 /// The command line.
@@ -36,13 +36,13 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let restored = backup.restore(&directory, until, &mut |what, done, total| steps.set(what, done, total))?;
     drop(steps);
     if restored.settings_aside {
-        eprintln!("tp: the backup's libtp.toml names directories, which belong to the other environment: it is put aside as libtp.toml.backup");
+        note("the backup's libtp.toml names directories, which belong to the other environment: it is put aside as libtp.toml.backup");
     }
     if restored.clock_behind > 0 {
-        eprintln!(
-            "tp: the wall clock was behind the log's times in {} flushes, the first at LSN {}: it had been set back, or ahead before. Times in the log do not go back, so states of meanwhile are found by LSN: `tp printlog` shows them, and --until takes one",
+        note(format_args!(
+            "the wall clock was behind the log's times in {} flushes, the first at LSN {}: it had been set back, or ahead before. Times in the log do not go back, so states of meanwhile are found by LSN: `tp printlog` shows them, and --until takes one",
             restored.clock_behind, restored.clock_behind_from
-        );
+        ));
     }
     if let Value::Object(object) = facts(&restored)? {
         write_list(output, &object)?;

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::environment::EnvironmentArgument;
 use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 use crate::shell_command::Command;
 use crate::shell_session::ShellSession;
 use crate::spelling::Spelling;
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
             Ok(true) => {}
             Ok(false) => break,
             Err(failure @ Failure::NobodyReads) => return Err(failure),
-            Err(failure) if is_watched => eprintln!("tp: {failure}"),
+            Err(failure) if is_watched => note(failure),
             Err(failure) => {
                 let _ = session.end();
                 return Err(Failure::Failed(format!("line {number}: {failure}")));
@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
         }
     }
     if session.end()? {
-        eprintln!("tp: the transaction was not committed, and was aborted");
+        note("the transaction was not committed, and was aborted");
     }
     Ok(Ending::Done)
 }

@@ -7,12 +7,11 @@
 use libtp::{Durability, Env, PageFile, PageLock, Txn};
 use serde_json::json;
 
-use crate::command_dump::cannot_write;
 use crate::dump_format::{write_datum, write_end};
 use crate::dump_header::{write_header, DumpType, Header, PAGE_HEADER_BYTES};
 use crate::dump_source::Source;
 use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
+use crate::output::{cannot_write, Output};
 use crate::progress::Progress;
 use crate::spelling::to_hex;
 

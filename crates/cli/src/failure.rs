@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+/// Exit code that shells show for a program that SIGPIPE (13) ended.
+const SIGPIPE_CODE: u8 = 128 + 13;
+
 /// The result of every function here that can fail.
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -42,7 +45,7 @@ pub enum Failure {
     /// The command was tried and failed.
     #[error("{0}")]
     Failed(String),
-    /// The reader of standard output went away. No message is written.
+    /// The reader of standard output went away, as in `tp scan NAME | head`. No message is written.
     #[error("standard output was closed")]
     NobodyReads,
 }
@@ -53,11 +56,13 @@ impl Failure {
         move |error| Failure::Failed(format!("cannot {what}: {error}"))
     }
 
-    /// Returns the exit code.
+    /// Returns the exit code. For a closed pipe that is the code that a shell shows for a program that SIGPIPE ended. The
+    /// signal itself would end the process without closing the environment.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Failure::Usage(_) => ExitCode::from(2),
-            Failure::Failed(_) | Failure::NobodyReads => ExitCode::FAILURE,
+            Failure::Failed(_) => ExitCode::FAILURE,
+            Failure::NobodyReads => ExitCode::from(SIGPIPE_CODE),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! [`output`] writes to standard output, only [`progress`] draws on standard error, and [`spelling`] defines how bytes
 //! are written on the command line and in JSON.
 //!
-//! Exit code: 0: done; 1: failed, or an audit disagrees; 2: wrong usage. With `--json` standard output has only JSON,
+//! Exit code: 0: done; 1: failed, or an audit disagrees; 2: wrong usage; 141: the reader closed standard output, as in
+//! `tp scan NAME | head`. With `--json` standard output has only JSON,
 //! one object a line, and the last line is the result.
 #![forbid(unsafe_code)]
 

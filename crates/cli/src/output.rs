@@ -65,7 +65,7 @@ impl Output {
     /// Writes the rest of the output.
     ///
     /// # Errors
-    /// A full disk or a closed pipe: the answer did not arrive, so the command failed.
+    /// A full disk: the answer did not arrive, so the command failed. `NobodyReads`: the reader closed the pipe.
     pub fn finish(&mut self) -> Result<()> {
         self.flush()
     }
@@ -75,13 +75,19 @@ impl Output {
         if matches!(failure, Failure::NobodyReads) {
             return;
         }
-        eprintln!("tp: {failure}");
+        note(failure);
         // Standard output itself may be broken; standard error has the message already.
         let _ = self.object(&serde_json::json!({ "error": failure.to_string() })).and_then(|()| self.flush());
     }
 }
 
-fn cannot_write(error: std::io::Error) -> Failure {
+/// Writes a line of text to standard error. A reader that went away is no failure of the command.
+pub fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "tp: {text}");
+}
+
+/// Returns the failure for an error of standard output.
+pub fn cannot_write(error: std::io::Error) -> Failure {
     if error.kind() == ErrorKind::BrokenPipe {
         return Failure::NobodyReads;
     }

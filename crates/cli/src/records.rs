@@ -3,7 +3,7 @@
 use libtp::{Database, Env, Multi, Txn};
 
 use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
+use crate::output::{note, Output};
 use crate::spelling::{Object, Spelling};
 
 /// The key of a record.
@@ -119,6 +119,6 @@ pub fn missing(output: &mut Output, mut result: Object, said: &str, key: &Key, n
     result.insert(said.to_string(), false.into());
     output.object(&result)?;
     let key = key.write(Spelling::Text);
-    eprintln!("tp: there is no record {} in {name}", String::from_utf8_lossy(&key));
+    note(format_args!("there is no record {} in {name}", String::from_utf8_lossy(&key)));
     Ok(Ending::Disagrees)
 }

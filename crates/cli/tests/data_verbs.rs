@@ -249,20 +249,6 @@ fn records_by_number_have_decimal_keys_from_one() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_drama() {
-    let env = tempdir().unwrap();
-    let mut dump = "VERSION=3\nformat=print\ntype=btree\nHEADER=END\n".to_string();
-    (0..20_000).for_each(|n| dump.push_str(&format!(" {n:06}\n {n}\n")));
-    dump.push_str("DATA=END\n");
-    tp_reading("load", env.path(), &["many"], dump.as_bytes()).text();
-    let mut shell = std::process::Command::new("sh");
-    let script = r#""$1" scan --env "$2" many | head -n 1"#;
-    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tp")]).arg(env.path());
-    let message = tp::run(shell, b"");
-    assert_eq!((message.out.as_slice(), message.err.as_str()), (b"000000\t0\n".as_slice(), ""));
-}
-
-#[test]
 fn compaction_goes_over_lists_and_passes_over_what_only_its_program_can_open() {
     let directory = tempdir().unwrap();
     {
