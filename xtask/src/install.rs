@@ -1,4 +1,5 @@
-//! `cargo xtask install`: puts all files that programs in C need where they look for them.
+//! `cargo xtask install`: puts all files that programs in C need where they look for them; and the command `tp` with its
+//! manual page and the completions of the shells, where a Debian system looks for these.
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
 
@@ -6,8 +7,8 @@ use crate::workspace::{cargo, Workspace};
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
 /// Builds the library and installs everything under `prefix`.
 ///
@@ -20,9 +21,16 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
         return Err("the library does not build; nothing was installed".into());
     }
+    let built = cargo().args(["build", "--release", "--package", "libtp-cli", "--bin", "tp"]).status();
+    if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
+        return Err("the command tp does not build; nothing was installed".into());
+    }
     let prefix = std::path::absolute(prefix).map_err(|error| error.to_string())?;
     let version = version(&workspace.root)?;
-    let count = lay_out(&workspace.root.join("crates/capi"), &workspace.target.join("release"), &prefix, &version)
+    let release = workspace.target.join("release");
+    let texts = texts_of_command(&release.join("tp"), &prefix)?;
+    let count = lay_out(&workspace.root.join("crates/capi"), &release, &prefix, &version)
+        .and_then(|count| Ok(count + lay_out_command(&release, &prefix, &texts)?))
         .map_err(|error| format!("not all of it could be put under {}: {error}", prefix.display()))?;
     println!("{count} files and links under {}", prefix.display());
     println!("run `ldconfig` where that is a directory of the system's linker");
@@ -69,6 +77,47 @@ fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str) -> io::Resul
     Ok(count + 1 + links.len())
 }
 
+/// A file that the command prints, and its text.
+struct Text {
+    to: PathBuf,
+    text: Vec<u8>,
+}
+
+/// Returns the words by which the command prints its manual page and the scripts of the shells, each with its file.
+fn texts(prefix: &Path) -> [(&'static [&'static str], PathBuf); 4] {
+    let share = prefix.join("share");
+    // Debian keeps the first directory for its packages. Its zsh looks for other programs below /usr/local.
+    let zsh = if prefix == Path::new("/usr") { "zsh/vendor-completions/_tp" } else { "zsh/site-functions/_tp" };
+    [
+        (&["man"], share.join("man/man1/tp.1")),
+        (&["completions", "bash"], share.join("bash-completion/completions/tp")),
+        (&["completions", "zsh"], share.join(zsh)),
+        (&["completions", "fish"], share.join("fish/vendor_completions.d/tp.fish")),
+    ]
+}
+
+/// Lets the command print its texts.
+fn texts_of_command(command: &Path, prefix: &Path) -> Result<Vec<Text>, String> {
+    let print = |(words, to): (&[&str], PathBuf)| {
+        let said = Command::new(command).args(words).output();
+        let said = said.map_err(|error| format!("{} cannot be started: {error}", command.display()))?;
+        match said.status.success() {
+            true => Ok(Text { to, text: said.stdout }),
+            false => Err(format!("tp {} failed: {}", words.join(" "), String::from_utf8_lossy(&said.stderr))),
+        }
+    };
+    texts(prefix).into_iter().map(print).collect()
+}
+
+/// Copies the command and writes its texts. Returns the number of files.
+fn lay_out_command(built: &Path, prefix: &Path, texts: &[Text]) -> io::Result<usize> {
+    replaced(&prefix.join("bin/tp"), |to| fs::copy(built.join("tp"), to).map(|_| ()))?;
+    for Text { to, text } in texts {
+        replaced(to, |to| fs::write(to, text))?;
+    }
+    Ok(1 + texts.len())
+}
+
 /// Replaces a file by a new one. A running program that has mapped the old file keeps it.
 fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
@@ -107,6 +156,32 @@ mod tests {
         }
         let text = fs::read_to_string(prefix.join("lib/pkgconfig/libtp.pc")).expect("it was written");
         assert!(text.starts_with(&format!("prefix={}\n", prefix.display())) && !text.contains('@'), "{text}");
+        fs::remove_dir_all(&scratch).expect("we made it");
+    }
+
+    #[test]
+    fn the_command_its_page_and_the_completions_are_where_a_system_looks() {
+        let scratch = std::env::temp_dir().join(format!("xtask-install-command-{}", std::process::id()));
+        let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
+        fs::create_dir_all(&built).expect("the temporary directory is writable");
+        fs::write(built.join("tp"), "tp").expect("it is still writable");
+        // A program that prints its words, in place of the command.
+        let texts = texts_of_command(Path::new("/bin/echo"), &prefix).expect("the program prints");
+        for _ in 0..2 {
+            assert_eq!(lay_out_command(&built, &prefix, &texts).expect("also over another"), 5);
+        }
+        for (file, text) in [
+            ("share/man/man1/tp.1", "man\n"),
+            ("share/bash-completion/completions/tp", "completions bash\n"),
+            ("share/zsh/site-functions/_tp", "completions zsh\n"),
+            ("share/fish/vendor_completions.d/tp.fish", "completions fish\n"),
+        ] {
+            assert_eq!(fs::read_to_string(prefix.join(file)).ok().as_deref(), Some(text), "{file}");
+        }
+        assert!(prefix.join("bin/tp").is_file());
+        let [_, _, (_, zsh), _] = super::texts(Path::new("/usr"));
+        assert_eq!(zsh, Path::new("/usr/share/zsh/vendor-completions/_tp"));
+        assert!(texts_of_command(&scratch.join("missing"), &prefix).is_err());
         fs::remove_dir_all(&scratch).expect("we made it");
     }
 }

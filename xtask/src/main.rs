@@ -83,9 +83,9 @@ enum Verb {
     },
     /// Branches of recovery, the log and the latches that no test takes, beside the reasons in docs/coverage.md
     Coverage,
-    /// Put the library for C, its headers, pkg-config file and manual pages under a directory
+    /// Put the library for C, its headers, pkg-config file and manual pages under a directory; and tp, tp(1) and completions
     Install {
-        /// The directory above lib, include and share/man
+        /// The directory above bin, lib, include and share
         #[arg(long, default_value = "/usr/local")]
         prefix: std::path::PathBuf,
     },

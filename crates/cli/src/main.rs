@@ -21,6 +21,7 @@ mod command_bench_memory;
 mod command_bench_paper;
 mod command_checkpoint;
 mod command_compact;
+mod command_completions;
 mod command_deadlock;
 mod command_del;
 mod command_demo;
@@ -32,6 +33,7 @@ mod command_get;
 mod command_list;
 mod command_load;
 mod command_locks;
+mod command_man;
 mod command_printlog;
 mod command_put;
 mod command_recover;
@@ -165,6 +167,11 @@ enum Verb {
     Salvage(command_salvage::Arguments),
     /// Check a segment of recoverable memory.
     Vista(command_vista::Arguments),
+    /// Print the script by which a shell completes verbs and options.
+    Completions(command_completions::Arguments),
+    /// Print the manual page tp(1).
+    #[command(hide = true)]
+    Man,
     #[command(hide = true, name = "demo-worker")]
     DemoWorker(demo_worker::Arguments),
     #[command(hide = true, name = "bench-client")]
@@ -221,6 +228,8 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Verify(arguments) => command_verify::run(&arguments, output),
         Verb::Salvage(arguments) => command_salvage::run(&arguments, output),
         Verb::Vista(arguments) => command_vista::run(&arguments, output),
+        Verb::Completions(arguments) => command_completions::run(&arguments, output),
+        Verb::Man => command_man::run(output),
         Verb::DemoWorker(arguments) => demo_worker::run(&arguments),
         Verb::BenchClient(arguments) => command_bench::run_client(&arguments),
         Verb::BenchMemoryClient(arguments) => command_bench_memory::run_client(&arguments),

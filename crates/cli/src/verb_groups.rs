@@ -24,7 +24,7 @@ pub const GROUPS: &[VerbGroup] = &[
         verbs: &["recover", "verify", "salvage", "vista", "files", "abort", "deadlock", "upgrade"],
     },
     VerbGroup { heading: "Measure", verbs: &["demo", "bench"] },
-    VerbGroup { heading: "Help", verbs: &[HELP] },
+    VerbGroup { heading: "Help", verbs: &[HELP, "completions"] },
 ];
 
 /// The verb that clap adds.
@@ -43,6 +43,13 @@ pub fn about(command: &Command, verb: &str) -> String {
 pub fn with_groups(command: Command) -> Command {
     let template = template(&command);
     command.help_template(template)
+}
+
+/// Returns the command without its hidden verbs, for the manual page and the shells.
+pub fn without_hidden(command: &Command) -> Command {
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    let visible = Command::new("tp").args(command.get_arguments().cloned()).subcommands(verbs);
+    visible.version(env!("CARGO_PKG_VERSION")).about(command.get_about().cloned().unwrap_or_default())
 }
 
 /// Returns the template of the help. Clap removes the colours where standard output is no terminal.
