@@ -38,6 +38,8 @@ impl TxnSession {
         failpoint("abort: undone, locks held");
         managers.locks.unlock_all(self.session(), self.locker());
         failpoint("abort: locks released, not over");
+        let aborted = &self.slot().aborted_count;
+        aborted.publish(aborted.get() + 1);
         self.end(managers);
         failpoint("abort: over, append noted");
         self.session().clear_append();

@@ -350,6 +350,12 @@ impl Managers {
             .collect()
     }
 
+    /// Returns how many transactions ended with a commit record, and how many by an abort, since the region was made.
+    pub fn ended_counts(&self) -> (u64, u64) {
+        let counts = self.txns.used().map(|slot| (slot.ended_count.load(), slot.aborted_count.load()));
+        counts.fold((0, 0), |(commits, aborts), (more, other)| (commits + more, aborts + other))
+    }
+
     /// Returns the session that has that locker, whether it runs a transaction or not.
     pub fn session_of_locker(&self, locker: u32) -> Option<libtp_process::SessionId> {
         self.txns.used().find(|slot| slot.locker.get() == locker).map(|slot| slot.owner.get())

@@ -104,8 +104,11 @@ rio::shared! {
         pub kept_from: Word<Lsn>,
         /// The session that made the offer. The offer holds as long as this session is the owner.
         pub offered_by: Word<SessionId>,
+        /// Transactions that ended here by an abort, for the tools. A session that dies at the end of an abort may be
+        /// counted twice.
+        pub aborted_count: Word<u64>,
         /// Zero, kept for later.
-        pub spare_line: [Word<u64>; 5],
+        pub spare_line: [Word<u64>; 4],
         /// The transactions that ended here last.
         pub ended: [Ended; 8],
     } size 448

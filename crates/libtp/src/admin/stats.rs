@@ -43,6 +43,10 @@ pub struct Stats {
     pub checkpoint_log: u64,
     /// Checkpoints since the region was made.
     pub checkpoints: u64,
+    /// Transactions that committed changes, since the region was made.
+    pub commits: u64,
+    /// Transactions that were aborted since then.
+    pub aborts: u64,
     /// Running transactions.
     pub transactions: usize,
     /// Sessions.
@@ -113,6 +117,7 @@ impl crate::Env {
 fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
     let (region, log, buffers) = (&managers.region, &managers.log, &managers.buffers);
     let times = managers.processes.repair_times();
+    let (commits, aborts) = managers.ended_counts();
     let millis = |time: std::time::Duration| time.as_secs_f64() * 1000.0;
     Ok(Stats {
         repairs: managers.processes.repaired_count(),
@@ -146,6 +151,8 @@ fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
         checkpoint: managers.last_checkpoint().raw(),
         checkpoint_log: managers.settings.checkpoint_log_bytes,
         checkpoints: managers.checkpoint_count(),
+        commits,
+        aborts,
         transactions: managers.transactions().len(),
         sessions: managers.processes.sessions().len(),
         pages_dirty: buffers.dirty_count(),
@@ -169,4 +176,35 @@ fn collect(env: &Inner, managers: &Managers) -> Result<Stats> {
             .map(|entry| DatabaseInfo { name: entry.name, file: entry.id.raw(), page_bytes: entry.page_bytes })
             .collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Env;
+
+    #[test]
+    fn commits_and_aborts_of_all_sessions_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::open(dir.path()).unwrap();
+        let stock = env.btree("stock").unwrap();
+        let counts = |env: &Env| env.stats().map(|stats| (stats.commits, stats.aborts)).unwrap();
+        let before = counts(&env);
+        let work = || {
+            for round in 0..7_u32 {
+                let txn = env.begin().unwrap();
+                // A value that changes nothing would not be logged, and its commit not be counted.
+                stock.put(&txn, b"key", &round.to_le_bytes()).unwrap();
+                if round < 3 { txn.abort() } else { txn.commit() }.unwrap();
+            }
+        };
+        work();
+        // The session of a thread ends with the thread. Its counts stay, also when another session has its slot.
+        for _ in 0..2 {
+            std::thread::scope(|scope| scope.spawn(work).join()).unwrap();
+        }
+        let after = counts(&env);
+        assert_eq!((after.0 - before.0, after.1 - before.1), (12, 9));
+        let seen_by_observer = Env::builder().look(dir.path()).unwrap();
+        assert_eq!(seen_by_observer.map(|seen| counts(&seen)), Some(after));
+    }
 }
