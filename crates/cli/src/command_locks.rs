@@ -2,7 +2,6 @@
 //!
 //! The lock table is read under its latches. If a stopped process holds them, the command names that process instead.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +15,7 @@ use crate::facts::write_line;
 use crate::failure::{Ending, Failure, Result};
 use crate::lock_names::{kind_name, LockNames};
 use crate::output::Output;
-use crate::wait_graph::{Party, WaitGraph};
+use crate::wait_graph::{read_on_a_thread, WaitGraph};
 
 /// Longest wait for the lock table.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,17 +44,6 @@ struct Lock {
     session: u64,
     held: Option<String>,
     wanted: Option<String>,
-}
-
-/// A wait of one transaction for another.
-#[derive(Serialize)]
-struct Wait {
-    waiter: Party,
-    holder: Party,
-    database: String,
-    object: &'static str,
-    name: u64,
-    wanted: String,
 }
 
 /// Prints the locks, or the waits, of all processes.
@@ -88,13 +76,7 @@ fn read<T: Send + 'static>(
         // No process is at work, except perhaps one that is recovering the environment, which may take long.
         return read(&arguments.environment.open(output)?);
     };
-    let (tell, told) = mpsc::channel();
-    // If the call never returns, the thread ends with this process, and its session is repaired like a killed one.
-    std::thread::spawn(move || {
-        let opened = Env::builder().create(false).open(directory).map_err(Failure::from);
-        // The receiver is gone if this took too long.
-        let _ = tell.send(opened.and_then(|env| read(&env)));
-    });
+    let told = read_on_a_thread(directory, read);
     told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(kept_waiting(&look)))
 }
 
@@ -134,18 +116,9 @@ fn write_locks(output: &mut Output, locks: &[libtp::LockInfo], names: &LockNames
 
 /// Writes a line for each pair of a waiter and a holder.
 fn write_waits(output: &mut Output, graph: &WaitGraph, names: &LockNames) -> Result<()> {
-    for edge in graph.edges() {
-        let wait = Wait {
-            waiter: graph.party(edge.waiter),
-            holder: graph.party(edge.holder),
-            database: names.database(edge.name),
-            object: kind_name(edge.name.kind),
-            name: edge.name.hash,
-            wanted: edge.wanted.to_string(),
-        };
+    for wait in graph.waits(names) {
         output.object(&wait)?;
-        let words = names.words(edge.name);
-        output.line(format_args!("{} waits for {}: {} on {words}", wait.waiter, wait.holder, wait.wanted))?;
+        output.line(wait)?;
     }
     output.object(&json!({ "waits": graph.edges().len() }))?;
     if graph.edges().is_empty() {

@@ -26,27 +26,27 @@ pub struct Arguments {
 
 /// One session.
 #[derive(Serialize)]
-struct Session {
-    session: u64,
-    pid: u32,
-    process_state: ProcessState,
-    txn: Option<u64>,
-    txn_state: Option<String>,
-    latches: usize,
+pub struct Session {
+    pub session: u64,
+    pub pid: u32,
+    pub process_state: ProcessState,
+    pub txn: Option<u64>,
+    pub txn_state: Option<String>,
+    pub latches: usize,
     /// The latches that it holds, and how long others have waited for each.
-    held: Vec<Held>,
+    pub held: Vec<Held>,
     /// The log record whose change is not complete.
-    append_lsn: Option<u64>,
+    pub append_lsn: Option<u64>,
     /// Tasks of the environment that the session has at this moment.
-    roles: Vec<&'static str>,
-    waits_for: Option<String>,
-    wanted: Option<String>,
-    waits_ms: Option<u64>,
+    pub roles: Vec<&'static str>,
+    pub waits_for: Option<String>,
+    pub wanted: Option<String>,
+    pub waits_ms: Option<u64>,
 }
 
 /// A latch that is held.
 #[derive(Serialize)]
-struct Held {
+pub struct Held {
     latch: String,
     alone: bool,
     wanted_ms: Option<u64>,
@@ -98,14 +98,26 @@ fn words(segment: JoinedSegment) -> String {
     }
 }
 
-impl fmt::Display for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.process_state {
+impl Session {
+    /// Returns the state of its process as a word.
+    pub fn state(&self) -> &'static str {
+        match self.process_state {
             ProcessState::Alive => "alive",
             ProcessState::Stopped => "stopped",
             ProcessState::Dead => "dead",
-        };
-        write!(f, "session {}  process {}  {state}", self.session, self.pid)?;
+        }
+    }
+
+    /// Returns the object of its wait, with the wanted mode: `X on record 5 of stock`.
+    pub fn wait(&self) -> Option<String> {
+        let mode = self.wanted.as_ref().map_or(String::new(), |mode| format!("{mode} on "));
+        self.waits_for.as_ref().map(|what| format!("{mode}{what}"))
+    }
+}
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session {}  process {}  {}", self.session, self.pid, self.state())?;
         match (self.txn, &self.txn_state) {
             (Some(txn), Some(state)) => write!(f, "  txn {txn} {state}")?,
             _ => f.write_str("  idle")?,
@@ -125,18 +137,15 @@ impl fmt::Display for Session {
         if let Some(lsn) = self.append_lsn {
             write!(f, "  in the change of log record {lsn}")?;
         }
-        if let Some(what) = &self.waits_for {
-            write!(
-                f,
-                "  waits for {}{what}",
-                self.wanted.as_ref().map_or(String::new(), |mode| format!("{mode} on "))
-            )?;
+        if let Some(what) = self.wait() {
+            write!(f, "  waits for {what}")?;
         }
         self.waits_ms.map_or(Ok(()), |millis| write!(f, ", {millis} ms"))
     }
 }
 
-fn shown(session: &SessionState, names: &LockNames) -> Session {
+/// Returns a session as it is shown.
+pub fn shown(session: &SessionState, names: &LockNames) -> Session {
     let (waits_for, wanted) = match &session.waits_for {
         Some(WaitsFor::Lock(name, mode)) => (Some(names.words(*name)), Some(mode.to_string())),
         Some(WaitsFor::Latch(name)) => (Some(format!("the latch of {name}")), None),

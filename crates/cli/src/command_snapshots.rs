@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use clap::Args;
+use libtp::HeldSnapshot;
 use serde::Serialize;
 use serde_json::json;
 
@@ -20,23 +21,21 @@ pub struct Arguments {
 
 /// One snapshot.
 #[derive(Serialize)]
-struct Snapshot {
-    pid: u32,
-    session: u64,
-    held_ms: u64,
-    lsn: Option<u64>,
-    needs_from: u64,
-    log_bytes: u64,
-    kept: bool,
+pub struct Snapshot {
+    pub pid: u32,
+    pub session: u64,
+    pub held_ms: u64,
+    pub lsn: Option<u64>,
+    pub needs_from: u64,
+    pub log_bytes: u64,
+    pub kept: bool,
 }
 
-/// Prints a line for each snapshot, in all processes.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    let env = arguments.environment.open_to_look(output)?;
-    let snapshots = env.snapshots();
-    for snapshot in &snapshots {
+impl Snapshot {
+    /// Returns a snapshot as it is shown.
+    pub fn of(snapshot: &HeldSnapshot) -> Snapshot {
         let held = SystemTime::now().duration_since(snapshot.since).unwrap_or_default();
-        let shown = Snapshot {
+        Snapshot {
             pid: snapshot.pid,
             session: snapshot.session.raw(),
             held_ms: u64::try_from(held.as_millis()).unwrap_or(u64::MAX),
@@ -44,8 +43,16 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
             needs_from: snapshot.needs_from,
             log_bytes: snapshot.log_bytes,
             kept: snapshot.is_kept,
-        };
-        write_line(output, &shown)?;
+        }
+    }
+}
+
+/// Prints a line for each snapshot, in all processes.
+pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
+    let env = arguments.environment.open_to_look(output)?;
+    let snapshots = env.snapshots();
+    for snapshot in &snapshots {
+        write_line(output, &Snapshot::of(snapshot))?;
     }
     output.object(&json!({ "snapshots": snapshots.len() }))?;
     if snapshots.is_empty() {

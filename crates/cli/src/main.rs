@@ -45,6 +45,7 @@ mod command_sessions;
 mod command_shell;
 mod command_snapshots;
 mod command_stat;
+mod command_top;
 mod command_txns;
 mod command_upgrade;
 mod command_verify;
@@ -63,6 +64,7 @@ mod facts;
 mod failure;
 mod in_order;
 mod live_rate;
+mod live_terminal;
 mod load_at_once;
 mod lock_names;
 mod output;
@@ -72,6 +74,8 @@ mod shell_command;
 mod shell_session;
 mod spelling;
 mod stalls;
+mod top_frame;
+mod top_sample;
 mod verb_groups;
 mod wait_graph;
 
@@ -133,6 +137,8 @@ enum Verb {
     Compact(command_compact::Arguments),
     /// Show the state of the environment: files, memory, log, pages, locks, transactions.
     Stat(command_stat::Arguments),
+    /// Show the environment at work, live: throughput, log, cache, sessions, waits, snapshots.
+    Top(command_top::Arguments),
     /// List the locks that are held or waited for, or which transaction waits for which.
     Locks(command_locks::Arguments),
     /// List the open transactions.
@@ -207,6 +213,7 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Dump(arguments) => command_dump::run(&arguments, output),
         Verb::Compact(arguments) => command_compact::run(&arguments, output),
         Verb::Stat(arguments) => command_stat::run(&arguments, output),
+        Verb::Top(arguments) => command_top::run(&arguments, output),
         Verb::Locks(arguments) => command_locks::run(&arguments, output),
         Verb::Txns(arguments) => command_txns::run(&arguments, output),
         Verb::Snapshots(arguments) => command_snapshots::run(&arguments, output),

@@ -17,7 +17,7 @@ pub struct VerbGroup {
 pub const GROUPS: &[VerbGroup] = &[
     VerbGroup { heading: "Records", verbs: &["get", "put", "del", "scan", "shell"] },
     VerbGroup { heading: "Databases", verbs: &["list", "load", "dump", "rename", "empty", "drop", "compact"] },
-    VerbGroup { heading: "Watch", verbs: &["stat", "sessions", "locks", "txns", "snapshots"] },
+    VerbGroup { heading: "Watch", verbs: &["top", "stat", "sessions", "locks", "txns", "snapshots"] },
     VerbGroup { heading: "Log and backup", verbs: &["printlog", "checkpoint", "archive", "backup", "restore"] },
     VerbGroup {
         heading: "Repair",

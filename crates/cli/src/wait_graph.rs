@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::mpsc;
 
-use libtp::{Edge, Env, LockerId};
+use libtp::{Edge, Env, LockerId, Settings};
 use serde::Serialize;
 
-use crate::failure::Result;
-use crate::lock_names::LockNames;
+use crate::failure::{Failure, Result};
+use crate::lock_names::{kind_name, LockNames};
 
 /// A locker that holds locks or waits for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,6 +30,44 @@ impl fmt::Display for Party {
         }
         self.pid.map_or(Ok(()), |pid| write!(f, " (process {pid})"))
     }
+}
+
+/// A wait of one transaction for another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Wait {
+    pub waiter: Party,
+    pub holder: Party,
+    pub database: String,
+    pub object: &'static str,
+    /// A page's number, or the hash of a key or of a record's number.
+    pub name: u64,
+    pub wanted: String,
+    /// The locked object in words.
+    #[serde(skip)]
+    pub words: String,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wait { waiter, holder, wanted, words, .. } = self;
+        write!(f, "{waiter} waits for {holder}: {wanted} on {words}")
+    }
+}
+
+/// Begins to read the lock table on a thread of its own, because a stopped process may hold the table's latches. If the
+/// read never ends, the thread ends with this process, and its session is repaired like that of a killed process.
+pub fn read_on_a_thread<T: Send + 'static>(
+    directory: PathBuf,
+    read: impl FnOnce(&Env) -> Result<T> + Send + 'static,
+) -> mpsc::Receiver<Result<T>> {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let settings = Settings { no_background: true, ..Settings::default() };
+        let opened = Env::builder().create(false).settings(settings).open(directory).map_err(Failure::from);
+        // The receiver is gone if this took too long.
+        let _ = tell.send(opened.and_then(|env| read(&env)));
+    });
+    told
 }
 
 /// All waits at about one moment, and the lockers in them.
@@ -52,6 +92,20 @@ impl WaitGraph {
     /// Returns the pairs of waiters and holders.
     pub fn edges(&self) -> &[Edge] {
         &self.edges
+    }
+
+    /// Returns the pairs of waiters and holders, in the names of transactions and databases.
+    pub fn waits(&self, names: &LockNames) -> Vec<Wait> {
+        let wait = |edge: &Edge| Wait {
+            waiter: self.party(edge.waiter),
+            holder: self.party(edge.holder),
+            database: names.database(edge.name),
+            object: kind_name(edge.name.kind),
+            name: edge.name.hash,
+            wanted: edge.wanted.to_string(),
+            words: names.words(edge.name),
+        };
+        self.edges.iter().map(wait).collect()
     }
 
     /// Returns the transaction and the process of a locker.
