@@ -95,12 +95,12 @@ const BESIDE: [Beside; 14] = [
     Beside {
         file: "vista/src/guard.rs",
         because: "the guard is Rio's, section 3, and not of Vista's lines; here it is a setting",
-        called: &["begin", "close_flat", "close_ranges", "end_slowly", "leave_flat", "open_range"],
+        called: &["begin", "close_flat", "close_ranges", "end_slowly", "end_automatic", "open_range"],
     },
     Beside {
         file: "vista/src/apart.rs",
         because: "the paper says nothing of a log that cannot grow; here nothing of the transaction stands, and it is told so",
-        called: &["go_on_apart", "refuse_if_apart"],
+        called: &["detach_flat", "refuse_if_apart"],
     },
     Beside {
         file: "vista/src/options.rs",
