@@ -3,7 +3,7 @@
 //! Paper: none. PROTOCOLS L8.
 //!
 //! A page whose write was cut off may be torn in its file, and the double-write file has its only whole image. The next
-//! batch overwrites that image. So while the page's file is away, the image moves to a file of its own,
+//! batch overwrites that image. While the page's file is away, the image moves to a file of its own,
 //! `libtp.double.N.S`: `N` is the number of the page's file, `S` the number of the batch. The file has the form of the
 //! double-write file. A restart that finds the page's file in its place brings the images home and removes the file of
 //! images. A checkpoint removes images whose pages are at home.

@@ -556,6 +556,9 @@ impl BufferManager {
             // The page is still dirty in memory, and the log is kept for it. The memory may be lost before the page is
             // written again, and the page at home may be torn.
             leave_given_up(session);
+            // Before and after: a process that dies here leaves no file that no checkpoint looks for, and a checkpoint
+            // that looks meanwhile does not forget the file.
+            self.note_kept_images();
             let environment = environment_of(&self.region);
             kept_images::keep(self.files.directory(), environment, (file, sequence), &batch).map_err(|error| {
                 match error {
