@@ -30,7 +30,7 @@ fn open(view: &SimProcess) -> (Env, Db) {
     (env, stock)
 }
 
-/// Logs so much that earlier records are only on the disk.
+/// Logs `LOG_BYTES`: earlier records are then only on the disk.
 fn log_much(env: &Env, stock: &Db) {
     let value = vec![7; 64 << 10];
     for _ in 0..LOG_BYTES / value.len() {

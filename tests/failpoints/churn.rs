@@ -686,7 +686,7 @@ impl<'e> MixedWork<'e> {
         Ok(())
     }
 
-    /// Opens so many sessions at once that their tables grow, always in a new environment.
+    /// Opens `CROWD` sessions at once, which makes their tables grow, always in a new environment.
     fn crowd(&mut self) -> Result<()> {
         let managers = self.env.managers();
         let mut all = Vec::with_capacity(CROWD);

@@ -217,8 +217,8 @@ impl Member {
         true
     }
 
-    /// Waits for the watchdog's time until a process that was told to leave has ended; if it has not, shows where its
-    /// threads are.
+    /// Waits until a process that got the order to leave has ended. After the watchdog's time, shows where the
+    /// process's threads are.
     ///
     /// # Panics
     /// If the process does not end.

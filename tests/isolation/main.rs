@@ -13,7 +13,7 @@
 //! | `session`, `anomalies` | the known anomalies as schedules, step by step |
 //! | `serial`, `hermitage` | hermitage's cases by name, judged by whether a serial order explains their outcomes |
 //! | `deadlocks` | victims get an error, and `Env::run` repeats them |
-//! | `session_order` | a session never sees an older state than it has seen or was told |
+//! | `session_order` | a session never sees an older state than the state that it saw, or that another process reported to it |
 //! | `waits`, `cancelled` | how long a session waits for a lock, and events that end a wait |
 //! | `yardstick` | planted bugs that these notice |
 // Test code outside of test functions: a panic is the report.

@@ -6,7 +6,7 @@
 //! *A hit takes no latch.* [`PageTable::find`] walks a chain with acquire loads and nothing else. Slots keep their type
 //! for ever. So a change at worst leads a walk astray, into another chain or the free list, and a walk has a bounded
 //! number of steps. The caller believes a frame that was found only after it has taken the slot's latch and read the
-//! page's id again. A page that was not found is looked up once more under the bucket's latch. A walk that goes astray
+//! page's id again. A walk that finds no page is repeated under the bucket's latch. A walk that goes astray
 //! costs time and never gives a wrong page. For the same reason each process may remember where it last found a page
 //! ([`Hints`]): a right hint saves the walk, and a wrong one costs time only.
 //!

@@ -55,7 +55,8 @@ impl fmt::Display for Wait {
 }
 
 /// Begins to read the lock table on a thread of its own, because a stopped process may hold the table's latches. If the
-/// read never ends, the thread ends with this process, and its session is repaired like that of a killed process.
+/// latches stay held, the thread lives until this process ends. The survivors then repair the thread's session, as they
+/// repair the session of a killed process.
 pub fn read_on_a_thread<T: Send + 'static>(
     directory: PathBuf,
     read: impl FnOnce(&Env) -> Result<T> + Send + 'static,

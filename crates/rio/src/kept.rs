@@ -487,7 +487,7 @@ mod tests {
 
         // The header alone records, for this start of the machine, that the disk refused.
         let mut kept = keeping.open(&path, build).unwrap();
-        assert!(kept.region().header().had_failed_sync(), "whoever opens it is told");
+        assert!(kept.region().header().had_failed_sync(), "the next opening reports the failure");
         let before = dirtied();
         kept.begin().unwrap();
         let all = dirtied() - before;

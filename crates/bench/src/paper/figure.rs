@@ -126,7 +126,7 @@ impl Figure {
             Some(format!("{x}: {}", spelled(times)))
         });
         let said: Vec<String> = said.collect();
-        (!said.is_empty()).then(|| format!("`{of}` is so many times `{by}`. {}.", said.join("; ")))
+        (!said.is_empty()).then(|| format!("Ratio of `{of}` to `{by}`. {}.", said.join("; ")))
     }
 
     /// Returns the greatest median at a place among the series not in `without`: the best peer and its figure.
@@ -260,7 +260,7 @@ mod tests {
             notes: Vec::new(),
         };
         assert_eq!(figure.median("libtp", &Place::Number(1.0)), Some(5.0));
-        assert_eq!(figure.times_text("libtp", "one").unwrap(), "`libtp` is so many times `one`. 1: 2.50.");
+        assert_eq!(figure.times_text("libtp", "one").unwrap(), "Ratio of `libtp` to `one`. 1: 2.50.");
         assert_eq!(figure.times_text("libtp", "nobody"), None);
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(1.0)), Some(("two", 3.0)));
         assert_eq!(figure.best_but(&["libtp"], &Place::Number(2.0)), None);

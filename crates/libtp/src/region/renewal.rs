@@ -1,4 +1,4 @@
-//! The beginning of a life of the shared memory, of the next one after it, and the end of the last.
+//! Begins a life of the shared memory, begins the next life after broken memory, and ends the last life.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
