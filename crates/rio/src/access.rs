@@ -14,6 +14,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use crate::descriptor::above_standard;
+use crate::error::system;
 use crate::{Error, Result};
 
 const GROUP: u32 = 0o070;
@@ -125,10 +126,6 @@ impl Access {
         let known = [self.owner, ROOT, rustix::process::geteuid().as_raw()];
         known.contains(&file.uid()) || by_group || by_all
     }
-}
-
-fn system(path: &Path, call: &'static str, source: io::Error) -> Error {
-    Error::System { path: path.to_path_buf(), call, source }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{fallocate, FallocateFlags};
 
+use crate::error::{system, unusable};
 use crate::map::HUGE_BYTES;
 use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
@@ -21,7 +22,10 @@ mod address_space;
 mod file;
 mod header;
 mod lasting;
+mod reference;
 mod safe;
+#[cfg(feature = "planted")]
+pub mod simulated_cache;
 mod unused;
 mod use_lock;
 
@@ -29,6 +33,7 @@ use safe::Safe;
 
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES};
 pub use lasting::Lasting;
+pub use reference::{Broken, Held, HeldSlice};
 pub use unused::{remove_region, UnusedRegion};
 
 /// The path of a region in memory without a name.
@@ -544,12 +549,4 @@ pub(crate) fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()>
         }
         Err(errno) => Err(system(path, "growing", errno.into())),
     }
-}
-
-pub(crate) fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
-    Error::System { path: path.to_path_buf(), call, source }
-}
-
-pub(crate) fn unusable(path: &Path, what: String) -> Error {
-    Error::Unusable { path: path.to_path_buf(), what }
 }

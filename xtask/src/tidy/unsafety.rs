@@ -14,7 +14,7 @@ const HOMES: [&str; 44] = [
     "crates/rio/src/guard.rs",
     "crates/rio/src/flush.rs",
     "crates/rio/src/keys.rs",
-    "crates/rio/src/offset.rs",
+    "crates/rio/src/region/reference.rs",
     "crates/rio/src/shared.rs",
     "crates/rio/src/bytes.rs",
     "crates/rio/src/view.rs",

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{directory_of, Lock};
-use crate::region::system;
+use super::Lock;
+use crate::error::system;
+use crate::names::directory_of;
 use crate::{ForkMark, Identity, Keeping, Kept, Region, Result};
 
 /// A file without a name, for a kept region.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{flock, FlockOperation};
 
-use crate::region::system;
-use crate::{Access, Error, Region, RegionHeader, Result, Shared, WriteBack};
+use crate::error::system;
+use crate::{Access, Error, RegionHeader, Result};
 
 /// How long to wait for a handle that opens or leaves the region, which takes two syncs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -65,16 +65,4 @@ pub(super) fn let_others_in(lock: &File, path: &Path) -> Result<()> {
 /// Returns whether no other handle has the region. If so, no other handle can join until our lock goes.
 pub(super) fn is_last(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
-}
-
-impl Region {
-    /// Writes a few stored words back if the memory outlives the cache: they are in memory before any later store.
-    pub fn write_back_words<T: Shared>(&self, words: &T) {
-        let how = self.write_back();
-        if how == WriteBack::None {
-            return;
-        }
-        how.write_back(std::ptr::from_ref(words).cast(), size_of::<T>());
-        how.fence();
-    }
 }

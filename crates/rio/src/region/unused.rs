@@ -14,6 +14,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use super::{use_lock, Region};
+use crate::error::system;
 use crate::Result;
 
 /// An unused region of our user, locked so that no process attaches to it.
@@ -34,9 +35,9 @@ impl UnusedRegion {
         };
         let file = match opened {
             Err(source) if source.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|source| super::system(path, "opening", source))?,
+            opened => opened.map_err(|source| system(path, "opening", source))?,
         };
-        let metadata = file.metadata().map_err(|source| super::system(path, "stat", source))?;
+        let metadata = file.metadata().map_err(|source| system(path, "stat", source))?;
         if !is_ours(&metadata) || !use_lock::take(&file) {
             return Ok(None);
         }
@@ -45,7 +46,7 @@ impl UnusedRegion {
             Ok(true) => Ok(Some(unused)),
             // Another process has just removed it.
             Ok(false) => Ok(None),
-            Err(source) => Err(super::system(path, "stat", source)),
+            Err(source) => Err(system(path, "stat", source)),
         }
     }
 
