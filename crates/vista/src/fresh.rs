@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use crate::release::Change;
-use crate::segment::{own_units, UNIT};
+use crate::change::Change;
+use crate::heap::{own_units, UNIT};
 use crate::{Error, Result, Segment};
 
 impl Segment {

@@ -50,7 +50,7 @@ pub use worker::Worker;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::segment::own_units;
+use crate::heap::own_units;
 use crate::{Error, Guard, Result, Segment};
 use rio::{Flat, ForkMark, Shown, Undo};
 use stripes::Stripes;

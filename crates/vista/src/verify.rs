@@ -229,7 +229,7 @@ mod tests {
         txn.end().unwrap();
         segment.close().unwrap();
         let segment = Segment::open(&file, 100).unwrap();
-        let (table, undo) = (segment.heap.tables(), segment.undo.area_range());
+        let (table, undo) = (segment.heap.table.parts().collect::<Vec<_>>(), segment.undo.area_range());
         assert!(segment.metadata().len() >= 3 && undo.0 > segment.from);
         segment.close().unwrap();
         let places = table.iter().flat_map(|(at, bytes)| [*at, at + bytes - 8]).chain([undo.0 + 16, 4096]);
@@ -269,7 +269,7 @@ mod tests {
         let _ = txn.malloc(5000).unwrap();
         txn.free(all[1]).unwrap();
         txn.suspend();
-        let table = segment.heap.tables()[0].0;
+        let table = segment.heap.table.parts().next().unwrap().0;
         std::fs::copy(&file, &copy).unwrap();
         let _ = Options::new(100).anywhere().open(&copy).unwrap();
         let mut refused = 0;
@@ -311,7 +311,7 @@ mod tests {
         let mut txn = segment.begin();
         let _ = txn.malloc(100).unwrap();
         txn.end().unwrap();
-        let (undo, table) = (segment.undo.header_place().0, segment.heap.tables()[0].0);
+        let (undo, table) = (segment.undo.header_place().0, segment.heap.table.parts().next().unwrap().0);
         let whole = segment.path().to_path_buf();
         segment.close().unwrap();
         let bytes = std::fs::read(&whole).unwrap();

@@ -23,7 +23,7 @@ const HOMES: [&str; 44] = [
     "crates/rio/examples/undo_cost.rs",
     "crates/rio/examples/long_range_cost.rs",
     "crates/vista/src/auto_range.rs",
-    "crates/vista/src/owner.rs",
+    "crates/vista/src/segment/owner.rs",
     "crates/vista/src/threads/worker.rs",
     "crates/capi/src/arguments.rs",
     "crates/capi/src/db.rs",
