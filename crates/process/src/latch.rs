@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use rio::{failpoint, planted, shared, ExclusiveHold, SharedHold, Word};
+use rio::{failpoint, planted, shared, ExclusiveHold, Offset, SharedHold, Word};
 
 use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
 use crate::notes::Note;
@@ -255,6 +255,15 @@ impl Latch {
 impl fmt::Debug for Latch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Latch({:#x})", self.word.load())
+    }
+}
+
+impl Session {
+    /// Returns the places of the latches that the session holds exclusively.
+    pub fn latched_alone(&self) -> impl Iterator<Item = Offset<Latch>> + '_ {
+        let alone = self.slot().notes.iter().map(|note| note.load()).filter(|note| note.is_exclusive());
+        let places = alone.filter_map(|note| Offset::<Latch>::from_raw(note.place()));
+        places.filter(|&place| self.region().try_at(place).is_some_and(|latch| latch.owner() == Some(self.id())))
     }
 }
 

@@ -23,6 +23,7 @@
 //! ```
 
 mod attachment;
+mod attachment_id;
 mod cancel;
 mod clock;
 mod dead_session;
@@ -410,7 +411,11 @@ impl ProcessManager {
     /// Returns every session, dead ones included, for the tools.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
-        let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot), &self.0.attachments);
+        let info = |(index, slot): (u32, &SessionSlot)| {
+            let status = slot.status.load();
+            let process = self.0.attachments.identity(status.attachment());
+            slot.info(index, status, self.tenant_lives(slot), process.map_or(0, |process| process.pid))
+        };
         self.slots().filter(|(_, slot)| taken(slot)).map(info).collect()
     }
 
