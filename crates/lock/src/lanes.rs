@@ -18,32 +18,17 @@
 //!
 //! If we die here: the lane is free when the dead session's turn is over.
 
-mod words;
-
 use std::time::Duration;
 
 use libtp_process::{boot_micros, Session};
-use rio::{failpoint, shared, Word};
+use rio::failpoint;
 
+use crate::lane::{Lane, LaneStart, LaneTurn, LaneWait, LANES, LOCKER_BITS, TURN};
 use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
-use words::LOCKER_BITS;
-pub(crate) use words::{LaneStart, LaneTurn, LaneWait};
-
-/// The number of lanes in the region. Machines with more processors use this number.
-pub(crate) const LANES: u32 = 64;
-/// The length of a turn, in microseconds: longer than the cost of waking another session, shorter than a process's time
-/// slice.
-const TURN: u64 = 2_000;
-/// A session that has a lane, holds no lock and has begun nothing for this long is away, in microseconds.
-const AWAY_AFTER: u64 = 100;
 /// How long a waiter sleeps before it looks for a lane that was not handed on, because its holder died or is away.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
-/// A waiter that has not looked for a lane for this long is stopped, and is given none, in microseconds.
-const STOPPED_AFTER: u64 = 100_000;
-/// A turn that ends later than this, in microseconds from now, is invalid: the clock was set.
-const CLOCK_SET: u64 = 1_000_000;
 /// A session that has slept neither for a lock nor for a lane for this long needs no lane, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
 /// A session that has waited this long begins without a lane, in microseconds: long enough for a thousand processes to
@@ -52,16 +37,6 @@ const PATIENCE: u64 = 1_000_000;
 /// The number of lockers that are considered when a lane is handed on, beside the caller; lockers with higher numbers
 /// look for a lane by themselves.
 const ASKED_MAX: u32 = 1024;
-
-shared! {
-    /// A lane, in a cache line of its own.
-    pub(crate) struct Lane {
-        /// The lane's locker, and the end of its turn.
-        pub(crate) taken: Word<LaneTurn>,
-        /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 7],
-    } size 64
-}
 
 impl LockerSlot {
     /// Notes, at `now`, that the locker has slept for a lock.
@@ -200,7 +175,8 @@ mod tests {
     use libtp_process::{boot_micros, ProcessManager, Session};
     use rio::Region;
 
-    use super::{LaneStart, LaneTurn, LaneWait, AWAY_AFTER, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
+    use super::{LaneStart, LaneTurn, LaneWait, FORGOTTEN_AFTER, PATIENCE, TURN};
+    use crate::lane::{AWAY_AFTER, CLOCK_SET, STOPPED_AFTER};
     use crate::locker::LockerSlot;
     use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
 

@@ -39,9 +39,11 @@ mod detector;
 mod dump;
 mod error;
 mod kept;
+mod lane;
 mod lanes;
 mod locker;
 mod mode;
+mod name;
 mod object;
 mod open_here;
 mod overtake;
@@ -53,6 +55,7 @@ mod request;
 mod roles;
 mod settings;
 mod slots;
+mod stack;
 mod stuck_check;
 mod table;
 mod wait;
@@ -66,7 +69,7 @@ use rio::{bits, failpoint, Extent, HeldSlice, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
 
-use lanes::{Lane, LaneWait, LANES};
+use lane::{Lane, LaneWait, LANES};
 use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
 
 pub use check::{Broken, Census};
@@ -74,7 +77,7 @@ pub use detector::Deadlock;
 pub use dump::{LockInfo, Stats};
 pub use error::{Error, Result};
 pub use mode::Mode;
-pub use object::LockName;
+pub use name::LockName;
 pub use open_here::{OpenHere, OpenIn};
 pub use repair::Repaired;
 pub use settings::{Detect, Settings, Victim, Wait};
