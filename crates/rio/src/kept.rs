@@ -8,18 +8,19 @@
 //!
 //! If we die here: a file under a temporary name is left, which the next thread with that number removes.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{flock, FlockOperation};
 use FlockOperation::NonBlockingLockExclusive as Exclusive;
 
 use crate::error::{system, unusable};
 use crate::names::{access_beside, passing_name, sync_directory};
+use crate::region::use_lock::patiently;
 use crate::region::BYTES_MAX;
 use crate::{
     failpoint, planted, Access, Anchor, Error, ForkMark, Identity, Region, RegionHeader, Result, Survives, WriteBack,
@@ -135,23 +136,17 @@ impl Keeping {
         let locked = if self.is_shared { shared::lock(path, &access)? } else { lock_alone(path, &access)? };
         let Some(lock) = locked else { return Ok(None) };
         let file = access.open(path)?;
-        if !is_same(&file, &lock).map_err(|source| system(path, "stat", source))? {
+        let stat = |file: &File| file.metadata().map_err(|source| system(path, "stat", source));
+        if !is_same(&stat(&file)?, &stat(&lock)?) {
             return Err(system(path, "opening", std::io::ErrorKind::NotFound.into()));
         }
         let region = self.map(file, path)?;
         let survives = self.prepare(&region);
         let header = region.header();
         let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
-        Ok(Some(Kept {
-            region,
-            lock: Lock::of(lock, self.is_shared),
-            survives,
-            seal,
-            mark: ForkMark::of_this_process(),
-            has_begun: false,
-            could_not_leave: AtomicBool::new(false),
-            is_shared: self.is_shared,
-        }))
+        let mut kept = Kept::new(region, Lock::of(lock, self.is_shared), survives);
+        (kept.seal, kept.is_shared) = (seal, self.is_shared);
+        Ok(Some(kept))
     }
 
     /// Maps an existing region, with the address space that its header states.
@@ -213,6 +208,20 @@ impl Keeping {
 }
 
 impl Kept {
+    /// Makes the handle of a region that this process alone has, without a seal.
+    fn new(region: Region, lock: Lock, survives: Survives) -> Kept {
+        Kept {
+            region,
+            lock,
+            survives,
+            seal: 0,
+            mark: ForkMark::of_this_process(),
+            has_begun: false,
+            could_not_leave: AtomicBool::new(false),
+            is_shared: false,
+        }
+    }
+
     /// Returns the region.
     pub fn region(&self) -> &Region {
         &self.region
@@ -246,10 +255,7 @@ impl Kept {
     /// `Forked` in such a child.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
-        if self.is_ours() {
-            return Ok(());
-        }
-        Err(Error::Forked { path: self.region.path().to_path_buf(), process: self.mark.process() })
+        self.mark.refuse_child(self.region.path())
     }
 
     pub(crate) fn check(&self, layout: u64) -> Result<()> {
@@ -354,22 +360,15 @@ impl Kept {
     }
 }
 
-/// Returns whether two open files are the same file.
-fn is_same(one: &File, other: &File) -> std::io::Result<bool> {
-    let (one, other) = (one.metadata()?, other.metadata()?);
-    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+/// Returns whether this is the metadata of the same file.
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Locks the file for this handle alone. Waits a moment for a child that holds the lock and is about to become
 /// another program.
 fn lock_alone(path: &Path, access: &Access) -> Result<Option<File>> {
-    let begun = Instant::now();
-    loop {
-        match lock(path, access, Exclusive) {
-            Err(Error::InUse { .. }) if begun.elapsed() < SOON => std::thread::sleep(MOMENT),
-            locked => return locked,
-        }
-    }
+    patiently(SOON, MOMENT, |refused| matches!(refused, Error::InUse { .. }), || lock(path, access, Exclusive))
 }
 
 fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File>> {
@@ -387,8 +386,7 @@ fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File
         }
         let locked = file.metadata().map_err(|source| system(path, "stat", source))?;
         // The checkpoint may have replaced the file before the lock was taken.
-        if std::fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino()))
-        {
+        if std::fs::symlink_metadata(path).is_ok_and(|named| is_same(&named, &locked)) {
             return Ok(Some(file));
         }
     }

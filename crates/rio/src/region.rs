@@ -7,7 +7,7 @@
 //! If we die here: in `create`, `ready` is still zero and the next process that opens the file discards it; in
 //! `allocate`, between the growth and the store of `used`, no memory was handed out.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -27,7 +27,7 @@ mod safe;
 #[cfg(feature = "planted")]
 pub mod simulated_cache;
 mod unused;
-mod use_lock;
+pub(crate) mod use_lock;
 
 use safe::Safe;
 
@@ -171,6 +171,10 @@ impl Region {
         &self.0.file
     }
 
+    fn metadata(&self) -> Result<Metadata> {
+        self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))
+    }
+
     /// Makes another mapping of the file, of the same length.
     pub(crate) fn map_file(&self, address: Option<usize>) -> Result<Mapping> {
         let bytes = self.0.mapping.bytes();
@@ -202,7 +206,7 @@ impl Region {
     pub(crate) fn build(file: File, path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
         extend(&file, path, 0, GROW_STEP)?;
         let region = Region::map(file, path, reserve)?;
-        let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;
+        let own = region.metadata()?;
         region.header().fill(identity, own.ino(), GROW_STEP, region.0.mapping.bytes() as u64);
         region.remember(identity);
         Ok(region)
@@ -246,7 +250,7 @@ impl Region {
     /// Checks that this build made the region, in this file and since the machine was started, and checks the
     /// header's sizes.
     fn check_maker(&self, layout: u64) -> Result<()> {
-        let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        let own = self.metadata()?;
         self.header().check_maker(layout, own.ino()).map_err(|what| unusable(&self.0.path, what))?;
         self.check_sizes()
     }
@@ -261,7 +265,7 @@ impl Region {
         // read before.
         let used = header.used.load();
         let size = header.size.load();
-        let file = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?.len();
+        let file = self.metadata()?.len();
         if size > file || used > size || used < HEADER_BYTES {
             return refuse(format!("its sizes disagree: {used} used of {size}, file {file}"));
         }
@@ -345,7 +349,7 @@ impl Region {
     /// # Errors
     /// `System` if the file's metadata cannot be read.
     pub fn allocated_bytes(&self) -> Result<u64> {
-        let metadata = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        let metadata = self.metadata()?;
         Ok(metadata.blocks() * 512)
     }
 

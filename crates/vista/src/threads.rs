@@ -171,10 +171,7 @@ impl Threads {
 
     /// As [`Segment::check_process`].
     fn check_process(&self) -> Result<()> {
-        match self.mark.is_current() {
-            true => Ok(()),
-            false => Err(rio::Error::Forked { path: self.path.clone(), process: self.mark.process() }.into()),
-        }
+        Ok(self.mark.refuse_child(&self.path)?)
     }
 
     /// Returns `bytes` bytes from `at` on, if the segment has them. This alone gives no access to the bytes.

@@ -176,7 +176,7 @@ impl Region {
 
     /// Checks the region as `check_maker` does, except the layout and the start of the machine.
     fn check_left(&self) -> Result<()> {
-        let own = self.file().metadata().map_err(|source| system(self.path(), "stat", source))?;
+        let own = self.metadata()?;
         let header = self.header();
         let made = header.check_file(own.ino());
         made.map_err(|what| unusable(self.path(), what))?;

@@ -113,12 +113,7 @@ impl Region {
 
     /// Writes a few stored words back if the memory outlives the cache: they are in memory before any later store.
     pub fn write_back_words<T: Shared>(&self, words: &T) {
-        let how = self.write_back();
-        if how == WriteBack::None {
-            return;
-        }
-        how.write_back(std::ptr::from_ref(words).cast(), size_of::<T>());
-        how.fence();
+        self.write_back_and_fence((self.offset_of(words).raw(), size_of::<T>() as u64));
     }
 
     /// Writes a part of the region back, if its memory needs that: the part is in memory before any later store.
