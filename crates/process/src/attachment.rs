@@ -352,7 +352,7 @@ impl Attachments {
     }
 
     fn all(&self) -> impl Iterator<Item = (u32, &ProcessSlot)> {
-        (1..=self.slots.capacity()).map(|index| (index, self.slots.at(index)))
+        (1..).zip(self.slots.iter())
     }
 
     fn slot(&self, id: AttachmentId) -> Option<&ProcessSlot> {
@@ -368,8 +368,8 @@ impl Attachments {
 
 /// Returns whether that attach has a session.
 pub(crate) fn has_sessions(sessions: &Slab<SessionSlot>, id: AttachmentId) -> bool {
-    (1..=sessions.capacity()).any(|index| {
-        let status = sessions.at(index).status.load();
+    sessions.iter().any(|slot| {
+        let status = slot.status.load();
         status.state() != State::Free && status.attachment() == id
     })
 }

@@ -177,30 +177,26 @@ impl Latch {
     #[cold]
     #[inline(never)]
     fn wait_shared(&self, session: &Session, note: usize) {
-        let place = session.place_of(self);
-        let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
-        latch_word::wait_shared(self.word.cell(), &Waiting::new(self, session, note, states));
+        latch_word::wait_shared(self.word.cell(), &Waiting::shared(self, session, note));
     }
 
     #[cold]
     #[inline(never)]
     fn wait_exclusive(&self, session: &Session, note: usize) {
-        let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
+        let waiting = Waiting::exclusive(self, session, note);
         latch_word::wait_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
     #[cold]
     #[inline(never)]
     fn release_shared(&self, session: &Session, note: usize) {
-        let place = session.place_of(self);
-        let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
-        latch_word::release_shared(self.word.cell(), &Waiting::new(self, session, note, states));
+        latch_word::release_shared(self.word.cell(), &Waiting::shared(self, session, note));
     }
 
     #[cold]
     #[inline(never)]
     fn release_exclusive(&self, session: &Session, note: usize) {
-        let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
+        let waiting = Waiting::exclusive(self, session, note);
         latch_word::release_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
@@ -302,6 +298,15 @@ struct Waiting<'l> {
 }
 
 impl<'l> Waiting<'l> {
+    fn shared(latch: &'l Latch, session: &'l Session, note: usize) -> Waiting<'l> {
+        let place = session.place_of(latch);
+        Waiting::new(latch, session, note, [Note::wanting(place), Note::holding(place), Note::releasing(place)])
+    }
+
+    fn exclusive(latch: &'l Latch, session: &'l Session, note: usize) -> Waiting<'l> {
+        Waiting::new(latch, session, note, [Note::exclusive(session.place_of(latch)); 3])
+    }
+
     fn new(latch: &'l Latch, session: &'l Session, note: usize, states: [Note; 3]) -> Waiting<'l> {
         Waiting {
             latch,
