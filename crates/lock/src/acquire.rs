@@ -14,7 +14,7 @@ use rio::{failpoint, planted};
 use crate::change::Change;
 use crate::locker::LockerSlot;
 use crate::name::LockName;
-use crate::object::Queue;
+use crate::queue::Queue;
 use crate::request::{Place, State, Summary};
 use crate::table::{Latched, LONG_CHAIN};
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};

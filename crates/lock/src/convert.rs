@@ -15,7 +15,7 @@ use rio::{failpoint, planted};
 use crate::acquire::Ask;
 use crate::change::Change;
 use crate::name::LockName;
-use crate::object::{Granted, Queue};
+use crate::queue::{Granted, Queue};
 use crate::request::{Place, State};
 use crate::table::Latched;
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};

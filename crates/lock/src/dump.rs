@@ -3,7 +3,7 @@
 use libtp_process::{Session, SessionId};
 
 use crate::name::LockName;
-use crate::object::Queue;
+use crate::queue::Queue;
 use crate::table::Bucket;
 use crate::{LockManager, LockerId, Mode};
 

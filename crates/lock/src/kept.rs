@@ -33,7 +33,7 @@ use crate::acquire::Ask;
 use crate::change::Change;
 use crate::locker::LockerSlot;
 use crate::name::LockName;
-use crate::object::{Granted, Queue};
+use crate::queue::{Granted, Queue};
 use crate::request::{Place, Request, State};
 use crate::table::{Bucket, Table};
 use crate::{LockManager, LockerId, Mode, Result, Wait};

@@ -44,15 +44,17 @@ mod lanes;
 mod locker;
 mod mode;
 mod name;
-mod object;
 mod open_here;
 mod overtake;
 mod own_thread;
+mod queue;
 mod release;
 mod repair;
 mod repair_one;
 mod request;
 mod roles;
+#[cfg(test)]
+mod scene;
 mod settings;
 mod slots;
 mod stack;

@@ -16,7 +16,7 @@ use crate::change::Change;
 use crate::kept::Kept;
 use crate::locker::LockerSlot;
 use crate::name::LockName;
-use crate::object::{Granted, Queue};
+use crate::queue::{Granted, Queue};
 use crate::request::{Place, Request};
 use crate::table::{Bucket, Table};
 use crate::{Error, LockManager, LockerId, Result};

@@ -47,10 +47,7 @@ impl LockerSlot {
 
     fn move_above_top(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
         let (below, above) = (request.own_prev.get(), request.own_next.get());
-        match below.some() {
-            None => change.set(&self.first, above),
-            Some(below) => change.set(&table.request(below).own_next, above),
-        }
+        self.lead_up(table, change, below, above);
         change.set(&table.request(above).own_prev, below);
         let top = self.top.get();
         let top_request = table.request(top);
@@ -58,9 +55,24 @@ impl LockerSlot {
         change.set(&request.own_prev, top);
         change.set(&request.own_next, free);
         change.set(&top_request.own_next, place);
-        match free.some() {
-            None => change.set(&self.last, place),
-            Some(free) => change.set(&table.request(free).own_prev, place),
+        self.lead_down(table, change, free, place);
+    }
+
+    /// Makes the way upwards from `below`, or from the bottom of the stack, lead to `to`.
+    #[inline]
+    fn lead_up(&self, table: &Table, change: &mut Change<'_>, below: Place, to: Place) {
+        match below.some() {
+            None => change.set(&self.first, to),
+            Some(below) => change.set(&table.request(below).own_next, to),
+        }
+    }
+
+    /// Makes the way downwards from `above`, or from the end of the stack, lead to `to`.
+    #[inline]
+    fn lead_down(&self, table: &Table, change: &mut Change<'_>, above: Place, to: Place) {
+        match above.some() {
+            None => change.set(&self.last, to),
+            Some(above) => change.set(&table.request(above).own_prev, to),
         }
     }
 
@@ -68,14 +80,8 @@ impl LockerSlot {
     pub(crate) fn take_slot(&self, table: &Table, change: &mut Change<'_>, place: Place, request: &Request) {
         debug_assert_eq!(self.next_free_slot(table), Some(place), "only the lowest free slot is taken");
         let (top, above) = (self.top.get(), request.own_next.get());
-        match top.some() {
-            None => change.set(&self.first, above),
-            Some(top) => change.set(&table.request(top).own_next, above),
-        }
-        match above.some() {
-            None => change.set(&self.last, top),
-            Some(above) => change.set(&table.request(above).own_prev, top),
-        }
+        self.lead_up(table, change, top, above);
+        self.lead_down(table, change, above, top);
         change.set(&self.slots, self.slots.get() - 1);
     }
 
@@ -84,14 +90,8 @@ impl LockerSlot {
         let (top, above) = (self.top.get(), self.next_free_slot(table).unwrap_or(Place::NONE));
         change.set(&request.own_prev, top);
         change.set(&request.own_next, above);
-        match top.some() {
-            None => change.set(&self.first, place),
-            Some(top) => change.set(&table.request(top).own_next, place),
-        }
-        match above.some() {
-            None => change.set(&self.last, place),
-            Some(above) => change.set(&table.request(above).own_prev, place),
-        }
+        self.lead_up(table, change, top, place);
+        self.lead_down(table, change, above, place);
         change.set(&self.slots, self.slots.get() + 1);
     }
 

@@ -11,7 +11,7 @@
 use libtp_process::{Session, SessionId};
 
 use crate::name::LockName;
-use crate::object::Queue;
+use crate::queue::Queue;
 use crate::request::Request;
 use crate::{LockManager, LockerId, Mode};
 
