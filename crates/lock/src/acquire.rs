@@ -13,7 +13,8 @@ use rio::{failpoint, planted};
 
 use crate::change::Change;
 use crate::locker::LockerSlot;
-use crate::object::{LockName, Queue};
+use crate::name::LockName;
+use crate::queue::Queue;
 use crate::request::{Place, State, Summary};
 use crate::table::{Latched, LONG_CHAIN};
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};

@@ -68,19 +68,15 @@ fn pause_before_begin(session: &Session, slot: &LockerSlot) {
 mod tests {
     use std::time::Duration;
 
-    use libtp_process::{boot_micros, ProcessManager};
-    use rio::Region;
+    use libtp_process::boot_micros;
 
     use super::{DOUBLINGS, FORGOTTEN_AFTER, PAUSE};
-    use crate::{LockManager, LockName, Mode, Settings, Wait};
+    use crate::scene::{open, region, Scene};
+    use crate::{LockName, Mode, Settings, Wait};
 
     #[test]
     fn of_two_in_a_deadlock_only_the_one_that_gave_way_stands_aside() {
-        let region = Region::anonymous(1 << 26).unwrap();
-        ProcessManager::init(&region).unwrap();
-        LockManager::init(&region).unwrap();
-        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
-        let locks = LockManager::attach(&region, &processes, Settings::default()).unwrap();
+        let (processes, locks) = open(&region(), Settings::default());
         let names = [7, 8].map(|hash| LockName { space: 1, kind: 3, hash });
         let both_hold = std::sync::Barrier::new(2);
         let one = |own: usize| {
@@ -102,18 +98,13 @@ mod tests {
 
     #[test]
     fn pauses_grow_with_deadlocks_and_are_forgotten_later() {
-        let region = Region::anonymous(1 << 26).unwrap();
-        ProcessManager::init(&region).unwrap();
-        LockManager::init(&region).unwrap();
-        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
-        let locks = LockManager::attach(&region, &processes, Settings::default()).unwrap();
-        let session = processes.join().unwrap();
-        let locker = locks.new_locker(&session).unwrap();
+        let scene = Scene::default();
+        let (locks, session, locker) = (&scene.locks, &scene.session, scene.lockers[0]);
         let slot = locks.table.locker(locker.0);
-        locks.pause_before_begin(&session, locker);
+        locks.pause_before_begin(session, locker);
         slot.note_gave_way(boot_micros());
         assert_eq!(slot.aside_due.get(), 1);
-        locks.pause_before_begin(&session, locker);
+        locks.pause_before_begin(session, locker);
         assert_eq!(slot.aside_due.get(), 0, "once is enough");
 
         let mut now = 1 << 52;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::locker::{filter_bit, LockerSlot, Waiting};
-use crate::object::Queue;
+use crate::queue::Queue;
 use crate::request::{Place, Request};
 use crate::LockManager;
 

@@ -14,7 +14,8 @@ use rio::{failpoint, planted};
 
 use crate::acquire::Ask;
 use crate::change::Change;
-use crate::object::{Granted, LockName, Queue};
+use crate::name::LockName;
+use crate::queue::{Granted, Queue};
 use crate::request::{Place, State};
 use crate::table::Latched;
 use crate::{Error, LockManager, LockerId, Mode, Result, Wait};

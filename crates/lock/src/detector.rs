@@ -235,12 +235,12 @@ impl LockManager {
 #[cfg(test)]
 mod tests {
     use super::Search;
-    use crate::overtake::tests::{Scene, NAME};
+    use crate::scene::{Scene, NAME};
     use crate::{LockName, Mode::X};
 
     #[test]
     fn a_victim_that_has_given_way_since_the_circle_was_seen_again_is_not_counted_twice() {
-        let scene = Scene::new();
+        let scene = Scene::default();
         let (locks, session) = (&scene.locks, &scene.session);
         let other = LockName { hash: 8, ..NAME };
         for (locker, name) in [(0, NAME), (1, other)] {

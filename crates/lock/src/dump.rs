@@ -2,7 +2,8 @@
 
 use libtp_process::{Session, SessionId};
 
-use crate::object::{LockName, Queue};
+use crate::name::LockName;
+use crate::queue::Queue;
 use crate::table::Bucket;
 use crate::{LockManager, LockerId, Mode};
 

@@ -18,32 +18,17 @@
 //!
 //! If we die here: the lane is free when the dead session's turn is over.
 
-mod words;
-
 use std::time::Duration;
 
 use libtp_process::{boot_micros, Session};
-use rio::{failpoint, shared, Word};
+use rio::failpoint;
 
+use crate::lane::{Lane, LaneStart, LaneTurn, LaneWait, LANES, LOCKER_BITS, TURN};
 use crate::locker::LockerSlot;
 use crate::{LockManager, LockerId};
 
-use words::LOCKER_BITS;
-pub(crate) use words::{LaneStart, LaneTurn, LaneWait};
-
-/// The number of lanes in the region. Machines with more processors use this number.
-pub(crate) const LANES: u32 = 64;
-/// The length of a turn, in microseconds: longer than the cost of waking another session, shorter than a process's time
-/// slice.
-const TURN: u64 = 2_000;
-/// A session that has a lane, holds no lock and has begun nothing for this long is away, in microseconds.
-const AWAY_AFTER: u64 = 100;
 /// How long a waiter sleeps before it looks for a lane that was not handed on, because its holder died or is away.
 const LOOK_AFTER: Duration = Duration::from_millis(20);
-/// A waiter that has not looked for a lane for this long is stopped, and is given none, in microseconds.
-const STOPPED_AFTER: u64 = 100_000;
-/// A turn that ends later than this, in microseconds from now, is invalid: the clock was set.
-const CLOCK_SET: u64 = 1_000_000;
 /// A session that has slept neither for a lock nor for a lane for this long needs no lane, in microseconds.
 const FORGOTTEN_AFTER: u64 = 250_000;
 /// A session that has waited this long begins without a lane, in microseconds: long enough for a thousand processes to
@@ -52,16 +37,6 @@ const PATIENCE: u64 = 1_000_000;
 /// The number of lockers that are considered when a lane is handed on, beside the caller; lockers with higher numbers
 /// look for a lane by themselves.
 const ASKED_MAX: u32 = 1024;
-
-shared! {
-    /// A lane, in a cache line of its own.
-    pub(crate) struct Lane {
-        /// The lane's locker, and the end of its turn.
-        pub(crate) taken: Word<LaneTurn>,
-        /// Zero, kept for later.
-        pub(crate) spare: [Word<u64>; 7],
-    } size 64
-}
 
 impl LockerSlot {
     /// Notes, at `now`, that the locker has slept for a lock.
@@ -197,35 +172,21 @@ impl LockManager {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use libtp_process::{boot_micros, ProcessManager, Session};
-    use rio::Region;
+    use libtp_process::boot_micros;
 
-    use super::{LaneStart, LaneTurn, LaneWait, AWAY_AFTER, CLOCK_SET, FORGOTTEN_AFTER, PATIENCE, STOPPED_AFTER, TURN};
+    use super::{LaneStart, LaneTurn, LaneWait, FORGOTTEN_AFTER, PATIENCE, TURN};
+    use crate::lane::{AWAY_AFTER, CLOCK_SET, STOPPED_AFTER};
     use crate::locker::LockerSlot;
-    use crate::{LockManager, LockName, LockerId, Mode, Settings, Wait};
+    use crate::scene::{Scene, NAME};
+    use crate::{LockName, Mode, Settings, Wait};
 
-    const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
     const NOW: u64 = (1 << 50) - 5;
 
-    struct Scene {
-        locks: LockManager,
-        session: Session,
-        lockers: [LockerId; 3],
+    fn with_lanes(lanes: u32) -> Scene<3> {
+        Scene::new(Settings { lanes: Some(lanes), ..Settings::default() })
     }
 
-    impl Scene {
-        fn new(lanes: u32) -> Scene {
-            let region = Region::anonymous(1 << 26).unwrap();
-            ProcessManager::init(&region).unwrap();
-            LockManager::init(&region).unwrap();
-            let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
-            let settings = Settings { lanes: Some(lanes), ..Settings::default() };
-            let locks = LockManager::attach(&region, &processes, settings).unwrap();
-            let session = processes.join().unwrap();
-            let lockers = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
-            Scene { locks, session, lockers }
-        }
-
+    impl Scene<3> {
         fn hold(&self, locker: usize) {
             let own = LockName { hash: locker as u64, ..NAME };
             self.locks.try_lock(&self.session, self.lockers[locker], own, Mode::X).unwrap();
@@ -257,7 +218,7 @@ mod tests {
 
     #[test]
     fn who_has_a_lane_keeps_it_for_a_turn() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         scene.hold(0);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         scene.begins(0, NOW);
@@ -268,7 +229,7 @@ mod tests {
 
     #[test]
     fn who_has_gone_away_to_think_is_displaced() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         let later = NOW + 2 * AWAY_AFTER;
         assert_eq!(scene.wants(1, NOW, later), None, "it was given the lane and is not yet awake");
@@ -282,7 +243,7 @@ mod tests {
 
     #[test]
     fn lanes_are_handed_to_those_who_have_waited_longest() {
-        let scene = Scene::new(2);
+        let scene = with_lanes(2);
         let number = |locker: usize| scene.lockers[locker].0;
         assert_eq!(scene.wants(1, NOW, NOW), Some(0));
         scene.begins(1, NOW);
@@ -305,7 +266,7 @@ mod tests {
 
     #[test]
     fn who_looks_hands_lanes_on_to_others() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         scene.hold(0);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         scene.begins(0, NOW);
@@ -316,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_turn_begins_when_who_was_given_it_is_awake() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         scene.slot(1).wants_lane.publish(LaneWait::new(NOW, NOW));
         scene.locks.hand_on(scene.lockers[0], NOW);
         assert_eq!(scene.wants(1, NOW, NOW + TURN - 1), Some(0));
@@ -325,7 +286,7 @@ mod tests {
 
     #[test]
     fn who_is_stopped_while_it_waits_is_given_no_lane_and_keeps_nobody_from_one() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
         scene.begins(0, NOW);
         scene.slot(1).wants_lane.publish(LaneWait::new(NOW, NOW));
@@ -340,7 +301,7 @@ mod tests {
 
     #[test]
     fn who_knows_of_more_lanes_hands_them_to_those_who_know_of_fewer() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         let elsewhere = scene.locks.lane(9);
         elsewhere.taken.publish(LaneTurn::new(scene.lockers[1].0, NOW));
         assert_eq!(scene.wants(0, NOW, NOW), Some(0));
@@ -349,7 +310,7 @@ mod tests {
 
     #[test]
     fn who_sleeps_for_locks_sits_down_until_it_has_not_for_a_while() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         let slot = locks.table.locker(waiter.0);
         locks.pause_before_begin(&scene.session, waiter);
@@ -368,7 +329,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_a_lane_for_ever() {
-        let scene = Scene::new(1);
+        let scene = with_lanes(1);
         let (locks, [holder, waiter, _]) = (&scene.locks, scene.lockers);
         scene.hold(0);
         let slot = locks.table.locker(waiter.0);

@@ -39,20 +39,25 @@ mod detector;
 mod dump;
 mod error;
 mod kept;
+mod lane;
 mod lanes;
 mod locker;
 mod mode;
-mod object;
+mod name;
 mod open_here;
 mod overtake;
 mod own_thread;
+mod queue;
 mod release;
 mod repair;
 mod repair_one;
 mod request;
 mod roles;
+#[cfg(test)]
+mod scene;
 mod settings;
 mod slots;
+mod stack;
 mod stuck_check;
 mod table;
 mod wait;
@@ -66,7 +71,7 @@ use rio::{bits, failpoint, Extent, HeldSlice, Region, RootSlot, Slab};
 
 use libtp_process::{ProcessManager, Session};
 
-use lanes::{Lane, LaneWait, LANES};
+use lane::{Lane, LaneWait, LANES};
 use table::{Bucket, LockHeader, Table, FIRST_BUCKETS};
 
 pub use check::{Broken, Census};
@@ -74,7 +79,7 @@ pub use detector::Deadlock;
 pub use dump::{LockInfo, Stats};
 pub use error::{Error, Result};
 pub use mode::Mode;
-pub use object::LockName;
+pub use name::LockName;
 pub use open_here::{OpenHere, OpenIn};
 pub use repair::Repaired;
 pub use settings::{Detect, Settings, Victim, Wait};

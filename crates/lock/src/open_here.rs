@@ -183,7 +183,7 @@ pub(crate) fn is_here(locks: &LockManager, locker: u32, txn: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::overtake::tests::Scene;
+    use crate::scene::Scene;
 
     #[test]
     fn each_thread_counts_its_own() {
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_transaction_is_open_where_it_began_until_another_thread_uses_it() {
-        let scene = Scene::new();
+        let scene = Scene::default();
         let (locks, locker) = (&scene.locks, scene.lockers[0]);
         let (_open, open_in) = (OpenHere::new(), OpenIn::default());
         open_in.begin(locks, locker, 7);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn who_is_open_for_long_is_known_among_many_that_end() {
-        let scene = Scene::new();
+        let scene = Scene::default();
         let (locks, [outer, inner]) = (&scene.locks, [scene.lockers[0], scene.lockers[1]]);
         let (_open, open_in) = (OpenHere::new(), OpenIn::default());
         locks.set_birth(outer, 1);

@@ -21,7 +21,7 @@ use rio::failpoint;
 
 use crate::acquire::Ask;
 use crate::change::Change;
-use crate::object::Queue;
+use crate::queue::Queue;
 use crate::request::{Place, Request, State, Summary};
 use crate::table::Latched;
 use crate::{LockManager, Mode};
@@ -73,39 +73,17 @@ impl Request {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::time::Duration;
-
-    use libtp_process::{ProcessManager, Session};
-    use rio::Region;
 
     use crate::detector::Search;
     use crate::request::{Place, State};
+    use crate::scene::{Scene, NAME};
     use crate::wait::Look;
-    use crate::{Error, LockManager, LockName, LockerId, Mode, Settings, Wait};
+    use crate::{Error, LockName, Mode, Wait};
     use Mode::{S, X};
 
-    pub(crate) const NAME: LockName = LockName { space: 1, kind: 3, hash: 7 };
-
-    /// Lockers of one session, whose steps the test makes one by one.
-    pub(crate) struct Scene {
-        pub(crate) locks: LockManager,
-        pub(crate) session: Session,
-        pub(crate) lockers: [LockerId; 4],
-    }
-
     impl Scene {
-        pub(crate) fn new() -> Scene {
-            let region = Region::anonymous(1 << 26).unwrap();
-            ProcessManager::init(&region).unwrap();
-            LockManager::init(&region).unwrap();
-            let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
-            let locks = LockManager::attach(&region, &processes, Settings::default()).unwrap();
-            let session = processes.join().unwrap();
-            let lockers = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
-            Scene { locks, session, lockers }
-        }
-
         fn lock(&self, locker: usize, mode: Mode) -> Result<(), Error> {
             self.locks.try_lock(&self.session, self.lockers[locker], NAME, mode)
         }
@@ -118,16 +96,6 @@ pub(crate) mod tests {
         /// Leaves the locker waiting, like a thread that has gone to sleep.
         fn wait(&self, locker: usize, mode: Mode) -> Place {
             self.wait_for(locker, NAME, mode)
-        }
-
-        pub(crate) fn wait_for(&self, locker: usize, name: LockName, mode: Mode) -> Place {
-            let ask = self.locks.ask(&self.session, self.lockers[locker], name, mode);
-            let place = self.locks.table.next_slot(&self.session, ask.slot).unwrap();
-            let latched = self.locks.table.latch(&self.session, ask.mixed);
-            let queue = self.locks.table.find(latched.bucket, name, ask.mixed).ok().unwrap();
-            self.locks.enqueue(&ask, queue, place);
-            self.locks.begin_wait(&ask, place);
-            place
         }
 
         /// Looks, like a thread that has woken up.
@@ -145,7 +113,7 @@ pub(crate) mod tests {
 
     #[test]
     fn one_that_sleeps_is_overtaken_until_it_was_woken_for_nothing() {
-        let scene = Scene::new();
+        let scene = Scene::default();
         scene.lock(0, X).unwrap();
         let place = scene.wait(1, X);
         for _ in 0..3 {
@@ -165,7 +133,7 @@ pub(crate) mod tests {
 
     #[test]
     fn one_that_is_overtaken_waits_no_longer_for_whom_it_waited_before() {
-        let scene = Scene::new();
+        let scene = Scene::default();
         let other = LockName { hash: 8, ..NAME };
         let [one, two] = [scene.lockers[0].0, scene.lockers[1].0];
         scene.lock(0, X).unwrap();
@@ -188,7 +156,7 @@ pub(crate) mod tests {
 
     #[test]
     fn one_that_has_noticed_is_not_overtaken() {
-        let scene = Scene::new();
+        let scene = Scene::default();
         scene.lock(0, X).unwrap();
         let place = scene.wait(1, X);
         scene.unlock(0);
@@ -198,7 +166,7 @@ pub(crate) mod tests {
 
     #[test]
     fn of_two_that_were_granted_together_neither_is_overtaken() {
-        let scene = Scene::new();
+        let scene = Scene::default();
         scene.lock(0, X).unwrap();
         let places = [scene.wait(1, S), scene.wait(2, S)];
         scene.unlock(0);

@@ -173,11 +173,9 @@ impl LockManager {
 
 #[cfg(test)]
 mod tests {
-    use libtp_process::ProcessManager;
-    use rio::Region;
-
     use super::Repaired;
-    use crate::{LockManager, LockName, Mode, Settings};
+    use crate::scene::{open, region};
+    use crate::{LockName, Mode, Settings};
     use Mode::{IX, S, X};
 
     fn name(hash: u64) -> LockName {
@@ -186,15 +184,8 @@ mod tests {
 
     #[test]
     fn when_all_are_dead_only_the_lockers_named_keep_their_locks() {
-        let region = Region::anonymous(1 << 26).unwrap();
-        ProcessManager::init(&region).unwrap();
-        LockManager::init(&region).unwrap();
-        let open = |region: &Region| {
-            let processes = ProcessManager::attach(region, &libtp_process::Settings::default()).unwrap();
-            let locks = LockManager::attach(region, &processes, Settings::default()).unwrap();
-            (processes, locks)
-        };
-        let (processes, locks) = open(&region);
+        let region = region();
+        let (processes, locks) = open(&region, Settings::default());
         let session = processes.join().unwrap();
         let [gone, prepared, other] = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
         for hash in 0..500 {
@@ -209,7 +200,7 @@ mod tests {
         table.header.splitter.publish(session.id());
         std::mem::forget(session);
 
-        let (processes, locks) = open(&region.map_again().unwrap());
+        let (processes, locks) = open(&region.map_again().unwrap(), Settings::default());
         let repair = processes.repair_alone();
         let keep = [prepared];
         assert_eq!(locks.repair_alone_keeping(&keep), Repaired { lockers: 2, dropped: 501, kept: 501 });

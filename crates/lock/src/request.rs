@@ -8,7 +8,7 @@
 use rio::{bits, planted, shared, Bits, Offset, Word};
 
 use crate::mode::Mode;
-use crate::object::LockName;
+use crate::name::LockName;
 
 /// Bytes of a slot, and the unit in which places count.
 pub(crate) const REQUEST_BYTES: u64 = 64;

@@ -22,9 +22,8 @@ use rio::{failpoint, planted, shared, Held, Link, Region, Slab, SlabHeader, Word
 use libtp_process::{ExclusiveGuard, Latch, Rank, Session, SessionId};
 
 use crate::change::Change;
-use crate::lanes::Lane;
+use crate::lane::Lane;
 use crate::locker::LockerSlot;
-use crate::object::{LockName, Queue};
 use crate::request::{Place, Request};
 
 /// Chains of a bucket.
@@ -193,26 +192,6 @@ impl Table {
             }
             number = other_bucket(mixed, number, level);
         }
-    }
-
-    /// Returns the queue of a name, under the latch of its bucket; without a queue, the number of objects in the chain.
-    #[inline]
-    pub(crate) fn find(&self, bucket: &Bucket, name: LockName, mixed: u64) -> Result<Queue<'_>, u32> {
-        let mut next = bucket.chain(mixed).get();
-        let mut passed = 0;
-        while let Some(place) = next.some() {
-            let queue = Queue::new(self, place);
-            queue.head.demand_whole();
-            if queue.head.is_for(name) {
-                return Ok(queue);
-            }
-            next = queue.head.chain_next.get();
-            passed += 1;
-            if passed == CHAIN_MAX {
-                goes_in_a_circle();
-            }
-        }
-        Err(passed)
     }
 
     /// Returns the word of a chain that leads to a head.

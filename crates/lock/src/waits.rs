@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use libtp_process::{wall_time, SessionId};
 
-use crate::object::LockName;
+use crate::name::LockName;
 use crate::{LockManager, LockerId, Mode};
 
 /// A wait for a lock.

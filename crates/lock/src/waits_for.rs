@@ -10,7 +10,8 @@
 
 use libtp_process::{Session, SessionId};
 
-use crate::object::{LockName, Queue};
+use crate::name::LockName;
+use crate::queue::Queue;
 use crate::request::Request;
 use crate::{LockManager, LockerId, Mode};
 

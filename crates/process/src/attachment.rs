@@ -17,16 +17,13 @@ use std::sync::Arc;
 
 use rio::{bits, planted, shared, Extent, Region, Slab, SlabHeader, Word};
 
+use crate::attachment_id::{AttachmentId, GENERATION_BITS, INDEX_BITS, NAME};
 use crate::liveness::{Identity, Process};
 use crate::slot::{ProcessHeader, SessionSlot, State};
 use crate::{Error, Result};
 
 /// Slots in the slab's first chunk.
 pub(crate) const FIRST_PROCESSES: u32 = 16;
-const INDEX_BITS: u32 = 16;
-const GENERATION_BITS: u32 = 20;
-const INDEX: u64 = (1 << INDEX_BITS) - 1;
-const NAME: u64 = (1 << (INDEX_BITS + GENERATION_BITS)) - 1;
 const CLAIMED: u64 = 1 << (INDEX_BITS + GENERATION_BITS);
 const ATTACHED: u64 = 2 << (INDEX_BITS + GENERATION_BITS);
 /// As many as an index can name, in whole chunks of the slab.
@@ -49,25 +46,6 @@ pub trait Seats: Send + Sync {
     fn is_free(&self, seat: u64) -> bool;
 }
 
-/// Names one attach of the region: the slot's index (low 16 bits) and its generation (20 bits above). Zero names no
-/// attach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct AttachmentId(u64);
-
-impl AttachmentId {
-    pub(crate) fn from_raw(raw: u64) -> AttachmentId {
-        AttachmentId(raw & NAME)
-    }
-
-    pub(crate) fn raw(self) -> u64 {
-        self.0
-    }
-
-    fn index(self) -> u32 {
-        u32::try_from(self.0 & INDEX).expect("masked to 16 bits")
-    }
-}
-
 /// The state of a process slot: the name of its present or last tenant, and whether the tenant is claimed, attached
 /// or gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,7 +54,7 @@ bits!(Tenant: u64);
 
 impl Tenant {
     fn id(self) -> AttachmentId {
-        AttachmentId(self.0 & NAME)
+        AttachmentId::from_raw(self.0)
     }
 
     fn is_free(self) -> bool {
@@ -185,7 +163,7 @@ impl Attachments {
     pub(crate) fn look(region: &Region, header: &ProcessHeader) -> Result<Attachments> {
         let none = || Error::NotInitialised { path: region.path().to_path_buf() };
         let slots = Slab::attach(region, header.processes.load().ok_or_else(none)?);
-        Ok(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId(0) })
+        Ok(Attachments { slots, seats: None, process: Process::this(), own: AttachmentId::NONE })
     }
 
     /// Makes this table ask the seats too whether a process lives.
@@ -196,7 +174,7 @@ impl Attachments {
 
     /// Returns whether it was opened to look, without attaching.
     pub(crate) fn only_looks(&self) -> bool {
-        self.own == AttachmentId(0)
+        self.own == AttachmentId::NONE
     }
 
     /// Makes the table of a new region.
@@ -374,7 +352,7 @@ impl Attachments {
     }
 
     fn all(&self) -> impl Iterator<Item = (u32, &ProcessSlot)> {
-        (1..=self.slots.capacity()).map(|index| (index, self.slots.at(index)))
+        (1..).zip(self.slots.iter())
     }
 
     fn slot(&self, id: AttachmentId) -> Option<&ProcessSlot> {
@@ -390,8 +368,8 @@ impl Attachments {
 
 /// Returns whether that attach has a session.
 pub(crate) fn has_sessions(sessions: &Slab<SessionSlot>, id: AttachmentId) -> bool {
-    (1..=sessions.capacity()).any(|index| {
-        let status = sessions.at(index).status.load();
+    sessions.iter().any(|slot| {
+        let status = slot.status.load();
         status.state() != State::Free && status.attachment() == id
     })
 }

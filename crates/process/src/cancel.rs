@@ -1,15 +1,11 @@
 //! Cancelling the waits of this process from outside, for example from a signal handler.
 //!
 //! [`cancel_waits`] changes one number of this process and does nothing else, so a signal handler may call it at any
-//! instruction. A session notes the number when a transaction begins ([`Session::heed_cancels`]), and a wait ends
-//! when the number has changed ([`Session::is_cancelled`]). So a call before the transaction begins to wait is not
+//! instruction. A session notes the number when a transaction begins ([`Session::heed_cancels`](crate::Session::heed_cancels)), and a wait ends
+//! when the number has changed ([`Session::is_cancelled`](crate::Session::is_cancelled)). So a call before the transaction begins to wait is not
 //! lost. The call wakes no session: a waiter looks again within [`SLEEP_MAX`](crate::SLEEP_MAX).
 
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use rio::planted;
-
-use crate::Session;
 
 static CANCELS: AtomicU32 = AtomicU32::new(0);
 
@@ -22,23 +18,4 @@ pub fn cancel_waits() {
 /// Returns the number of calls of [`cancel_waits`].
 pub fn cancels() -> u32 {
     CANCELS.load(Ordering::Relaxed)
-}
-
-impl Session {
-    /// Makes the session heed calls of [`cancel_waits`] from now on, and ignore earlier ones.
-    #[inline]
-    pub fn heed_cancels(&self) {
-        self.cancels.set(cancels());
-    }
-
-    /// As [`Session::heed_cancels`], from the moment when [`cancels`] returned `cancels`.
-    pub fn heed_cancels_since(&self, cancels: u32) {
-        self.cancels.set(cancels);
-    }
-
-    /// Returns whether [`cancel_waits`] was called since that moment.
-    #[inline]
-    pub fn is_cancelled(&self) -> bool {
-        self.cancels.get() != cancels() && !planted("process: a wait is not cancelled")
-    }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rio::{failpoint, Offset, Undo, UndoLog};
 
-use crate::attachment::AttachmentId;
+use crate::attachment_id::AttachmentId;
 use crate::slot::{SessionId, SessionSlot, State, SESSIONS_MAX};
 use crate::{Error, ProcessManager, Result, Session};
 

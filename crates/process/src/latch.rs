@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use rio::{failpoint, planted, shared, ExclusiveHold, SharedHold, Word};
+use rio::{failpoint, planted, shared, ExclusiveHold, Offset, SharedHold, Word};
 
 use crate::latch_word::{self, Class, StateWord, Wait, Waiter};
 use crate::notes::Note;
@@ -177,30 +177,26 @@ impl Latch {
     #[cold]
     #[inline(never)]
     fn wait_shared(&self, session: &Session, note: usize) {
-        let place = session.place_of(self);
-        let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
-        latch_word::wait_shared(self.word.cell(), &Waiting::new(self, session, note, states));
+        latch_word::wait_shared(self.word.cell(), &Waiting::shared(self, session, note));
     }
 
     #[cold]
     #[inline(never)]
     fn wait_exclusive(&self, session: &Session, note: usize) {
-        let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
+        let waiting = Waiting::exclusive(self, session, note);
         latch_word::wait_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
     #[cold]
     #[inline(never)]
     fn release_shared(&self, session: &Session, note: usize) {
-        let place = session.place_of(self);
-        let states = [Note::wanting(place), Note::holding(place), Note::releasing(place)];
-        latch_word::release_shared(self.word.cell(), &Waiting::new(self, session, note, states));
+        latch_word::release_shared(self.word.cell(), &Waiting::shared(self, session, note));
     }
 
     #[cold]
     #[inline(never)]
     fn release_exclusive(&self, session: &Session, note: usize) {
-        let waiting = Waiting::new(self, session, note, [Note::exclusive(session.place_of(self)); 3]);
+        let waiting = Waiting::exclusive(self, session, note);
         latch_word::release_exclusive(self.word.cell(), session.owner(), &waiting);
     }
 
@@ -258,6 +254,15 @@ impl fmt::Debug for Latch {
     }
 }
 
+impl Session {
+    /// Returns the places of the latches that the session holds exclusively.
+    pub fn latched_alone(&self) -> impl Iterator<Item = Offset<Latch>> + '_ {
+        let alone = self.slot().notes.iter().map(|note| note.load()).filter(|note| note.is_exclusive());
+        let places = alone.filter_map(|note| Offset::<Latch>::from_raw(note.place()));
+        places.filter(|&place| self.region().try_at(place).is_some_and(|latch| latch.owner() == Some(self.id())))
+    }
+}
+
 impl crate::ProcessManager {
     /// Returns whether that living session has noted that it holds, or wants, the latch at `place` exclusively.
     fn has_noted(&self, owner: SessionId, place: u64) -> bool {
@@ -293,6 +298,15 @@ struct Waiting<'l> {
 }
 
 impl<'l> Waiting<'l> {
+    fn shared(latch: &'l Latch, session: &'l Session, note: usize) -> Waiting<'l> {
+        let place = session.place_of(latch);
+        Waiting::new(latch, session, note, [Note::wanting(place), Note::holding(place), Note::releasing(place)])
+    }
+
+    fn exclusive(latch: &'l Latch, session: &'l Session, note: usize) -> Waiting<'l> {
+        Waiting::new(latch, session, note, [Note::exclusive(session.place_of(latch)); 3])
+    }
+
     fn new(latch: &'l Latch, session: &'l Session, note: usize, states: [Note; 3]) -> Waiting<'l> {
         Waiting {
             latch,

@@ -23,6 +23,7 @@
 //! ```
 
 mod attachment;
+mod attachment_id;
 mod cancel;
 mod clock;
 mod dead_session;
@@ -376,25 +377,26 @@ impl ProcessManager {
         self.slot(session).is_some_and(|slot| self.tenant_lives(slot))
     }
 
+    /// Returns what identifies the session's process.
+    fn identity(&self, session: SessionId) -> Option<liveness::Identity> {
+        let attachment = self.slot(session)?.status.load().attachment();
+        self.0.attachments.identity(attachment)
+    }
+
     /// Returns whether the session's process is certainly stopped, by a signal or a debugger.
     pub fn is_stopped(&self, session: SessionId) -> bool {
-        let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
-        let identity = attachment.and_then(|id| self.0.attachments.identity(id));
-        identity.is_some_and(|identity| self.0.attachments.process().sees_stopped(identity))
+        self.identity(session).is_some_and(|identity| self.0.attachments.process().sees_stopped(identity))
     }
 
     /// Returns whether the session's process can be seen to run. If not, it may be stopped, or paused with its
     /// container, and may resume its work at any later time.
     pub fn is_seen_running(&self, session: SessionId) -> bool {
-        let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
-        let identity = attachment.and_then(|id| self.0.attachments.identity(id));
-        identity.is_some_and(|identity| self.0.attachments.process().sees_running(identity))
+        self.identity(session).is_some_and(|identity| self.0.attachments.process().sees_running(identity))
     }
 
     /// Describes a session and its process, for people.
     pub fn describe(&self, session: SessionId) -> String {
-        let attachment = self.slot(session).map(|slot| slot.status.load().attachment());
-        let pid = attachment.and_then(|id| self.0.attachments.identity(id)).map_or(0, |identity| identity.pid);
+        let pid = self.identity(session).map_or(0, |identity| identity.pid);
         let stopped = if self.is_stopped(session) { ", which is stopped," } else { "" };
         match pid {
             0 => session.to_string(),
@@ -410,7 +412,11 @@ impl ProcessManager {
     /// Returns every session, dead ones included, for the tools.
     pub fn sessions(&self) -> Vec<SessionInfo> {
         let taken = |slot: &&SessionSlot| slot.status.load().state() != State::Free;
-        let info = |(index, slot): (u32, &SessionSlot)| slot.info(index, self.tenant_lives(slot), &self.0.attachments);
+        let info = |(index, slot): (u32, &SessionSlot)| {
+            let status = slot.status.load();
+            let process = self.0.attachments.identity(status.attachment());
+            slot.info(index, status, self.tenant_lives(slot), process.map_or(0, |process| process.pid))
+        };
         self.slots().filter(|(_, slot)| taken(slot)).map(info).collect()
     }
 
@@ -456,7 +462,7 @@ impl ProcessManager {
     }
 
     fn slots(&self) -> impl Iterator<Item = (u32, &SessionSlot)> {
-        (1..=self.0.slots.capacity()).map(|index| (index, self.0.slots.at(index)))
+        (1..).zip(self.0.slots.iter())
     }
 
     /// Returns the slot of a session that has not left it.

@@ -8,12 +8,9 @@
 //! (`ProcessManager::pinned_by`).
 
 use crate::notes::Note;
+use crate::slot::PINS;
 use crate::{ProcessManager, Session};
 use rio::failpoint;
-
-/// The number of pins that a session can note. Further pins are only counted: if a session dies with such pins, all
-/// pins of all sessions are counted anew.
-pub(crate) const PINS: usize = 62;
 
 /// The note of a pin.
 #[derive(Clone, Copy, Debug)]

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use rio::{failpoint, planted, Held, Offset, Region, Section, Undo, UndoLog};
 
+use crate::cancel::cancels;
 use crate::notes::Note;
 use crate::slot::{SessionSlot, State};
 use crate::unwinding::unwinds;
-use crate::{Latch, ProcessManager, Rank, Result, SessionId, NOTES};
+use crate::{ProcessManager, Rank, Result, SessionId, NOTES};
 
 /// One thread's handle. Dropping it leaves the environment.
 pub struct Session {
@@ -43,7 +44,7 @@ pub struct Session {
     /// The last append noted, and its transaction, also after the note was cleared.
     last_noted: Cell<(u64, u64)>,
     /// The number of cancellations when its transaction began (`cancel.rs`).
-    pub(crate) cancels: Cell<u32>,
+    cancels: Cell<u32>,
     /// The session works in a dead session's name, for its repair.
     is_stand_in: bool,
     undo_log: Offset<UndoLog>,
@@ -101,7 +102,7 @@ impl Session {
             dead: Cell::new(false),
             has_foreign_entry: Cell::new(false),
             last_noted: Cell::new((0, 0)),
-            cancels: Cell::new(crate::cancels()),
+            cancels: Cell::new(cancels()),
             is_stand_in: false,
             undo_log,
             processes,
@@ -344,11 +345,21 @@ impl Session {
         }
     }
 
-    /// Returns the places of the latches that the session holds exclusively.
-    pub fn latched_alone(&self) -> impl Iterator<Item = Offset<Latch>> + '_ {
-        let alone = self.slot.notes.iter().map(|note| note.load()).filter(|note| note.is_exclusive());
-        let places = alone.filter_map(|note| Offset::<Latch>::from_raw(note.place()));
-        places.filter(|&place| self.region().try_at(place).is_some_and(|latch| latch.owner() == Some(self.id)))
+    /// Makes the session heed calls of [`cancel_waits`](crate::cancel_waits) from now on, and ignore earlier ones.
+    #[inline]
+    pub fn heed_cancels(&self) {
+        self.cancels.set(cancels());
+    }
+
+    /// As [`Session::heed_cancels`], from the moment when [`cancels`](crate::cancels) returned `cancels`.
+    pub fn heed_cancels_since(&self, cancels: u32) {
+        self.cancels.set(cancels);
+    }
+
+    /// Returns whether [`cancel_waits`](crate::cancel_waits) was called since that moment.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancels.get() != cancels() && !planted("process: a wait is not cancelled")
     }
 
     /// Returns the note for the latch at `place` that the session holds exclusively.
@@ -375,10 +386,10 @@ impl Session {
         self.owner
     }
 
-    /// Returns a latch's offset in the region.
+    /// Returns the offset in the region of a value such as a latch.
     #[inline]
-    pub(crate) fn place_of(&self, latch: &Latch) -> u64 {
-        let place = std::ptr::from_ref(latch).addr().wrapping_sub(self.base) as u64;
+    pub(crate) fn place_of<T>(&self, value: &T) -> u64 {
+        let place = std::ptr::from_ref(value).addr().wrapping_sub(self.base) as u64;
         debug_assert!(place < self.region().size(), "a session latches in its own mapping of its own region");
         place
     }

@@ -11,14 +11,16 @@ use std::time::SystemTime;
 
 use rio::{bits, planted, shared, Link, SlabHeader, UndoLog, Word};
 
-use crate::attachment::{AttachmentId, Attachments};
+use crate::attachment_id::AttachmentId;
 use crate::latch_word::OWNER_SHIFT;
 use crate::notes::Note;
-use crate::pins::PINS;
 use crate::repair_times::RepairCounts;
 use crate::rounds::ROUNDS;
 use crate::NOTES;
 
+/// The number of pins that a session can note. Further pins are only counted: if a session dies with such pins, all
+/// pins of all sessions are counted anew.
+pub(crate) const PINS: usize = 62;
 /// Bits of a slot's index in a latch word.
 const INDEX_BITS: u32 = 20;
 /// Bits of the generation in a latch word, and so everywhere.
@@ -281,11 +283,11 @@ impl SessionSlot {
         self.tree_epoch.publish(0);
     }
 
-    pub(crate) fn info(&self, index: u32, alive: bool, attachments: &Attachments) -> SessionInfo {
-        let status = self.status.load();
+    /// Returns what tools see of the session that the slot has at `status`, in the process `pid`.
+    pub(crate) fn info(&self, index: u32, status: Status, alive: bool, pid: u32) -> SessionInfo {
         SessionInfo {
             id: SessionId::new(index, status.generation()),
-            pid: attachments.identity(status.attachment()).map_or(0, |process| process.pid),
+            pid,
             alive,
             latches: self.notes.iter().filter(|note| note.get().is_held()).count(),
             noted: self.notes.iter().map(|note| note.load()).filter(|note| note.is_held()).map(Note::held).collect(),
@@ -326,7 +328,7 @@ pub struct SessionInfo {
 #[cfg(test)]
 mod tests {
     use super::{Claim, SessionId, State, Status, GENERATION_BITS, SESSIONS_MAX};
-    use crate::attachment::AttachmentId;
+    use crate::attachment_id::AttachmentId;
 
     #[test]
     fn a_session_is_named_in_a_latch_word_whole() {

@@ -20,7 +20,8 @@ use rio::planted;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use rustix::process::{pidfd_open, Pid, PidfdFlags};
 
-use crate::attachment::{has_sessions, AttachmentId};
+use crate::attachment::has_sessions;
+use crate::attachment_id::AttachmentId;
 use crate::liveness::Identity;
 use crate::os::timespec;
 use crate::ProcessManager;

@@ -11,9 +11,8 @@ use std::io;
 use std::os::unix::fs::{fchown, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
-use crate::descriptor::above_standard;
+use crate::descriptor::{above_standard, open_at_once};
+use crate::error::system;
 use crate::{Error, Result};
 
 const GROUP: u32 = 0o070;
@@ -90,10 +89,7 @@ impl Access {
         let metadata = std::fs::symlink_metadata(path).map_err(|source| system(path, "opening", source))?;
         self.check(path, &metadata)?;
         // Without waiting: by now the name may belong to a pipe.
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
-        let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).and_then(above_standard);
-        let file = opened.map_err(|source| system(path, "opening", source))?;
+        let file = open_at_once(path, true).map_err(|source| system(path, "opening", source))?;
         // Again, because the name may lead to another file since.
         self.check(path, &file.metadata().map_err(|source| system(path, "stat", source))?)?;
         Ok(file)
@@ -125,10 +121,6 @@ impl Access {
         let known = [self.owner, ROOT, rustix::process::geteuid().as_raw()];
         known.contains(&file.uid()) || by_group || by_all
     }
-}
-
-fn system(path: &Path, call: &'static str, source: io::Error) -> Error {
-    Error::System { path: path.to_path_buf(), call, source }
 }
 
 #[cfg(test)]

@@ -9,14 +9,10 @@
 //! the bytes, and while a `&[u8]` lives no thread writes them. Only a wild store breaks the argument, against which
 //! no reference in any program is safe.
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 
 use crate::checksum::mix;
-use crate::{Offset, Region, Section, Shown, Undo, Word};
-
-/// The type of untyped bytes: `Offset<Bytes>` names where an area begins.
-pub struct Bytes(());
+use crate::{Bytes, Offset, Region, Shown, Word};
 
 /// Proof that no thread changes an area's bytes while this value is borrowed.
 ///
@@ -65,52 +61,6 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(place, bytes) }
     }
 
-    /// Returns the bytes of an area, to be changed inside a section.
-    ///
-    /// # Panics
-    /// If the area is out of bounds.
-    #[inline]
-    pub fn page_mut<'g, 'u>(
-        &'g self,
-        at: Offset<Bytes>,
-        bytes: usize,
-        hold: &'g mut impl ExclusiveHold,
-        section: &'g mut Section<'u>,
-    ) -> BytesMut<'g, 'u> {
-        BytesMut { bytes: self.bytes_mut(at, bytes, hold), at: at.raw(), section: Some(section) }
-    }
-
-    /// Copies `src` into the region, eight bytes at a time. Both `at` and the length are multiples of eight.
-    ///
-    /// For bytes that a reader may copy out at the same time and then check (the log's ring): the copy is made of
-    /// relaxed atomic stores, so a torn read is a wrong checksum and never undefined.
-    ///
-    /// # Panics
-    /// If the area is out of bounds or not made of whole words.
-    #[inline]
-    pub fn copy_in(&self, at: Offset<Bytes>, src: &[u8]) {
-        let mut rest = src;
-        for word in self.slice_of_words(at, src.len()) {
-            let Some((eight, behind)) = rest.split_first_chunk::<8>() else { break };
-            // Relaxed: the log's tail, stored with release after this copy, publishes the bytes.
-            word.store(u64::from_ne_bytes(*eight), Ordering::Relaxed);
-            rest = behind;
-        }
-    }
-
-    /// Copies out of the region, eight bytes at a time. Both `at` and the length are multiples of eight.
-    ///
-    /// # Panics
-    /// If the area is out of bounds or not made of whole words.
-    #[inline]
-    pub fn copy_out(&self, at: Offset<Bytes>, dst: &mut [u8]) {
-        let words = self.slice_of_words(at, dst.len());
-        for (word, eight) in words.iter().zip(dst.chunks_exact_mut(8)) {
-            // Relaxed: the caller loaded the tail with acquire before, and checks the copy.
-            eight.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-        }
-    }
-
     /// Asks the processor to bring `bytes` at `at` into its cache. A hint: reads nothing, and ignores an area outside
     /// the region.
     #[inline]
@@ -126,21 +76,6 @@ impl Region {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (at, bytes);
-    }
-
-    #[inline]
-    fn slice_of_words(&self, at: Offset<Bytes>, bytes: usize) -> &[AtomicU64] {
-        assert!(bytes % 8 == 0, "copies in and out of a region are whole words");
-        let place = self.known_place(at.raw(), bytes, 8);
-        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way
-        // are lent as plain slices only to a hold that excludes writers.
-        unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
-    }
-
-    /// Returns the words that a roll-back stores to. The owner of the section rolls back, or a survivor of its death.
-    #[inline]
-    pub(crate) fn undo_words(&self, at: u64, bytes: usize) -> &[AtomicU64] {
-        self.slice_of_words(Offset::from_raw(at).expect("a before-image has a place"), bytes)
     }
 
     /// As [`Region::undo_words`], where the image is not made of whole words.
@@ -191,20 +126,20 @@ impl<'v> Shown<'v> {
         unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) }
     }
 
-    /// Saves the before-image of the bytes in the undo log that ends at `top`. Returns the bytes, to be stored to,
-    /// and the log's new end.
-    ///
-    /// # Panics
-    /// If the undo log has no room for the image.
+    /// Returns the bytes, to be stored to, once `save` has got their place and their old content; and what `save` returns.
     #[inline(always)]
-    pub fn range<'g>(self, _hold: &'g mut impl ExclusiveHold, undo: &Undo, top: usize) -> (&'g mut [u8], usize)
+    pub(crate) fn saved<'g, R>(
+        self,
+        hold: &'g mut impl ExclusiveHold,
+        save: impl FnOnce(u64, &[u8]) -> R,
+    ) -> (&'g mut [u8], R)
     where
         'v: 'g,
     {
-        // SAFETY: as in `bytes`; the exclusive hold, mutably borrowed, excludes readers and writers everywhere.
-        let area = unsafe { std::slice::from_raw_parts_mut(self.place, self.bytes) };
-        let top = undo.save_behind(top, self.at, area);
-        (area, top)
+        let place = self.at;
+        let area = self.unsaved(hold);
+        let saved = save(place, area);
+        (area, saved)
     }
 }
 
@@ -302,45 +237,4 @@ unsafe fn copy_lines_by_halves(from: *const u8, to: *mut u8, bytes: usize) {
 #[cfg(not(target_arch = "x86_64"))]
 fn copy_lines(_: *const u8, _: *mut u8, _: usize) -> usize {
     0
-}
-
-/// Bytes that may be changed, one declared range at a time: [`BytesMut::range`] returns the permission to store.
-pub struct BytesMut<'g, 'u> {
-    bytes: &'g mut [u8],
-    at: u64,
-    section: Option<&'g mut Section<'u>>,
-}
-
-impl<'g, 'u> BytesMut<'g, 'u> {
-    /// Wraps private memory that needs no undo: at restart, and in tests.
-    pub fn detached(bytes: &'g mut [u8]) -> BytesMut<'g, 'u> {
-        BytesMut { bytes, at: 0, section: None }
-    }
-
-    /// Returns the current bytes.
-    #[inline]
-    pub fn bytes(&self) -> &[u8] {
-        self.bytes
-    }
-
-    /// Saves the before-image of `range` and returns the bytes, to be stored to.
-    ///
-    /// # Panics
-    /// If the range is out of bounds.
-    #[inline]
-    pub fn range(&mut self, range: Range<usize>) -> &mut [u8] {
-        if let Some(section) = self.section.as_deref_mut() {
-            // Whole words: areas are aligned to eight and a multiple of eight long.
-            let from = range.start & !7;
-            let to = (range.end + 7) & !7;
-            section.save_bytes(self.at + from as u64, &self.bytes[from..to]);
-        }
-        &mut self.bytes[range]
-    }
-
-    /// Returns all bytes, to be stored to without a before-image: for a new page, whose old bytes mean nothing (D11).
-    #[inline]
-    pub fn fresh(&mut self) -> &mut [u8] {
-        self.bytes
-    }
 }

@@ -10,7 +10,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::{Bits, Section, Word};
+use crate::{Bits, Word};
 
 /// A value with some bits that are always zero.
 pub trait Checkable: Bits<Raw = u64> {
@@ -20,7 +20,7 @@ pub trait Checkable: Bits<Raw = u64> {
 
 /// A shared word that checks itself. The calls are those of [`Word`], whose documentation states when each is right.
 #[repr(transparent)]
-pub struct Checked<T: Checkable>(Word<u64>, PhantomData<T>);
+pub struct Checked<T: Checkable>(pub(crate) Word<u64>, PhantomData<T>);
 
 impl<T: Checkable> Checked<T> {
     /// As [`Word::get`].
@@ -45,12 +45,6 @@ impl<T: Checkable> Checked<T> {
     #[inline]
     pub fn try_load(&self) -> Option<T> {
         self.decode(self.0.load())
-    }
-
-    /// As [`Word::set`].
-    #[inline]
-    pub fn set(&self, section: &mut Section<'_>, value: T) {
-        self.0.set(section, self.encode(value));
     }
 
     /// As [`Word::publish`].
@@ -87,7 +81,7 @@ impl<T: Checkable> Checked<T> {
     }
 
     #[inline]
-    fn encode(&self, value: T) -> u64 {
+    pub(crate) fn encode(&self, value: T) -> u64 {
         let raw = value.to_raw();
         debug_assert_eq!(raw & T::FREE, 0, "the bits of the check are no part of the value");
         raw & !T::FREE | self.mark(raw & !T::FREE)

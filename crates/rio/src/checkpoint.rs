@@ -15,9 +15,10 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use crate::kept::{directory_of, passing_name, sync_directory, Kept};
-use crate::region::{extend, system, unusable};
-use crate::{Access, Error, Keeping, Region, Result, Survives, WriteBack};
+use crate::error::{system, unusable};
+use crate::names::{access_beside, passing_name, sync_directory};
+use crate::region::extend;
+use crate::{Error, Keeping, Kept, Region, Result, Survives, WriteBack};
 
 const PIECE: usize = 1 << 20;
 const NOT_SUPPORTED: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
@@ -85,7 +86,7 @@ impl Keeping {
     }
 
     fn open_checkpoint(&self, checkpoint: &Path) -> Result<Region> {
-        let region = self.map(access_to(checkpoint)?.open(checkpoint)?, checkpoint)?;
+        let region = self.map(access_beside(checkpoint)?.open(checkpoint)?, checkpoint)?;
         region.header().check_kind(self.layout).map_err(|what| unusable(checkpoint, what))?;
         region.check_sizes()?;
         if region.header().clean.get() == 0 {
@@ -93,10 +94,6 @@ impl Keeping {
         }
         Ok(region)
     }
-}
-
-fn access_to(path: &Path) -> Result<Access> {
-    Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))
 }
 
 /// A copy to be made.
@@ -143,7 +140,7 @@ impl Copy<'_> {
     }
 
     fn make(&self, passing: &Path, path: &Path) -> Result<()> {
-        let file = access_to(path)?.create(passing)?;
+        let file = access_beside(path)?.create(passing)?;
         self.fill(&file, path)?;
         let copy = Region::map(file, passing, 0)?;
         if Survives::needs_write_back(copy.file()) {

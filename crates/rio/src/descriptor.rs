@@ -7,8 +7,13 @@
 //! Between the opening and the copy the file has the low number for an instant: a message that another thread prints
 //! just then goes to the file.
 
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
 
 use crate::planted;
 
@@ -25,4 +30,11 @@ pub fn above_standard<D: Into<OwnedFd> + From<OwnedFd>>(opened: D) -> io::Result
         return Ok(D::from(opened));
     }
     Ok(D::from(rustix::io::fcntl_dupfd_cloexec(&opened, FIRST_OWN)?))
+}
+
+/// Opens a file of any kind without following links and without waiting.
+pub(crate) fn open_at_once(path: &Path, write: bool) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
+    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path).and_then(above_standard)
 }

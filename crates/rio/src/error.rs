@@ -1,6 +1,6 @@
 //! The errors of regions, in sentences that state what to do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A region could not be made, opened or grown.
 #[derive(Debug, thiserror::Error)]
@@ -99,3 +99,13 @@ pub enum Error {
 
 /// The result of region calls.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Makes the error of a system call on a region's file.
+pub(crate) fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
+    Error::System { path: path.to_path_buf(), call, source }
+}
+
+/// Makes the error of a file that is no region for this process.
+pub(crate) fn unusable(path: &Path, what: String) -> Error {
+    Error::Unusable { path: path.to_path_buf(), what }
+}

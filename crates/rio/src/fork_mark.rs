@@ -4,10 +4,13 @@
 //! over it. A mark is a number in a page that the kernel wipes in a child. A check costs one load and one comparison,
 //! so even the quickest transactions can afford it (`undo/quick`).
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::{Error, Result};
 
 /// Marks of one kind. Code that must know whether it has made a mark since a fork has a kind of its own.
 pub struct ForkMarks {
@@ -79,6 +82,17 @@ impl ForkMark {
     #[inline]
     pub fn is_current(&self) -> bool {
         self.is_certain() || (std::ptr::eq(self.word, &NOBODY) && self.process == std::process::id())
+    }
+
+    /// Refuses a child of the process that made the mark, and that has the file at `path`.
+    ///
+    /// # Errors
+    /// `Forked` in such a child.
+    pub fn refuse_child(&self, path: &Path) -> Result<()> {
+        if self.is_current() {
+            return Ok(());
+        }
+        Err(Error::Forked { path: path.to_path_buf(), process: self.process })
     }
 
     /// Returns the process that made the mark.

@@ -8,17 +8,20 @@
 //!
 //! If we die here: a file under a temporary name is left, which the next thread with that number removes.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{flock, FlockOperation};
 use FlockOperation::NonBlockingLockExclusive as Exclusive;
 
-use crate::region::{system, unusable, BYTES_MAX};
+use crate::error::{system, unusable};
+use crate::names::{access_beside, passing_name, sync_directory};
+use crate::region::use_lock::patiently;
+use crate::region::BYTES_MAX;
 use crate::{
     failpoint, planted, Access, Anchor, Error, ForkMark, Identity, Region, RegionHeader, Result, Survives, WriteBack,
     HEADER_BYTES,
@@ -129,28 +132,21 @@ impl Keeping {
     /// Takes the file for this handle, by the lock that marks any region as used. `None` if there is no such file.
     /// Nothing in it is checked.
     pub(crate) fn take(&self, path: &Path) -> Result<Option<Kept>> {
-        let access =
-            Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
+        let access = access_beside(path)?;
         let locked = if self.is_shared { shared::lock(path, &access)? } else { lock_alone(path, &access)? };
         let Some(lock) = locked else { return Ok(None) };
         let file = access.open(path)?;
-        if !is_same(&file, &lock).map_err(|source| system(path, "stat", source))? {
+        let stat = |file: &File| file.metadata().map_err(|source| system(path, "stat", source));
+        if !is_same(&stat(&file)?, &stat(&lock)?) {
             return Err(system(path, "opening", std::io::ErrorKind::NotFound.into()));
         }
         let region = self.map(file, path)?;
         let survives = self.prepare(&region);
         let header = region.header();
         let seal = if header.clean.get() == 0 { 0 } else { header.seal.get() };
-        Ok(Some(Kept {
-            region,
-            lock: Lock::of(lock, self.is_shared),
-            survives,
-            seal,
-            mark: ForkMark::of_this_process(),
-            has_begun: false,
-            could_not_leave: AtomicBool::new(false),
-            is_shared: self.is_shared,
-        }))
+        let mut kept = Kept::new(region, Lock::of(lock, self.is_shared), survives);
+        (kept.seal, kept.is_shared) = (seal, self.is_shared);
+        Ok(Some(kept))
     }
 
     /// Maps an existing region, with the address space that its header states.
@@ -164,23 +160,12 @@ impl Keeping {
 
     /// Sets up the steps that keep the region as safe as its memory. Returns what the memory survives.
     fn prepare(&self, region: &Region) -> Survives {
-        let (found, is_needed) = (Survives::of(region.file()), Survives::needs_write_back(region.file()));
-        let (survives, how) = self.survives(found, is_needed, WriteBack::best());
+        let (survives, how) = Survives::decide(region.file(), self.declared, self.write_back);
         region.set_write_back(how);
         if survives >= Survives::System || how != WriteBack::None {
             region.set_filled();
         }
         survives
-    }
-
-    /// Returns what the memory survives, given what was detected, and how its cache lines are written back.
-    pub(crate) fn survives(&self, found: Survives, is_needed: bool, best: Option<WriteBack>) -> (Survives, WriteBack) {
-        // Without an instruction for it, any crash of more than a process may lose the lines in the cache.
-        let found = if is_needed && best.is_none() { Survives::Process } else { found };
-        let declared = self.declared.unwrap_or(found);
-        // Only an operator who declares more than was detected can know that the cache survives too.
-        let is_wanted = self.write_back.unwrap_or(is_needed && declared <= found);
-        (found.max(declared), best.filter(|_| is_wanted).unwrap_or_default())
     }
 
     fn make<E: From<Error>>(
@@ -192,8 +177,7 @@ impl Keeping {
         // A thread with this number died here.
         let _ = std::fs::remove_file(&passing);
         let identity = Identity { layout: self.layout, ..Identity::default() };
-        let access =
-            Access::of_directory(directory_of(path)).map_err(|source| system(path, "finding the directory", source))?;
+        let access = access_beside(path)?;
         let region = Region::create(&passing, &identity, self.reserve, &access)?;
         self.prepare(&region);
         let filled = match planted("rio: a new region's first blocks are only set aside") {
@@ -224,6 +208,20 @@ impl Keeping {
 }
 
 impl Kept {
+    /// Makes the handle of a region that this process alone has, without a seal.
+    fn new(region: Region, lock: Lock, survives: Survives) -> Kept {
+        Kept {
+            region,
+            lock,
+            survives,
+            seal: 0,
+            mark: ForkMark::of_this_process(),
+            has_begun: false,
+            could_not_leave: AtomicBool::new(false),
+            is_shared: false,
+        }
+    }
+
     /// Returns the region.
     pub fn region(&self) -> &Region {
         &self.region
@@ -257,10 +255,7 @@ impl Kept {
     /// `Forked` in such a child.
     #[inline]
     pub fn check_process(&self) -> Result<()> {
-        if self.is_ours() {
-            return Ok(());
-        }
-        Err(Error::Forked { path: self.region.path().to_path_buf(), process: self.mark.process() })
+        self.mark.refuse_child(self.region.path())
     }
 
     pub(crate) fn check(&self, layout: u64) -> Result<()> {
@@ -272,6 +267,14 @@ impl Kept {
             return Err(Error::Torn { path: self.region.path().to_path_buf() });
         }
         self.region.check_sizes()
+    }
+
+    /// Compares the parts with the seal of the last close, if that close was orderly.
+    ///
+    /// # Errors
+    /// `Unusable` if the sums differ.
+    pub fn check_seal(&self, parts: &[(u64, u64)]) -> Result<()> {
+        self.region.check_seal(self.seal, parts)
     }
 
     /// Returns whether the previous user left the region in good order, with a seal.
@@ -357,40 +360,15 @@ impl Kept {
     }
 }
 
-/// Returns the directory of a file.
-pub(crate) fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Returns a temporary name beside `path`, for a file that gets the name `path` when it is complete.
-pub(crate) fn passing_name(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    // The thread's number is unique, so two threads of one process do not collide.
-    name.push(format!(".new-{}", rustix::thread::gettid().as_raw_nonzero()));
-    PathBuf::from(name)
-}
-
-pub(crate) fn sync_directory(path: &Path) -> Result<()> {
-    let synced = File::open(directory_of(path)).and_then(|directory| directory.sync_all());
-    synced.map_err(|source| system(path, "making the name safe", source))
-}
-
-/// Returns whether two open files are the same file.
-fn is_same(one: &File, other: &File) -> std::io::Result<bool> {
-    let (one, other) = (one.metadata()?, other.metadata()?);
-    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+/// Returns whether this is the metadata of the same file.
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 /// Locks the file for this handle alone. Waits a moment for a child that holds the lock and is about to become
 /// another program.
 fn lock_alone(path: &Path, access: &Access) -> Result<Option<File>> {
-    let begun = Instant::now();
-    loop {
-        match lock(path, access, Exclusive) {
-            Err(Error::InUse { .. }) if begun.elapsed() < SOON => std::thread::sleep(MOMENT),
-            locked => return locked,
-        }
-    }
+    patiently(SOON, MOMENT, |refused| matches!(refused, Error::InUse { .. }), || lock(path, access, Exclusive))
 }
 
 fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File>> {
@@ -408,8 +386,7 @@ fn lock(path: &Path, access: &Access, how: FlockOperation) -> Result<Option<File
         }
         let locked = file.metadata().map_err(|source| system(path, "stat", source))?;
         // The checkpoint may have replaced the file before the lock was taken.
-        if std::fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino()))
-        {
+        if std::fs::symlink_metadata(path).is_ok_and(|named| is_same(&named, &locked)) {
             return Ok(Some(file));
         }
     }
@@ -498,22 +475,5 @@ mod tests {
         kept.leave(Vec::new).unwrap();
         assert_eq!(kept.region().header().clean.get(), 1);
         std::fs::remove_file(path).unwrap();
-    }
-
-    #[test]
-    fn cache_lines_are_written_back_unless_somebody_knows_of_more_than_was_found() {
-        use Survives::{Power, Process, System};
-        let keeping = |declared| Keeping { layout: 0, reserve: 0, declared, write_back: None, is_shared: false };
-        let (how, none) = (WriteBack::Clflush, WriteBack::None);
-        // `Power` is detected for memory that keeps contents that were written back.
-        for less in [None, Some(Process), Some(System), Some(Power)] {
-            assert_eq!(keeping(less).survives(Power, true, Some(how)), (Power, how), "{less:?}");
-        }
-        assert_eq!(keeping(Some(Power)).survives(System, true, Some(how)), (Power, none), "an operator knows more");
-        assert_eq!(keeping(None).survives(Process, false, Some(how)), (Process, none));
-        assert_eq!(keeping(None).survives(Power, true, None), (Process, none), "no instruction for it");
-        assert_eq!(keeping(Some(System)).survives(Power, true, None), (System, none));
-        let asked = Keeping { write_back: Some(true), ..keeping(None) };
-        assert_eq!(asked.survives(Process, false, Some(how)), (Process, how));
     }
 }

@@ -30,6 +30,7 @@
 mod access;
 mod anchor;
 mod bytes;
+mod bytes_mut;
 mod checked;
 mod checkpoint;
 mod checksum;
@@ -45,6 +46,7 @@ mod keys;
 mod layout;
 mod machine_memory;
 mod map;
+mod names;
 mod offset;
 pub mod planted;
 mod region;
@@ -53,9 +55,6 @@ pub mod schedule;
 mod seal;
 mod section;
 mod shared;
-#[cfg(feature = "planted")]
-#[doc(hidden)]
-pub mod simulated_cache;
 mod slab;
 mod survives;
 mod undo;
@@ -64,7 +63,8 @@ mod word;
 
 pub use access::Access;
 pub use anchor::Anchor;
-pub use bytes::{Bytes, BytesMut, ExclusiveHold, SharedHold};
+pub use bytes::{ExclusiveHold, SharedHold};
+pub use bytes_mut::BytesMut;
 pub use checked::{Checkable, Checked};
 pub use descriptor::above_standard;
 pub use error::{Error, Result};
@@ -79,10 +79,14 @@ pub use keys::{Key, Right};
 pub use layout::LayoutHash;
 pub use machine_memory::memory_bytes;
 pub use map::Mapping;
-pub use offset::{Broken, Held, HeldSlice, Offset};
+pub use offset::{Bytes, Offset};
 pub use planted::planted;
+#[cfg(feature = "planted")]
+#[doc(hidden)]
+pub use region::simulated_cache;
 pub use region::{
-    boot_id, remove_region, Identity, Lasting, Region, RegionHeader, RootSlot, UnusedRegion, HEADER_BYTES, SIZES,
+    boot_id, remove_region, Broken, Held, HeldSlice, Identity, Lasting, Region, RegionHeader, RootSlot, UnusedRegion,
+    HEADER_BYTES, SIZES,
 };
 pub use section::Section;
 pub use shared::Shared;

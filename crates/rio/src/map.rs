@@ -143,10 +143,7 @@ impl Mapping {
     /// # Errors
     /// The error of `mmap`; `InvalidInput` if the part is not inside the mapping.
     pub(crate) fn set_apart(&self, file: &File, part: Range<usize>, is_apart: bool) -> std::io::Result<()> {
-        if part.end > self.bytes() {
-            return Err(std::io::ErrorKind::InvalidInput.into());
-        }
-        let place = self.base.as_ptr().wrapping_add(part.start);
+        let place = self.place_of(&part)?;
         let kind = if is_apart { MapFlags::PRIVATE } else { Mapping::shared(file) };
         let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, kind | MapFlags::NORESERVE | MapFlags::FIXED);
         // SAFETY: MAP_FIXED replaces a part of this mapping by the same bytes of the same file, atomically: a reader
@@ -166,12 +163,7 @@ impl Mapping {
         assert!(from % HUGE_BYTES == 0 && bytes % HUGE_BYTES == 0 && from + bytes <= self.bytes());
         let place = self.base.as_ptr().wrapping_add(from);
         // SAFETY: a part of this mapping; the advice changes how it is kept and nothing a program can see.
-        let done = unsafe { libc::madvise(place.cast(), bytes, libc::MADV_COLLAPSE) };
-        if done == 0 {
-            Ok(())
-        } else {
-            Err(std::io::Error::last_os_error())
-        }
+        outcome(unsafe { libc::madvise(place.cast(), bytes, libc::MADV_COLLAPSE) })
     }
 
     /// Sets whether the kernel writes the mapping into core dumps.
@@ -182,10 +174,7 @@ impl Mapping {
         let advice = if is_dumped { libc::MADV_DODUMP } else { libc::MADV_DONTDUMP };
         // SAFETY: the whole of this mapping; the advice changes the content of core dumps, and nothing a program can
         // see.
-        match unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes(), advice) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
+        outcome(unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes(), advice) })
     }
 
     /// Sets the allowed accesses to a part of the mapping, in whole pages.
@@ -193,15 +182,12 @@ impl Mapping {
     /// # Errors
     /// The error of `mprotect`; `InvalidInput` if the part is not inside the mapping.
     pub(crate) fn protect(&self, part: Range<usize>, protection: Protection) -> std::io::Result<()> {
-        if part.end > self.bytes() {
-            return Err(std::io::ErrorKind::InvalidInput.into());
-        }
+        let place = self.place_of(&part)?;
         let flags = match protection {
             Protection::None => MprotectFlags::empty(),
             Protection::Read => MprotectFlags::READ,
             Protection::Write => MprotectFlags::READ | MprotectFlags::WRITE,
         };
-        let place = self.base.as_ptr().wrapping_add(part.start);
         // SAFETY: a part of this mapping. Taking rights away makes no access wrong that was right: it faults instead.
         unsafe { mprotect(place.cast(), part.len(), flags) }?;
         Ok(())
@@ -212,16 +198,18 @@ impl Mapping {
     /// # Errors
     /// As [`Mapping::protect`].
     pub(crate) fn set_key(&self, part: Range<usize>, key: u32) -> std::io::Result<()> {
+        let place = self.place_of(&part)?;
+        let flags = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: as in `protect`.
+        outcome(unsafe { libc::syscall(libc::SYS_pkey_mprotect, place, part.len(), flags, key) })
+    }
+
+    /// Returns the address of a part; `InvalidInput` if the part is not inside the mapping.
+    fn place_of(&self, part: &Range<usize>) -> std::io::Result<*mut u8> {
         if part.end > self.bytes() {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        let place = self.base.as_ptr().wrapping_add(part.start);
-        let flags = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: as in `protect`.
-        match unsafe { libc::syscall(libc::SYS_pkey_mprotect, place, part.len(), flags, key) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
+        Ok(self.base.as_ptr().wrapping_add(part.start))
     }
 
     /// Returns the first address.
@@ -289,6 +277,14 @@ impl Mapping {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.range.1.store(kept, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+/// Returns the outcome of a call of the C library that returns zero if it succeeds.
+fn outcome(code: impl Into<i64>) -> std::io::Result<()> {
+    match code.into() {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 

@@ -7,13 +7,14 @@
 //! If we die here: in `create`, `ready` is still zero and the next process that opens the file discards it; in
 //! `allocate`, between the growth and the store of `used`, no memory was handed out.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{fallocate, FallocateFlags};
 
+use crate::error::{system, unusable};
 use crate::map::HUGE_BYTES;
 use crate::{failpoint, planted, Access, Bytes, Error, Mapping, Offset, Result, Shared};
 
@@ -21,14 +22,18 @@ mod address_space;
 mod file;
 mod header;
 mod lasting;
+mod reference;
 mod safe;
+#[cfg(feature = "planted")]
+pub mod simulated_cache;
 mod unused;
-mod use_lock;
+pub(crate) mod use_lock;
 
 use safe::Safe;
 
 pub use header::{boot_id, Identity, RegionHeader, RootSlot, HEADER_BYTES, SIZES};
 pub use lasting::Lasting;
+pub use reference::{Broken, Held, HeldSlice};
 pub use unused::{remove_region, UnusedRegion};
 
 /// The path of a region in memory without a name.
@@ -166,6 +171,10 @@ impl Region {
         &self.0.file
     }
 
+    fn metadata(&self) -> Result<Metadata> {
+        self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))
+    }
+
     /// Makes another mapping of the file, of the same length.
     pub(crate) fn map_file(&self, address: Option<usize>) -> Result<Mapping> {
         let bytes = self.0.mapping.bytes();
@@ -197,7 +206,7 @@ impl Region {
     pub(crate) fn build(file: File, path: &Path, identity: &Identity, reserve: u64) -> Result<Region> {
         extend(&file, path, 0, GROW_STEP)?;
         let region = Region::map(file, path, reserve)?;
-        let own = region.0.file.metadata().map_err(|source| system(path, "stat", source))?;
+        let own = region.metadata()?;
         region.header().fill(identity, own.ino(), GROW_STEP, region.0.mapping.bytes() as u64);
         region.remember(identity);
         Ok(region)
@@ -241,7 +250,7 @@ impl Region {
     /// Checks that this build made the region, in this file and since the machine was started, and checks the
     /// header's sizes.
     fn check_maker(&self, layout: u64) -> Result<()> {
-        let own = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        let own = self.metadata()?;
         self.header().check_maker(layout, own.ino()).map_err(|what| unusable(&self.0.path, what))?;
         self.check_sizes()
     }
@@ -256,7 +265,7 @@ impl Region {
         // read before.
         let used = header.used.load();
         let size = header.size.load();
-        let file = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?.len();
+        let file = self.metadata()?.len();
         if size > file || used > size || used < HEADER_BYTES {
             return refuse(format!("its sizes disagree: {used} used of {size}, file {file}"));
         }
@@ -340,7 +349,7 @@ impl Region {
     /// # Errors
     /// `System` if the file's metadata cannot be read.
     pub fn allocated_bytes(&self) -> Result<u64> {
-        let metadata = self.0.file.metadata().map_err(|source| system(&self.0.path, "stat", source))?;
+        let metadata = self.metadata()?;
         Ok(metadata.blocks() * 512)
     }
 
@@ -544,12 +553,4 @@ pub(crate) fn extend(file: &File, path: &Path, from: u64, to: u64) -> Result<()>
         }
         Err(errno) => Err(system(path, "growing", errno.into())),
     }
-}
-
-pub(crate) fn system(path: &Path, call: &'static str, source: std::io::Error) -> Error {
-    Error::System { path: path.to_path_buf(), call, source }
-}
-
-pub(crate) fn unusable(path: &Path, what: String) -> Error {
-    Error::Unusable { path: path.to_path_buf(), what }
 }

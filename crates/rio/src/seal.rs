@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{fallocate, FallocateFlags};
 
 use crate::checksum::mix;
-use crate::region::unusable;
-use crate::{Kept, Offset, Region, RegionHeader, Result, Word, HEADER_BYTES};
+use crate::error::unusable;
+use crate::{Offset, Region, RegionHeader, Result, Word, HEADER_BYTES};
 
 impl Region {
     /// Returns the checksum of some parts, each of whole words, without the region's own header; never zero.
@@ -26,22 +26,16 @@ impl Region {
         }
         sum.max(1)
     }
-}
 
-impl Kept {
-    /// Compares the parts with the seal of the last close, if that close was orderly.
-    ///
-    /// # Errors
-    /// `Unusable` if the sums differ.
-    pub fn check_seal(&self, parts: &[(u64, u64)]) -> Result<()> {
-        match self.seal {
-            0 => Ok(()),
-            seal if seal == self.region().seal_of(parts) => Ok(()),
-            _ => Err(unusable(
-                self.region().path(),
-                "its tables are not as they were when it was left: the disk or a wild store has changed them. Restore it from a checkpoint".into(),
-            )),
+    /// Compares the parts with a seal. Zero is no seal.
+    pub(crate) fn check_seal(&self, seal: u64, parts: &[(u64, u64)]) -> Result<()> {
+        if seal == 0 || seal == self.seal_of(parts) {
+            return Ok(());
         }
+        Err(unusable(
+            self.path(),
+            "its tables are not as they were when it was left: the disk or a wild store has changed them. Restore it from a checkpoint".into(),
+        ))
     }
 }
 

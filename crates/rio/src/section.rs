@@ -4,7 +4,10 @@
 //! that cannot be undone does not compile. A section ends only by an explicit call: a section dropped in a panic
 //! marks the session dead and frees nothing, and repair runs as for a killed process (PROTOCOLS D10).
 
-use crate::{failpoint, planted, Undo, Word};
+use std::sync::atomic::Ordering;
+
+use crate::schedule::point;
+use crate::{failpoint, planted, Atom, Bits, Checkable, Checked, Link, Offset, Undo, Word};
 
 impl Undo {
     /// Opens a section. Inside another open section the new one is a nested top action (PROTOCOLS D2).
@@ -92,6 +95,34 @@ impl<'u> Section<'u> {
     #[inline]
     pub(crate) fn save_bytes(&mut self, place: u64, old: &[u8]) {
         self.undo.save_bytes(place, old);
+    }
+}
+
+impl<T: Bits> Word<T> {
+    /// Changes the word inside a section, which can restore the old value.
+    #[inline]
+    pub fn set(&self, section: &mut Section<'_>, value: T) {
+        point();
+        section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, self.get().to_raw().widen());
+        // Relaxed: the guarding latch's release publishes it; a kill needs program order only (PROTOCOLS D15), which
+        // the compiler fence in `save_word` keeps.
+        T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
+    }
+}
+
+impl<T> Link<T> {
+    /// Changes the link inside a section.
+    #[inline]
+    pub fn set(&self, section: &mut Section<'_>, to: Option<Offset<T>>) {
+        self.0.set(section, Offset::into_raw(to));
+    }
+}
+
+impl<T: Checkable> Checked<T> {
+    /// As [`Word::set`].
+    #[inline]
+    pub fn set(&self, section: &mut Section<'_>, value: T) {
+        self.0.set(section, self.encode(value));
     }
 }
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::{Mapping, Region};
+use crate::{Mapping, WriteBack};
 
 /// What the stores into a region survive, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,24 +31,41 @@ impl std::fmt::Display for Survives {
     }
 }
 
-impl Region {
-    /// Returns what stores into the region survive, as far as can be detected. An operator may know more
-    /// ([`Keeping`](crate::Keeping)).
-    pub fn survives(&self) -> Survives {
-        Survives::of(self.file())
-    }
-}
-
 impl Survives {
+    /// Returns what the memory of a file survives, and how its cache lines are written back: as detected, unless the
+    /// operator declares that the memory survives more, or wants or does not want the write-back.
+    pub(crate) fn decide(file: &File, declared: Option<Survives>, is_wanted: Option<bool>) -> (Survives, WriteBack) {
+        Survives::weigh(detect(file), WriteBack::best(), declared, is_wanted)
+    }
+
+    fn weigh(
+        (found, is_needed): (Survives, bool),
+        best: Option<WriteBack>,
+        declared: Option<Survives>,
+        is_wanted: Option<bool>,
+    ) -> (Survives, WriteBack) {
+        // Without an instruction for it, any crash of more than a process may lose the lines in the cache.
+        let found = if is_needed && best.is_none() { Survives::Process } else { found };
+        let declared = declared.unwrap_or(found);
+        // Only an operator who declares more than was detected can know that the cache survives too.
+        let is_wanted = is_wanted.unwrap_or(is_needed && declared <= found);
+        (found.max(declared), best.filter(|_| is_wanted).unwrap_or_default())
+    }
+
     /// Returns what stores into a mapping of the file survive.
     pub(crate) fn of(file: &File) -> Survives {
-        found(Mapping::is_synchronous(file).is_ok(), domain_of(file).as_deref()).0
+        detect(file).0
     }
 
     /// Returns whether lines in the processor's cache must be written to memory to survive a crash of the machine.
     pub(crate) fn needs_write_back(file: &File) -> bool {
-        found(Mapping::is_synchronous(file).is_ok(), domain_of(file).as_deref()).1
+        detect(file).1
     }
+}
+
+/// Detects what stores into a mapping of the file survive, and whether they must be written back.
+fn detect(file: &File) -> (Survives, bool) {
+    found(Mapping::is_synchronous(file).is_ok(), domain_of(file).as_deref())
 }
 
 /// Returns what stores survive, and whether they must be written back. `is_synchronous`: the memory can be mapped so
@@ -83,6 +100,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::Region;
 
     #[test]
     fn memory_of_the_page_cache_survives_processes_and_no_more() {
@@ -128,5 +146,21 @@ mod tests {
         }
         assert_eq!(said(2), None, "no such device");
         std::fs::remove_dir_all(sys).unwrap();
+    }
+
+    #[test]
+    fn cache_lines_are_written_back_unless_somebody_knows_of_more_than_was_found() {
+        use Survives::{Power, Process, System};
+        let (how, none) = (WriteBack::Clflush, WriteBack::None);
+        let weigh = |found, best, declared| Survives::weigh(found, best, declared, None);
+        // `Power` is detected for memory that keeps contents that were written back.
+        for less in [None, Some(Process), Some(System), Some(Power)] {
+            assert_eq!(weigh((Power, true), Some(how), less), (Power, how), "{less:?}");
+        }
+        assert_eq!(weigh((System, true), Some(how), Some(Power)), (Power, none), "an operator knows more");
+        assert_eq!(weigh((Process, false), Some(how), None), (Process, none));
+        assert_eq!(weigh((Power, true), None, None), (Process, none), "no instruction for it");
+        assert_eq!(weigh((Power, true), None, Some(System)), (System, none));
+        assert_eq!(Survives::weigh((Process, false), Some(how), None, Some(true)), (Process, how));
     }
 }

@@ -6,11 +6,13 @@
 //! access to them faults.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::error::system;
 use crate::map::Protection;
-use crate::{planted, Error, Key, Mapping, Region, Result};
+use crate::{planted, Key, Mapping, Region, Result};
 
 /// The program's mapping of a region. Places in it count as in the region.
 pub struct View {
@@ -159,15 +161,10 @@ impl View {
     /// # Errors
     /// `System` if the kernel refuses.
     pub fn set_apart(&self, from: u64, to: u64, is_apart: bool) -> Result<()> {
-        let (from, to) = (usize::try_from(from), usize::try_from(to));
-        let range = from.unwrap_or(usize::MAX)..to.unwrap_or(usize::MAX);
-        let done = self.mapping.set_apart(self.region.file(), range.clone(), is_apart);
-        let done = done.and_then(|()| match &self.key {
-            Some(key) => self.mapping.set_key(range, key.number()),
-            None => Ok(()),
-        });
-        let path = self.region.path();
-        done.map_err(|source| Error::System { path: path.to_path_buf(), call: "mapping a part anew", source })
+        self.change(from, to, "mapping a part anew", |range| {
+            self.mapping.set_apart(self.region.file(), range.clone(), is_apart)?;
+            self.key.as_ref().map_or(Ok(()), |key| self.mapping.set_key(range, key.number()))
+        })
     }
 
     /// Gives all that is shown a protection key, for good. From now on the key decides the rights of a thread, and
@@ -178,10 +175,7 @@ impl View {
     pub fn set_key(&mut self, key: Key) -> Result<()> {
         let mut from = 0;
         for &(start, end) in self.hidden.iter().chain(std::iter::once(&(self.mapping.bytes() as u64, u64::MAX))) {
-            let range = usize::try_from(from).unwrap_or(usize::MAX)..usize::try_from(start).unwrap_or(usize::MAX);
-            let done = if range.is_empty() { Ok(()) } else { self.mapping.set_key(range, key.number()) };
-            let path = self.region.path();
-            done.map_err(|source| Error::System { path: path.to_path_buf(), call: "giving a key", source })?;
+            self.change(from, start, "giving a key", |range| self.mapping.set_key(range, key.number()))?;
             from = end;
         }
         self.key = Some(key);
@@ -196,11 +190,21 @@ impl View {
     }
 
     fn protect(&self, from: u64, to: u64, protection: Protection) -> Result<()> {
+        self.change(from, to, "changing the protection", |range| self.mapping.protect(range, protection))
+    }
+
+    /// Does `call` with the part of the mapping from one place to another, if the part is not empty.
+    fn change(
+        &self,
+        from: u64,
+        to: u64,
+        call: &'static str,
+        change: impl FnOnce(Range<usize>) -> std::io::Result<()>,
+    ) -> Result<()> {
         let (from, to) = (usize::try_from(from), usize::try_from(to));
         let range = from.unwrap_or(usize::MAX)..to.unwrap_or(usize::MAX);
-        let done = if range.is_empty() { Ok(()) } else { self.mapping.protect(range, protection) };
-        let path = self.region.path();
-        done.map_err(|source| Error::System { path: path.to_path_buf(), call: "changing the protection", source })
+        let done = if range.is_empty() { Ok(()) } else { change(range) };
+        done.map_err(|source| system(self.region.path(), call, source))
     }
 
     /// Returns the flat part ([`View::set_shown`]).

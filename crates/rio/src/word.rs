@@ -1,7 +1,7 @@
 //! Control words: the only plain data several processes may touch at once, so every one is atomic.
 //!
 //! There are two ways to change a word, and the call shows which one is meant. [`Word::set`] demands the open
-//! [`Section`] that will be rolled back if we die; [`Word::publish`] and the read-modify-write calls are for words
+//! [`Section`](crate::Section) that will be rolled back if we die; [`Word::publish`] and the read-modify-write calls are for words
 //! that others read without a latch, which are the *last* store of their change and are never rolled back (PROTOCOLS
 //! D2).
 
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::schedule::point;
-use crate::{Offset, Section};
+use crate::Offset;
 
 mod sealed {
     pub trait Sealed {}
@@ -129,7 +129,7 @@ macro_rules! bits {
 
 /// A shared control word.
 #[repr(transparent)]
-pub struct Word<T: Bits>(<T::Raw as Atom>::Cell, PhantomData<T>);
+pub struct Word<T: Bits>(pub(crate) <T::Raw as Atom>::Cell, PhantomData<T>);
 
 impl<T: Bits> Word<T> {
     /// Reads the word. The caller holds the latch that guards it, or needs no order with other accesses.
@@ -144,16 +144,6 @@ impl<T: Bits> Word<T> {
     pub fn load(&self) -> T {
         point();
         T::from_raw(T::Raw::load(&self.0, Ordering::Acquire))
-    }
-
-    /// Changes the word inside a section, which can restore the old value.
-    #[inline]
-    pub fn set(&self, section: &mut Section<'_>, value: T) {
-        point();
-        section.save_word(std::ptr::from_ref(self).addr(), T::Raw::BYTES, self.get().to_raw().widen());
-        // Relaxed: the guarding latch's release publishes it; a kill needs program order only (PROTOCOLS D15), which
-        // the compiler fence in `save_word` keeps.
-        T::Raw::store(&self.0, value.to_raw(), Ordering::Relaxed);
     }
 
     /// Stores to the word with release order, as the last store of a change; never rolled back (PROTOCOLS D2).
@@ -217,7 +207,7 @@ impl<T: Bits + fmt::Debug> fmt::Debug for Word<T> {
 
 /// A word that holds the [`Offset`] of a `T`, or `None`.
 #[repr(transparent)]
-pub struct Link<T>(Word<u64>, PhantomData<fn() -> T>);
+pub struct Link<T>(pub(crate) Word<u64>, PhantomData<fn() -> T>);
 
 impl<T> Link<T> {
     /// Reads the link under the guarding latch.
@@ -230,12 +220,6 @@ impl<T> Link<T> {
     #[inline]
     pub fn load(&self) -> Option<Offset<T>> {
         Offset::from_raw(self.0.load())
-    }
-
-    /// Changes the link inside a section.
-    #[inline]
-    pub fn set(&self, section: &mut Section<'_>, to: Option<Offset<T>>) {
-        self.0.set(section, Offset::into_raw(to));
     }
 
     /// Stores to the link as the last store of a change.

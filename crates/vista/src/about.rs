@@ -29,7 +29,7 @@ impl Segment {
     /// Returns the undo log, `None` if the segment belongs to an environment: then another process may be using the
     /// log.
     pub(crate) fn own_undo(&self) -> Option<&Undo> {
-        crate::member::owner_of(self.region()).is_none().then_some(&self.undo)
+        crate::membership::owner_of(self.region()).is_none().then_some(&self.undo)
     }
 
     /// Refuses a child that fork or clone made of the process that has the segment: the child has a copy of the

@@ -7,7 +7,7 @@
 //! `unsafe` serves the handler: its arguments, and the segment that it finds by the address.
 #![allow(unsafe_code)]
 
-use crate::segment::UNIT;
+use crate::heap::UNIT;
 use crate::{Error, Result, Segment};
 use rio::Watch;
 

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use rio::{Region, RootSlot};
 
-use crate::segment::{SegmentHeader, UNIT};
+use crate::heap::UNIT;
+use crate::segment::SegmentHeader;
 use crate::{Error, Options, Result, Segment};
 
 impl Segment {

@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-use crate::release::Change;
-use crate::segment::{own_units, UNIT};
+use crate::change::Change;
+use crate::heap::{own_units, UNIT};
 use crate::{Error, Result, Segment};
 
 impl Segment {
@@ -87,6 +87,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::tests::Place;
     use crate::{Changes, Redo};
 
     /// The contents of RVM's log, by words.
@@ -116,9 +117,8 @@ mod tests {
 
     #[test]
     fn a_redo_log_hears_of_units_that_were_taken_before_and_are_fresh_now() {
-        let file = std::env::temp_dir().join(format!("vista-fresh-{}", std::process::id()));
-        let _ = std::fs::remove_file(&file);
-        let mut segment = Segment::open(&file, 4096).unwrap();
+        let place = Place::new("fresh");
+        let mut segment = place.open(4096);
         let mut log = Log::default();
         let mut transact = |segment: &mut Segment, bytes: u64| {
             let mut txn = segment.begin();
@@ -140,7 +140,5 @@ mod tests {
         let used = segment.file_used();
         transact(&mut segment, 3 * UNIT);
         assert_eq!(segment.file_used(), used, "the file has not grown");
-        drop(segment);
-        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 //! Paper: a departure. Positions and addresses stay the same. Until then the room is a hole in the file: it costs no
 //! blocks, and 576 bytes in the heap's table for each 64 KiB.
 
-use crate::segment::UNIT;
+use crate::heap::UNIT;
 use crate::{Error, Result, Segment};
 
 impl Segment {

@@ -7,9 +7,9 @@
 //!
 //! A store that the guard stops ends the process, as any fault does, after a message with the store's address.
 
-use rio::{Key, Region, Right, View, Watch};
+use rio::{Key, Region, View, Watch};
 
-use crate::{Error, Result, Segment};
+use crate::{Error, Result};
 
 /// Whether and how stores outside of declared ranges are stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -32,9 +32,9 @@ pub(crate) struct Guarded {
     pub(crate) open: Vec<(u64, u64)>,
     /// `None` if the flat part is merely left closed by a transaction with automatic ranges: opening and closing all
     /// of it takes long, and the next transaction may have automatic ranges, too.
-    watch: Option<Watch>,
+    pub(crate) watch: Option<Watch>,
     /// Whether the transaction has automatic ranges.
-    is_automatic: bool,
+    pub(crate) is_automatic: bool,
     /// The reason why the transaction's stores no longer come to the file, if they do not.
     pub(crate) apart: Option<Error>,
 }
@@ -64,102 +64,6 @@ impl Guard {
         let bytes = usize::try_from(region.reserved()).unwrap_or(usize::MAX);
         let watch = Watch::refuse(from..from.saturating_add(bytes), &name).map_err(refused)?;
         Ok(Some(Box::new(Guarded { open: Vec::new(), watch: Some(watch), is_automatic: false, apart: None })))
-    }
-}
-
-impl Segment {
-    /// Returns whether and how stores outside of declared ranges are stopped.
-    pub fn guard(&self) -> Guard {
-        match (&self.guarded, self.view.key()) {
-            (Some(guarded), None) if guarded.watch.is_some() => Guard::Pages,
-            (_, None) => Guard::Off,
-            (_, Some(_)) => Guard::Keys,
-        }
-    }
-
-    /// Lets the transaction store into a range.
-    pub(crate) fn open_range(&mut self, at: u64, bytes: usize) -> Result<()> {
-        self.open_flat()?;
-        let Some(guarded) = &mut self.guarded else { return Ok(()) };
-        if let Some(key) = self.view.key() {
-            key.allow(Right::Write);
-            return Ok(());
-        }
-        let page = rustix::param::page_size() as u64;
-        let from = (at + self.from) / page * page;
-        let to = (at + self.from + bytes as u64).next_multiple_of(page);
-        // Only the last few: a range mostly lies in the pages of the range before.
-        if bytes == 0 || guarded.open.iter().rev().take(8).any(|open| open.0 <= from && to <= open.1) {
-            return Ok(());
-        }
-        self.view.set_writable_part(from, to, true)?;
-        guarded.open.push((from, to));
-        Ok(())
-    }
-
-    /// Closes the flat part, so that each first store to a page of it faults.
-    pub(crate) fn close_flat(&mut self) -> Result<()> {
-        self.check_process()?;
-        if self.view.key().is_some() {
-            self.view.set_writable_part(self.from, self.flat_end(), false)?;
-            return self.open_range(0, 0);
-        }
-        if self.guarded.is_none() {
-            self.view.set_writable_part(self.from, self.flat_end(), false)?;
-            self.undo.set_quick(false);
-        }
-        let new = || Box::new(Guarded { open: Vec::new(), watch: None, is_automatic: true, apart: None });
-        self.guarded.get_or_insert_with(new).is_automatic = true;
-        Ok(())
-    }
-
-    /// Ends a transaction with automatic ranges. The flat part stays closed for the next such transaction.
-    pub(crate) fn end_automatic(&mut self) {
-        // The caller has an error already.
-        let _ = self.refuse_if_apart();
-        if self.view.key().is_some() {
-            let is_open = self.view.set_writable_part(self.from, self.flat_end(), true);
-            is_open.expect("pages of this process's own mapping can be made writable, as they were");
-        }
-        if let Some(guarded) = &mut self.guarded {
-            guarded.is_automatic = false;
-        }
-    }
-
-    /// Opens the flat part if it was merely left closed.
-    pub(crate) fn open_flat(&mut self) -> Result<()> {
-        if self.guarded.as_ref().is_some_and(|guarded| guarded.watch.is_none() && !guarded.is_automatic) {
-            self.view.set_writable_part(self.from, self.flat_end(), true)?;
-            self.guarded = None;
-            // Freed blocks must go back at the end, so that end is not quick.
-            self.undo.set_quick(self.freed.is_empty());
-        }
-        Ok(())
-    }
-
-    /// Ends a transaction that has freed blocks, or is guarded, or whose stores have to be written back.
-    #[inline(never)]
-    pub(crate) fn end_slowly(&mut self) -> Result<()> {
-        self.check_process()?;
-        self.release_all()?;
-        self.undo.discard();
-        self.close_ranges();
-        Ok(())
-    }
-
-    /// Closes the ranges of a transaction that is over: no store is allowed, and the next one is quick unless it is
-    /// guarded.
-    #[cold]
-    pub(crate) fn close_ranges(&mut self) {
-        self.undo.set_quick(self.guarded.is_none());
-        let Some(guarded) = &mut self.guarded else { return };
-        if let Some(key) = self.view.key() {
-            key.allow(Right::Read);
-        }
-        for (from, to) in guarded.open.drain(..) {
-            let is_closed = self.view.set_writable_part(from, to, false);
-            is_closed.expect("pages of this process's own mapping can be made readable only, as they were");
-        }
     }
 }
 

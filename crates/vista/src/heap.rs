@@ -11,13 +11,13 @@
 
 use rio::{Held, Link, Offset, Region, Slab, SlabHeader, Word};
 
-use crate::release::Change;
-use crate::{Result, Segment};
+use crate::change::Change;
+use crate::Result;
 
 /// Bytes of a unit.
 pub(crate) const UNIT: u64 = 64 << 10;
 /// The longest block that shares a unit with others.
-const SMALL_MAX: u64 = 32 << 10;
+pub(crate) const SMALL_MAX: u64 = 32 << 10;
 /// The most old bytes that one call saves, generously.
 pub(crate) const UNDO_OF_A_CALL: usize = 4096;
 /// Entries of the table's first part.
@@ -92,11 +92,6 @@ impl Heap {
         Some(Heap { table: Slab::try_attach(region, header.table.load()?)?, header })
     }
 
-    /// Returns the places of the table's parts, and their lengths.
-    pub(crate) fn tables(&self) -> Vec<(u64, u64)> {
-        self.table.parts().collect()
-    }
-
     pub(crate) fn unit(&self, unit: u64) -> Option<&Unit> {
         let number = u32::try_from(unit).ok().filter(|&it| it != 0 && it <= self.table.capacity())?;
         Some(self.table.at(number))
@@ -130,7 +125,7 @@ impl Heap {
     }
 
     /// Takes `units` units of a free run, if there is one.
-    fn find_run(&self, change: &mut Change<'_>, units: u64) -> Option<u64> {
+    pub(crate) fn find_run(&self, change: &mut Change<'_>, units: u64) -> Option<u64> {
         for list in &self.header.runs[log2(units)..] {
             let mut run = list.get();
             while run != 0 {
@@ -148,14 +143,8 @@ impl Heap {
         None
     }
 
-    fn take_fresh(&self, change: &mut Change<'_>, units: u64) -> u64 {
-        let run = self.header.fresh[0].get();
-        change.set(&self.header.fresh[0], run + units);
-        run
-    }
-
     /// Makes units a large block or a unit of small blocks.
-    fn begin_run(&self, change: &mut Change<'_>, run: u64, units: u64, kind: u64) {
+    pub(crate) fn begin_run(&self, change: &mut Change<'_>, run: u64, units: u64, kind: u64) {
         let entry = self.known(run);
         change.set(&entry.kind, kind);
         change.set(&entry.count, if kind == LARGE { units } else { 0 });
@@ -201,7 +190,7 @@ impl Heap {
         self.push(change, &self.header.runs[log2(units)], run);
     }
 
-    fn take_block(&self, change: &mut Change<'_>, unit: u64, class: usize) -> u64 {
+    pub(crate) fn take_block(&self, change: &mut Change<'_>, unit: u64, class: usize) -> u64 {
         let entry = self.known(unit);
         let blocks = UNIT / bytes_of(class);
         let words = blocks.div_ceil(64);
@@ -257,46 +246,12 @@ impl Heap {
     }
 }
 
-impl Segment {
-    /// Allocates a block of at least `bytes` bytes and returns its place.
-    pub(crate) fn allocate(&mut self, bytes: u64) -> Result<u64> {
-        self.reserve_undo(UNDO_OF_A_CALL)?;
-        if bytes > SMALL_MAX {
-            return Ok(self.take_run(bytes.div_ceil(UNIT), LARGE)? * UNIT);
-        }
-        let class = class_of(bytes);
-        let unit = match self.heap.header.partial[class].get() {
-            0 => self.take_run(1, SMALL + class as u64)?,
-            unit => unit,
-        };
-        let mut change = Change::of(&self.undo);
-        let place = self.heap.take_block(&mut change, unit, class);
-        change.join_outer();
-        Ok(place)
-    }
-
-    /// Returns the length of the block that begins at `place`.
-    pub(crate) fn allocated_bytes(&self, place: u64) -> Option<u64> {
-        self.heap.block_at(place).map(|(_, bytes)| bytes)
-    }
-
-    /// Takes `units` adjacent units, of a free run or fresh.
-    fn take_run(&mut self, units: u64, kind: u64) -> Result<u64> {
-        let mut change = Change::of(&self.undo);
-        let mut found = self.heap.find_run(&mut change, units);
-        if found.is_none() {
-            change.join_outer();
-            self.keep_room_to_free(units)?;
-            self.add_fresh(units)?;
-            self.view.set_end((self.heap.header.fresh[0].get() + units) * UNIT);
-            change = Change::of(&self.undo);
-            found = Some(self.heap.take_fresh(&mut change, units));
-        }
-        let run = found.expect("fresh units are there");
-        self.heap.begin_run(&mut change, run, units, kind);
-        change.join_outer();
-        Ok(run)
-    }
+/// Lets `take` allocate, so that its memory shares no unit with anything else.
+pub(crate) fn own_units<T>(region: &Region, take: impl FnOnce() -> Result<T>) -> Result<T> {
+    region.allocate_bytes(0, UNIT)?;
+    let taken = take()?;
+    region.allocate_bytes(0, UNIT)?;
+    Ok(taken)
 }
 
 fn free_bit(entry: &Unit, word: u64, blocks: u64) -> Option<u64> {
@@ -306,7 +261,7 @@ fn free_bit(entry: &Unit, word: u64, blocks: u64) -> Option<u64> {
 }
 
 /// Returns the class of a length: sixteen bytes apart up to 128, then four classes to each doubling.
-fn class_of(bytes: u64) -> usize {
+pub(crate) fn class_of(bytes: u64) -> usize {
     let bytes = bytes.max(1).next_multiple_of(16);
     if bytes <= 128 {
         return usize::try_from(bytes / 16 - 1).expect("below eight");

@@ -36,18 +36,22 @@
 
 mod about;
 mod address;
+mod allocate;
 mod announce;
 mod apart;
 mod auto_range;
+mod change;
 mod checkpoint;
 mod error;
 mod fresh;
 mod grow;
 mod guard;
+mod guarded;
 mod heap;
 mod member;
+mod membership;
+mod open;
 mod options;
-mod owner;
 mod recover;
 mod redo;
 mod release;
@@ -60,7 +64,8 @@ mod verify;
 
 pub use error::{Error, Result};
 pub use guard::Guard;
-pub use member::{Decision, Holder, Judge, Mark, Member, Membership};
+pub use member::{Decision, Holder, Judge, Mark, Member};
+pub use membership::Membership;
 pub use options::Options;
 pub use redo::{Changes, Redo};
 #[doc(hidden)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rio::{Keeping, Kept, Nameless, Region, Survives};
 
-use crate::member::{self, Membership};
+use crate::membership::{self, Membership};
 use crate::segment::LAYOUT;
 use crate::{Guard, Result};
 
@@ -85,14 +85,14 @@ impl Options {
     pub(crate) fn keep(&self, path: &Path, build: impl FnOnce(&Region) -> Result<()>) -> Result<Kept> {
         let build = |region: &Region| {
             // First, so that the header lies in the part that is hidden and sealed.
-            self.member.map_or(Ok(()), |member| member::found(region, member))?;
+            self.member.map_or(Ok(()), |member| membership::found(region, member))?;
             build(region)
         };
         let kept = match &self.nameless {
             Some(file) => self.keeping().open_nameless(file, build)?,
             None => self.keeping().open(path, build)?,
         };
-        member::check_owner(kept.region(), self.member)?;
+        membership::check_owner(kept.region(), self.member)?;
         Ok(kept)
     }
 }

@@ -9,10 +9,8 @@
 
 use std::collections::HashSet;
 
-use rio::{Section, Undo, Word};
-
-use crate::heap::UNDO_OF_A_CALL;
-use crate::segment::UNIT;
+use crate::change::Change;
+use crate::heap::{UNDO_OF_A_CALL, UNIT};
 use crate::{Result, Segment};
 
 /// The most old bytes that one block saves by single words when it goes back.
@@ -23,32 +21,6 @@ const LINES: u64 = 9;
 const UNDO_OF_A_LINE: u64 = 80;
 /// A log of at most this length is quick; a new log has this length.
 pub(crate) const UNDO_BYTES: u64 = 48 << 10;
-
-/// A change of the heap's words in the transaction: a section, and the lines it has saved, if it saves lines.
-pub(crate) struct Change<'c> {
-    section: Section<'c>,
-    lines: Option<&'c mut HashSet<usize>>,
-}
-
-impl<'c> Change<'c> {
-    /// Makes a change that saves each word.
-    pub(crate) fn of(undo: &'c Undo) -> Change<'c> {
-        Change { section: undo.section(), lines: None }
-    }
-
-    #[inline]
-    pub(crate) fn set(&mut self, word: &Word<u64>, value: u64) {
-        let Some(lines) = &mut self.lines else { return word.set(&mut self.section, value) };
-        if lines.insert(std::ptr::from_ref(word).addr() / 64) {
-            self.section.save_line(word);
-        }
-        word.init(value);
-    }
-
-    pub(crate) fn join_outer(self) {
-        self.section.join_outer();
-    }
-}
 
 impl Segment {
     /// Gives back every block that the transaction has freed.

@@ -5,16 +5,16 @@ use std::path::PathBuf;
 use crate::{Error, Options, Segment};
 
 /// A file of its own, removed at the end.
-struct Place(PathBuf);
+pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
-    fn new(name: &str) -> Place {
+    pub(crate) fn new(name: &str) -> Place {
         let path = std::env::temp_dir().join(format!("vista-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         Place(path)
     }
 
-    fn open(&self, bytes: u64) -> Segment {
+    pub(crate) fn open(&self, bytes: u64) -> Segment {
         Segment::open(&self.0, bytes).unwrap()
     }
 }

@@ -50,7 +50,7 @@ pub use worker::Worker;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::segment::own_units;
+use crate::heap::own_units;
 use crate::{Error, Guard, Result, Segment};
 use rio::{Flat, ForkMark, Shown, Undo};
 use stripes::Stripes;
@@ -171,10 +171,7 @@ impl Threads {
 
     /// As [`Segment::check_process`].
     fn check_process(&self) -> Result<()> {
-        match self.mark.is_current() {
-            true => Ok(()),
-            false => Err(rio::Error::Forked { path: self.path.clone(), process: self.mark.process() }.into()),
-        }
+        Ok(self.mark.refuse_child(&self.path)?)
     }
 
     /// Returns `bytes` bytes from `at` on, if the segment has them. This alone gives no access to the bytes.

@@ -157,7 +157,7 @@ impl Txn<'_> {
     /// `Memory` if the segment had to grow and could not.
     pub fn malloc(&mut self, bytes: u64) -> Result<u64> {
         let place = self.in_log(|segment| segment.allocate(bytes))?;
-        Ok(self.segment.at_of(place))
+        Ok(place - self.segment.from)
     }
 
     /// Frees the block at `at` (`vista_free`). An abort brings it back, so it goes to the heap only when the
@@ -167,8 +167,7 @@ impl Txn<'_> {
     /// `NotAllocated` if no block begins there, or it was freed already; `Memory` in a child of the process that has
     /// the segment.
     pub fn free(&mut self, at: u64) -> Result<()> {
-        let is_there = self.segment.place_at(at).is_some_and(|place| self.segment.allocated_bytes(place).is_some());
-        if !is_there || self.segment.freed.contains_key(&at) {
+        if !self.segment.is_block(at) || self.segment.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.segment.path().to_path_buf(), at });
         }
         self.segment.check_process()?;

@@ -13,6 +13,7 @@
 mod chain;
 mod hash_map;
 mod map;
+mod node;
 mod of_threads;
 mod vector;
 

@@ -159,13 +159,13 @@ impl Checked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::Place;
     use crate::Options;
 
     #[test]
     fn a_heap_in_use_is_whole_and_any_changed_word_of_it_is_noticed() {
-        let file = std::env::temp_dir().join(format!("vista-verify-{}", std::process::id()));
-        let _ = std::fs::remove_file(&file);
-        let mut segment = Segment::open(&file, 100).unwrap();
+        let place = Place::new("verify");
+        let mut segment = place.open(100);
         assert_eq!(
             segment.verify().unwrap(),
             Usage { free_bytes: segment.verify().unwrap().free_bytes, ..Usage::default() }
@@ -213,34 +213,32 @@ mod tests {
         }
         assert!(changed > 100, "{changed}");
         assert_eq!(segment.verify().unwrap(), usage);
-        drop(segment);
-        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]
     fn what_changed_while_nobody_had_it_is_noticed_at_open() {
-        let file = std::env::temp_dir().join(format!("vista-seal-{}", std::process::id()));
-        let _ = std::fs::remove_file(&file);
-        let mut segment = Segment::open(&file, 100).unwrap();
+        let place = Place::new("seal");
+        let file = &place.0;
+        let mut segment = place.open(100);
         let mut txn = segment.begin();
         // The table and the undo log grow, and then lie in several places.
         let all: Vec<u64> = (0..40).map(|_| txn.malloc(1 << 20).unwrap()).collect();
         all.iter().for_each(|at| txn.set_range(*at, 1 << 20).unwrap().fill(7));
         txn.end().unwrap();
         segment.close().unwrap();
-        let segment = Segment::open(&file, 100).unwrap();
-        let (table, undo) = (segment.heap.tables(), segment.undo.area_range());
+        let segment = Segment::open(file, 100).unwrap();
+        let (table, undo) = (segment.heap.table.parts().collect::<Vec<_>>(), segment.undo.area_range());
         assert!(segment.metadata().len() >= 3 && undo.0 > segment.from);
         segment.close().unwrap();
         let places = table.iter().flat_map(|(at, bytes)| [*at, at + bytes - 8]).chain([undo.0 + 16, 4096]);
         for place in places {
             use std::os::unix::fs::FileExt;
-            let on_disk = std::fs::OpenOptions::new().read(true).write(true).open(&file).unwrap();
+            let on_disk = std::fs::OpenOptions::new().read(true).write(true).open(file).unwrap();
             let mut byte = [0];
             on_disk.read_exact_at(&mut byte, place).unwrap();
             on_disk.write_all_at(&[byte[0] ^ 4], place).unwrap();
             for time in ["once", "twice"] {
-                let refused = Segment::open(&file, 100).unwrap_err().to_string();
+                let refused = Segment::open(file, 100).unwrap_err().to_string();
                 // A wrong word of the front may be noticed before the seal is checked.
                 let is_named =
                     refused.contains("are not as they were") || (place == 4096 && refused.contains("segment"));
@@ -248,16 +246,14 @@ mod tests {
             }
             on_disk.write_all_at(&byte, place).unwrap();
         }
-        drop(Segment::open(&file, 100).unwrap());
-        std::fs::remove_file(&file).unwrap();
+        drop(Segment::open(file, 100).unwrap());
     }
 
     #[test]
     fn what_is_wrong_in_a_heap_that_nobody_has_left_is_noticed_at_open() {
-        let file = std::env::temp_dir().join(format!("vista-unsealed-{}", std::process::id()));
-        let copy = file.with_extension("copy");
-        let _ = std::fs::remove_file(&file);
-        let mut segment = Segment::open(&file, 100).unwrap();
+        let (place, copy) = (Place::new("unsealed"), Place::new("unsealed-copy"));
+        let (file, copy) = (&place.0, &copy.0);
+        let mut segment = place.open(100);
         let mut txn = segment.begin();
         let all: Vec<u64> = (1..60).map(|nth| txn.malloc(nth * nth * 100).unwrap()).collect();
         txn.end().unwrap();
@@ -269,20 +265,20 @@ mod tests {
         let _ = txn.malloc(5000).unwrap();
         txn.free(all[1]).unwrap();
         txn.suspend();
-        let table = segment.heap.tables()[0].0;
-        std::fs::copy(&file, &copy).unwrap();
-        let _ = Options::new(100).anywhere().open(&copy).unwrap();
+        let table = segment.heap.table.parts().next().unwrap().0;
+        std::fs::copy(file, copy).unwrap();
+        let _ = Options::new(100).anywhere().open(copy).unwrap();
         let mut refused = 0;
         for unit in (1..segment.heap.end() / UNIT).step_by(3) {
             // The unit's kind, and its count.
             for word in [0, 8] {
                 use std::os::unix::fs::FileExt;
-                std::fs::copy(&file, &copy).unwrap();
+                std::fs::copy(file, copy).unwrap();
                 let at = table + (unit - 1) * 576 + word;
-                let changed = std::fs::OpenOptions::new().write(true).read(true).open(&copy).unwrap();
+                let changed = std::fs::OpenOptions::new().write(true).read(true).open(copy).unwrap();
                 changed.write_all_at(&[0x77; 8], at).unwrap();
                 for time in ["once", "twice"] {
-                    match Options::new(100).anywhere().open(&copy) {
+                    match Options::new(100).anywhere().open(copy) {
                         Err(Error::Damaged { .. }) => refused += 1,
                         // The count of a unit that begins nothing has no meaning.
                         Ok(mut opened) => {
@@ -297,21 +293,18 @@ mod tests {
             }
         }
         assert!(refused > 30, "{refused}");
-        drop(segment);
-        std::fs::remove_file(&file).unwrap();
-        std::fs::remove_file(&copy).unwrap();
     }
 
     #[test]
     fn no_word_of_the_front_that_is_wrong_ends_the_process() {
         use std::os::unix::fs::FileExt;
-        let file = std::env::temp_dir().join(format!("vista-front-{}", std::process::id()));
-        let _ = std::fs::remove_file(&file);
-        let mut segment = Segment::open(&file, 100).unwrap();
+        let place = Place::new("front");
+        let file = &place.0;
+        let mut segment = place.open(100);
         let mut txn = segment.begin();
         let _ = txn.malloc(100).unwrap();
         txn.end().unwrap();
-        let (undo, table) = (segment.undo.header_place().0, segment.heap.tables()[0].0);
+        let (undo, table) = (segment.undo.header_place().0, segment.heap.table.parts().next().unwrap().0);
         let whole = segment.path().to_path_buf();
         segment.close().unwrap();
         let bytes = std::fs::read(&whole).unwrap();
@@ -319,15 +312,14 @@ mod tests {
         let heads = (4096..4096 + 128).chain(undo..undo + 64).chain(table - 512..table + 64).step_by(8);
         for place in heads {
             for wrong in [u64::MAX, 8, 1 << 36] {
-                std::fs::write(&file, &bytes).unwrap();
-                let changed = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+                std::fs::write(file, &bytes).unwrap();
+                let changed = std::fs::OpenOptions::new().write(true).open(file).unwrap();
                 changed.write_all_at(&wrong.to_ne_bytes(), place).unwrap();
                 for time in ["once", "twice"] {
-                    let refused = Segment::open(&file, 100).unwrap_err().to_string();
+                    let refused = Segment::open(file, 100).unwrap_err().to_string();
                     assert!(refused.contains("segment") || refused.contains("region"), "{time}: {refused}");
                 }
             }
         }
-        std::fs::remove_file(&file).unwrap();
     }
 }

@@ -20,12 +20,14 @@ use std::path::Path;
 const LINES_MAX: usize = 720;
 
 /// The files with the paper's functions.
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
     "vista/src/lib.rs",
     "vista/src/segment.rs",
+    "vista/src/open.rs",
     "vista/src/txn.rs",
     "vista/src/recover.rs",
     "vista/src/heap.rs",
+    "vista/src/allocate.rs",
     "vista/src/auto_range.rs",
     "rio/src/undo.rs",
 ];
@@ -39,7 +41,7 @@ struct Beside {
     called: &'static [&'static str],
 }
 
-const BESIDE: [Beside; 14] = [
+const BESIDE: [Beside; 16] = [
     Beside {
         file: "rio/src/undo/room.rs",
         because:
@@ -63,7 +65,7 @@ const BESIDE: [Beside; 14] = [
         called: &["discard", "is_at_rest", "is_quick", "new", "none", "range", "range_slowly", "with"],
     },
     Beside {
-        file: "vista/src/owner.rs",
+        file: "vista/src/segment/owner.rs",
         because: "the paper's C has nobody to prove to that a segment is one's own",
         called: &["new"],
     },
@@ -88,14 +90,24 @@ const BESIDE: [Beside; 14] = [
         called: &["add_fresh"],
     },
     Beside {
+        file: "vista/src/change.rs",
+        because: "the paper's heap logs its calls; here the undo log saves the heap's words, by words or by lines",
+        called: &["join_outer", "of", "set"],
+    },
+    Beside {
         file: "vista/src/release.rs",
         because: "the paper's heap logs its calls; here what is freed is to need no room, so the undo log keeps some back",
-        called: &["join_outer", "keep_room", "keep_room_to_free", "of", "set"],
+        called: &["keep_room", "keep_room_to_free"],
     },
     Beside {
         file: "vista/src/guard.rs",
         because: "the guard is Rio's, section 3, and not of Vista's lines; here it is a setting",
-        called: &["begin", "close_flat", "close_ranges", "end_slowly", "end_automatic", "open_range"],
+        called: &["begin"],
+    },
+    Beside {
+        file: "vista/src/guarded.rs",
+        because: "as the guard: which pages may be stored to",
+        called: &["close_flat", "close_ranges", "end_slowly", "end_automatic", "open_range"],
     },
     Beside {
         file: "vista/src/apart.rs",
@@ -190,12 +202,16 @@ const CALLED_BEYOND: [(&str, &str, &str); 7] = [
         "verify_unsealed",
         "a heap that nobody has left in good order is read before it is believed",
     ),
-    ("vista/src/options.rs", "member::{", "it is a setting whose a segment is"),
-    ("vista/src/options.rs", "member::found", "a new segment of an environment says so before anything else is in it"),
-    ("vista/src/options.rs", "member::check_owner", "who opens an environment's segment alone is refused"),
+    ("vista/src/options.rs", "membership::{", "it is a setting whose a segment is"),
+    (
+        "vista/src/options.rs",
+        "membership::found",
+        "a new segment of an environment says so before anything else is in it",
+    ),
+    ("vista/src/options.rs", "membership::check_owner", "who opens an environment's segment alone is refused"),
     (
         "vista/src/about.rs",
-        "member::owner_of",
+        "membership::owner_of",
         "a segment of an environment is rolled back by that, and by nobody else",
     ),
 ];
@@ -204,7 +220,7 @@ const CALLED_BEYOND: [(&str, &str, &str); 7] = [
 const OTHERS: [(&str, &str, &str); 4] = [
     ("vista/src/heap.rs", "grow", "a slab's"),
     ("vista/src/fresh.rs", "grow", "a slab's"),
-    ("vista/src/segment.rs", "create", "the undo log's and the heap's"),
+    ("vista/src/open.rs", "create", "the undo log's and the heap's"),
     ("rio/src/undo/chain.rs", "create", "a log's"),
 ];
 

@@ -8,9 +8,9 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::time::Duration;
 
 use libtp_process::{ProcessManager, Session};
-use rio::Region;
 
 use super::stop::{self, Stopped};
+use crate::scene::{open, region};
 use crate::table::{FIRST_BUCKETS, LONG_CHAIN};
 use crate::{LockInfo, LockManager, LockName, LockerId, Mode, Settings, Wait};
 use Mode::{IX, S, U, X};
@@ -30,11 +30,7 @@ fn name(hash: u64) -> LockName {
 
 impl Scene {
     fn new() -> Scene {
-        let region = Region::anonymous(1 << 26).unwrap();
-        ProcessManager::init(&region).unwrap();
-        LockManager::init(&region).unwrap();
-        let processes = ProcessManager::attach(&region, &libtp_process::Settings::default()).unwrap();
-        let locks = LockManager::attach(&region, &processes, Settings::default()).unwrap();
+        let (processes, locks) = open(&region(), Settings::default());
         let session = processes.join().unwrap();
         let lockers = std::array::from_fn(|_| locks.new_locker(&session).unwrap());
         drop(session);
@@ -58,7 +54,7 @@ impl Scene {
         let ask = self.locks.ask(session, self.lockers[locker], name, mode);
         let place = self.locks.table.next_slot(session, ask.slot).unwrap();
         let latched = self.locks.table.latch(session, ask.mixed);
-        self.locks.table.revoke(session, latched.bucket, name, ask.mixed, &mut crate::object::Granted::new());
+        self.locks.table.revoke(session, latched.bucket, name, ask.mixed, &mut crate::queue::Granted::new());
         let queue = self.locks.table.find(latched.bucket, ask.name, ask.mixed).ok().unwrap();
         self.locks.enqueue(&ask, queue, place);
         self.locks.begin_wait(&ask, place);

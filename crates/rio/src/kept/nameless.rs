@@ -6,14 +6,14 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::{directory_of, Lock};
-use crate::region::system;
-use crate::{ForkMark, Identity, Keeping, Kept, Region, Result};
+use super::Lock;
+use crate::error::system;
+use crate::names::directory_of;
+use crate::{Identity, Keeping, Kept, Region, Result};
 
 /// A file without a name, for a kept region.
 #[derive(Clone, Debug)]
@@ -81,18 +81,8 @@ impl Keeping {
 
     fn have(&self, region: Region, file: File) -> Kept {
         let survives = self.prepare(&region);
-        let (seal, mark) = (0, ForkMark::of_this_process());
         // The file has no name, so no other process could take the lock.
-        Kept {
-            region,
-            lock: Lock::Open(file),
-            survives,
-            seal,
-            mark,
-            has_begun: false,
-            could_not_leave: AtomicBool::new(false),
-            is_shared: false,
-        }
+        Kept::new(region, Lock::Open(file), survives)
     }
 }
 

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{flock, FlockOperation};
 
-use crate::region::system;
-use crate::{Access, Error, Region, RegionHeader, Result, Shared, WriteBack};
+use crate::error::system;
+use crate::region::use_lock::patiently;
+use crate::{Access, Error, RegionHeader, Result};
 
 /// How long to wait for a handle that opens or leaves the region, which takes two syncs.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -50,31 +51,13 @@ fn is_left(file: &File) -> bool {
 
 /// Lets other handles join: the header states that the region is in use.
 pub(super) fn let_others_in(lock: &File, path: &Path) -> Result<()> {
-    let begun = Instant::now();
     // The exchange gives one lock back before it takes the other. Another handle may come in between, and soon does
     // the same.
-    while let Err(errno) = flock(lock, FlockOperation::NonBlockingLockShared) {
-        if begun.elapsed() >= PATIENCE {
-            return Err(system(path, "locking", errno.into()));
-        }
-        std::thread::sleep(MOMENT);
-    }
-    Ok(())
+    let taken = patiently(PATIENCE, MOMENT, |_| true, || flock(lock, FlockOperation::NonBlockingLockShared));
+    taken.map_err(|errno| system(path, "locking", errno.into()))
 }
 
 /// Returns whether no other handle has the region. If so, no other handle can join until our lock goes.
 pub(super) fn is_last(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok()
-}
-
-impl Region {
-    /// Writes a few stored words back if the memory outlives the cache: they are in memory before any later store.
-    pub fn write_back_words<T: Shared>(&self, words: &T) {
-        let how = self.write_back();
-        if how == WriteBack::None {
-            return;
-        }
-        how.write_back(std::ptr::from_ref(words).cast(), size_of::<T>());
-        how.fence();
-    }
 }

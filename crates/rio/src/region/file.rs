@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{seek, SeekFrom};
 
-use super::system;
+use crate::error::system;
 use crate::{Region, Result};
 
 impl Region {

@@ -12,9 +12,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use super::system;
+use crate::error::{system, unusable};
 use crate::flush::WriteBack;
-use crate::{Access, Bytes, Error, Identity, Keeping, Offset, Region, Result, Survives};
+use crate::names::sync_directory;
+use crate::{Access, Bytes, Identity, Offset, Region, Result, Survives};
 
 /// No page is smaller: one store to each such part gives all of the file its blocks.
 const PAGE_BYTES: usize = 4096;
@@ -79,9 +80,7 @@ impl Lasting {
     /// Returns what the memory of a file survives: as much as is detected, or as the operator declares if that is
     /// more.
     pub fn of(file: &File, declared: Option<Survives>) -> Lasting {
-        let keeping = Keeping { layout: 0, reserve: 0, declared, write_back: None, is_shared: true };
-        let (found, is_needed) = (Survives::of(file), Survives::needs_write_back(file));
-        let (survives, write_back) = keeping.survives(found, is_needed, WriteBack::best());
+        let (survives, write_back) = Survives::decide(file, declared, None);
         Lasting { survives, write_back }
     }
 
@@ -92,6 +91,12 @@ impl Lasting {
 }
 
 impl Region {
+    /// Returns what stores into the region survive, as far as can be detected. An operator may know more
+    /// ([`Keeping`](crate::Keeping)).
+    pub fn survives(&self) -> Survives {
+        Survives::of(self.file())
+    }
+
     /// Returns what its memory survives: see [`Lasting::of`].
     pub fn find_lasting(&self, declared: Option<Survives>) -> Lasting {
         Lasting::of(self.file(), declared)
@@ -118,7 +123,7 @@ impl Region {
         self.file().sync_all().map_err(|source| system(self.path(), "syncing", source))?;
         // A memory file of a simulated machine has no name.
         match self.path().exists() {
-            true => crate::kept::sync_directory(self.path()),
+            true => sync_directory(self.path()),
             false => Ok(()),
         }
     }
@@ -171,19 +176,19 @@ impl Region {
 
     /// Checks the region as `check_maker` does, except the layout and the start of the machine.
     fn check_left(&self) -> Result<()> {
-        let own = self.file().metadata().map_err(|source| system(self.path(), "stat", source))?;
+        let own = self.metadata()?;
         let header = self.header();
         let made = header.check_file(own.ino());
-        made.map_err(|what| super::unusable(self.path(), what))?;
+        made.map_err(|what| unusable(self.path(), what))?;
         if header.ready.load() == 0 {
-            return Err(super::unusable(self.path(), "its creation was not finished".into()));
+            return Err(unusable(self.path(), "its creation was not finished".into()));
         }
         Ok(())
     }
 
     fn check_identity(&self, identity: &Identity) -> Result<()> {
         let owned = self.header().check_owner(identity);
-        owned.map_err(|what| Error::Unusable { path: self.path().to_path_buf(), what })?;
+        owned.map_err(|what| unusable(self.path(), what))?;
         self.remember(identity);
         Ok(())
     }
@@ -217,7 +222,7 @@ impl Region {
     fn write_lines(&self, how: WriteBack, at: u64, bytes: usize) {
         #[cfg(feature = "planted")]
         if how == WriteBack::Simulated {
-            return crate::simulated_cache::write_back(self, at, bytes);
+            return super::simulated_cache::write_back(self, at, bytes);
         }
         if how != WriteBack::None {
             let place = self.known_place(at, bytes, 1);

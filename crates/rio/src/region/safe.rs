@@ -11,9 +11,10 @@
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{extend, system};
+use super::extend;
+use crate::error::system;
 use crate::flush::WriteBack;
-use crate::{planted, Region, Result};
+use crate::{planted, Region, Result, Shared};
 
 /// The bytes of one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -108,6 +109,11 @@ impl Region {
     pub(crate) fn write_back_part(&self, at: u64, bytes: usize) {
         let place = self.known_place(at, bytes, 1);
         self.write_back().write_back(place, bytes);
+    }
+
+    /// Writes a few stored words back if the memory outlives the cache: they are in memory before any later store.
+    pub fn write_back_words<T: Shared>(&self, words: &T) {
+        self.write_back_and_fence((self.offset_of(words).raw(), size_of::<T>() as u64));
     }
 
     /// Writes a part of the region back, if its memory needs that: the part is in memory before any later store.

@@ -6,14 +6,13 @@
 //! 2. A process that opens a region checks, after taking its lock, that the file still has a name, and starts again
 //!    if it has none.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
-
 use super::{use_lock, Region};
+use crate::descriptor::open_at_once;
+use crate::error::system;
 use crate::Result;
 
 /// An unused region of our user, locked so that no process attaches to it.
@@ -28,15 +27,15 @@ impl UnusedRegion {
         let own = rustix::process::geteuid().as_raw();
         let is_ours = |file: &std::fs::Metadata| file.is_file() && file.uid() == own;
         let opened = match std::fs::symlink_metadata(path) {
-            Ok(metadata) if is_ours(&metadata) => open(path, true),
+            Ok(metadata) if is_ours(&metadata) => open_at_once(path, true),
             Ok(_) => return Ok(None),
             Err(source) => Err(source),
         };
         let file = match opened {
             Err(source) if source.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|source| super::system(path, "opening", source))?,
+            opened => opened.map_err(|source| system(path, "opening", source))?,
         };
-        let metadata = file.metadata().map_err(|source| super::system(path, "stat", source))?;
+        let metadata = file.metadata().map_err(|source| system(path, "stat", source))?;
         if !is_ours(&metadata) || !use_lock::take(&file) {
             return Ok(None);
         }
@@ -45,7 +44,7 @@ impl UnusedRegion {
             Ok(true) => Ok(Some(unused)),
             // Another process has just removed it.
             Ok(false) => Ok(None),
-            Err(source) => Err(super::system(path, "stat", source)),
+            Err(source) => Err(system(path, "stat", source)),
         }
     }
 
@@ -85,18 +84,11 @@ impl Drop for UnusedRegion {
 /// The error of `unlink`.
 pub fn remove_region(path: &Path) -> io::Result<()> {
     // A file that cannot be opened for reading is not ours, and only its owner removes it as unused.
-    let file = open(path, false);
+    let file = open_at_once(path, false);
     if let Ok(file) = &file {
         use_lock::lock_shared(file)?;
     }
     std::fs::remove_file(path)
-}
-
-/// Opens a file of any kind without following links and without waiting.
-fn open(path: &Path, write: bool) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let flags = i32::try_from(flags.bits()).expect("the flags of open(2) are an int");
-    OpenOptions::new().read(true).write(write).custom_flags(flags).open(path).and_then(crate::above_standard)
 }
 
 #[cfg(test)]

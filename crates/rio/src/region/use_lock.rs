@@ -20,16 +20,27 @@ use rustix::io::Errno;
 const PATIENCE: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_micros(200);
 
-/// Marks the region as used until the file is closed. Returns false if the file has lost its name.
-pub(super) fn lock_shared(file: &File) -> io::Result<bool> {
+/// Repeats an attempt that is refused for the moment, with pauses, until `patience` is over. Returns the last outcome.
+pub(crate) fn patiently<T, E>(
+    patience: Duration,
+    pause: Duration,
+    is_for_the_moment: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let begun = Instant::now();
     loop {
-        match flock(file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK | Errno::INTR) if begun.elapsed() < PATIENCE => std::thread::sleep(MOMENT),
-            // Refused for good: the holder does not remove the file, or the filesystem has no such locks.
-            _ => break,
+        match attempt() {
+            Err(refused) if is_for_the_moment(&refused) && begun.elapsed() < patience => std::thread::sleep(pause),
+            outcome => return outcome,
         }
     }
+}
+
+/// Marks the region as used until the file is closed. Returns false if the file has lost its name.
+pub(super) fn lock_shared(file: &File) -> io::Result<bool> {
+    // Refused for good: the holder does not remove the file, or the filesystem has no such locks.
+    let is_busy = |errno: &Errno| matches!(*errno, Errno::WOULDBLOCK | Errno::INTR);
+    let _ = patiently(PATIENCE, MOMENT, is_busy, || flock(file, FlockOperation::NonBlockingLockShared));
     has_name(file)
 }
 

@@ -196,5 +196,5 @@ impl<T: Parts> Deref for Quick<'_, T> {
 #[inline(never)]
 fn range_slowly<T: Parts>(owner: &mut T, at: u64, bytes: usize, top: usize) -> Option<(&mut [u8], usize)> {
     let (view, undo, hold) = owner.parts();
-    view.look(at, bytes).map(|shown| shown.range(hold, undo, top))
+    view.look(at, bytes).map(|shown| shown.saved(hold, |place, old| undo.save_behind(top, place, old)))
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{no_room, words_of, Undo, RECORD_BYTES_MAX};
-use crate::{failpoint, planted, Error, Result, Word, WriteBack};
+use crate::{failpoint, planted, Result, Word, WriteBack};
 
 /// Bytes of a line of the processor's cache.
 const LINE: usize = 64;
@@ -32,10 +32,8 @@ impl Undo {
     /// # Errors
     /// As [`Undo::ensure`]; `Forked` in a child of the process that opened the log; those of `ready`.
     pub fn ensure_ready(&mut self, bytes: u64, unit: u64, ready: impl FnOnce(u64, u64) -> Result<()>) -> Result<()> {
-        let (words, mark) = (bytes / 8 + 16, self.start.mark);
-        if !mark.is_current() {
-            return Err(Error::Forked { path: self.region.path().to_path_buf(), process: mark.process() });
-        }
+        let words = bytes / 8 + 16;
+        self.start.mark.refuse_child(self.region.path())?;
         if words <= self.words.len() as u64 {
             return Ok(());
         }

@@ -10,7 +10,7 @@
 //! If we die here: the log has all that is needed to settle it (`rio/undo/mark.rs`). All other state that goes
 //! back is this process's.
 
-use crate::segment::UNIT;
+use crate::heap::UNIT;
 use crate::{Member, Result, Segment};
 use rio::{planted, Right, UndoMark};
 

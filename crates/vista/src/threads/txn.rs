@@ -91,7 +91,7 @@ impl ThreadTxn<'_, '_> {
         self.worker.lock_heap()?;
         self.in_log(|segment| {
             let place = segment.allocate(bytes)?;
-            Ok(segment.at_of(place))
+            Ok(place - segment.from)
         })
     }
 
@@ -102,9 +102,7 @@ impl ThreadTxn<'_, '_> {
     pub fn free(&mut self, at: u64) -> Result<()> {
         self.worker.threads.check_process()?;
         self.worker.lock_heap()?;
-        let is_there = self
-            .worker
-            .with_segment(|segment| segment.place_at(at).is_some_and(|place| segment.allocated_bytes(place).is_some()));
+        let is_there = self.worker.with_segment(|segment| segment.is_block(at));
         if !is_there || self.worker.freed.contains_key(&at) {
             return Err(Error::NotAllocated { path: self.worker.threads.path.clone(), at });
         }

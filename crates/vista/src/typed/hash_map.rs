@@ -2,15 +2,15 @@
 //!
 //! A bucket is a list of nodes. The rows of buckets double in length: row 0 has 8, row `n` has `8 << (n - 1)`, and no
 //! row is ever moved. When there are more pairs than buckets, the next bucket is split: those of its nodes that
-//! belong to the new last bucket go there. A node is the link to the next, and behind it the key and the value, each
-//! at a multiple of 16.
+//! belong to the new last bucket go there. A node (`node.rs`) has a link to the next.
 
 use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chain::Links;
-use super::{create_row, write_row, NEW};
+use super::node::{create_node, key_of, links_bytes, ranges_of_new, value_of};
+use super::{create_row, write_row};
 use crate::{Memory, Persist, Ptr, Result, Stores};
 
 const ROWS: usize = 40;
@@ -48,16 +48,6 @@ impl<K, V> Default for HashMap<K, V> {
 
 /// A pointer to a link.
 type Slot = Ptr<Ptr<Node>>;
-
-const NODE_BYTES: u64 = 16;
-
-fn key_of<K: Persist>(node: Ptr<Node>) -> Ptr<K> {
-    node.behind(NODE_BYTES)
-}
-
-fn value_of<K: Persist, V: Persist>(node: Ptr<Node>) -> Ptr<V> {
-    node.behind(NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16))
-}
 
 /// Returns the hash of a key. It is the same in every run, because it decides where a pair lies.
 fn hash(key: &[u8]) -> u64 {
@@ -115,7 +105,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
 
     /// Returns the limit of links to its nodes.
     fn links(self, memory: &impl Memory) -> Result<Links> {
-        Links::of(memory, self.len(memory)?, NODE_BYTES)
+        Links::of(memory, self.len(memory)?, links_bytes::<Node>())
     }
 
     /// Returns where the link to a bucket's first node lies; the bucket must exist.
@@ -140,7 +130,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
                 return Ok(None);
             }
             links.follow(memory)?;
-            if key_of::<K>(node).look(memory)?.as_bytes() == key.as_bytes() {
+            if key_of::<_, K>(node).look(memory)?.as_bytes() == key.as_bytes() {
                 return Ok(Some((link, node)));
             }
             link = node.behind(0);
@@ -152,7 +142,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
     /// # Errors
     /// As [`Ptr::look`].
     pub fn place(self, memory: &impl Memory, key: &K) -> Result<Option<Ptr<V>>> {
-        Ok(self.find(memory, key)?.map(|(_, node)| value_of::<K, V>(node)))
+        Ok(self.find(memory, key)?.map(|(_, node)| value_of::<_, K, V>(node)))
     }
 
     /// Returns the value of a key.
@@ -173,7 +163,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
             let mut node = *self.bucket(memory, bucket)?.look(memory)?;
             while !node.is_none() {
                 links.follow(memory)?;
-                each(key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?);
+                each(key_of::<_, K>(node).look(memory)?, value_of::<_, K, V>(node).look(memory)?);
                 node = node.look(memory)?.next;
             }
         }
@@ -197,13 +187,9 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         let link = self.bucket(txn, bucket_of(hash(key.as_bytes()), buckets))?;
         let (link_at, header_at) = (link.range(txn.segment()), self.header().range(txn.segment()));
         // First, because a pair that is linked and not counted would be worse than a refusal.
-        let of_node = [size_of::<Node>(), size_of::<K>(), size_of::<V>()].map(|bytes| (NEW, bytes));
-        txn.ensure_ranges(&[&[link_at, header_at], &of_node[..]].concat())?;
-        let bytes = NODE_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
-        let node: Ptr<Node> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
-        *txn.write(node)? = Node { next: *link.look(txn)? };
-        *txn.write(key_of(node))? = key;
-        *txn.write(value_of::<K, V>(node))? = value;
+        txn.ensure_ranges(&[&[link_at, header_at], &ranges_of_new::<Node, K, V>()[..]].concat())?;
+        let links = Node { next: *link.look(txn)? };
+        let node = create_node(txn, links, key, value)?;
         *txn.write(link)? = node;
         txn.write(self.header())?.count += 1;
         Ok(true)
@@ -243,7 +229,7 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
         while !node.is_none() {
             links.follow(txn)?;
             let next = node.look(txn)?.next;
-            if bucket_of(hash(key_of::<K>(node).look(txn)?.as_bytes()), all) == buckets {
+            if bucket_of(hash(key_of::<_, K>(node).look(txn)?.as_bytes()), all) == buckets {
                 stores.extend([(link, next), (node.behind(0), moved)]);
                 moved = node;
             } else {
@@ -280,13 +266,13 @@ impl<K: Persist, V: Persist> Ptr<HashMap<K, V>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Segment};
+    use crate::tests::Place;
+    use crate::Error;
 
     #[test]
     fn a_chain_that_is_a_circle_is_damage_and_ends() {
-        let file = std::env::temp_dir().join(format!("vista-circle-{}", std::process::id()));
-        let _ = std::fs::remove_file(&file);
-        let mut segment = Segment::open(&file, 4096).unwrap();
+        let place = Place::new("circle");
+        let mut segment = place.open(4096);
         let map: Ptr<HashMap<u64, u64>> = segment.root();
         let mut txn = segment.begin();
         for key in 0..50 {
@@ -306,8 +292,6 @@ mod tests {
         txn.write(map.header()).unwrap().count = u64::MAX;
         is_damaged(map.for_each(&txn, |_, _| {}));
         txn.abort();
-        drop(segment);
-        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! An ordered map in a segment: a skip list.
 //!
-//! A node has a tower of links, whose height comes from the key's bytes, so that the same keys make the same list in
-//! every run. Behind the tower lie the key and the value, each at a multiple of 16.
+//! A node (`node.rs`) has a tower of links, whose height comes from the key's bytes, so that the same keys make the
+//! same list in every run.
 
 use std::marker::PhantomData;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::chain::Links;
-use super::{create_row, NEW};
+use super::node::{create_node, key_of, links_bytes, ranges_of_new, value_of};
 use crate::{Memory, Persist, Ptr, Result, Stores};
 
 const LEVELS: usize = 10;
@@ -40,16 +40,6 @@ impl<K, V> Default for Map<K, V> {
     fn default() -> Map<K, V> {
         Map { header: Header { count: 0, first: Tower { next: [Ptr::NONE; LEVELS] } }, of: PhantomData }
     }
-}
-
-const TOWER_BYTES: u64 = (size_of::<Tower>() as u64).next_multiple_of(16);
-
-fn key_of<K: Persist>(node: Ptr<Tower>) -> Ptr<K> {
-    node.behind(TOWER_BYTES)
-}
-
-fn value_of<K: Persist, V: Persist>(node: Ptr<Tower>) -> Ptr<V> {
-    node.behind(TOWER_BYTES + (size_of::<K>() as u64).next_multiple_of(16))
 }
 
 /// Returns the height of a key's tower: each level has a quarter as many nodes as the one below it.
@@ -84,7 +74,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
 
     /// Returns the limit of links to its nodes on one level.
     fn links(self, memory: &impl Memory) -> Result<Links> {
-        Links::of(memory, self.len(memory)?, TOWER_BYTES)
+        Links::of(memory, self.len(memory)?, links_bytes::<Tower>())
     }
 
     /// Returns the map's own tower.
@@ -98,7 +88,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         for level in (0..LEVELS).rev() {
             loop {
                 let next = node.look(memory)?.next[level];
-                if next.is_none() || key_of::<K>(next).look(memory)? >= key {
+                if next.is_none() || key_of::<_, K>(next).look(memory)? >= key {
                     break;
                 }
                 // The keys of a search only become larger, so it visits no node twice, and the limit suffices.
@@ -112,7 +102,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
 
     fn find(self, memory: &impl Memory, key: &K) -> Result<Option<Ptr<Tower>>> {
         let node = self.before(memory, key)?[0].look(memory)?.next[0];
-        Ok((!node.is_none() && key_of::<K>(node).look(memory)? == key).then_some(node))
+        Ok((!node.is_none() && key_of::<_, K>(node).look(memory)? == key).then_some(node))
     }
 
     /// Returns where the value of a key lies.
@@ -120,7 +110,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
     /// # Errors
     /// As [`Ptr::look`].
     pub fn place(self, memory: &impl Memory, key: &K) -> Result<Option<Ptr<V>>> {
-        Ok(self.find(memory, key)?.map(value_of::<K, V>))
+        Ok(self.find(memory, key)?.map(value_of::<_, K, V>))
     }
 
     /// Returns the value of a key.
@@ -141,7 +131,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         if node.is_none() {
             return Ok(None);
         }
-        Ok(Some((key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?)))
+        Ok(Some((key_of::<_, K>(node).look(memory)?, value_of::<_, K, V>(node).look(memory)?)))
     }
 
     /// Calls `each` with the pairs in order.
@@ -152,7 +142,7 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         let (mut node, mut links) = (self.head().look(memory)?.next[0], self.links(memory)?);
         while !node.is_none() {
             links.follow(memory)?;
-            each(key_of::<K>(node).look(memory)?, value_of::<K, V>(node).look(memory)?);
+            each(key_of::<_, K>(node).look(memory)?, value_of::<_, K, V>(node).look(memory)?);
             node = node.look(memory)?.next[0];
         }
         Ok(())
@@ -172,22 +162,14 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
         // First, because a pair linked on some levels and not on others, or not counted, would be worse than a refusal.
         let segment = txn.segment();
         let mut ranges: Vec<_> = before.iter().take(height).map(|before| before.range(segment)).collect();
-        ranges.extend([
-            self.header().range(segment),
-            (NEW, size_of::<Tower>()),
-            (NEW, size_of::<K>()),
-            (NEW, size_of::<V>()),
-        ]);
+        ranges.push(self.header().range(segment));
+        ranges.extend(ranges_of_new::<Tower, K, V>());
         txn.ensure_ranges(&ranges)?;
-        let bytes = TOWER_BYTES + (size_of::<K>() as u64).next_multiple_of(16) + size_of::<V>() as u64;
-        let node: Ptr<Tower> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
         let mut tower = Tower { next: [Ptr::NONE; LEVELS] };
         for (level, before) in before.iter().enumerate().take(height) {
             tower.next[level] = before.look(txn)?.next[level];
         }
-        *txn.write(node)? = tower;
-        *txn.write(key_of(node))? = key;
-        *txn.write(value_of::<K, V>(node))? = value;
+        let node = create_node(txn, tower, key, value)?;
         for (level, before) in before.iter().enumerate().take(height) {
             txn.write(*before)?.next[level] = node;
         }
@@ -222,13 +204,13 @@ impl<K: Persist + Ord, V: Persist> Ptr<Map<K, V>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Segment};
+    use crate::tests::Place;
+    use crate::Error;
 
     #[test]
     fn links_in_a_circle_are_damage_and_end() {
-        let file = std::env::temp_dir().join(format!("vista-ring-{}", std::process::id()));
-        let _ = std::fs::remove_file(&file);
-        let mut segment = Segment::open(&file, 4096).unwrap();
+        let place = Place::new("ring");
+        let mut segment = place.open(4096);
         let map: Ptr<Map<u64, u64>> = segment.root();
         let mut txn = segment.begin();
         for key in 0..50 {
@@ -245,7 +227,5 @@ mod tests {
         let found = (50..60).find_map(|key| map.insert(&mut txn, key, key).err());
         is_damaged(found.map_or(Ok(()), Err));
         txn.abort();
-        drop(segment);
-        std::fs::remove_file(&file).unwrap();
     }
 }

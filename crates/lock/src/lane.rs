@@ -1,12 +1,33 @@
-//! The words of lanes and of their waiters. The times in them wrap around: each is compared with a time that is not far
+//! A lane, and the words of lanes and of their waiters (`lanes.rs`). The times in them wrap around: each is compared with a time that is not far
 //! away.
 
-use super::{AWAY_AFTER, CLOCK_SET, STOPPED_AFTER, TURN};
+use rio::{shared, Word};
 
+/// The number of lanes in the region. Machines with more processors use this number.
+pub(crate) const LANES: u32 = 64;
+/// The length of a turn, in microseconds: longer than the cost of waking another session, shorter than a process's time
+/// slice.
+pub(crate) const TURN: u64 = 2_000;
+/// A session that has a lane, holds no lock and has begun nothing for this long is away, in microseconds.
+pub(crate) const AWAY_AFTER: u64 = 100;
+/// A waiter that has not looked for a lane for this long is stopped, and is given none, in microseconds.
+pub(crate) const STOPPED_AFTER: u64 = 100_000;
+/// A turn that ends later than this, in microseconds from now, is invalid: the clock was set.
+pub(crate) const CLOCK_SET: u64 = 1_000_000;
 /// Bits of the time, in microseconds, which wraps around every twelve days; the other bits are the locker's number.
 const TIME_BITS: u32 = 40;
-pub(super) const LOCKER_BITS: u32 = u64::BITS - TIME_BITS;
+pub(crate) const LOCKER_BITS: u32 = u64::BITS - TIME_BITS;
 const TIME: u64 = (1 << TIME_BITS) - 1;
+
+shared! {
+    /// A lane, in a cache line of its own.
+    pub(crate) struct Lane {
+        /// The lane's locker, and the end of its turn.
+        pub(crate) taken: Word<LaneTurn>,
+        /// Zero, kept for later.
+        pub(crate) spare: [Word<u64>; 7],
+    } size 64
+}
 
 /// A locker and the end of its turn. Zero: the lane is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +35,18 @@ pub(crate) struct LaneTurn(u64);
 rio::bits!(LaneTurn: u64);
 
 impl LaneTurn {
-    pub(super) fn new(locker: u32, now: u64) -> LaneTurn {
+    pub(crate) fn new(locker: u32, now: u64) -> LaneTurn {
         LaneTurn(u64::from(locker) << TIME_BITS | (now + TURN) & TIME)
     }
 
     /// Returns the lane's locker. Lockers with longer numbers, beyond sixteen million, use no lanes.
-    pub(super) fn locker(self) -> u32 {
+    pub(crate) fn locker(self) -> u32 {
         u32::try_from(self.0 >> TIME_BITS).unwrap_or(0)
     }
 
     /// Returns whether the turn is over, or the lane free. The turn may have begun after `now` was read. A turn that
     /// ends too far away counts as over.
-    pub(super) fn is_over(self, now: u64) -> bool {
+    pub(crate) fn is_over(self, now: u64) -> bool {
         let left = self.0.wrapping_sub(now) & TIME;
         left == 0 || left > CLOCK_SET || self.locker() == 0
     }
@@ -43,7 +64,7 @@ impl LaneWait {
     pub(crate) const NONE: LaneWait = LaneWait(0);
     const MOMENTS: u32 = 0xffff;
 
-    pub(super) fn new(since: u64, now: u64) -> LaneWait {
+    pub(crate) fn new(since: u64, now: u64) -> LaneWait {
         LaneWait(LaneWait::moment(since) << 16 | LaneWait::moment(now))
     }
 
@@ -63,12 +84,12 @@ impl LaneWait {
     }
 
     /// Returns whether the locker waits for a lane and has looked for one lately.
-    pub(super) fn has_looked(self, now: u64) -> bool {
+    pub(crate) fn has_looked(self, now: u64) -> bool {
         self != LaneWait::NONE && LaneWait::ago(self.0 & LaneWait::MOMENTS, now) < STOPPED_AFTER
     }
 
     /// Returns how long the locker has waited.
-    pub(super) fn waited(self, now: u64) -> u64 {
+    pub(crate) fn waited(self, now: u64) -> u64 {
         LaneWait::ago(self.0 >> 16, now)
     }
 }
@@ -83,17 +104,17 @@ impl LaneStart {
     const LANE_BITS: u32 = 8;
     const TIMES: u64 = u32::MAX as u64 >> LaneStart::LANE_BITS;
 
-    pub(super) fn new(lane: u32, now: u64) -> LaneStart {
+    pub(crate) fn new(lane: u32, now: u64) -> LaneStart {
         LaneStart(u32::try_from(now >> 5 & LaneStart::TIMES).unwrap_or(0) << LaneStart::LANE_BITS | lane)
     }
 
-    pub(super) fn lane(self) -> u32 {
+    pub(crate) fn lane(self) -> u32 {
         self.0 & ((1 << LaneStart::LANE_BITS) - 1)
     }
 
     /// Returns whether the locker began so long ago that it is away, if it holds nothing. False for a time just after
     /// `now`.
-    pub(super) fn is_long_ago(self, now: u64) -> bool {
+    pub(crate) fn is_long_ago(self, now: u64) -> bool {
         let ago = (now >> 5).wrapping_sub(u64::from(self.0 >> LaneStart::LANE_BITS)) & LaneStart::TIMES;
         ago > AWAY_AFTER >> 5 && ago <= LaneStart::TIMES / 2
     }
@@ -101,8 +122,7 @@ impl LaneStart {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AWAY_AFTER, CLOCK_SET, TURN};
-    use super::{LaneStart, LaneTurn, LaneWait};
+    use super::{LaneStart, LaneTurn, LaneWait, AWAY_AFTER, CLOCK_SET, TURN};
 
     const NOW: u64 = (1 << 50) - 5;
     const MS: u64 = 1024;

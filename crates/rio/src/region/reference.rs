@@ -1,0 +1,206 @@
+//! References into a region: to the values that typed offsets name, and to words that any thread may store to.
+//!
+//! Following an offset checks bounds and alignment, because another process may have stored a bad one.
+
+use std::ops::{Deref, Range};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Bytes, Offset, Region, RegionHeader, Shared};
+
+/// The payload of the unwinding of a thread whose region is broken (PROTOCOLS D13): the thread can neither go on nor
+/// return a value. The environment's door catches it and begins anew.
+pub struct Broken;
+
+impl Region {
+    /// Returns the `T` at `offset`.
+    ///
+    /// # Panics
+    /// If the offset is out of the region's bounds or misaligned: its storer broke an invariant. In a region marked
+    /// broken the thread unwinds with [`Broken`].
+    #[inline]
+    pub fn at<T: Shared>(&self, offset: Offset<T>) -> &T {
+        let place = self.known_place(offset.raw(), size_of::<T>(), align_of::<T>());
+        // SAFETY: as in `try_at`.
+        unsafe { &*place.cast::<T>() }
+    }
+
+    /// Returns the `T` at `offset`, or `None` if the offset is out of bounds or misaligned.
+    #[inline]
+    pub fn try_at<T: Shared>(&self, offset: Offset<T>) -> Option<&T> {
+        let place = self.place(offset.raw(), size_of::<T>(), align_of::<T>())?;
+        // SAFETY: `place` is aligned and lies with all of `T` inside the file's size and this mapping, which lives as
+        // long as `self`; `T: Shared` is atomics only, valid for any bytes, so other writers cause no race on it.
+        Some(unsafe { &*place.cast::<T>() })
+    }
+
+    /// Returns `count` values of `T` from `offset` on.
+    ///
+    /// # Panics
+    /// As [`Region::at`].
+    #[inline]
+    pub fn slice<T: Shared>(&self, offset: Offset<T>, count: usize) -> &[T] {
+        let bytes = size_of::<T>().checked_mul(count);
+        let place = self.known_place(offset.raw(), bytes.unwrap_or(usize::MAX), align_of::<T>());
+        // SAFETY: as in `try_at`, for `count` values in a row, which were bounds-checked together.
+        unsafe { std::slice::from_raw_parts(place.cast::<T>(), count) }
+    }
+
+    /// Returns a handle to the `T` at `offset` that keeps the mapping alive and is not checked again.
+    ///
+    /// # Panics
+    /// As [`Region::at`].
+    pub fn hold<T: Shared>(&self, offset: Offset<T>) -> Held<T> {
+        Held { place: NonNull::from(self.at(offset)), region: self.clone() }
+    }
+
+    /// Returns a handle to `count` values of `T` from `offset` on.
+    ///
+    /// # Panics
+    /// As [`Region::at`].
+    pub fn hold_slice<T: Shared>(&self, offset: Offset<T>, count: usize) -> HeldSlice<T> {
+        HeldSlice { place: NonNull::from(self.slice(offset, count)), region: self.clone() }
+    }
+
+    /// Returns the header, which lies at offset zero, where no [`Offset`] points.
+    #[inline]
+    pub(crate) fn header_at_base(&self) -> &RegionHeader {
+        let place = self.place(0, size_of::<RegionHeader>(), 64).expect("a mapped region is longer than its header");
+        // SAFETY: in bounds (every region is at least its header long) and page-aligned; atomics only.
+        unsafe { &*place.cast::<RegionHeader>() }
+    }
+
+    /// Copies `src` into the region, eight bytes at a time. Both `at` and the length are multiples of eight.
+    ///
+    /// For bytes that a reader may copy out at the same time and then check (the log's ring): the copy is made of
+    /// relaxed atomic stores, so a torn read is a wrong checksum and never undefined.
+    ///
+    /// # Panics
+    /// If the area is out of bounds or not made of whole words.
+    #[inline]
+    pub fn copy_in(&self, at: Offset<Bytes>, src: &[u8]) {
+        let mut rest = src;
+        for word in self.slice_of_words(at, src.len()) {
+            let Some((eight, behind)) = rest.split_first_chunk::<8>() else { break };
+            // Relaxed: the log's tail, stored with release after this copy, publishes the bytes.
+            word.store(u64::from_ne_bytes(*eight), Ordering::Relaxed);
+            rest = behind;
+        }
+    }
+
+    /// Copies out of the region, eight bytes at a time. Both `at` and the length are multiples of eight.
+    ///
+    /// # Panics
+    /// If the area is out of bounds or not made of whole words.
+    #[inline]
+    pub fn copy_out(&self, at: Offset<Bytes>, dst: &mut [u8]) {
+        let words = self.slice_of_words(at, dst.len());
+        for (word, eight) in words.iter().zip(dst.chunks_exact_mut(8)) {
+            // Relaxed: the caller loaded the tail with acquire before, and checks the copy.
+            eight.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+    }
+
+    #[inline]
+    fn slice_of_words(&self, at: Offset<Bytes>, bytes: usize) -> &[AtomicU64] {
+        assert!(bytes % 8 == 0, "copies in and out of a region are whole words");
+        let place = self.known_place(at.raw(), bytes, 8);
+        // SAFETY: in bounds and aligned to eight; atomics tolerate any other atomic access, and areas used this way
+        // are lent as plain slices only to a hold that excludes writers.
+        unsafe { std::slice::from_raw_parts(place.cast::<AtomicU64>(), bytes / 8) }
+    }
+
+    /// Returns the words that a roll-back stores to. The owner of the section rolls back, or a survivor of its death.
+    #[inline]
+    pub(crate) fn undo_words(&self, at: u64, bytes: usize) -> &[AtomicU64] {
+        self.slice_of_words(Offset::from_raw(at).expect("a before-image has a place"), bytes)
+    }
+
+    /// Returns the address of bytes that must lie in the region.
+    ///
+    /// # Panics
+    /// As [`Region::at`].
+    #[inline]
+    pub(crate) fn known_place(&self, offset: u64, bytes: usize, align: usize) -> *mut u8 {
+        self.place(offset, bytes, align).unwrap_or_else(|| self.out_of_bounds(offset))
+    }
+
+    /// Unwinds or panics. After [`Region::give_up_growth`] a process does not see the new part of a broken region.
+    #[cold]
+    #[inline(never)]
+    fn out_of_bounds(&self, offset: u64) -> ! {
+        if self.is_broken() {
+            std::panic::resume_unwind(Box::new(Broken));
+        }
+        panic!("offset {offset:#x} is outside its region or misaligned: the region's structure is broken")
+    }
+}
+
+/// A `T` in a region, with the mapping that it lies in. Dereferencing costs nothing.
+pub struct Held<T: Shared> {
+    place: NonNull<T>,
+    region: Region,
+}
+
+impl<T: Shared> Held<T> {
+    /// Returns the region that the value lies in.
+    #[inline]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+}
+
+impl<T: Shared> Deref for Held<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the place was checked by `Region::at`; regions never shrink and `self.region` keeps the mapping.
+        unsafe { self.place.as_ref() }
+    }
+}
+
+impl<T: Shared> Clone for Held<T> {
+    fn clone(&self) -> Self {
+        Held { place: self.place, region: self.region.clone() }
+    }
+}
+
+// SAFETY: a `Held` is a `&T` with its mapping; `T: Shared` implies `Sync`, and a region may be used from any thread.
+unsafe impl<T: Shared> Send for Held<T> {}
+// SAFETY: as above.
+unsafe impl<T: Shared> Sync for Held<T> {}
+
+/// Several consecutive `T`, with the mapping that they lie in.
+pub struct HeldSlice<T: Shared> {
+    place: NonNull<[T]>,
+    region: Region,
+}
+
+impl<T: Shared> HeldSlice<T> {
+    /// Returns the region that the values lie in.
+    #[inline]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+}
+
+impl<T: Shared> HeldSlice<T> {
+    /// Returns a part of the values.
+    pub(crate) fn part(&self, range: Range<usize>) -> HeldSlice<T> {
+        HeldSlice { place: NonNull::from(&self[range]), region: self.region.clone() }
+    }
+}
+
+impl<T: Shared> Deref for HeldSlice<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: as for `Held`.
+        unsafe { self.place.as_ref() }
+    }
+}
+
+// SAFETY: as for `Held`.
+unsafe impl<T: Shared> Send for HeldSlice<T> {}
+// SAFETY: as for `Held`.
+unsafe impl<T: Shared> Sync for HeldSlice<T> {}

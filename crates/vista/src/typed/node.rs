@@ -1,0 +1,44 @@
+//! The nodes of the maps: links to other nodes, and behind them the key and the value, each at a multiple of 16.
+
+use super::{create_row, NEW};
+use crate::{Persist, Ptr, Result, Stores};
+
+/// Returns the bytes from a node with links of this type to its key.
+pub(super) const fn links_bytes<N>() -> u64 {
+    (size_of::<N>() as u64).next_multiple_of(16)
+}
+
+/// Returns the bytes from a node to its value.
+const fn value_at<N, K>() -> u64 {
+    links_bytes::<N>() + (size_of::<K>() as u64).next_multiple_of(16)
+}
+
+/// Returns where the key of a node lies.
+pub(super) fn key_of<N: Persist, K: Persist>(node: Ptr<N>) -> Ptr<K> {
+    node.behind(links_bytes::<N>())
+}
+
+/// Returns where the value of a node lies.
+pub(super) fn value_of<N: Persist, K: Persist, V: Persist>(node: Ptr<N>) -> Ptr<V> {
+    node.behind(value_at::<N, K>())
+}
+
+/// Returns the ranges that [`create_node`] declares.
+pub(super) fn ranges_of_new<N, K, V>() -> [(u64, usize); 3] {
+    [size_of::<N>(), size_of::<K>(), size_of::<V>()].map(|bytes| (NEW, bytes))
+}
+
+/// Makes a node. No other node leads to it yet.
+pub(super) fn create_node<N: Persist, K: Persist, V: Persist>(
+    txn: &mut impl Stores,
+    links: N,
+    key: K,
+    value: V,
+) -> Result<Ptr<N>> {
+    let bytes = value_at::<N, K>() + size_of::<V>() as u64;
+    let node: Ptr<N> = create_row::<[u8; 16]>(txn, bytes.div_ceil(16))?.behind(0);
+    *txn.write(node)? = links;
+    *txn.write(key_of(node))? = key;
+    *txn.write(value_of::<N, K, V>(node))? = value;
+    Ok(node)
+}
