@@ -103,6 +103,22 @@ impl TxnSession {
         Ok(Committed { lsn })
     }
 
+    /// Does as [`TxnSession::commit_record`], for a transaction whose commit panicked, so that its session is dead. The
+    /// last record decides the transaction's fate (PROTOCOLS D6), whichever session ends it.
+    ///
+    /// # Errors
+    /// The record cannot be read: then the fate is not known.
+    pub fn commit_record_of_dead(&self, managers: &Managers) -> Result<Lsn> {
+        let noted = self.noted_in_commit().filter(|(lsn, _)| *lsn < managers.log.tail());
+        let Some((lsn, txn)) = noted.filter(|_| self.commit_record() == Lsn::NONE) else {
+            return Ok(self.commit_record());
+        };
+        // If the session died before it published the record, another session's record may stand there.
+        let record = managers.log.read(lsn)?;
+        let decides = record.header.kind() == COMMIT && record.header.txn() == txn;
+        Ok(if decides { lsn } else { Lsn::NONE })
+    }
+
     /// Reserves room for the commit record. On a full disk the record takes of the room for undo, which a transaction
     /// that commits does not need any more.
     #[inline]

@@ -1,9 +1,9 @@
-//! The transaction manager's own log records: commit, end of abort, checkpoint.
+//! The transaction manager's own log records: their codes, and the bytes of their bodies.
 
 use libtp_log::{Lsn, TxnId};
 
-use crate::record_table::{PageList, RecordType};
-use crate::unresolved::OpenOutcome;
+pub(crate) mod databases;
+pub(crate) mod left;
 
 /// The transaction is committed from this record's LSN on. Body: the numbers of the segments of memory that it has
 /// joined, mostly none.
@@ -32,6 +32,17 @@ pub struct CheckpointEntry {
     pub first_lsn: Lsn,
     /// Its last log record known at the checkpoint.
     pub last_lsn: Lsn,
+}
+
+/// A commit that a segment of memory may not know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOutcome {
+    /// The segment's number.
+    pub segment: u32,
+    /// The transaction.
+    pub txn: TxnId,
+    /// Its commit record.
+    pub lsn: Lsn,
 }
 
 /// The contents of a checkpoint record.
@@ -115,34 +126,6 @@ impl Words for [u8] {
             chunks.map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")));
         (words.collect(), whole)
     }
-}
-
-/// Returns the transaction manager's record types, for the table.
-pub(crate) fn record_types() -> [RecordType; 5] {
-    let nothing = |code, name, describe| RecordType {
-        code,
-        name,
-        pages: |_| PageList::NONE,
-        redo: |_, _, _, _| Ok(()),
-        undo: None,
-        describe,
-    };
-    [
-        nothing(COMMIT, "commit", |body| match &segments_of(body)[..] {
-            [] => String::new(),
-            segments => format!("segments {segments:?}"),
-        }),
-        nothing(ABORT_END, "abort end", |_| String::new()),
-        nothing(CHECKPOINT, "checkpoint", |body| match Checkpoint::decode(body) {
-            Some(it) if it.open.is_empty() => format!("redo from {}, {} running", it.redo_point, it.running.len()),
-            Some(it) => {
-                format!("redo from {}, {} running, {} unresolved", it.redo_point, it.running.len(), it.open.len())
-            }
-            None => "unreadable".into(),
-        }),
-        nothing(DATABASES, "databases", crate::databases::describe),
-        nothing(LEFT, "left", crate::recovery::left::describe),
-    ]
 }
 
 #[cfg(test)]

@@ -99,9 +99,9 @@ impl Managers {
         if self.processes.dead_sessions().is_empty() {
             return Ok(Reaped::default());
         }
-        let by = self.take_spare()?;
+        let by = self.spares.take(&self.processes)?;
         let reaped = self.reap_as(&by, learned);
-        self.give_spare(by);
+        self.spares.give(by);
         // Spares that died of a repair are replaced. If that fails, it is tried again later.
         let _ = self.refill_spares();
         reaped
@@ -318,7 +318,7 @@ impl Managers {
                 session.session().mark_dead();
             }
             failpoint("repair: ended, slot not free");
-            self.give_spare(self.leave_slot(session));
+            self.spares.give(self.leave_slot(session));
             ended?;
         }
         if !is_whole {
