@@ -1,7 +1,7 @@
 //! A transaction begins, is promised the log space of its undo, and ends.
 //!
 //! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Begin and end write the
-//! session's own slot only, and hand out identifiers in blocks: neither touches a shared word or list.
+//! session's own slot, and identifiers come in blocks: a small transaction touches no shared word or list.
 //!
 //! If the session dies here: a slot whose state is idle has no transaction. The state is the last store of the beginning,
 //! and of the end.

@@ -122,8 +122,7 @@ impl Managers {
         let oldest = running.iter().map(|entry| entry.first_lsn).min().unwrap_or(begin_lsn);
         let body = Checkpoint { begin_lsn, redo_point, next_id, running, open }.encode();
         let bytes = libtp_log::record_bytes(body.len());
-        // On a full disk the record takes of the room for undo: a checkpoint frees log.
-        self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;
+        self.reserve_last(session, bytes)?;
         failpoint("checkpoint: about to log");
         let lsn = self.log.log(session, CHECKPOINT, TxnId::NONE, Lsn::NONE, &[&body]);
         failpoint("checkpoint: logged, append noted");

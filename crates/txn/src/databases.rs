@@ -9,42 +9,40 @@
 //! running, so the records are kept.
 
 use libtp_buffer::Fate;
+use libtp_lock::{LockName, Mode};
 use libtp_log::{record_bytes, Lsn, BODY_BYTES_MAX};
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
+use crate::commit::Between;
 use crate::log_records::databases::{damaged, decode, encode};
-use crate::log_records::{COMMIT, DATABASES};
-use crate::slot::State;
+use crate::log_records::DATABASES;
 use crate::{Committed, Error, Managers, Result, TxnSession};
 
 impl TxnSession {
     /// Does as [`TxnSession::commit_now`], for a transaction that drops or renames databases. The commit is on disk,
-    /// and the fates are carried out, when this returns.
+    /// and the fates are carried out, when this returns. Backups that copy the files hold the lock `files`: this waits
+    /// for them.
     ///
     /// # Errors
-    /// `TooManyDatabases`, or `Log` before the commit record was written: the transaction still runs. After it
+    /// `Lock`, `TooManyDatabases`, or `Log` before the commit record was written: the transaction still runs. After it
     /// ([`TxnSession::commit_record`] says so) the session is dead, and its repair, or a restart, carries out the rest.
-    pub fn commit_databases(&self, managers: &Managers, fates: &[Fate]) -> Result<Committed> {
+    pub fn commit_databases(&self, managers: &Managers, files: LockName, fates: &[Fate]) -> Result<Committed> {
+        managers.locks.lock(self.session(), self.locker(), files, Mode::X, self.wait())?;
         let body = encode(fates);
         if body.len() > BODY_BYTES_MAX {
             return Err(Error::TooManyDatabases { count: fates.len(), bytes: body.len(), most: BODY_BYTES_MAX });
         }
         let bytes = record_bytes(body.len()) + record_bytes(0);
-        // On a full disk the room for undo is used: a drop makes room.
-        managers.log.reserve(self.session(), bytes).or_else(|_| managers.log.reserve_undo(self.session(), bytes))?;
+        managers.reserve_last(self.session(), bytes)?;
         let said = managers.log.log(self.session(), DATABASES, self.id(), self.last_lsn(), &[&body]);
         self.logged(said);
         self.session().clear_append();
         failpoint("databases: said, not committed");
-        self.slot().state.publish(State::Committing as u32);
-        self.begin_commit_record();
-        let lsn = managers.log.log(self.session(), COMMIT, self.id(), said, &[]);
-        self.note_commit_record(lsn);
-        failpoint("databases: committed, not the last commit");
-        managers.txns.header.last_commit.fetch_max(lsn);
-        self.logged(lsn);
-        self.remember_end(lsn);
+        let lsn = self.decide(managers, said, &[], |between| match between {
+            Between::RecordAndLastCommit => failpoint("databases: committed, not the last commit"),
+            Between::StateAndRecord | Between::LastCommitAndSlot => {}
+        });
         self.session().clear_append();
         failpoint("databases: committed, nothing carried out");
         if let Err(error) = self.carry_out(managers, lsn, fates) {
@@ -86,7 +84,7 @@ impl Managers {
     pub fn log_given_up(&self, session: &Session, fate: &Fate) -> Result<()> {
         let body = encode(std::slice::from_ref(fate));
         let bytes = record_bytes(body.len());
-        self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;
+        self.reserve_last(session, bytes)?;
         let lsn = self.log.log(session, DATABASES, libtp_log::TxnId::NONE, Lsn::NONE, &[&body]);
         session.clear_append();
         failpoint("databases: given up, not on disk");

@@ -64,30 +64,20 @@ impl Checkpoint {
     /// Returns the record's body: begin LSN, redo point, next identifier, count, then three words for each transaction,
     /// then three for each segment.
     pub fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(32 + 24 * (self.running.len() + self.open.len()));
-        for word in [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64] {
-            body.extend_from_slice(&word.to_le_bytes());
-        }
-        for entry in &self.running {
-            for word in [entry.id.raw(), entry.first_lsn.raw(), entry.last_lsn.raw()] {
-                body.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-        for open in &self.open {
-            for word in [u64::from(open.segment), open.txn.raw(), open.lsn.raw()] {
-                body.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-        body
+        let head = [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64];
+        let running =
+            self.running.iter().flat_map(|entry| [entry.id.raw(), entry.first_lsn.raw(), entry.last_lsn.raw()]);
+        let open = self.open.iter().flat_map(|open| [u64::from(open.segment), open.txn.raw(), open.lsn.raw()]);
+        head.into_iter().chain(running).chain(open).flat_map(u64::to_le_bytes).collect()
     }
 
     /// Reads a body; `None` if its length does not fit its count.
     pub fn decode(body: &[u8]) -> Option<Checkpoint> {
-        let (words, rest) = body.as_chunks_of_eight();
+        let words = words_of(body)?;
         let [begin, redo, next_id, count, entries @ ..] = words.as_slice() else { return None };
         let running_words = usize::try_from(count.checked_mul(3)?).ok()?;
         let (running, open) = entries.split_at_checked(running_words)?;
-        if !rest || open.len() % 3 != 0 {
+        if open.len() % 3 != 0 {
             return None;
         }
         let open = open.chunks_exact(3).map(|entry| {
@@ -113,19 +103,12 @@ pub(crate) fn segments_of(body: &[u8]) -> Vec<u32> {
     numbers.map(u32::from_le_bytes).collect()
 }
 
-trait Words {
-    /// Returns the little-endian words, and whether no byte was left over.
-    fn as_chunks_of_eight(&self) -> (Vec<u64>, bool);
-}
-
-impl Words for [u8] {
-    fn as_chunks_of_eight(&self) -> (Vec<u64>, bool) {
-        let chunks = self.chunks_exact(8);
-        let whole = chunks.remainder().is_empty();
-        let words =
-            chunks.map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")));
-        (words.collect(), whole)
-    }
+/// Returns the little-endian words of a body; `None` if a byte is left over.
+fn words_of(body: &[u8]) -> Option<Vec<u64>> {
+    let eights = body.chunks_exact(8);
+    let is_whole = eights.remainder().is_empty();
+    let word = |eight: &[u8]| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes"));
+    is_whole.then(|| eights.map(word).collect())
 }
 
 #[cfg(test)]

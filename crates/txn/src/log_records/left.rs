@@ -22,10 +22,8 @@ pub(crate) fn encode(txn: TxnId, first: Lsn, changes: &[(Lsn, Lsn)]) -> Vec<u8> 
 
 /// Reads such a body; `None` if it is not one.
 pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, PendingUndo)> {
-    let eights = body.chunks_exact(8);
-    let is_whole = eights.remainder().is_empty();
-    let words: Vec<u64> = eights.filter_map(|eight| Some(u64::from_le_bytes(eight.try_into().ok()?))).collect();
-    let ([txn, first, rest @ ..], true) = (&words[..], is_whole) else { return None };
+    let words = super::words_of(body)?;
+    let [txn, first, rest @ ..] = &words[..] else { return None };
     if rest.len() % 2 != 0 {
         return None;
     }
