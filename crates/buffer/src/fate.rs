@@ -17,8 +17,8 @@ use libtp_io::OpenMode;
 use libtp_process::Session;
 use rio::{failpoint, planted};
 
-use crate::files::file_name;
-use crate::own_file::{environment_of, is_own};
+use crate::files::{environment_of, is_own};
+use crate::registry::file_name;
 use crate::{BufferManager, Entry, Error, FileId, FileInfo, PoolId, Result};
 
 /// The fate of one database.

@@ -22,16 +22,19 @@
 //!
 //! If a session dies here: a frame that is on no list and holds no page is in the session's hand, which the session
 //! notes in the same section (`pool`, `lookup`). A loading frame has nothing worth keeping (see `repair`). A resident
-//! frame stays resident until it leaves the table (`get`, `settle`).
+//! frame stays resident until it leaves the table (`load`, `settle`).
 
 use libtp_log::Lsn;
-use libtp_process::{Latch, PinNote, Session};
+use libtp_process::{Latch, PinNote, Rank, Session};
 use rio::{failpoint, planted, Bytes, Link, Region, Section, Word};
 
 use crate::PageId;
 
 /// `used` of a frame that was used since the clock's hand last passed it. No stamp of the LRU policy has this value.
 pub(crate) const HOT: u32 = 1;
+
+/// The rank for a try of a frame's latch where no certain page is meant: a try is not bound to the order of latches.
+pub(crate) const ANY_PAGE: Rank = Rank::page(0);
 
 rio::shared! {
     /// A frame's slot: one cache line, which every user of the page touches anyway for the latch.

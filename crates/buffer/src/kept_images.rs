@@ -19,8 +19,9 @@
 use libtp_io::{Directory, OpenMode};
 use libtp_log::Lsn;
 
-use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
-use crate::own_file::environment_of;
+use crate::batch::Batch;
+use crate::double_write::{DoubleWrite, DOUBLE_WRITE_NAME};
+use crate::files::environment_of;
 use crate::page_header::page_lsn;
 use crate::{BufferManager, FileId, Result};
 

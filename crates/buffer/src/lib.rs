@@ -10,12 +10,12 @@
 //! | file | what |
 //! |---|---|
 //! | `page_id`, `page_header` | the name of a page; its first 32 bytes and its checksum |
-//! | `frame`, `lookup`, `pool` | a page's place; the frame of each page; the number of frames |
+//! | `frame`, `lookup`, `pool` | a page's place; the frame of each page; the number of frames, and their order of replacement |
 //! | `get`, `content` | getting a page; the latched or pinned page |
-//! | `replace` | the page that makes room |
-//! | `write_back`, `double_write` | the only place where pages are written; mending torn pages |
+//! | `load`, `evict` | a page comes from the disk; a frame makes room |
+//! | `write_back`, `double_write`, `restore` | the only place where pages are written; their images; mending torn pages |
 //! | `background`, `prefetch` | frames are cleaned, and pages read, before a session needs them |
-//! | `files` | database files by number |
+//! | `files`, `registry`, `fate` | database files by number; their names on the disk; drops and new names |
 //! | `repair`, `repair_one` | after the death of all sessions; of one session |
 //!
 //! # Example
@@ -31,19 +31,22 @@
 #![forbid(unsafe_code)]
 
 mod background;
+mod batch;
 mod certain_count;
 mod cleaned_frames;
 mod content;
 mod double_write;
 mod error;
+mod evict;
 mod fate;
-mod file_index;
 mod files;
+mod forget_file;
 mod frame;
 mod get;
+mod hints;
 mod kept_images;
+mod load;
 mod lookup;
-mod own_file;
 mod page_header;
 mod page_id;
 mod pool;
@@ -51,7 +54,7 @@ mod prefetch;
 mod registry;
 mod repair;
 mod repair_one;
-mod replace;
+mod restore;
 mod roles;
 mod settings;
 mod write_ahead;
@@ -63,24 +66,25 @@ use libtp_io::Directory;
 use libtp_process::{Session, SessionId};
 use rio::{Extent, Held, Link, Region, RootSlot, Word};
 
-use double_write::{Batch, DoubleWrite};
+use batch::Batch;
+use double_write::DoubleWrite;
 use files::{FileTable, Files};
 use lookup::{PageTable, TableHeader};
 use pool::{PoolTable, Pools};
 
 pub use content::{ExclusivePage, PageMut, Pin, SharedPage};
-pub use double_write::{restore_torn, Home, Restored, DOUBLE_WRITE_NAME};
+pub use double_write::DOUBLE_WRITE_NAME;
 pub use error::{Error, Result};
 pub use fate::Fate;
-pub use files::{file_name, FileInfo, NAME_BYTES_MAX};
-pub use own_file::environment_of;
+pub use files::{environment_of, FileInfo};
 pub use page_header::{
     belongs, check, checksum, is_page_size, is_zero, page_lsn, seal, Damage, PageHeader, PAGE_BYTES_DEFAULT,
     PAGE_BYTES_MAX, PAGE_BYTES_MIN, PAGE_HEADER_BYTES,
 };
 pub use page_id::{FileId, PageId, PageNo};
 pub use pool::PoolId;
-pub use registry::{Entry, Registry, REGISTRY_NAME};
+pub use registry::{file_name, Entry, Registry, NAME_BYTES_MAX, REGISTRY_NAME};
+pub use restore::{restore_torn, Home, Restored};
 pub use settings::{Policy, PoolSettings, Settings};
 pub use write_ahead::WriteAhead;
 

@@ -19,13 +19,12 @@
 //!
 //! Latches: a bucket's (rank 50), after a page's. Only a split holds two buckets, and it waits for neither.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use libtp_process::{ExclusiveGuard, Latch, PinNote, Rank, Session};
-use rio::{failpoint, Bytes, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
+use rio::{failpoint, Extent, Held, Link, Offset, Region, Section, Slab, SlabHeader, Word};
 
 use crate::certain_count::CertainCount;
 use crate::frame::{FrameSlot, State};
+use crate::hints::Hints;
 use crate::{PageId, Result};
 
 /// Bytes at the head of a page that are prefetched before the page is latched: the headers and the slots behind them,
@@ -385,63 +384,6 @@ fn goes_in_a_circle() -> ! {
     panic!("a chain of the page table has no end")
 }
 
-/// Where this process last found pages. Any value is harmless.
-///
-/// Indexed by page number, so that the hints of neighbouring pages, and of the hot ones of a tree, share cache lines.
-struct Hints(Box<[AtomicU64; HINTS]>);
-
-/// The number of hints: for 512 MiB of pages of 4 KiB. Of more pages, some share a hint.
-const HINTS: usize = 1 << 17;
-/// The alignment of slots.
-const SLOT_ALIGN: u64 = 64;
-/// The alignment of data areas. In these units both places fit one word, for all of a region but its far end.
-const DATA_ALIGN: u64 = 4096;
-
-/// One hint. The frame's slot, in units of its alignment, in the low half; its data area, likewise, in the high half.
-#[derive(Clone, Copy)]
-struct Hint(u64);
-
-impl Hint {
-    #[inline]
-    fn slot(self) -> Option<Offset<FrameSlot>> {
-        Offset::from_raw((self.0 & u64::from(u32::MAX)) * SLOT_ALIGN)
-    }
-
-    #[inline]
-    fn data(self) -> Option<Offset<Bytes>> {
-        Offset::from_raw((self.0 >> 32) * DATA_ALIGN)
-    }
-}
-
-impl Hints {
-    fn new() -> Hints {
-        let zeros: Box<[AtomicU64]> = (0..HINTS).map(|_| AtomicU64::new(0)).collect();
-        Hints(zeros.try_into().unwrap_or_else(|_| unreachable!("there are as many as were made")))
-    }
-
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the low bits are wanted
-    fn of(&self, id: PageId) -> &AtomicU64 {
-        // Files begin far from each other: the multiplier is 2^32 over the golden ratio.
-        let place = id.page().raw().wrapping_add(id.file().raw().wrapping_mul(0x9e37_79b9));
-        &self.0[place as usize % HINTS]
-    }
-
-    #[inline]
-    fn get(&self, id: PageId) -> Hint {
-        // Relaxed: the slot that the hint leads to is read with acquire.
-        Hint(self.of(id).load(Ordering::Relaxed))
-    }
-
-    fn set(&self, id: PageId, place: Offset<FrameSlot>, data: Option<Offset<Bytes>>) {
-        let slot = u32::try_from(place.raw() / SLOT_ALIGN);
-        let data = u32::try_from(Offset::into_raw(data) / DATA_ALIGN);
-        if let (Ok(slot), Ok(data)) = (slot, data) {
-            self.of(id).store(u64::from(data) << 32 | u64::from(slot), Ordering::Relaxed);
-        }
-    }
-}
-
 /// Returns the hash of a page. Neighbouring pages have distant hashes: the multiplier is 2^64 over the golden ratio.
 #[inline]
 #[allow(clippy::cast_possible_truncation)] // the high half is 32 bits
@@ -463,6 +405,7 @@ mod tests {
     use super::*;
     use crate::{FileId, PageNo};
     use libtp_process::ProcessManager;
+    use std::sync::atomic::Ordering;
 
     fn id(page: u32) -> PageId {
         PageId::new(FileId::new(3), PageNo::new(page))

@@ -13,7 +13,7 @@ use libtp_process::Session;
 
 use crate::content::Body;
 use crate::files::OpenFile;
-use crate::get::check_page;
+use crate::load::check_page;
 use crate::pool::{Bound, FrameInHand, PoolPart};
 use crate::{BufferManager, FileId, PageId, PageNo, Result};
 

@@ -23,11 +23,12 @@ use rio::failpoint;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::files::file_name;
-use crate::{Error, FileId, Result, NAME_BYTES_MAX};
+use crate::{Error, FileId, Result};
 
 /// The register's name in the environment's directory.
 pub const REGISTRY_NAME: &str = "databases";
+/// The longest name of a database, in bytes.
+pub const NAME_BYTES_MAX: usize = 200;
 const UNFINISHED: &str = "databases.new";
 const MAGIC: [u8; 8] = *b"libtpdbs";
 const VERSION: u32 = 1;
@@ -333,6 +334,11 @@ impl Registry {
         file.sync()?;
         Ok(())
     }
+}
+
+/// Returns the name in the directory of the database `name`.
+pub fn file_name(name: &str) -> String {
+    format!("{name}.tp")
 }
 
 /// Returns where the slot of a number lies.

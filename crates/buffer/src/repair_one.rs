@@ -14,8 +14,7 @@ use libtp_process::{DeadSession, Session};
 use rio::{failpoint, planted};
 
 use crate::content::Body;
-use crate::frame::{FrameSlot, State};
-use crate::get::ANY_PAGE;
+use crate::frame::{FrameSlot, State, ANY_PAGE};
 use crate::pool::FrameInHand;
 use crate::{BufferManager, ExclusivePage, PageId};
 

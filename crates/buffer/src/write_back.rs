@@ -24,97 +24,35 @@
 //! If the writer dies here: the next writer gives its claims back, so the pages are as dirty as before. If the batch
 //! was in the double-write file, the next writer brings it home first.
 
-use std::collections::btree_map::{BTreeMap, Entry};
-use std::collections::BTreeSet;
+mod claims;
+mod homes;
+mod writer;
+
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use libtp_log::{FlushedTo, Lsn};
-use libtp_process::{leaves_roles, Session, SessionId, SharedGuard};
+use libtp_log::Lsn;
+use libtp_process::Session;
 use rio::{failpoint, planted};
 
-use crate::content::Body;
-use crate::double_write::{Batch, DoubleWrite, DOUBLE_WRITE_NAME};
-use crate::files::OpenFile;
-use crate::frame::{FrameSlot, State};
-use crate::get::ANY_PAGE;
+use self::claims::{Claim, ClaimedBatch};
+use self::homes::{HomeWrites, Homes, LOG_NOT_FORCED};
+use self::writer::{leave_given_up, Writer, SLICE};
+use crate::batch::Batch;
+use crate::double_write::{DoubleWrite, DOUBLE_WRITE_NAME};
+use crate::files::environment_of;
+use crate::frame::FrameSlot;
 use crate::kept_images;
-use crate::own_file::environment_of;
-use crate::page_header::{belongs, is_zero, mark_life, page_lsn, seal};
+use crate::page_header::{mark_life, page_lsn, seal};
 use crate::{BufferManager, Error, FileId, PageNo, Result};
-
-/// The longest sleep of a session that waits to write, or for another session's write, before it looks again.
-const SLICE: Duration = Duration::from_micros(300);
 
 /// The most slices, and the longest time, that a session waits for latches and writes of other sessions. The time
 /// counts on a busy machine, where one slice may be long.
 const PATIENCE: (u32, Duration) = (10_000, Duration::from_secs(4));
 
-/// A planted bug (rio's `planted`): the write-ahead rule is broken.
-const LOG_NOT_FORCED: &str = "buffer: log not forced before pages";
-
-/// A planted bug: pages of memory that was given up are written.
-const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
-
 /// Returns whether the session has used up its patience: it began to wait at `begun` and has waited `round` slices.
 fn is_over(round: u32, begun: Instant) -> bool {
     round >= PATIENCE.0 || begun.elapsed() >= PATIENCE.1
-}
-
-/// Leaves the call if the region was given up. Called before each write. A session that builds the region anew waits
-/// for a write under way, but not for ever. A sync may take longer than that wait, and the writes after it then belong
-/// to the old region (PROTOCOLS D13).
-fn leave_given_up(session: &Session) {
-    if !planted(WRITES_IN_BROKEN) && !planted("buffer: who was at a sync for long goes on in a broken region") {
-        session.leave_if_broken();
-    }
-}
-
-/// The pages of a batch that must go home.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Homes {
-    /// All pages: the session that claimed them has their files open.
-    All,
-    /// The pages whose files are there: the missing file of one page must not keep a dead session's other pages from
-    /// their homes.
-    Present,
-}
-
-/// The files that pages were written into, and those that were away.
-type Written = (BTreeMap<FileId, Arc<OpenFile>>, BTreeSet<FileId>);
-
-/// The result of an attempt to claim a frame.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
-    Claimed,
-    /// Nothing to write: the page is clean, or another session has claimed it.
-    Needless,
-    Busy,
-}
-
-/// Pages on their way out: their copies, and the frames they came from, in the same order.
-struct ClaimedBatch<'m> {
-    manager: &'m BufferManager,
-    /// The writer's role: only the writer claims pages.
-    writer: Option<Writer<'m>>,
-    batch: Batch,
-    slots: Vec<&'m FrameSlot>,
-    /// The first refusal for want of room. Its page stayed dirty, and other pages went on.
-    refused: Option<Error>,
-    /// The last file that was away. The warning about a file comes once, not for each page.
-    away: Option<FileId>,
-    /// The last file that was found in its place. The look comes once for the pages of a file.
-    in_place: Option<FileId>,
-}
-
-impl Drop for ClaimedBatch<'_> {
-    fn drop(&mut self) {
-        // After a panic the claims stay, and the next writer gives them back. After a failed sync they stay, too: no
-        // checkpoint passes them.
-        if !leaves_roles(&self.manager.region) && !self.manager.is_failed() {
-            self.slots.iter().for_each(|slot| slot.undo_write());
-        }
-    }
 }
 
 /// A failure, and whether it can be tried again.
@@ -126,22 +64,6 @@ enum Fault {
 impl From<Error> for Fault {
     fn from(error: Error) -> Fault {
         Fault::Again(error)
-    }
-}
-
-/// The writer's role. Given back when dropped.
-struct Writer<'m> {
-    manager: &'m BufferManager,
-    me: SessionId,
-}
-
-impl Drop for Writer<'_> {
-    fn drop(&mut self) {
-        if leaves_roles(&self.manager.region) {
-            return;
-        }
-        // A refusal means that this session was taken for dead: the role is another session's.
-        let _ = self.manager.header.writer.compare_exchange(self.me, SessionId::NONE);
     }
 }
 
@@ -245,11 +167,6 @@ impl BufferManager {
         shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.is_clean()).count()
     }
 
-    /// Returns the session that writes pages now; `SessionId::NONE` if no session does.
-    pub fn writer(&self) -> SessionId {
-        self.header.writer.load()
-    }
-
     /// Returns whether a sync of a data file failed. Then nothing is written any more, and reading goes on.
     pub fn is_failed(&self) -> bool {
         self.header.failed.load() != 0
@@ -307,81 +224,6 @@ impl BufferManager {
             Err(Error::Away { .. }) => Ok(()),
             synced => synced,
         })
-    }
-
-    /// Copies the frame's page out if it is dirty and no other session is writing it.
-    fn claim<'m>(&self, session: &Session, slot: &'m FrameSlot, load: &mut ClaimedBatch<'m>) -> Result<Claim> {
-        debug_assert!(load.writer.is_some(), "claims are the writer's");
-        let id = slot.page.load();
-        if id.is_none() || slot.recovery.load().is_none() {
-            return Ok(Claim::Needless);
-        }
-        // Takes room on the disk first, before the latch.
-        let ready = self.files.open_for_pages(session, id.file()).and_then(|file| {
-            if load.in_place != Some(id.file()) {
-                self.files.check_in_place(&file)?;
-                load.in_place = Some(id.file());
-            }
-            file.make_room(id).map(|()| file)
-        });
-        let file = match ready {
-            Ok(file) => file,
-            // The file was dropped meanwhile, and the dropping session gives its frames up. A page that came in after
-            // that would keep the log, so it is marked clean.
-            Err(Error::UnknownFile { .. }) => {
-                if let Some(_guard) = slot.latch.try_exclusive(session, ANY_PAGE) {
-                    let is_dropped = || self.is_dropped(id.file()).unwrap_or(false);
-                    if slot.page.get() == id
-                        && slot.state() == State::Resident
-                        && !self.files.has(id.file())
-                        && is_dropped()
-                    {
-                        slot.recovery.publish(Lsn::NONE);
-                    }
-                }
-                return Ok(Claim::Needless);
-            }
-            // The page stays dirty, and the log is kept for it. Other files are written.
-            Err(error @ Error::Away { .. }) if !planted("buffer: a file that is away stops every checkpoint") => {
-                if load.away.replace(id.file()) != Some(id.file()) {
-                    tracing::warn!(%error, "pages of a database stay in memory until its file is back");
-                }
-                return Ok(Claim::Needless);
-            }
-            Err(error) => {
-                load.refused.get_or_insert(error);
-                return Ok(Claim::Needless);
-            }
-        };
-        failpoint("buffer: about to claim");
-        let Some(guard) = slot.latch.try_shared(session, ANY_PAGE) else { return Ok(Claim::Busy) };
-        if slot.page.get() != id || slot.state() != State::Resident {
-            return Ok(Claim::Needless);
-        }
-        self.claim_latched(slot, &guard, &file, load)
-    }
-
-    fn claim_latched<'m>(
-        &self,
-        slot: &'m FrameSlot,
-        guard: &SharedGuard<'_>,
-        file: &OpenFile,
-        load: &mut ClaimedBatch<'m>,
-    ) -> Result<Claim> {
-        let id = slot.page.get();
-        let page = Body::taken(slot).bytes(&self.region, guard);
-        if !is_zero_or_belongs(page, id) {
-            let error = file.corrupt(id, &"its header in memory was overwritten");
-            load.refused.get_or_insert(error);
-            return Ok(Claim::Needless);
-        }
-        if !slot.begin_write() {
-            return Ok(Claim::Needless);
-        }
-        failpoint("buffer: claimed, latched, not copied");
-        load.batch.push(id, page);
-        load.slots.push(slot);
-        Ok(Claim::Claimed)
     }
 
     /// Writes the claimed pages. Then ends the claims, or gives them back.
@@ -473,67 +315,6 @@ impl BufferManager {
         Ok(())
     }
 
-    /// Writes the pages to their homes and syncs the files. The batch is in the double-write file. Returns the files
-    /// that are away.
-    fn bring_home(
-        &self,
-        session: &Session,
-        flushed: FlushedTo,
-        batch: &Batch,
-        wanted: Homes,
-    ) -> std::result::Result<BTreeSet<FileId>, Fault> {
-        let _homes = HomeWrites::begin(self);
-        let (homes, mut away) = self.write_homes(session, flushed, batch, wanted)?;
-        failpoint("buffer: homes written, not synced");
-        for home in homes.values().filter(|_| !planted("buffer: homes not synced")) {
-            home.file.sync().map_err(|error| Fault::Final(self.fail(&error)))?;
-        }
-        // After the sync: the pages are in the file that bears the name.
-        for home in homes.values() {
-            match self.files.check_in_place(home) {
-                Err(Error::Away { .. }) if wanted == Homes::Present => _ = away.insert(home.info.id),
-                checked => checked?,
-            }
-        }
-        Ok(away)
-    }
-
-    /// Writes pages to their homes: the only function that does. `flushed` is the write-ahead rule: it says how far the
-    /// log is durable, and only the log can make it.
-    ///
-    /// # Panics
-    /// If a page is younger than the durable log: that would break the rule.
-    fn write_homes(&self, session: &Session, flushed: FlushedTo, batch: &Batch, wanted: Homes) -> Result<Written> {
-        for image in batch.images() {
-            let lsn = page_lsn(batch.page(image));
-            let is_covered = lsn.is_none() || flushed.covers(lsn) || planted(LOG_NOT_FORCED);
-            assert!(is_covered, "a page is written only after the log of its last change");
-        }
-        let mut homes: BTreeMap<FileId, Arc<OpenFile>> = BTreeMap::new();
-        let mut away = BTreeSet::new();
-        for run in batch.home_runs() {
-            let home = match homes.entry(run.id.file()) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(place) => match self.files.open_for_pages(session, run.id.file()) {
-                    Ok(file) => place.insert(file),
-                    // The file was removed since, and its pages are not needed.
-                    Err(Error::UnknownFile { .. }) => continue,
-                    Err(Error::Away { .. }) if wanted == Homes::Present => {
-                        away.insert(run.id.file());
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                },
-            };
-            failpoint("buffer: between two homes");
-            leave_given_up(session);
-            let bytes = batch.page(&run);
-            home.note_written(run.id, bytes.len() as u64 / u64::from(home.info.page_bytes))?;
-            home.file.write_at(bytes, home.offset(run.id))?;
-        }
-        Ok((homes, away))
-    }
-
     /// Brings the last batch home out of the double-write file, if it did not come home.
     fn finish_open_batch(
         &self,
@@ -600,59 +381,6 @@ impl BufferManager {
         Error::Failed
     }
 
-    /// Makes the session the writer, unless it already is.
-    fn writer_of<'m>(&'m self, session: &Session, load: &mut ClaimedBatch<'m>) {
-        for round in 0_u32.. {
-            if load.writer.is_some() {
-                return;
-            }
-            load.writer = self.try_become_writer(session);
-            if round < 10 {
-                std::thread::yield_now();
-            } else {
-                session.sleep(SLICE);
-            }
-        }
-    }
-
-    /// Gives the claims of the writer back, if the writer is dead.
-    pub(crate) fn settle_dead_writer(&self, session: &Session) {
-        let holder = self.header.writer.load();
-        if holder != SessionId::NONE && !session.processes().is_alive(holder) {
-            drop(self.try_become_writer(session));
-        }
-    }
-
-    /// Takes the writer's role, unless a living session has it.
-    fn try_become_writer(&self, session: &Session) -> Option<Writer<'_>> {
-        let me = session.id();
-        let holder = self.header.writer.load();
-        let is_dead = holder != SessionId::NONE && !session.processes().is_alive(holder);
-        let is_dead = is_dead && !planted("buffer: a dead writer is waited for");
-        if holder != SessionId::NONE && !is_dead {
-            return None;
-        }
-        failpoint("buffer: about to become the writer");
-        if self.header.writer.compare_exchange(holder, me).is_err() {
-            return None;
-        }
-        let writer = Writer { manager: self, me };
-        // Checked in the role: a session that builds the region anew waits until no session has the role.
-        if !planted(WRITES_IN_BROKEN) {
-            session.leave_if_broken();
-        }
-        failpoint("buffer: became the writer");
-        if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
-            // Only the writer has claims. If this session dies among them, the next writer goes on.
-            let shelves = self.pools.shelves();
-            let claimed =
-                shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.unsynced.load().is_none());
-            failpoint("buffer: about to undo a dead one's claims");
-            claimed.for_each(FrameSlot::undo_write);
-        }
-        Some(writer)
-    }
-
     /// Returns the number of the next batch. The first number after the region was made follows the number in the file,
     /// so that an old mark "done" is never taken for the new batch's.
     fn next_sequence(&self, double: &DoubleWrite) -> Result<u64> {
@@ -674,60 +402,4 @@ impl BufferManager {
         *opened = Some(double.clone());
         Ok(double)
     }
-
-    /// Returns private memory for a batch, kept from the last batch: new memory costs a page fault a page.
-    fn new_load(&self) -> ClaimedBatch<'_> {
-        let kept = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut batch = kept.unwrap_or_default();
-        batch.clear();
-        ClaimedBatch {
-            manager: self,
-            writer: None,
-            batch,
-            slots: Vec::new(),
-            refused: None,
-            away: None,
-            in_place: None,
-        }
-    }
-
-    /// Frees the private memory that is kept for the next batches, for tests that simulate the death of a process.
-    #[doc(hidden)]
-    pub fn forget_spares(&self) {
-        self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-
-    fn keep_load(&self, mut load: ClaimedBatch<'_>) {
-        let mut spare = self.spare_batches.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < 2 {
-            spare.push(std::mem::take(&mut load.batch));
-        }
-    }
-}
-
-/// While it lives, pages are on their way home: a page that was read from the disk before must not be believed
-/// (`prefetch`).
-struct HomeWrites<'m>(&'m BufferManager);
-
-impl<'m> HomeWrites<'m> {
-    fn begin(manager: &'m BufferManager) -> HomeWrites<'m> {
-        let count = manager.header.home_writes.load();
-        // Odd while pages are under way. If the count is odd already, the last writer died, and this session takes its
-        // place.
-        manager.header.home_writes.publish(if count % 2 == 0 { count + 1 } else { count + 2 });
-        failpoint("buffer: says that pages are on their way home");
-        HomeWrites(manager)
-    }
-}
-
-impl Drop for HomeWrites<'_> {
-    fn drop(&mut self) {
-        if !leaves_roles(&self.0.region) {
-            self.0.header.home_writes.fetch_add(1);
-        }
-    }
-}
-
-fn is_zero_or_belongs(page: &[u8], id: crate::PageId) -> bool {
-    belongs(page, id).is_ok() || is_zero(page)
 }

@@ -5,40 +5,37 @@
 
 use std::fmt;
 
-#[cfg(doc)]
-use crate::{Directory, File, PlainFiles};
-
 /// The result of a call to the disk.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The operation that failed. The simulated disk counts its calls by operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
-    /// [`Directory::open`], [`Directory::subdirectory`].
+    /// `Directory::open`, `Directory::subdirectory`.
     Open,
-    /// [`File::read_at`].
+    /// `File::read_at`.
     Read,
-    /// [`File::write_at`], [`File::write_two_at`].
+    /// `File::write_at`, `File::write_two_at`.
     Write,
-    /// [`File::sync`].
+    /// `File::sync`.
     Sync,
-    /// [`File::set_len`].
+    /// `File::set_len`.
     SetLen,
-    /// [`File::allocate`].
+    /// `File::allocate`.
     Allocate,
-    /// [`Directory::rename`], [`PlainFiles::rename`].
+    /// `Directory::rename`, `PlainFiles::rename`.
     Rename,
-    /// [`PlainFiles::link`].
+    /// `PlainFiles::link`.
     Link,
-    /// [`Directory::remove`].
+    /// `Directory::remove`.
     Remove,
-    /// [`Directory::list`].
+    /// `Directory::list`.
     List,
-    /// [`Directory::sync`].
+    /// `Directory::sync`.
     SyncDirectory,
-    /// [`File::lock`], [`File::unlock`], [`File::locked_by_other`].
+    /// `File::lock`, `File::unlock`, `File::locked_by_other`.
     Lock,
-    /// [`File::len`], [`File::identity`], [`Directory::exists`], [`Directory::is_network`].
+    /// `File::len`, `File::identity`, `Directory::exists`, `Directory::is_network`.
     Inspect,
 }
 
@@ -83,7 +80,7 @@ impl fmt::Display for Operation {
 
 /// The reason why a call to the disk failed, by what the caller can do about it.
 ///
-/// `file` is the path as [`Directory::describe`] gives it, `offset` the byte where the call began (for
+/// `file` is the path as `Directory::describe` gives it, `offset` the byte where the call began (for
 /// [`Operation::SetLen`] and [`Operation::Allocate`] the length asked for).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -10,21 +10,18 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `contract` | the two traits and what they promise |
+//! | `contract` | the traits of files, directories, and files of other programs, and what they promise |
 //! | `error` | errors, by what the caller can do about them |
 //! | `fork` | keeps the locks of a process from its forked children |
-//! | `plain` | the interface to files of other programs |
 //! | `posix` | Linux files, byte locks of the open file description, network filesystems |
 #![deny(unsafe_code)]
 
 mod contract;
 mod error;
 mod fork;
-mod plain;
 mod posix;
 
-pub use contract::{Directory, File, Identity, LockMode, OpenMode};
+pub use contract::{Directory, File, Identity, LockMode, OpenMode, PlainFiles, PlainKind, PlainStatus};
 pub use error::{check_name, Error, Operation, Result};
 pub use fork::{give_up_inherited, Uninherited};
-pub use plain::{PlainFiles, PlainKind, PlainStatus};
 pub use posix::{PosixDirectory, PosixFile};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use libtp_io::Directory;
 use rio::{planted, Checked, Region, RootSlot, WriteBack};
 
+use crate::in_order::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
 use crate::lasting::lasting_of;
-use crate::repair::{good_records, ring_of_any_life, Rescued, WITNESS_BYTES};
 use crate::ring::Ring;
 use crate::tail::LogHeader;
 use crate::{Control, ControlFile, Error, LogFiles, Lsn, Result, Roll};

@@ -14,9 +14,10 @@
 //! | `reader`, `roll`, `unroll` | reading one record, all forwards, one transaction's backwards |
 //! | `same_files` | the check that all processes use the same log directory |
 //! | `incarnation`, `control` | which records verify, and the facts that restart needs |
-//! | `restart`, `repair`, `salvage` | finding the log's end, and saving the log of a region, even a damaged one |
+//! | `restart` | finding the log's end |
+//! | `in_order`, `agree`, `repair`, `overwrite`, `salvage` | the log of a region: its words, the comparison with the files, and saving it, even damaged |
 //! | `copy` | copying the log's bytes into segment files elsewhere |
-//! | `lasting`, `survivor` | a ring that outlives the system, and saving its log |
+//! | `lasting`, `warm_rescue` | a ring that outlives the system, and saving its log |
 //!
 //! # Example
 //! ```
@@ -52,9 +53,11 @@ mod copy;
 mod error;
 mod flush;
 mod group_commit;
+mod in_order;
 mod incarnation;
 mod lasting;
 mod lsn;
+mod overwrite;
 mod prepare;
 mod reader;
 mod record;
@@ -94,6 +97,7 @@ pub use copy::{LogCopy, SegmentFile};
 pub use error::{Error, Result};
 pub use flush::FlushedTo;
 pub use group_commit::{WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
+pub use in_order::{durable_in, Rescued};
 pub use incarnation::{Incarnation, Incarnations, LifeEnd, INCARNATIONS_MAX};
 pub use lasting::{is_lasting_hit, lasting_of, note_lasting};
 pub use lsn::Lsn;
@@ -101,7 +105,7 @@ pub use record::{
     record_bytes, Record, RecordHeader, RecordRef, TxnId, BODY_BYTES_MAX, KIND_FILLER, KIND_FLUSH_MARK,
     RECORD_BYTES_MAX, RECORD_HEADER_BYTES,
 };
-pub use repair::{durable_in, rescue_ring, Rescued};
+pub use repair::rescue_ring;
 pub use reserve::{KEPT_BACK_BYTES, UNDO_SHARE_BYTES, WORTH_BYTES};
 pub use restart::{begin_incarnation, find_end, look, restart, LogEnd, Look, Restarted};
 pub use roll::Roll;
@@ -180,7 +184,7 @@ impl LogManager {
             word.init(end);
         }
         // The ring begins with the bytes just before the end, so that region and files can be compared (F1).
-        let witness = end.minus(repair::WITNESS_BYTES).max(control.oldest).min(end);
+        let witness = end.minus(in_order::WITNESS_BYTES).max(control.oldest).min(end);
         let first = witness.minus(witness.raw() % chunk);
         header.ring_start.init(first);
         header.ring_end.init(first);

@@ -19,8 +19,8 @@ use libtp_io::Directory;
 use rio::{planted, Bytes, Offset, Region};
 
 use crate::agree::good_up_to;
+use crate::in_order::Rescued;
 use crate::record::verify;
-use crate::repair::Rescued;
 use crate::tail::{Chunk, LogHeader, DIRECTORY_CHUNKS};
 use crate::{Control, Error, LogFiles, Lsn, RecordHeader, Result, RECORD_HEADER_BYTES};
 

@@ -10,4 +10,5 @@ mod missing;
 mod recycling;
 mod restarting;
 mod rig;
+mod saving;
 mod slow_disk;

@@ -15,8 +15,8 @@ use libtp_io::Directory;
 use rio::{planted, Lasting, Region, WriteBack};
 
 use crate::agree::reach_to;
+use crate::in_order::{chunk_bytes_of, header_of, is_chunk};
 use crate::record::verify;
-use crate::repair::{chunk_bytes_of, header_of, is_chunk};
 use crate::ring::Ring;
 use crate::salvage::salvage;
 use crate::tail::{LogHeader, POISONED};

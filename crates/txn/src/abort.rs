@@ -36,11 +36,11 @@ impl TxnSession {
             self.logged(lsn);
         }
         failpoint("abort: undone, locks held");
-        managers.locks.unlock_all(self.session(), self.locker());
-        failpoint("abort: locks released, not over");
-        let aborted = &self.slot().aborted_count;
-        aborted.publish(aborted.get() + 1);
-        self.end(managers);
+        self.let_go(managers, || {
+            failpoint("abort: locks released, not over");
+            let aborted = &self.slot().aborted_count;
+            aborted.publish(aborted.get() + 1);
+        });
         failpoint("abort: over, append noted");
         self.session().clear_append();
         Ok(())

@@ -14,16 +14,7 @@ use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use crate::log_records::CLR_FLAG;
-use crate::{Managers, Result, TxnSession};
-
-/// The managers, and the session with its transaction: access methods get this to change and to undo.
-#[derive(Clone, Copy)]
-pub struct Change<'a> {
-    /// The environment's managers.
-    pub managers: &'a Managers,
-    /// The session and its running transaction.
-    pub txn: &'a TxnSession,
-}
+use crate::{Change, Managers, Result};
 
 /// Bytes that a compensation may have beyond the record it undoes: where undo goes on, and the LSN the record had.
 const CLR_EXTRA: usize = 64;
@@ -34,19 +25,7 @@ fn undo_bytes(body_bytes: usize) -> u64 {
     (record_bytes(body_bytes) + CLR_EXTRA) as u64
 }
 
-impl<'a> Change<'a> {
-    /// Makes the handle for changes on behalf of the session's transaction.
-    #[inline]
-    pub fn new(managers: &'a Managers, txn: &'a TxnSession) -> Change<'a> {
-        Change { managers, txn }
-    }
-
-    /// Returns the process manager's session.
-    #[inline]
-    pub fn session(&self) -> &'a Session {
-        self.txn.session()
-    }
-
+impl Change<'_> {
     /// Makes sure that a record with a body of `body_bytes`, and the compensation that may undo it, can be logged
     /// without waiting and without failing (PROTOCOLS D11). Called before the first latch.
     ///

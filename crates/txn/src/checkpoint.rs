@@ -17,42 +17,13 @@
 use std::collections::BTreeMap;
 
 use libtp_log::{Lsn, TxnId, WORTH_BYTES};
-use libtp_process::{leaves_roles, SessionId};
-use rio::{failpoint, planted, Region, Word};
+use libtp_process::SessionId;
+use rio::{failpoint, planted};
 
 use crate::log_records::{Checkpoint, CheckpointEntry, CHECKPOINT};
+use crate::roles::Role;
 use crate::slot::State;
-use crate::{Managers, Result, TxnSession};
-
-/// The result of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checkpointed {
-    /// Its record.
-    pub lsn: Lsn,
-    /// Redo would start here.
-    pub redo_point: Lsn,
-    /// The log before this is not needed any more.
-    pub keep_from: Lsn,
-    /// A restart needs the log from here on. Log that is kept for other purposes is not counted.
-    pub restart_from: Lsn,
-}
-
-/// A role that one session has at a time. Given back when dropped.
-pub(crate) struct Role<'m> {
-    pub(crate) region: &'m Region,
-    pub(crate) word: &'m Word<SessionId>,
-    pub(crate) me: SessionId,
-}
-
-impl Drop for Role<'_> {
-    fn drop(&mut self) {
-        if leaves_roles(self.region) {
-            return;
-        }
-        // A refusal means that this session was taken for dead: the role is another session's.
-        let _ = self.word.compare_exchange(self.me, SessionId::NONE);
-    }
-}
+use crate::{Checkpointed, Managers, Result, TxnSession};
 
 impl Managers {
     /// Takes a checkpoint. Returns `None` if another session is taking one.
@@ -151,8 +122,7 @@ impl Managers {
         let oldest = running.iter().map(|entry| entry.first_lsn).min().unwrap_or(begin_lsn);
         let body = Checkpoint { begin_lsn, redo_point, next_id, running, open }.encode();
         let bytes = libtp_log::record_bytes(body.len());
-        // On a full disk the record takes of the room for undo: a checkpoint frees log.
-        self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?;
+        self.reserve_last(session, bytes)?;
         failpoint("checkpoint: about to log");
         let lsn = self.log.log(session, CHECKPOINT, TxnId::NONE, Lsn::NONE, &[&body]);
         failpoint("checkpoint: logged, append noted");

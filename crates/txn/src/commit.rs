@@ -4,12 +4,29 @@
 //! Paper: LIBTP 3.2.5 and 4.2. Departure: locks are released as soon as the commit record has its LSN (early lock
 //! release, ARCHITECTURE.md, step 9), not after the flush. So a hot record does not wait for the disk. PROTOCOLS L4
 //! keeps this right: a transaction that read this one's changes has a later commit record, or waits for this one.
+//!
+//! The steps of every commit, in this order ([`TxnSession::commit`]). A caller that recovers from a death in the middle
+//! takes the steps one by one:
+//!
+//! 1. *Prepare* ([`Managers::begin_rio`], [`Managers::begin_relaxed`]): the control file states that commits are answered
+//!    from memory.
+//! 2. *Reserve* room for the commit record.
+//! 3. *Decide* (`decide`): the state, the commit record, the highest commit, the slot's last record, and the end that
+//!    snapshots remember. Before the record nothing has happened; after it the transaction is committed (PROTOCOLS D6).
+//! 4. *Carry out* the decision: fates of databases (`databases.rs`), joined memory (`joined.rs`).
+//! 5. *Let go* (`let_go`): the locks, then the slot. For databases in the other order, see there.
+//! 6. *Make durable* ([`TxnSession::make_durable`]): the disk, or memory that outlives the system.
+//! 7. *Note the answer* ([`TxnSession::note_answer`]), if it comes before the disk.
+//!
+//! The repair of a dead session, and the repair after the death of all sessions, do the rest of 3 and 4
+//! ([`Managers::complete_commit`]), and then 5.
 
-use libtp_log::Lsn;
+use libtp_log::{record_bytes, Lsn, TxnId};
+use libtp_process::Session;
 use rio::{failpoint, planted};
 
 use crate::log_records::COMMIT;
-use crate::slot::State;
+use crate::slot::{State, TxnSlot};
 use crate::{Managers, Result, TxnSession};
 
 /// When a commit is answered.
@@ -34,6 +51,17 @@ pub struct Committed {
     pub lsn: Lsn,
 }
 
+/// A place between two steps of the decision, where the session may die.
+#[derive(Clone, Copy)]
+pub(crate) enum Between {
+    /// The slot says that the transaction commits, and nothing is logged.
+    StateAndRecord,
+    /// The record is logged and is not yet the highest commit.
+    RecordAndLastCommit,
+    /// The record is the highest commit and is not yet the slot's last record.
+    LastCommitAndSlot,
+}
+
 impl TxnSession {
     /// Ends the transaction and keeps its changes: the paper's `txn_commit`. Returns when the commit is as durable as
     /// asked, or more: where the memory survives only processes, `Rio` waits for the disk.
@@ -48,20 +76,24 @@ impl TxnSession {
             Durability::Rio if !managers.lasting().is_lasting() => Durability::Sync,
             asked => asked,
         };
-        if durability == Durability::Rio {
-            managers.begin_rio(self)?;
-        }
-        if durability == Durability::Relaxed {
-            managers.begin_relaxed(self)?;
-        }
+        self.prepare_answer(managers, durability)?;
         let committed = self.commit_now(managers)?;
-        match durability {
-            Durability::Sync => self.wait_durable(managers, committed)?,
-            Durability::Rio => self.keep(managers, committed),
-            Durability::Relaxed => {}
-        }
+        self.make_durable(managers, committed, durability)?;
         self.note_answer(managers, durability);
         Ok(committed)
+    }
+
+    /// Does the step that must come before a commit that is answered from memory.
+    ///
+    /// # Errors
+    /// As [`Managers::begin_rio`]: nothing was changed.
+    #[inline]
+    fn prepare_answer(&self, managers: &Managers, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Sync => Ok(()),
+            Durability::Rio => managers.begin_rio(self),
+            Durability::Relaxed => managers.begin_relaxed(self),
+        }
     }
 
     /// Writes the commit record and releases the locks; does not wait for the disk. Until the record is on
@@ -77,38 +109,76 @@ impl TxnSession {
             let lsn = managers.txns.header.last_commit.load();
             let lsn = if planted("txn: reader does not wait for what it read") { Lsn::NONE } else { lsn };
             failpoint("commit: read only, locks held");
-            managers.locks.unlock_all(self.session(), self.locker());
-            failpoint("commit: read only, locks released");
-            self.end(managers);
+            self.let_go(managers, || failpoint("commit: read only, locks released"));
             return Ok(Committed { lsn });
         }
-        self.reserve_commit(managers, 0)?;
-        self.slot().state.publish(State::Committing as u32);
-        failpoint("commit: committing, nothing logged");
-        self.begin_commit_record();
-        let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[]);
-        self.note_commit_record(lsn);
-        // If the session dies from here on, the transaction is committed: its last record says so (PROTOCOLS D6).
-        failpoint("commit: logged, not the last commit");
-        managers.txns.header.last_commit.fetch_max(lsn);
-        failpoint("commit: logged, record not in the slot");
-        self.logged(lsn);
-        self.remember_end(lsn);
+        managers.reserve_last(self.session(), record_bytes(0))?;
+        let lsn = self.decide(managers, self.last_lsn(), &[], |between| match between {
+            Between::StateAndRecord => failpoint("commit: committing, nothing logged"),
+            Between::RecordAndLastCommit => failpoint("commit: logged, not the last commit"),
+            Between::LastCommitAndSlot => failpoint("commit: logged, record not in the slot"),
+        });
         failpoint("commit: record in the slot, locks held");
-        managers.locks.unlock_all(self.session(), self.locker());
-        failpoint("commit: locks released, not over");
-        self.end(managers);
+        self.let_go(managers, || failpoint("commit: locks released, not over"));
         failpoint("commit: over, append noted");
         self.session().clear_append();
         Ok(Committed { lsn })
     }
 
-    /// Reserves room for the commit record. On a full disk the record takes of the room for undo, which a transaction
-    /// that commits does not need any more.
+    /// Decides: writes the commit record, behind the record `prev`. If the session dies from the record on, the
+    /// transaction is committed: its last record says so (PROTOCOLS D6). `failpoint` is called between the steps.
     #[inline]
-    pub(crate) fn reserve_commit(&self, managers: &Managers, body_bytes: usize) -> Result<()> {
-        let (log, bytes) = (&managers.log, libtp_log::record_bytes(body_bytes));
-        Ok(log.reserve(self.session(), bytes).or_else(|_| log.reserve_undo(self.session(), bytes))?)
+    pub(crate) fn decide(&self, managers: &Managers, prev: Lsn, body: &[&[u8]], failpoint: impl Fn(Between)) -> Lsn {
+        self.slot().state.publish(State::Committing as u32);
+        failpoint(Between::StateAndRecord);
+        self.begin_commit_record();
+        let lsn = managers.log.log(self.session(), COMMIT, self.id(), prev, body);
+        self.note_commit_record(lsn);
+        failpoint(Between::RecordAndLastCommit);
+        managers.txns.header.last_commit.fetch_max(lsn);
+        failpoint(Between::LastCommitAndSlot);
+        self.logged(lsn);
+        let slot = self.slot();
+        slot.remember_end(slot.id.get(), slot.first_lsn.get(), lsn);
+        lsn
+    }
+
+    /// Releases the locks of a transaction whose fate is decided, and ends it. `failpoint` is called in between.
+    #[inline]
+    pub(crate) fn let_go(&self, managers: &Managers, failpoint: impl FnOnce()) {
+        managers.locks.unlock_all(self.session(), self.locker());
+        failpoint();
+        self.end(managers);
+    }
+
+    /// Does as [`TxnSession::commit_record`], for a transaction whose commit panicked, so that its session is dead. The
+    /// last record decides the transaction's fate (PROTOCOLS D6), whichever session ends it.
+    ///
+    /// # Errors
+    /// The record cannot be read: then the fate is not known.
+    pub fn commit_record_of_dead(&self, managers: &Managers) -> Result<Lsn> {
+        let noted = self.noted_in_commit().filter(|(lsn, _)| *lsn < managers.log.tail());
+        let Some((lsn, txn)) = noted.filter(|_| self.commit_record() == Lsn::NONE) else {
+            return Ok(self.commit_record());
+        };
+        // If the session died before it published the record, another session's record may stand there.
+        let record = managers.log.read(lsn)?;
+        let decides = record.header.kind() == COMMIT && record.header.txn() == txn;
+        Ok(if decides { lsn } else { Lsn::NONE })
+    }
+
+    /// Makes a commit as durable as its answer says: waits for the disk, or puts the commit into lasting memory.
+    ///
+    /// # Errors
+    /// As [`TxnSession::wait_durable`].
+    #[inline]
+    pub fn make_durable(&self, managers: &Managers, committed: Committed, durability: Durability) -> Result<()> {
+        match durability {
+            Durability::Sync => self.wait_durable(managers, committed)?,
+            Durability::Rio => self.keep(managers, committed),
+            Durability::Relaxed => {}
+        }
+        Ok(())
     }
 
     /// Waits until a commit is on disk.
@@ -127,9 +197,39 @@ impl TxnSession {
         failpoint("commit: durable, not answered");
         Ok(())
     }
+
+    /// Notes that the transaction that ran last is answered at that durability. If the answer comes before the commit
+    /// is on disk, a snapshot that is taken from now on shows the commit without waiting for the disk (PROTOCOLS S1).
+    #[inline]
+    pub fn note_answer(&self, managers: &Managers, durability: Durability) {
+        let own = self.commit_record();
+        if durability != Durability::Sync && own != Lsn::NONE && !planted("snapshot: relaxed commits are waited for") {
+            managers.txns.header.answered.fetch_max(own);
+        }
+    }
 }
 
 impl Managers {
+    /// Does what a session that died behind its commit record has left of the commit, before the locks are released:
+    /// the open outcomes of joined memory, if `has_memory`, the end that snapshots remember, and the fates of databases.
+    /// Doing this twice is the same as once. `first` is the transaction's first record, `commit` its commit record.
+    ///
+    /// # Errors
+    /// The record cannot be read, or a fate cannot be carried out.
+    pub(crate) fn complete_commit(
+        &self,
+        by: &Session,
+        slot: &TxnSlot,
+        (txn, first, commit): (TxnId, Lsn, Lsn),
+        has_memory: bool,
+    ) -> Result<()> {
+        if has_memory {
+            self.leave_segments_open(by, slot, txn, commit)?;
+        }
+        slot.remember_end(txn, first, commit);
+        self.finish_databases(by, commit)
+    }
+
     /// Returns how many transactions run. The paper's group threshold is compared with it.
     pub fn running_count(&self) -> u32 {
         u32::try_from(self.txns.running().count()).unwrap_or(u32::MAX)

@@ -11,11 +11,12 @@
 //! that joins the segment empties its undo log.
 
 use libtp_lock::LockName;
-use libtp_log::Lsn;
+use libtp_log::{record_bytes, Lsn, TxnId};
+use libtp_process::Session;
 use rio::{failpoint, planted};
 
-use crate::log_records::COMMIT;
-use crate::slot::{State, TxnSlot};
+use crate::commit::Between;
+use crate::slot::TxnSlot;
 use crate::{Committed, Error, Managers, OpenOutcome, Result, TxnSession};
 
 /// [`LockName::kind`] of a segment of memory.
@@ -82,17 +83,12 @@ impl TxnSession {
             return self.commit_alone(managers, on_disk, when_logged);
         }
         let body: Vec<u8> = segments.iter().flat_map(|segment| segment.to_le_bytes()).collect();
-        self.reserve_commit(managers, body.len())?;
-        self.slot().state.publish(State::Committing as u32);
-        failpoint("joined: committing, nothing logged");
-        self.begin_commit_record();
-        let lsn = managers.log.log(self.session(), COMMIT, self.id(), self.last_lsn(), &[&body]);
-        self.note_commit_record(lsn);
-        // If the session dies from here on, the transaction is committed (PROTOCOLS D6).
-        failpoint("joined: logged, not the last commit");
-        managers.txns.header.last_commit.fetch_max(lsn);
-        self.logged(lsn);
-        self.remember_end(lsn);
+        managers.reserve_last(self.session(), record_bytes(body.len()))?;
+        let lsn = self.decide(managers, self.last_lsn(), &[&body], |between| match between {
+            Between::StateAndRecord => failpoint("joined: committing, nothing logged"),
+            Between::RecordAndLastCommit => failpoint("joined: logged, not the last commit"),
+            Between::LastCommitAndSlot => {}
+        });
         failpoint("joined: record in the slot, append noted");
         self.session().clear_append();
         failpoint("joined: logged, memory not told");
@@ -102,7 +98,7 @@ impl TxnSession {
                 !segments.iter().any(|&it| name == segment_lock(it))
             });
         }
-        let lasts = self.make_durable(managers, on_disk, lsn);
+        let lasts = self.make_decision_durable(managers, on_disk, lsn);
         match lasts {
             Ok(()) => {
                 self.leave_if_given_up();
@@ -112,7 +108,7 @@ impl TxnSession {
                 self.slot().forget_segments();
             }
             Err(_) => {
-                if let Err(error) = self.leave_segments_open(managers, lsn) {
+                if let Err(error) = managers.leave_segments_open(self.session(), self.slot(), self.id(), lsn) {
                     // The transaction is committed and may not end otherwise. It stays a dead session's, and the repair
                     // of that session ends it.
                     self.session().mark_dead();
@@ -122,9 +118,7 @@ impl TxnSession {
             }
         }
         failpoint("joined: memory told, locks held");
-        managers.locks.unlock_all(self.session(), self.locker());
-        failpoint("joined: locks released, not over");
-        self.end(managers);
+        self.let_go(managers, || failpoint("joined: locks released, not over"));
         lasts.map(|()| Committed { lsn })
     }
 
@@ -138,13 +132,12 @@ impl TxnSession {
         // PROTOCOLS L4, if the transaction has read any record: every commit that it read from is at or below this.
         let has_read = managers.locks.count(self.locker()) > 1;
         let lsn = if has_read { managers.txns.header.last_commit.load() } else { Lsn::NONE };
-        self.make_durable(managers, on_disk, lsn)?;
+        self.make_decision_durable(managers, on_disk, lsn)?;
         failpoint("joined: memory alone, not told");
         self.leave_if_given_up();
         when_logged(Some(lsn));
         failpoint("joined: memory alone told, locks held");
-        managers.locks.unlock_all(self.session(), self.locker());
-        self.end(managers);
+        self.let_go(managers, || {});
         Ok(Committed { lsn })
     }
 
@@ -158,23 +151,25 @@ impl TxnSession {
     }
 
     /// Makes the log as durable as it has to be, before the segments follow the decision.
-    fn make_durable(&self, managers: &Managers, on_disk: bool, lsn: Lsn) -> Result<()> {
+    fn make_decision_durable(&self, managers: &Managers, on_disk: bool, lsn: Lsn) -> Result<()> {
         if on_disk && lsn != Lsn::NONE && !planted("txn: memory is told before the disk") {
             managers.log.force_group(self.session(), lsn, managers.running_count())?;
         }
         Ok(())
     }
+}
 
-    /// Notes for all segments of the transaction that they may not know of its commit. They have their rows, so this
+impl Managers {
+    /// Notes for all segments of the transaction in a slot that they may not know of its commit. They have their rows, so this
     /// needs no room.
     ///
     /// # Errors
     /// The region cannot grow for a segment that has no row, against the rule.
-    pub(crate) fn leave_segments_open(&self, managers: &Managers, lsn: Lsn) -> Result<()> {
-        for segment in self.slot().segments() {
-            managers.note_open(self.session(), OpenOutcome { segment, txn: self.id(), lsn })?;
+    pub(crate) fn leave_segments_open(&self, by: &Session, slot: &TxnSlot, txn: TxnId, lsn: Lsn) -> Result<()> {
+        for segment in slot.segments() {
+            self.note_open(by, OpenOutcome { segment, txn, lsn })?;
         }
-        self.slot().forget_segments();
+        slot.forget_segments();
         Ok(())
     }
 }

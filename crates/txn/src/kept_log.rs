@@ -106,7 +106,7 @@ impl Managers {
         }
         // As in `pin_log`.
         fence(Ordering::SeqCst);
-        let slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+        let slots = self.txns.slots.iter();
         // Acquire: a session that sees the word gone finds the copy done.
         slots.map(|slot| slot.kept_from.load()).filter(|&from| from != Lsn::NONE).fold(none, Lsn::min)
     }

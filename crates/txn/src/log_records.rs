@@ -1,9 +1,9 @@
-//! The transaction manager's own log records: commit, end of abort, checkpoint.
+//! The transaction manager's own log records: their codes, and the bytes of their bodies.
 
 use libtp_log::{Lsn, TxnId};
 
-use crate::record_table::{PageList, RecordType};
-use crate::unresolved::OpenOutcome;
+pub(crate) mod databases;
+pub(crate) mod left;
 
 /// The transaction is committed from this record's LSN on. Body: the numbers of the segments of memory that it has
 /// joined, mostly none.
@@ -34,6 +34,17 @@ pub struct CheckpointEntry {
     pub last_lsn: Lsn,
 }
 
+/// A commit that a segment of memory may not know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOutcome {
+    /// The segment's number.
+    pub segment: u32,
+    /// The transaction.
+    pub txn: TxnId,
+    /// Its commit record.
+    pub lsn: Lsn,
+}
+
 /// The contents of a checkpoint record.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Checkpoint {
@@ -53,30 +64,20 @@ impl Checkpoint {
     /// Returns the record's body: begin LSN, redo point, next identifier, count, then three words for each transaction,
     /// then three for each segment.
     pub fn encode(&self) -> Vec<u8> {
-        let mut body = Vec::with_capacity(32 + 24 * (self.running.len() + self.open.len()));
-        for word in [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64] {
-            body.extend_from_slice(&word.to_le_bytes());
-        }
-        for entry in &self.running {
-            for word in [entry.id.raw(), entry.first_lsn.raw(), entry.last_lsn.raw()] {
-                body.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-        for open in &self.open {
-            for word in [u64::from(open.segment), open.txn.raw(), open.lsn.raw()] {
-                body.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-        body
+        let head = [self.begin_lsn.raw(), self.redo_point.raw(), self.next_id, self.running.len() as u64];
+        let running =
+            self.running.iter().flat_map(|entry| [entry.id.raw(), entry.first_lsn.raw(), entry.last_lsn.raw()]);
+        let open = self.open.iter().flat_map(|open| [u64::from(open.segment), open.txn.raw(), open.lsn.raw()]);
+        head.into_iter().chain(running).chain(open).flat_map(u64::to_le_bytes).collect()
     }
 
     /// Reads a body; `None` if its length does not fit its count.
     pub fn decode(body: &[u8]) -> Option<Checkpoint> {
-        let (words, rest) = body.as_chunks_of_eight();
+        let words = words_of(body)?;
         let [begin, redo, next_id, count, entries @ ..] = words.as_slice() else { return None };
         let running_words = usize::try_from(count.checked_mul(3)?).ok()?;
         let (running, open) = entries.split_at_checked(running_words)?;
-        if !rest || open.len() % 3 != 0 {
+        if open.len() % 3 != 0 {
             return None;
         }
         let open = open.chunks_exact(3).map(|entry| {
@@ -102,47 +103,12 @@ pub(crate) fn segments_of(body: &[u8]) -> Vec<u32> {
     numbers.map(u32::from_le_bytes).collect()
 }
 
-trait Words {
-    /// Returns the little-endian words, and whether no byte was left over.
-    fn as_chunks_of_eight(&self) -> (Vec<u64>, bool);
-}
-
-impl Words for [u8] {
-    fn as_chunks_of_eight(&self) -> (Vec<u64>, bool) {
-        let chunks = self.chunks_exact(8);
-        let whole = chunks.remainder().is_empty();
-        let words =
-            chunks.map(|eight| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes")));
-        (words.collect(), whole)
-    }
-}
-
-/// Returns the transaction manager's record types, for the table.
-pub(crate) fn record_types() -> [RecordType; 5] {
-    let nothing = |code, name, describe| RecordType {
-        code,
-        name,
-        pages: |_| PageList::NONE,
-        redo: |_, _, _, _| Ok(()),
-        undo: None,
-        describe,
-    };
-    [
-        nothing(COMMIT, "commit", |body| match &segments_of(body)[..] {
-            [] => String::new(),
-            segments => format!("segments {segments:?}"),
-        }),
-        nothing(ABORT_END, "abort end", |_| String::new()),
-        nothing(CHECKPOINT, "checkpoint", |body| match Checkpoint::decode(body) {
-            Some(it) if it.open.is_empty() => format!("redo from {}, {} running", it.redo_point, it.running.len()),
-            Some(it) => {
-                format!("redo from {}, {} running, {} unresolved", it.redo_point, it.running.len(), it.open.len())
-            }
-            None => "unreadable".into(),
-        }),
-        nothing(DATABASES, "databases", crate::databases::describe),
-        nothing(LEFT, "left", crate::recovery::left::describe),
-    ]
+/// Returns the little-endian words of a body; `None` if a byte is left over.
+fn words_of(body: &[u8]) -> Option<Vec<u64>> {
+    let eights = body.chunks_exact(8);
+    let is_whole = eights.remainder().is_empty();
+    let word = |eight: &[u8]| u64::from_le_bytes(eight.try_into().expect("chunks_exact(8) yields eight bytes"));
+    is_whole.then(|| eights.map(word).collect())
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Managers {
     /// Returns whether the locker belongs to a transaction slot of an existing session. A locker is taken over after
     /// its slot: until then it names the session that had both.
     fn is_in_a_slot(&self, locker: LockerId) -> bool {
-        let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+        let mut slots = self.txns.slots.iter();
         slots.any(|slot| self.processes.exists(slot.owner.load()) && slot.locker.load() == locker.0)
     }
 
@@ -99,9 +99,9 @@ impl Managers {
         if self.processes.dead_sessions().is_empty() {
             return Ok(Reaped::default());
         }
-        let by = self.take_spare()?;
+        let by = self.spares.take(&self.processes)?;
         let reaped = self.reap_as(&by, learned);
-        self.give_spare(by);
+        self.spares.give(by);
         // Spares that died of a repair are replaced. If that fails, it is tried again later.
         let _ = self.refill_spares();
         reaped
@@ -249,7 +249,7 @@ impl Managers {
             self.txns.header.last_commit.fetch_max(lsn);
         }
         let id = TxnId::new(noted.txn);
-        let mut slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+        let mut slots = self.txns.slots.iter();
         let own = slots.find(|slot| slot.owner.load() == dead_session.id() && slot.id.get() == id && id != TxnId::NONE);
         if let Some(slot) = own.filter(|slot| State::from_word(slot.state.load()) != State::Idle) {
             if slot.first_lsn.get() == Lsn::NONE {
@@ -318,7 +318,7 @@ impl Managers {
                 session.session().mark_dead();
             }
             failpoint("repair: ended, slot not free");
-            self.give_spare(self.leave_slot(session));
+            self.spares.give(self.leave_slot(session));
             ended?;
         }
         if !is_whole {
@@ -341,7 +341,7 @@ impl Managers {
     /// A locker that belongs to a slot may still name the dead session, if the session that took the slot over has not
     /// come further or has died.
     fn free_spare_lockers(&self, by: &Session, dead: SessionId) {
-        let slots = (1..=self.txns.slots.capacity()).map(|index| self.txns.slots.at(index));
+        let slots = self.txns.slots.iter();
         let used: Vec<u32> =
             slots.filter(|slot| slot.owner.load() != SessionId::NONE).map(|slot| slot.locker.load()).collect();
         for locker in self.locks.lockers_of(dead).into_iter().filter(|locker| !used.contains(&locker.0)) {
@@ -371,9 +371,7 @@ impl Managers {
         if session.state() == State::Idle {
             // The session may have died between the end of its transaction and the release of its locks.
             failpoint("repair: idle transaction, locks held");
-            self.locks.unlock_all(session.session(), session.locker());
-            failpoint("repair: idle transaction, locks fallen");
-            session.end(self);
+            session.let_go(self, || failpoint("repair: idle transaction, locks fallen"));
             return Ok(());
         }
         let last = session.last_lsn();
@@ -383,12 +381,10 @@ impl Managers {
                 if kind == Some(COMMIT) && !planted("txn: a dead one's commit is not the last") {
                     self.txns.header.last_commit.fetch_max(last);
                 }
-                if kind == Some(COMMIT) && !planted("txn: the memory of who died committed is forgotten") {
-                    session.leave_segments_open(self, last)?;
-                }
                 if kind == Some(COMMIT) {
-                    session.remember_end(last);
-                    self.finish_databases(session.session(), last)?;
+                    let has_memory = !planted("txn: the memory of who died committed is forgotten");
+                    let commit = (session.id(), session.slot().first_lsn.get(), last);
+                    self.complete_commit(session.session(), session.slot(), commit, has_memory)?;
                 }
                 failpoint("repair: committed, locks held");
                 // In this order: the next repair must not carry out a drop or a renaming again after the locks are
@@ -399,10 +395,7 @@ impl Managers {
                 failpoint("repair: committed, locks fallen");
                 reaped.finished += 1;
             }
-            _ if planted("txn: who had not committed is finished") => {
-                self.locks.unlock_all(session.session(), session.locker());
-                session.end(self);
-            }
+            _ if planted("txn: who had not committed is finished") => session.let_go(self, || {}),
             _ => {
                 failpoint("repair: about to abort");
                 session.abort(self)?;

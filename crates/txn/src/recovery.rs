@@ -10,7 +10,7 @@ mod analysis;
 mod batch;
 mod history;
 mod lanes;
-pub(crate) mod left;
+mod left;
 mod redo;
 mod undo;
 

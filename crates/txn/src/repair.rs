@@ -15,7 +15,7 @@ use rio::{failpoint, planted};
 use crate::log_records::{ABORT_END, COMMIT};
 use crate::recovery::redo_record;
 use crate::slot::{State, TxnSlot};
-use crate::{Error, Managers, OpenOutcome, Result, TxnSession};
+use crate::{Error, Managers, Result, TxnSession};
 
 /// The result of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,14 +94,9 @@ impl Managers {
             let last = named().map(|(_, other)| other.last_lsn.load()).fold(Lsn::NONE, Lsn::max);
             let kind = self.last_kind(id, last)?;
             let is_over = kind == COMMIT || kind == ABORT_END;
-            if kind == COMMIT && !planted("txn: repair forgets the memory of who committed") {
-                for segment in slot.segments() {
-                    self.note_open(session.session(), OpenOutcome { segment, txn: id, lsn: last })?;
-                }
-            }
             if kind == COMMIT {
-                slot.remember_end(id, first, last);
-                self.finish_databases(session.session(), last)?;
+                let has_memory = !planted("txn: repair forgets the memory of who committed");
+                self.complete_commit(session.session(), slot, (id, first, last), has_memory)?;
             }
             if is_over {
                 self.txns.header.last_commit.fetch_max(last);

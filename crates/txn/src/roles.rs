@@ -1,11 +1,29 @@
-//! The roles that one session has at a time, for the tools.
+//! The roles that one session has at a time.
 
-use libtp_process::SessionId;
+use libtp_process::{leaves_roles, SessionId};
+use rio::{Region, Word};
 
 use crate::Managers;
 
+/// A role that one session has at a time. Given back when dropped.
+pub(crate) struct Role<'m> {
+    pub(crate) region: &'m Region,
+    pub(crate) word: &'m Word<SessionId>,
+    pub(crate) me: SessionId,
+}
+
+impl Drop for Role<'_> {
+    fn drop(&mut self) {
+        if leaves_roles(self.region) {
+            return;
+        }
+        // A refusal means that this session was taken for dead: the role is another session's.
+        let _ = self.word.compare_exchange(self.me, SessionId::NONE);
+    }
+}
+
 impl Managers {
-    /// Returns every role that a session has at this moment, with the session.
+    /// Returns every role that a session has at this moment, with the session. For the tools.
     pub fn roles(&self) -> Vec<(&'static str, SessionId)> {
         let header = &self.txns.header;
         let own =

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use libtp_log::Error::Full;
-use libtp_process::SessionId;
+use libtp_process::{Session, SessionId};
 use rio::planted;
 
 use crate::{Managers, Result, TxnSession};
@@ -32,6 +32,16 @@ impl Managers {
             Err(refusal @ Full { .. }) => self.ask_again(txn, &ask, refusal),
             Err(other) => Err(other.into()),
         }
+    }
+
+    /// Reserves room for a record that ends a transaction or frees space. On a full disk the record takes of the room for
+    /// undo: a transaction that commits needs that no more, and a checkpoint or a drop makes room.
+    ///
+    /// # Errors
+    /// The log's errors.
+    #[inline]
+    pub(crate) fn reserve_last(&self, session: &Session, bytes: usize) -> Result<()> {
+        Ok(self.log.reserve(session, bytes).or_else(|_| self.log.reserve_undo(session, bytes))?)
     }
 
     #[cold]

@@ -11,37 +11,18 @@
 //! costs a longer walk. Entries of records that are changed again and again keep their places. A record of more than 16
 //! KiB in a page has no entry.
 //!
-//! Invariants
-//! 1. The edition of an entry is odd while it is written. A reader that finds an odd edition, or another one
-//!    afterwards, has read nothing.
-//! 2. An entry is written by the session that it names. Any session may take over an entry that names a dead session.
-//!
-//! If the session dies here: the entry stays odd, and states nothing until another session writes it. So it needs no
-//! section.
+//! Invariant: an entry is written by the session that it names. Any session may take over an entry that names a dead
+//! session. `shortcut_words.rs` has the words, and the order in which they are written.
 
 use std::sync::atomic::{fence, Ordering};
 
 use libtp_log::Lsn;
 use libtp_process::{Session, SessionId};
-use rio::{failpoint, planted, Word};
+use rio::planted;
 
+use crate::shortcut_words::{OldVersion, Set};
 use crate::Managers;
 
-/// Entries of one set: their names have the same place by their hashes.
-const WAYS: usize = 4;
-/// Sets in all.
-const SETS: usize = 256;
-/// Words for a record's name and version.
-const WORDS: usize = 59;
-/// Sets for longer records.
-const LONG_SETS: usize = 16;
-/// Words for a longer record.
-const LONG_WORDS: usize = 251;
-/// Sets for the longest records: of a quarter of the largest page, the limit of trees and hash files. A longer record
-/// has no entry.
-const LONGEST_SETS: usize = 2;
-/// Words for one of the longest records.
-const LONGEST_WORDS: usize = 2099;
 /// The most looks for room in an entry's set before the entry goes.
 const CHANCES: u64 = 15;
 /// One change in two to this power leaves a shortcut where there is none.
@@ -49,116 +30,6 @@ const SELDOM_BITS: u32 = 3;
 /// Of the changes that find a shortcut, one in sixteen checks whether any session reads: by other bits of the same
 /// number.
 const SELDOM_ASKED: u64 = 0xF << 40;
-
-rio::shared! {
-    /// The head of one entry.
-    pub struct Shortcut {
-        /// The session that writes it, zero if none does.
-        pub writer: Word<SessionId>,
-        /// Odd while it is written.
-        pub edition: Word<u64>,
-        /// The log's tail when the record had that version; `Lsn::NONE` if the entry is empty.
-        pub place: Word<Lsn>,
-        /// The version.
-        pub lsn: Word<Lsn>,
-        /// Bytes of the name, bytes of the stored value, flags: sixteen bits each.
-        pub lengths: Word<u64>,
-    } size 40
-}
-
-rio::shared! {
-    /// Entries whose names have the same place.
-    pub struct ShortcutEntries {
-        /// The hash of each entry's name.
-        pub hashes: [Word<u64>; WAYS],
-        /// How many looks for room the entry outlives: raised by one change of its record in eight.
-        pub used: [Word<u64>; WAYS],
-        /// The entries.
-        pub entries: [Shortcut; WAYS],
-    } size 224
-}
-
-rio::shared! {
-    /// A set, and for each entry the name, then the stored value.
-    pub struct ShortcutSet {
-        /// The entries.
-        pub set: ShortcutEntries,
-        /// Their words.
-        pub words: [[Word<u64>; WORDS]; WAYS],
-    } size 2112
-}
-
-rio::shared! {
-    /// The same for longer records.
-    pub struct LongShortcutSet {
-        /// The entries.
-        pub set: ShortcutEntries,
-        /// Their words.
-        pub words: [[Word<u64>; LONG_WORDS]; WAYS],
-    } size 8256
-}
-
-rio::shared! {
-    /// The same for the longest.
-    pub struct LongestShortcutSet {
-        /// The entries.
-        pub set: ShortcutEntries,
-        /// Their words.
-        pub words: [[Word<u64>; LONGEST_WORDS]; WAYS],
-    } size 67392
-}
-
-rio::shared! {
-    /// All sets.
-    pub struct Shortcuts {
-        /// By hash.
-        pub sets: [ShortcutSet; SETS],
-        /// The longer ones, by hash.
-        pub long_sets: [LongShortcutSet; LONG_SETS],
-        /// The longest, by hash. Memory that no record comes to is never touched.
-        pub longest_sets: [LongestShortcutSet; LONGEST_SETS],
-    } size 807552
-}
-
-/// A version of a record, as the access method stores it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OldVersion {
-    /// The log record that made it.
-    pub lsn: Lsn,
-    /// Its flags.
-    pub flags: u8,
-    /// The stored bytes.
-    pub stored: Vec<u8>,
-}
-
-/// One set of any length.
-#[derive(Clone, Copy)]
-struct Set<'s> {
-    set: &'s ShortcutEntries,
-    words: [&'s [Word<u64>]; WAYS],
-}
-
-impl Shortcuts {
-    /// Returns the set for a record of that hash whose name and stored value have `bytes` bytes; `None` if no entry
-    /// holds that.
-    fn set_for(&self, hash: u64, bytes: usize) -> Option<Set<'_>> {
-        self.sets_of(hash).into_iter().find(|found| bytes <= found.words[0].len() * 8)
-    }
-
-    /// Returns the sets where a record of that hash may be: it may have been shorter or longer. Those for short records
-    /// come first.
-    fn sets_of(&self, hash: u64) -> [Set<'_>; 3] {
-        let nth = usize::try_from(hash >> 32).unwrap_or(0);
-        let short = &self.sets[nth % SETS];
-        let long = &self.long_sets[nth % LONG_SETS];
-        let longest = &self.longest_sets[nth % LONGEST_SETS];
-        [
-            Set { set: &short.set, words: short.words.each_ref().map(<[_; WORDS]>::as_slice) },
-            Set { set: &long.set, words: long.words.each_ref().map(<[_; LONG_WORDS]>::as_slice) },
-            Set { set: &longest.set, words: longest.words.each_ref().map(<[_; LONGEST_WORDS]>::as_slice) },
-        ]
-    }
-}
 
 /// Returns a number drawn for a version: its LSN, mixed twice, since versions may lie evenly.
 fn mixed(lsn: Lsn) -> u64 {
@@ -169,74 +40,6 @@ fn mixed(lsn: Lsn) -> u64 {
 /// Returns whether the change of a version leaves a shortcut.
 fn is_sampled(lsn: Lsn) -> bool {
     mixed(lsn) >> (u64::BITS - SELDOM_BITS) == 0
-}
-
-impl ShortcutEntries {
-    /// Returns where a shortcut may go. Returns `None` if all entries are in use: each of them has one chance less
-    /// then.
-    fn room(&self, hash: u64, place: Lsn) -> Option<usize> {
-        // A record has at most two shortcuts, for the newest snapshots.
-        let own = (0..WAYS).filter(|way| self.hashes[*way].get() == hash);
-        let mut own: Vec<usize> = own.collect();
-        own.sort_by_key(|way| self.entries[*way].place.load());
-        if let [oldest, _, ..] = own[..] {
-            return Some(oldest);
-        }
-        let first = usize::try_from(place.raw() / 8 % WAYS as u64).unwrap_or(0);
-        let mut ways = (0..WAYS).map(|way| (first + way) % WAYS);
-        let is_new = |way: &usize| self.entries[*way].place.load() == Lsn::NONE;
-        let found = ways.clone().find(is_new).or_else(|| ways.find(|way| self.used[*way].get() == 0));
-        if found.is_none() {
-            self.used.iter().for_each(|used| used.init(used.get().saturating_sub(1)));
-        }
-        found
-    }
-}
-
-fn sixteen(word: u64, at: u32) -> usize {
-    usize::from(u16::from_le_bytes([word.to_le_bytes()[at as usize], word.to_le_bytes()[at as usize + 1]]))
-}
-
-impl Shortcut {
-    fn write(&self, words: &[Word<u64>], place: Lsn, name: &[u8], version: &OldVersion) {
-        let edition = self.edition.load() | 1;
-        self.edition.publish(edition);
-        // Release, all of them: a reader that sees any of these sees the odd edition.
-        self.place.publish(place);
-        self.lsn.publish(version.lsn);
-        let lengths = name.len() as u64 | (version.stored.len() as u64) << 16 | u64::from(version.flags) << 32;
-        self.lengths.publish(lengths);
-        failpoint("shortcut: being written");
-        let bytes = [name, &version.stored].concat();
-        for (word, chunk) in words.iter().zip(bytes.chunks(8)) {
-            let mut eight = [0; 8];
-            eight[..chunk.len()].copy_from_slice(chunk);
-            word.publish(u64::from_le_bytes(eight));
-        }
-        self.edition.publish(edition + 1);
-    }
-
-    /// Returns the version that the entry states for the record of that name at `from` or later.
-    fn read(&self, words: &[Word<u64>], name: &[u8], from: Lsn) -> Option<OldVersion> {
-        // Acquire, all of them.
-        let edition = self.edition.load();
-        let (place, lsn, lengths) = (self.place.load(), self.lsn.load(), self.lengths.load());
-        let (name_bytes, stored_bytes) = (sixteen(lengths, 0), sixteen(lengths, 2));
-        if place < from && !planted("snapshot: a shortcut of before is taken") {
-            return None;
-        }
-        if name_bytes != name.len() || place == Lsn::NONE || name_bytes + stored_bytes > words.len() * 8 {
-            return None;
-        }
-        let words = words.iter().take((name_bytes + stored_bytes).div_ceil(8));
-        let mut bytes: Vec<u8> = words.flat_map(|word| word.load().to_le_bytes()).collect();
-        let is_whole = edition % 2 == 0 && self.edition.load() == edition;
-        if !is_whole || bytes[..name_bytes] != *name {
-            return None;
-        }
-        bytes.truncate(name_bytes + stored_bytes);
-        Some(OldVersion { lsn, flags: lengths.to_le_bytes()[4], stored: bytes.split_off(name_bytes) })
-    }
 }
 
 impl Managers {
@@ -308,11 +111,7 @@ impl Managers {
 
     /// Returns the oldest version that the record of that name is known to have had at `from` or later.
     pub fn find_shortcut(&self, hash: u64, name: &[u8], from: Lsn) -> Option<OldVersion> {
-        let of_set = |Set { set, words }| {
-            let known = (0..WAYS).filter(|way| set.hashes[*way].load() == hash);
-            known.filter_map(|way| set.entries[way].read(words[way], name, from)).min_by_key(|version| version.lsn)
-        };
-        self.txns.shortcuts.sets_of(hash).into_iter().filter_map(of_set).min_by_key(|version| version.lsn)
+        self.txns.shortcuts.find(hash, name, from)
     }
 
     /// Requests shortcuts to the versions of now, after a snapshot was taken and its pin can be seen. Where nothing is
@@ -349,25 +148,6 @@ impl Managers {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_entry_says_what_was_written_of_that_name_and_nothing_of_before_or_while_it_is_written() {
-        let region = rio::Region::anonymous(1 << 20).unwrap();
-        let entry = region.at(region.allocate::<Shortcut>(1).unwrap());
-        let words = region.at(region.allocate::<[Word<u64>; WORDS]>(1).unwrap());
-        assert_eq!(entry.read(words, b"name", Lsn::NONE), None);
-        let version = OldVersion { lsn: Lsn::new(80), flags: 2, stored: (0..100).collect() };
-        entry.write(words, Lsn::new(800), b"name", &version);
-        assert_eq!(entry.read(words, b"name", Lsn::new(800)), Some(version.clone()));
-        assert_eq!(entry.read(words, b"nama", Lsn::new(800)), None);
-        assert_eq!(entry.read(words, b"nam", Lsn::new(800)), None);
-        assert_eq!(entry.read(words, b"name", Lsn::new(808)), None, "of a place beyond nothing is known");
-        let edition = entry.edition.load();
-        entry.edition.publish(edition + 1);
-        assert_eq!(entry.read(words, b"name", Lsn::new(800)), None, "its writer may have died");
-        let shorter = OldVersion { stored: Vec::new(), ..version };
-        entry.write(words, Lsn::new(808), b"name", &shorter);
-        assert_eq!(entry.read(words, b"name", Lsn::new(808)), Some(shorter));
-    }
     #[test]
     fn one_change_in_eight_is_drawn_however_evenly_versions_lie() {
         // Among the distances are Fibonacci's numbers, which the golden ratio alone would draw in clumps.

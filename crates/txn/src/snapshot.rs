@@ -30,7 +30,7 @@ use libtp_process::{boot_micros, wall_time, SessionId};
 use rio::{failpoint, planted};
 
 use crate::slot::{State, TxnSlot, ENDED};
-use crate::{Durability, Error, Managers, Result, TxnSession};
+use crate::{Error, Managers, Result, TxnSession};
 
 /// The most tries to take a view: far more than transactions that end can disturb by chance.
 const TRIES: u32 = 1_000_000;
@@ -153,6 +153,9 @@ impl TxnSlot {
     /// has another one.
     #[inline]
     pub(crate) fn remember_end(&self, id: TxnId, first: Lsn, end: Lsn) {
+        if planted("snapshot: who has ended is forgotten") {
+            return;
+        }
         let count = self.ended_count.get();
         let place = &self.ended[place_of(count)];
         // Release, all of them: a session that sees any of these sees the count that says that the place is used again.
@@ -220,27 +223,6 @@ impl TxnSlot {
 
 fn place_of(number: u64) -> usize {
     usize::try_from(number % ENDED as u64).expect("a remainder of eight is small")
-}
-
-impl TxnSession {
-    /// Does as [`TxnSlot::remember_end`], for the running transaction, or one that was found committed.
-    #[inline]
-    pub(crate) fn remember_end(&self, end: Lsn) {
-        let slot = self.slot();
-        if !planted("snapshot: who has ended is forgotten") {
-            slot.remember_end(slot.id.get(), slot.first_lsn.get(), end);
-        }
-    }
-
-    /// Notes that the transaction that ran last is answered at that durability. If the answer comes before the commit
-    /// is on disk, a snapshot that is taken from now on shows the commit without waiting for the disk (PROTOCOLS S1).
-    #[inline]
-    pub fn note_answer(&self, managers: &Managers, durability: Durability) {
-        let own = self.commit_record();
-        if durability != Durability::Sync && own != Lsn::NONE && !planted("snapshot: relaxed commits are waited for") {
-            managers.txns.header.answered.fetch_max(own);
-        }
-    }
 }
 
 impl Managers {

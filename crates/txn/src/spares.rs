@@ -8,10 +8,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use libtp_process::Session;
+use libtp_process::{ProcessManager, Session};
 use rio::planted;
 
-use crate::{Managers, Result};
+use crate::Result;
 
 /// The number of spares: one repairs, one adopts.
 const SPARES: usize = 2;
@@ -26,57 +26,55 @@ pub(crate) struct Spares {
     are_kept: AtomicBool,
 }
 
-impl Managers {
-    /// Makes sure that this process can repair dead sessions when memory is full. Called when the process has attached.
+impl Spares {
+    /// Keeps spares from now on. `page_bytes` is the length of the largest page that a repair changes.
     ///
     /// # Errors
     /// The region cannot grow.
-    pub fn keep_spares(&self) -> Result<()> {
+    pub(crate) fn keep(&self, processes: &ProcessManager, page_bytes: u32) -> Result<()> {
         // Relaxed, everywhere: the flag hands nothing over.
-        self.spares.are_kept.store(!planted("txn: no session is kept for repairs"), Ordering::Relaxed);
-        self.refill_spares()
+        self.are_kept.store(!planted("txn: no session is kept for repairs"), Ordering::Relaxed);
+        self.refill(processes, page_bytes)
     }
 
     /// Replaces spares that have died, and prepares all for larger pages. Does nothing if no spares are kept.
     ///
     /// # Errors
-    /// As [`Managers::keep_spares`].
-    pub fn refill_spares(&self) -> Result<()> {
-        if !self.spares.are_kept.load(Ordering::Relaxed) {
+    /// As [`Spares::keep`].
+    pub(crate) fn refill(&self, processes: &ProcessManager, page_bytes: u32) -> Result<()> {
+        if !self.are_kept.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let missing = SPARES.saturating_sub(self.spares.list().len());
-        let fresh: Result<Vec<Session>> = (0..missing).map(|_| Ok(self.processes.join()?)).collect();
-        let mut list = self.spares.list();
+        let missing = SPARES.saturating_sub(self.list().len());
+        let fresh: Result<Vec<Session>> = (0..missing).map(|_| Ok(processes.join()?)).collect();
+        let mut list = self.list();
         list.extend(fresh?);
-        let bytes = 2 * u64::from(self.buffers.largest_page_bytes()) + UNDO_BESIDE_PAGES;
+        let bytes = 2 * u64::from(page_bytes) + UNDO_BESIDE_PAGES;
         list.iter().try_for_each(|spare| spare.ensure_undo(bytes))?;
         Ok(())
     }
 
-    /// Ends the spares, before this process gives its seat back: after that, other processes would take them for dead.
-    pub fn drop_spares(&self) {
-        self.spares.are_kept.store(false, Ordering::Relaxed);
-        let all = std::mem::take(&mut *self.spares.list());
+    /// Ends the spares, and keeps none from now on.
+    pub(crate) fn drop_all(&self) {
+        self.are_kept.store(false, Ordering::Relaxed);
+        let all = std::mem::take(&mut *self.list());
         drop(all);
     }
 
     /// Takes a session for a repair. The caller gives it back.
-    pub(crate) fn take_spare(&self) -> Result<Session> {
-        let spare = self.spares.list().pop();
-        spare.map_or_else(|| Ok(self.processes.join()?), Ok)
+    pub(crate) fn take(&self, processes: &ProcessManager) -> Result<Session> {
+        let spare = self.list().pop();
+        spare.map_or_else(|| Ok(processes.join()?), Ok)
     }
 
     /// Gives a spare back. A spare that died of the repair is left to other sessions to repair.
-    pub(crate) fn give_spare(&self, spare: Session) {
-        let mut list = self.spares.list();
-        if !spare.is_dead() && list.len() < SPARES && self.spares.are_kept.load(Ordering::Relaxed) {
+    pub(crate) fn give(&self, spare: Session) {
+        let mut list = self.list();
+        if !spare.is_dead() && list.len() < SPARES && self.are_kept.load(Ordering::Relaxed) {
             list.push(spare);
         }
     }
-}
 
-impl Spares {
     fn list(&self) -> MutexGuard<'_, Vec<Session>> {
         // The list is whole between any two statements.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)

@@ -23,36 +23,9 @@
 
 use libtp_log::{Lsn, TxnId, UNRESOLVED_MAX};
 use libtp_process::{Rank, Session};
-use rio::{failpoint, planted, Word};
+use rio::{failpoint, planted};
 
-use crate::{Managers, Result};
-
-rio::shared! {
-    /// A commit that a segment of memory may not know of.
-    pub struct Unresolved {
-        /// The transaction.
-        pub txn: Word<TxnId>,
-        /// Its commit record; `Lsn::NONE` while the segment knows of all commits.
-        pub lsn: Word<Lsn>,
-        /// The segment's number; zero while no segment has the row.
-        pub segment: Word<u32>,
-        /// Zero, kept for later.
-        pub spare_small: Word<u32>,
-        /// Zero, kept for later.
-        pub spare: Word<u64>,
-    } size 32
-}
-
-/// A commit that a segment of memory may not know of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenOutcome {
-    /// The segment's number.
-    pub segment: u32,
-    /// The transaction.
-    pub txn: TxnId,
-    /// Its commit record.
-    pub lsn: Lsn,
-}
+use crate::{Managers, OpenOutcome, Result};
 
 impl Managers {
     /// Returns the commits that segments may not know of.

@@ -11,9 +11,8 @@ use rustix::fs::{Access, AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid};
 use rustix::io::{retry_on_intr, Errno};
 
 use super::PosixFile;
-use crate::contract::File;
+use crate::contract::{split, File, PlainFiles, PlainKind, PlainStatus};
 use crate::error::{check_name, Error, Operation, Result};
-use crate::plain::{split, PlainFiles, PlainKind, PlainStatus};
 
 /// The interface to plain files, for paths relative to one directory.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
 //! Tests that need a real filesystem; `libtp-sim` tests the contract itself over both disks.
 
 use super::*;
+use crate::contract::{Directory, OpenMode};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory of its own for one test, removed afterwards.

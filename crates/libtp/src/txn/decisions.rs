@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use libtp_buffer::{Fate, FileId};
-use libtp_lock::{Mode, Wait};
 use libtp_record::lock_names;
 use libtp_txn::{Committed, Managers, TxnSession};
 
@@ -32,10 +31,9 @@ impl DatabaseDecisions {
     }
 
     /// Commits the session's transaction and carries out its decisions. Waits for backups that copy the files.
-    pub(crate) fn commit(&self, managers: &Managers, session: &TxnSession, wait: Wait) -> Result<Committed> {
-        managers.locks.lock(session.session(), session.locker(), lock_names::files(), Mode::X, wait)?;
+    pub(crate) fn commit(&self, managers: &Managers, session: &TxnSession) -> Result<Committed> {
         let fates: Vec<Fate> = self.0.borrow().iter().map(|one| one.fate.clone()).collect();
-        Ok(session.commit_databases(managers, &fates)?)
+        Ok(session.commit_databases(managers, lock_names::files(), &fates)?)
     }
 
     /// Returns the database to which the transaction has given that name.

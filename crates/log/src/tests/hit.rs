@@ -192,5 +192,5 @@ fn a_log_of_other_sizes_is_not_this_one() {
     let (rig, _) = partly_durable(20);
     let header = rig.region.at(rig.region.root::<LogHeader>(RootSlot::Log).unwrap());
     header.segment_bytes_max.init(1 << 30);
-    assert!(crate::repair::ring_of_any_life(&rig.region, &rig.control).is_none());
+    assert!(crate::in_order::ring_of_any_life(&rig.region, &rig.control).is_none());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libtp_io::{Directory, OpenMode};
 use libtp_sim::{LossMode, SimDisk};
 
-use super::rig::{control_file, small, Rig};
+use super::rig::{control_file, image, small, Rig};
 use crate::segment::NOTE_AT;
 use crate::{segment_name, Error, Lsn};
 
@@ -16,10 +16,6 @@ fn fill_into(rig: &Rig, number: u32) {
         rig.one.commit(&[7; 200]).unwrap();
     }
     rig.one.commit(b"the last").unwrap();
-}
-
-fn image(rig: &Rig) -> SimDisk {
-    rig.disk.crash_image(LossMode::KeepAll, 1)
 }
 
 /// Every file with its bytes.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use libtp_io::{Directory, OpenMode};
 use libtp_process::{ProcessManager, Session};
-use libtp_sim::SimDisk;
+use libtp_sim::{LossMode, SimDisk};
 use rio::Region;
 
 use crate::{
-    record_bytes, restart, Control, ControlFile, LogManager, Lsn, Restarted, Result, Settings, TxnId, CONTROL_NAME,
-    KEPT_BACK_BYTES,
+    record_bytes, restart, segment_name, Control, ControlFile, LogManager, Lsn, Restarted, Result, Settings, TxnId,
+    CONTROL_NAME, KEPT_BACK_BYTES,
 };
 
 /// A simulated process's view of the environment.
@@ -136,4 +136,32 @@ impl Rig {
         let rig = Rig::at(disk, settings, found.control.clone(), found.end.end)?;
         Ok((rig, found))
     }
+}
+
+/// Damages the first byte of a record in its file.
+pub(super) fn flip(rig: &Rig, lsn: Lsn) {
+    let place = rig.one.log.files.geometry().locate(lsn);
+    let name = segment_name(place.segment);
+    let old = rig.disk.file_bytes(&name).unwrap()[place.offset as usize];
+    rig.disk.damage(&name, place.offset, &[old ^ 0x10]);
+}
+
+/// Writes the control file as a checkpoint or a clean close would.
+pub(super) fn checkpoint(rig: &Rig, is_clean: bool) {
+    let directory: Arc<dyn Directory> = Arc::new(rig.disk.clone());
+    let file = control_file(&directory);
+    let mut control = file.read().unwrap();
+    control.durable_end = rig.one.log.durable();
+    control.clean = is_clean;
+    file.write(&control).unwrap();
+}
+
+/// Appends and forces `count` records; returns their LSNs.
+pub(super) fn fill(rig: &Rig, count: usize, bytes: usize) -> Vec<Lsn> {
+    (0..count).map(|number| rig.one.commit(&vec![number as u8; bytes]).unwrap()).collect()
+}
+
+/// Returns the disk as a crash that loses nothing leaves it.
+pub(super) fn image(rig: &Rig) -> SimDisk {
+    rig.disk.crash_image(LossMode::KeepAll, 1)
 }

@@ -10,9 +10,9 @@ use libtp_log::{Lsn, RecordRef, TxnId};
 
 use rio::planted;
 
-use super::left::{self, PendingUndo};
 use crate::abort::undo_next;
-use crate::databases::{damaged, decode};
+use crate::log_records::databases::{damaged, decode};
+use crate::log_records::left::{self, PendingUndo};
 use crate::log_records::{
     segments_of, Checkpoint, CheckpointEntry, ABORT_END, CHECKPOINT, CLR_FLAG, COMMIT, DATABASES, LEFT,
 };

@@ -13,7 +13,7 @@
 //! and its file may be there at the next restart. A change that the loser's own undo comes to is taken back by that
 //! undo alone.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use libtp_buffer::FileId;
 use libtp_log::{record_bytes, Lsn, RecordRef, TxnId};
@@ -21,48 +21,12 @@ use rio::{failpoint, planted};
 
 use super::analysis::Found;
 use crate::abort::{undo_next, undo_one};
+use crate::log_records::left::encode;
 use crate::log_records::{CheckpointEntry, CLR_FLAG, LEFT};
 use crate::{Change, Error, Managers, Result, TxnSession};
 
 /// Changes in one record.
 const CHANGES_A_RECORD: usize = 1000;
-
-/// The changes left of one loser.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PendingUndo {
-    /// The loser's first record.
-    pub(crate) first: Lsn,
-    /// The record of each change, by the LSN of the transaction's record before it. No two changes have the same record
-    /// before them.
-    pub(crate) changes: BTreeMap<Lsn, Lsn>,
-}
-
-/// Returns the body of a record of left changes: the transaction, its first record, and two words for each change.
-fn encode(txn: TxnId, first: Lsn, changes: &[(Lsn, Lsn)]) -> Vec<u8> {
-    let words = changes.iter().flat_map(|(record, before)| [record.raw(), before.raw()]);
-    [txn.raw(), first.raw()].into_iter().chain(words).flat_map(u64::to_le_bytes).collect()
-}
-
-/// Reads such a body; `None` if it is not one.
-pub(crate) fn decode(body: &[u8]) -> Option<(TxnId, PendingUndo)> {
-    let eights = body.chunks_exact(8);
-    let is_whole = eights.remainder().is_empty();
-    let words: Vec<u64> = eights.filter_map(|eight| Some(u64::from_le_bytes(eight.try_into().ok()?))).collect();
-    let ([txn, first, rest @ ..], true) = (&words[..], is_whole) else { return None };
-    if rest.len() % 2 != 0 {
-        return None;
-    }
-    let changes = rest.chunks_exact(2).map(|pair| (Lsn::new(pair[1]), Lsn::new(pair[0]))).collect();
-    Some((TxnId::new(*txn), PendingUndo { first: Lsn::new(*first), changes }))
-}
-
-/// Returns one line for people.
-pub(crate) fn describe(body: &[u8]) -> String {
-    match decode(body) {
-        Some((txn, left)) => format!("{} changes of transaction {} wait for their file", left.changes.len(), txn.raw()),
-        None => "unreadable".into(),
-    }
-}
 
 /// The place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,21 +170,5 @@ fn before(record: &RecordRef<'_>) -> Result<Lsn> {
     match record.header.flags() & CLR_FLAG {
         0 => Ok(record.header.prev()),
         _ => undo_next(record),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_left_reads_back_as_it_was_written() {
-        let changes = vec![(Lsn::new(800), Lsn::new(640)), (Lsn::new(640), Lsn::NONE)];
-        let body = encode(TxnId::new(7), Lsn::new(640), &changes);
-        let changes = changes.into_iter().map(|(record, before)| (before, record)).collect();
-        assert_eq!(decode(&body), Some((TxnId::new(7), PendingUndo { first: Lsn::new(640), changes })));
-        assert_eq!(describe(&body), "2 changes of transaction 7 wait for their file");
-        assert_eq!(decode(&body[..body.len() - 8]), None);
-        assert_eq!(decode(&body[..9]), None);
     }
 }

@@ -9,7 +9,7 @@ use libtp_process::{Rank, Session};
 use rio::{failpoint, planted};
 
 use crate::log_records::CLR_FLAG;
-use crate::record_table::{RecordTable, RecordType};
+use crate::managers::record_table::{RecordTable, RecordType};
 use crate::{Error, Managers, Result, TxnSession};
 
 /// Codes below are the log's own records, which change no page.

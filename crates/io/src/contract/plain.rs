@@ -10,10 +10,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::contract::File;
-use crate::error::Result;
+use super::file::File;
 #[cfg(doc)]
-use crate::Error;
+use crate::error::Error;
+use crate::error::Result;
 
 /// The interface to plain files.
 pub trait PlainFiles: Send + Sync + fmt::Debug {

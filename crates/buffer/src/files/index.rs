@@ -14,12 +14,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rio::Slab;
 
-use crate::files::{read, FileInfo, FileSlot, FileTable};
+use super::slot::{read, FileInfo, FileSlot, FileTable};
 use crate::FileId;
 
 /// The part of the table that one process knows.
 #[derive(Default)]
-pub(crate) struct FileIndex(Mutex<Known>);
+pub(super) struct FileIndex(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
@@ -33,12 +33,12 @@ struct Known {
 
 impl FileIndex {
     /// Returns the number of a file's slot.
-    pub(crate) fn of_id(&self, id: FileId, table: &FileTable, slots: &Slab<FileSlot>) -> Option<u32> {
+    pub(super) fn of_id(&self, id: FileId, table: &FileTable, slots: &Slab<FileSlot>) -> Option<u32> {
         self.up_to_date(table, slots).by_id.get(&id).copied()
     }
 
     /// Returns the number of the slot of the file with that name.
-    pub(crate) fn of_name(&self, name: &str, table: &FileTable, slots: &Slab<FileSlot>) -> Option<u32> {
+    pub(super) fn of_name(&self, name: &str, table: &FileTable, slots: &Slab<FileSlot>) -> Option<u32> {
         self.up_to_date(table, slots).by_name.get(name).copied()
     }
 

@@ -3,7 +3,7 @@
 //! Paper: LIBTP 3.2.2, "although the current library provides an LRU cache, it would be simple to add alternate
 //! replacement policies as suggested by [CHOU85]". Here both are: second chance, the default, and exact LRU.
 //!
-//! A policy only names the next candidate. `get` checks whether the frame can go (not latched, not pinned, clean).
+//! A policy only names the next candidate. `evict` checks whether the frame can go (not latched, not pinned, clean).
 //!
 //! If a session dies here: a hand, a stamp or a mark is one word, and any value of it will do.
 
@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
+use super::shelf::PoolPart;
 use crate::frame::{FrameSlot, HOT};
-use crate::pool::PoolPart;
 use crate::settings::Policy;
 
 /// The first stamp of the LRU policy: 0 is "never", 1 is [`HOT`].

@@ -6,9 +6,11 @@
 
 use libtp_buffer::{PageId, PageMut};
 use libtp_log::{Lsn, RecordRef};
+use libtp_process::Session;
 
+use super::Managers;
 use crate::application::Applications;
-use crate::{Change, Result};
+use crate::{Result, TxnSession};
 
 /// Why a record does not fit a page: redo met bytes that cannot be what the record was made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +39,29 @@ impl PageList {
     /// Returns each page with its role.
     pub fn iter(&self) -> impl Iterator<Item = (usize, PageId)> + '_ {
         self.pages.iter().enumerate().filter_map(|(role, page)| page.map(|page| (role, page)))
+    }
+}
+
+/// The managers, and the session with its transaction: access methods get this to change and to undo.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// The environment's managers.
+    pub managers: &'a Managers,
+    /// The session and its running transaction.
+    pub txn: &'a TxnSession,
+}
+
+impl<'a> Change<'a> {
+    /// Makes the handle for changes on behalf of the session's transaction.
+    #[inline]
+    pub fn new(managers: &'a Managers, txn: &'a TxnSession) -> Change<'a> {
+        Change { managers, txn }
+    }
+
+    /// Returns the process manager's session.
+    #[inline]
+    pub fn session(&self) -> &'a Session {
+        self.txn.session()
     }
 }
 

@@ -1,0 +1,95 @@
+//! A batch of pages on their way to the disk, in private memory: room for the table of the double-write file, then the
+//! images one behind the other.
+
+use crate::PageId;
+
+/// Bytes of a batch before its first image: the table.
+pub(crate) const IMAGES_AT: usize = 4096;
+
+/// A page in a batch: its name and where its image lies in the batch's bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) id: PageId,
+    pub(crate) range: std::ops::Range<usize>,
+}
+
+/// A batch in private memory: room for the table, then the images in the order they were added.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) images: Vec<Image>,
+}
+
+impl Batch {
+    /// Forgets its pages and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.resize(IMAGES_AT, 0);
+        self.images.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.images.len()
+    }
+
+    /// Copies a page in.
+    pub(crate) fn push(&mut self, id: PageId, page: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(page);
+        self.images.push(Image { id, range: start..self.bytes.len() });
+    }
+
+    /// Keeps the first pages only.
+    pub(crate) fn truncate(&mut self, pages: usize) {
+        self.images.truncate(pages);
+        self.bytes.truncate(self.images.last().map_or(IMAGES_AT, |image| image.range.end));
+    }
+
+    pub(crate) fn images(&self) -> &[Image] {
+        &self.images
+    }
+
+    /// Returns the bytes of an image, or of a run of images.
+    pub(crate) fn page(&self, image: &Image) -> &[u8] {
+        &self.bytes[image.range.clone()]
+    }
+
+    pub(crate) fn page_mut(&mut self, index: usize) -> &mut [u8] {
+        &mut self.bytes[self.images[index].range.clone()]
+    }
+
+    /// Returns the images sorted by home. Images that lie side by side here and at home are one run.
+    pub(crate) fn home_runs(&self) -> Vec<Image> {
+        let mut images = self.images.clone();
+        images.sort_unstable_by_key(|image| image.id);
+        let mut runs: Vec<Image> = Vec::with_capacity(images.len());
+        let mut last = PageId::NONE;
+        for image in images {
+            let is_next = image.id.file() == last.file() && image.id.raw() == last.raw() + 1;
+            last = image.id;
+            match runs.last_mut() {
+                Some(run) if is_next && run.range.end == image.range.start => run.range.end = image.range.end,
+                _ => runs.push(image),
+            }
+        }
+        runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileId, PageNo};
+
+    #[test]
+    fn neighbours_go_home_together() {
+        let mut batch = Batch::default();
+        batch.clear();
+        for (file, number) in [(7, 2), (7, 3), (7, 9), (8, 1), (7, 4), (7, 1)] {
+            batch.push(PageId::new(FileId::new(file), PageNo::new(number)), &[0; 4096]);
+        }
+        let runs: Vec<(u32, usize)> =
+            batch.home_runs().iter().map(|run| (run.id.page().raw(), batch.page(run).len() / 4096)).collect();
+        // Page 4 follows page 3, but its image does not lie behind that of page 3.
+        assert_eq!(runs, [(1, 1), (2, 2), (4, 1), (9, 1), (1, 1)]);
+    }
+}

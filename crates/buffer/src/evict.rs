@@ -1,0 +1,145 @@
+//! A frame for one more page: a free one, a new one, or one whose page makes room.
+//!
+//! Paper: LIBTP 3.2.2. Departure: a session that finds only dirty frames writes a batch of them.
+//!
+//! If a session dies here: a frame that it took is noted as in its hand, in the same section.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use libtp_process::Session;
+use rio::{failpoint, planted};
+
+use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::pool::{Bound, FrameInHand, PoolPart};
+use crate::{BufferManager, Error, Result};
+
+/// An evictor that has seen this number of dirty frames, or this share of the shelf if that is more, writes them: at
+/// most a batch.
+const DIRTY_SEEN_MIN: usize = 16;
+const DIRTY_SEEN_SHARE: usize = 4;
+/// Rounds in which an evictor finds every frame in use and waits a moment, before it gives up: about ten seconds.
+const PATIENCE: u32 = 5_000;
+/// Rounds that find every frame in use, or dirty, before the shelf grows past its budget.
+const ROUNDS_IN_USE: u32 = 20;
+const ROUNDS_DIRTY: u32 = 500;
+const MOMENT: Duration = Duration::from_millis(2);
+/// A session that waits for frames that another session adds looks again after each slice. After `GROWTH_LOOKS` looks
+/// it asks whether the other session is stopped. After `GROWTH_SLICES` looks, far longer than adding takes, it makes do
+/// with the frames there are.
+const GROWTH_SLICE: Duration = Duration::from_micros(50);
+const GROWTH_LOOKS: u32 = 2;
+const GROWTH_SLICES: u32 = 400;
+
+impl BufferManager {
+    /// Returns a frame of the shelf, latched and empty.
+    pub(crate) fn take_frame<'s>(&'s self, session: &'s Session, part: &'s PoolPart) -> Result<FrameInHand<'s>> {
+        let (mut round, mut growth) = (0, 0);
+        while round < PATIENCE {
+            round += 1;
+            if let Some(taken) = part.pop_free(session) {
+                return Ok(taken);
+            }
+            if part.grow(session, &self.table, Bound::Budget) > 0 {
+                continue;
+            }
+            let is_at_it = || growth < GROWTH_SLICES && !part.has_stopped_grower(session);
+            let is_waited_for =
+                growth < GROWTH_LOOKS || planted("buffer: a stopped grower is waited for") || is_at_it();
+            if part.is_growing(session) && is_waited_for {
+                session.sleep(GROWTH_SLICE);
+                growth += 1;
+                round -= 1;
+                continue;
+            }
+            while let Some(slot) = part.next_cleaned() {
+                if let Some(taken) = self.try_evict(session, part, slot) {
+                    return Ok(taken);
+                }
+            }
+            let mut dirty = Vec::new();
+            if let Some(taken) = self.evict_clean(session, part, &mut dirty) {
+                return Ok(taken);
+            }
+            if !dirty.is_empty() && self.write_victims(session, &dirty)? > 0 {
+                part.put_cleaned(&dirty);
+                continue;
+            }
+            // Dirty frames will be clean in a moment if another session is writing. Frames that are all in use may stay
+            // in use.
+            let is_stuck = round > if dirty.is_empty() { ROUNDS_IN_USE } else { ROUNDS_DIRTY };
+            if is_stuck && part.grow(session, &self.table, Bound::Emergency) > 0 {
+                continue;
+            }
+            if round < 10 {
+                std::thread::yield_now();
+            } else {
+                session.sleep(MOMENT);
+            }
+        }
+        let why = format!(
+            "all {} frames of {} bytes are in use at once: {}; {}give the pool a larger budget, or use fewer threads",
+            part.frame_count(),
+            part.page_bytes(),
+            part.census(),
+            self.who_is_stopped(session, part)
+        );
+        Err(Error::Full { what: "one more page in the buffer pool", why })
+    }
+
+    /// Describes, for people, which of the sessions that would have made room are stopped.
+    fn who_is_stopped(&self, session: &Session, part: &PoolPart) -> String {
+        let processes = session.processes();
+        let tasks = [("writes pages", self.header.writer.load()), ("adds frames", part.slot.grower.load())];
+        let stopped = tasks.into_iter().filter(|(_, session)| processes.is_stopped(*session));
+        let text =
+            stopped.map(|(task, session)| format!("{} {task}: continue or kill it; or ", processes.describe(session)));
+        text.collect()
+    }
+
+    /// Returns the first frame, in the policy's order, that can be replaced without being written. Collects the dirty
+    /// frames, until they are enough for a batch.
+    pub(crate) fn evict_clean<'s>(
+        &'s self,
+        session: &'s Session,
+        part: &'s PoolPart,
+        dirty: &mut Vec<&'s FrameSlot>,
+    ) -> Option<FrameInHand<'s>> {
+        let share = part.frame_count() as usize / DIRTY_SEEN_SHARE;
+        let enough = share.clamp(DIRTY_SEEN_MIN, self.settings.batch_pages().max(DIRTY_SEEN_MIN));
+        let mut found = None;
+        part.policy().offer(part, &mut |slot| {
+            if slot.state() != State::Resident || slot.is_pinned() {
+                return ControlFlow::Continue(());
+            }
+            if slot.is_clean() || planted("buffer: dirty pages replaced unwritten") {
+                found = self.try_evict(session, part, slot);
+                return if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            }
+            dirty.push(slot);
+            if dirty.len() < enough {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        found
+    }
+
+    /// Takes the frame if no session has its page latched or pinned, and the page is clean.
+    fn try_evict<'s>(
+        &'s self,
+        session: &'s Session,
+        part: &'s PoolPart,
+        slot: &'s FrameSlot,
+    ) -> Option<FrameInHand<'s>> {
+        let guard = slot.latch.try_exclusive(session, ANY_PAGE)?;
+        let is_clean = slot.is_clean() || planted("buffer: dirty pages replaced unwritten");
+        if slot.state() != State::Resident || !is_clean || !self.table.remove(session, slot, 0) {
+            return None;
+        }
+        failpoint("buffer: evicted, in hand");
+        part.slot.evictions.fetch_add(1);
+        Some(FrameInHand { slot, guard })
+    }
+}

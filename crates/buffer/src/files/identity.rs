@@ -1,0 +1,131 @@
+//! Whether the file that bears a database's name is that database's file.
+//!
+//! Page 0 says to which database and environment a file belongs. A word in the file's slot says which file bore the name
+//! when it was first opened: a copy of that file, put in its place, is another file.
+
+use std::sync::PoisonError;
+
+use libtp_io::{File, Identity};
+use rio::{planted, Region};
+
+use super::open_file::OpenFile;
+use super::slot::{FileInfo, FileSlot};
+use super::Files;
+use crate::page_header;
+use crate::registry::file_name;
+use crate::{Error, FileId, PageId, PageNo, Result};
+
+/// A planted bug (rio's `planted`): pages go into a file that another file has replaced.
+pub(super) const REPLACED: &str = "buffer: a file that was replaced is written on";
+
+/// Where page 0 has the environment's number.
+const ENVIRONMENT_AT: usize = 48;
+
+/// Returns the number of the environment that the region belongs to.
+pub fn environment_of(region: &Region) -> [u8; 16] {
+    let mut id = [0; 16];
+    for (eight, word) in id.chunks_exact_mut(8).zip(&region.header().environment) {
+        eight.copy_from_slice(&word.get().to_le_bytes());
+    }
+    id
+}
+
+/// Checks, by page 0 (docs/formats/file.md), that a file with a database's name is that database's file.
+///
+/// # Errors
+/// [`Error::Away`] if it is not, or if the disk does not give the page; a limit of this process.
+pub(super) fn check_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> Result<()> {
+    let away = |what| Error::Away { name: info.name.clone(), what };
+    match first_page(file, info) {
+        Ok((page, read)) => check_own_page(&page, read, info, environment).map_err(away),
+        Err(error) if error.is_limit_of_process() => Err(error.into()),
+        Err(error) => Err(away(error.to_string())),
+    }
+}
+
+/// Returns whether the file is that database's. A failed read is an error, and not the answer that the file is
+/// another's.
+pub(crate) fn is_own(file: &dyn File, info: &FileInfo, environment: [u8; 16]) -> libtp_io::Result<bool> {
+    let (page, read) = first_page(file, info)?;
+    Ok(check_own_page(&page, read, info, environment).is_ok())
+}
+
+fn first_page(file: &dyn File, info: &FileInfo) -> libtp_io::Result<(Vec<u8>, usize)> {
+    let mut page = vec![0; info.page_bytes as usize];
+    let read = file.read_at(&mut page, 0)?;
+    Ok((page, read))
+}
+
+fn check_own_page(page: &[u8], read: usize, info: &FileInfo, environment: [u8; 16]) -> std::result::Result<(), String> {
+    let what = if read < page.len() {
+        "the file of that name is shorter than a page"
+    } else if page_header::check(page, PageId::new(info.id, PageNo::HEADER)).is_err() {
+        "the file of that name is another file, or its first page is damaged"
+    } else if page[ENVIRONMENT_AT..ENVIRONMENT_AT + 16] != environment {
+        "the file of that name belongs to another environment"
+    } else {
+        return Ok(());
+    };
+    Err(what.into())
+}
+
+impl Files {
+    /// Checks that the open file still bears the database's name: pages that go into a file without the name are lost.
+    /// If another file or no file bears the name, this process closes the file, so that its next use looks for the name.
+    ///
+    /// # Errors
+    /// [`Error::Away`]; a failed look at the directory.
+    pub(crate) fn check_in_place(&self, opened: &OpenFile) -> Result<()> {
+        let (id, known) = (opened.info.id, opened.slot.identity.load());
+        let bears = |name: &str| -> Result<bool> {
+            let found = self.directory.identity_of(&file_name(name))?;
+            Ok(found.is_some_and(|found| identity_word(&found, id) == known))
+        };
+        // The slot of a dropped file may be another file's.
+        if planted(REPLACED) || !is_tagged(known, id) || bears(&opened.info.name)? {
+            return Ok(());
+        }
+        if let Some(entry) = self.registry.entry(id)? {
+            // A renaming gives the file one of these names. A dropped file needs no pages.
+            let names = [Some(entry.name), entry.was];
+            for name in names.iter().flatten() {
+                if entry.is_dropped || bears(name)? {
+                    return Ok(());
+                }
+            }
+        }
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let what = "its file was moved away or replaced while the environment was in use".into();
+        Err(Error::Away { name: opened.info.name.clone(), what })
+    }
+}
+
+/// Bits of an identity word that name the file's number: a session that was slow may note the file in a slot that
+/// another file has by now.
+const TAG: u64 = 0xFFFF;
+
+/// Returns a word that tells two files of one filesystem apart. Not the device: processes in containers see one
+/// filesystem under several device numbers.
+fn identity_word(identity: &Identity, id: FileId) -> u64 {
+    let mixed = identity.inode.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ identity.birth_ns.rotate_left(32);
+    let hash = mixed ^ mixed << 16;
+    hash & !TAG | u64::from(id.raw()) & TAG
+}
+
+fn is_tagged(word: u64, id: FileId) -> bool {
+    word != 0 && word & TAG == u64::from(id.raw()) & TAG
+}
+
+/// Notes which file bears the database's name, if no session has. Returns whether it is this file.
+pub(super) fn note_identity(slot: &FileSlot, identity: &Identity, id: FileId) -> bool {
+    let identity = identity_word(identity, id);
+    loop {
+        let known = slot.identity.load();
+        if is_tagged(known, id) {
+            return known == identity;
+        }
+        if slot.identity.compare_exchange(known, identity).is_ok() {
+            return true;
+        }
+    }
+}

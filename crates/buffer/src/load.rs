@@ -1,0 +1,234 @@
+//! Loading a page: from the disk into a frame that makes room (`evict`), and pinning it there.
+//!
+//! Paper: LIBTP 3.2.2.
+//!
+//! Invariant: a frame whose page could not be read leaves the table before its latch is released. A session that waited
+//! for the latch looks again, reads again, and gets an error of its own.
+//!
+//! If a session dies here: repair frees a frame that was being loaded. Until then the frame is in the table, and a
+//! session that wants its page sees that the frame is neither latched nor resident.
+
+use std::time::Duration;
+
+use libtp_log::Lsn;
+use libtp_process::{ExclusiveGuard, Rank, Session};
+use rio::{failpoint, planted};
+
+use crate::content::Body;
+use crate::files::OpenFile;
+use crate::frame::{FrameSlot, State, ANY_PAGE};
+use crate::page_header::{check_read, checksum_field, life_field};
+use crate::pool::{FrameInHand, PoolPart};
+use crate::{BufferManager, Error, PageId, Pin, Result, WriteAhead};
+
+/// A session that waits for another session's read looks this number of times at once, because most pages come from the
+/// system's cache; then this number of times with its processor given away; ...
+const READ_SPINS: u32 = 400;
+const READ_YIELDS: u32 = 10;
+/// ... and then after each sleep of this length.
+const READ_SLICE: Duration = Duration::from_micros(50);
+/// A frame that was found this number of times in a state in which no session leaves it has been hit by a wild store.
+const DOUBTS: u32 = 2_000;
+
+/// Where the bytes of a page that is not in memory come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The file.
+    Disk,
+    /// Nowhere: the caller makes the page new.
+    Zeros,
+}
+
+impl BufferManager {
+    /// Pins the page: looks it up under its bucket's latch, or loads it.
+    pub(crate) fn pin_from<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Pin<'s>> {
+        // Times that the frame was found in a state in which only a wild store can have left it.
+        let mut doubts = 0;
+        while doubts < DOUBTS {
+            let Some((slot, note)) = self.table.find_pinned(session, id) else {
+                if let Some(pin) = self.load(session, id, source)? {
+                    return Ok(pin);
+                }
+                continue;
+            };
+            let pin = Pin::adopt(&self.region, session, slot, id, note);
+            // A session without the latch may believe that a page is resident: that is never taken back (`settle`), and
+            // a pin that was counted under the bucket's latch keeps the page resident.
+            if slot.state() == State::Loading {
+                wait_for_reader(session, slot);
+                if slot.state() == State::Loading && slot.page.load() == id {
+                    // The session that read the page died. The frame leaves the table when that session is repaired.
+                    drop(pin);
+                    doubts += u32::from(session.processes().dead_sessions().is_empty());
+                    session.help_the_dead();
+                    session.sleep(READ_SLICE);
+                    continue;
+                }
+            }
+            if slot.page.load() == id && slot.state() == State::Resident {
+                self.note_use(slot);
+                return Ok(pin);
+            }
+            doubts += u32::from(slot.state() == State::Free);
+        }
+        session.processes().give_up(&format!("the frame of {id} is in the page table and holds no page"))
+    }
+
+    /// Brings the page into a frame. Returns `None` if another session was faster: then the page is in the table.
+    fn load<'s>(&'s self, session: &'s Session, id: PageId, source: Source) -> Result<Option<Pin<'s>>> {
+        let file = self.files.open_entered(session, id.file())?;
+        if source == Source::Zeros {
+            file.note_end()?;
+            // Allocates the page's blocks now, while that can be refused. If the disk had no room for a page in memory,
+            // its frame could not make room, and other pages could not be read.
+            file.make_room(id)?;
+        }
+        let part = self.pools.part(session, file.info.pool, file.info.page_bytes)?;
+        part.slot.misses.fetch_add(1);
+        let mut taken = self.take_frame(session, part)?;
+        let Some(pin) = self.enter(session, id, &taken) else {
+            part.push_free(session, taken);
+            return Ok(None);
+        };
+        failpoint("buffer: frame in the table, loading");
+        let filled = match source {
+            Source::Disk => self.read_page(&file, id, taken.slot, &mut taken.guard),
+            // A read would go through whole stretches of blocks that were only set aside.
+            Source::Zeros if file.was_never_written(id) => {
+                Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                Ok(())
+            }
+            Source::Zeros => {
+                // Zeros, unless another session has meanwhile made the page and written it, and its frame was replaced.
+                // If the read fails, the disk may have that page: nothing may be put in its place.
+                match self.read_page(&file, id, taken.slot, &mut taken.guard) {
+                    Err(Error::Corrupt { .. }) => {
+                        Body::taken(taken.slot).bytes_mut(&self.region, &mut taken.guard).fill(0);
+                        Ok(())
+                    }
+                    read => read,
+                }
+            }
+        };
+        match filled {
+            Ok(()) => {
+                failpoint("buffer: page read, still loading");
+                part.slot.reads.fetch_add(u64::from(source == Source::Disk));
+                self.settle(part, taken);
+                failpoint("buffer: page settled, still pinned");
+                self.table.grow(session);
+                Ok(Some(pin))
+            }
+            Err(error) => {
+                self.give_up(session, part, taken, pin);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a taken frame name the page, and puts it into the table, loading and pinned. Returns `None`, with the
+    /// frame changed back, if the page is there already.
+    pub(crate) fn enter<'s>(&'s self, session: &'s Session, id: PageId, taken: &FrameInHand<'s>) -> Option<Pin<'s>> {
+        taken.slot.page.publish(id);
+        failpoint("buffer: frame made out for a page");
+        taken.slot.set_state(State::Loading);
+        let note = taken.slot.pin(session);
+        let pin = Pin::adopt(&self.region, session, taken.slot, id, note);
+        failpoint("buffer: loading, pinned, not in the table");
+        if self.table.insert(session, id, taken.slot) {
+            return Some(pin);
+        }
+        drop(pin);
+        taken.slot.page.publish(PageId::NONE);
+        taken.slot.set_state(State::Free);
+        None
+    }
+
+    /// Makes the page in the frame available to other sessions. Two stores, in this order, and no section: a session
+    /// that has a pin and waits for the latch believes the first store, so that store must not be rolled back
+    /// (PROTOCOLS D2).
+    ///
+    /// If the session dies here:
+    /// * before the first store, the frame is loading and in the session's hand. It leaves the table, and a session
+    ///   that wants the page reads it again. No session has believed anything of the frame.
+    /// * between the two stores, the page is there, and the frame is still noted in the session's hand. Until the dead
+    ///   session's latch is given back, no other session can have changed the frame. So the session that is about to
+    ///   give the latch back sees both and takes the frame out of the hand ([`BufferManager::settle_hand`]). No other
+    ///   step leaves a frame both resident and in a hand: a frame that is taken into a hand, or put back from one, is
+    ///   free in the same section.
+    /// * after the second store, only the latch and the pin are left.
+    pub(crate) fn settle(&self, part: &PoolPart, taken: FrameInHand<'_>) {
+        part.policy().loaded(part, taken.slot);
+        failpoint("buffer: page read, not resident");
+        let session = taken.guard.session();
+        let mut taken_back = planted("buffer: that a page is there is taken back").then(|| session.section());
+        if let Some(section) = &mut taken_back {
+            taken.slot.set_state_in(section, State::Resident);
+            session.set_in_hand_in(section, 0);
+        }
+        taken.slot.set_state(State::Resident);
+        failpoint("buffer: resident, still in hand");
+        session.set_in_hand(0);
+        failpoint("buffer: resident, latched");
+        if let Some(section) = taken_back {
+            section.close();
+        }
+        drop(taken.guard);
+    }
+
+    /// Undoes a load that failed: the frame leaves the table, although sessions may wait for it, and is free.
+    pub(crate) fn give_up(&self, session: &Session, part: &PoolPart, taken: FrameInHand<'_>, pin: Pin<'_>) {
+        let removed = self.table.remove(session, taken.slot, u32::MAX);
+        assert!(removed, "a frame leaves the table however many wait for it");
+        drop(pin);
+        part.push_free(session, taken);
+    }
+
+    fn read_page(&self, file: &OpenFile, id: PageId, slot: &FrameSlot, guard: &mut ExclusiveGuard<'_>) -> Result<()> {
+        let page = Body::taken(slot).bytes_mut(&self.region, guard);
+        let read = file.file.read_at(page, file.offset(id))?;
+        // Beyond the end of the file lie pages never written.
+        page[read..].fill(0);
+        check_page(file, id, page, &*self.log, self.log.tail())
+    }
+}
+
+/// Checks a page as read from the disk, and clears the fields that are zero in memory: its checksum, and the mark of
+/// the log's life, which may be another one at the next change.
+pub(crate) fn check_page(
+    file: &OpenFile,
+    id: PageId,
+    page: &mut [u8],
+    log: &dyn WriteAhead,
+    log_end: Lsn,
+) -> Result<()> {
+    if !planted("buffer: pages not checked") {
+        check_read(page, id, log_end, |lsn| log.life_mark(lsn)).map_err(|damage| file.corrupt(id, &damage))?;
+    }
+    page[checksum_field()].fill(0);
+    page[life_field()].fill(0);
+    Ok(())
+}
+
+/// Waits until the reader of a pinned frame that is being loaded has released its latch.
+///
+/// The order of latches does not bind here: the reader waits for the disk and for latches that are last in the order,
+/// never for a page. So the session does not wait for the latch but looks from time to time, unless the reader is dead.
+fn wait_for_reader(session: &Session, slot: &FrameSlot) {
+    for round in 0_u32.. {
+        if slot.latch.try_shared(session, ANY_PAGE).is_some() {
+            return;
+        }
+        match slot.latch.owner() {
+            // The owner is dead, or the sessions' notes do not explain the latch.
+            Some(_) if round > READ_SPINS + 100 && slot.latch.is_doubtful(session) => {
+                // Waiting for the latch makes the session notice the dead owner and repair it.
+                drop(slot.latch.shared(session, Rank::page(19)));
+                return;
+            }
+            _ if round < READ_SPINS => std::hint::spin_loop(),
+            _ if round < READ_SPINS + READ_YIELDS => std::thread::yield_now(),
+            _ => drop(session.sleep(READ_SLICE)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A shelf grows while there is budget.
+//!
+//! By half of its frames, at least 16 frames, at most 4 MiB at a time, so a new environment is small and a large one
+//! grows in few steps. Where the region cannot grow (its filesystem is full), the shelf makes do with replacement.
+//!
+//! The role of the session that grows a shelf is a word taken by compare-and-swap (PROTOCOLS D5): growing is a system
+//! call, and no session waits for the system under a latch.
+//!
+//! If a session dies here: some memory is lost.
+
+use std::sync::atomic::Ordering;
+
+use libtp_process::{Rank, Session, SessionId};
+use rio::{failpoint, planted};
+
+use super::shelf::PoolPart;
+use crate::lookup::PageTable;
+
+const GROW_FRAMES_MIN: u32 = 16;
+const GROW_BYTES_MAX: u64 = 4 << 20;
+/// A shelf may have this number of frames whatever the budget: fewer could not hold the pages that a few threads use at
+/// once.
+const FRAMES_MIN: u32 = 16;
+/// Frames that are replaced after the region refused to grow, before it is asked again.
+const REFUSAL_REST: u32 = 1024;
+/// Data areas begin at multiples of this.
+const AREA_ALIGN: u64 = 4096;
+
+/// How far a shelf may grow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// To the pool's budget.
+    Budget,
+    /// To twice the budget, because every frame is in use and the caller would otherwise fail.
+    Emergency,
+}
+
+impl PoolPart {
+    /// Adds frames if the budget and the region allow it and no other session adds any. Returns how many.
+    pub(crate) fn grow(&self, session: &Session, table: &PageTable, bound: Bound) -> u32 {
+        // Relaxed: a count that only saves system calls.
+        let rest = self.rest.load(Ordering::Relaxed);
+        if rest > 0 && bound == Bound::Budget && self.frame_count() > 0 {
+            self.rest.store(rest - 1, Ordering::Relaxed);
+            return 0;
+        }
+        let grower = self.slot.grower.load();
+        let is_held = grower != SessionId::NONE;
+        let is_free =
+            !is_held || (!session.processes().is_alive(grower) && !planted("buffer: a dead grower is waited for"));
+        if self.room(bound) == 0 || !is_free || self.slot.grower.compare_exchange(grower, session.id()).is_err() {
+            return 0;
+        }
+        // The room is computed again: another session may have grown the shelf just before.
+        failpoint("buffer: makes its pool grow");
+        let added = self.add_frames(session, self.room(bound), table);
+        failpoint("buffer: pool larger, still the grower");
+        self.slot.grower.publish(SessionId::NONE);
+        if added == 0 {
+            self.rest.store(REFUSAL_REST, Ordering::Relaxed);
+        }
+        added
+    }
+
+    /// Returns whether another session is adding frames now. A session that needs a frame had better wait for those
+    /// than write a dirty page.
+    pub(crate) fn is_growing(&self, session: &Session) -> bool {
+        let grower = self.slot.grower.load();
+        grower != SessionId::NONE && session.processes().is_alive(grower)
+    }
+
+    /// Returns whether the session that adds frames is certainly stopped.
+    pub(crate) fn has_stopped_grower(&self, session: &Session) -> bool {
+        session.processes().is_stopped(self.slot.grower.load())
+    }
+
+    /// Returns whether there is budget left and the region was not found full.
+    pub(crate) fn can_grow(&self) -> bool {
+        // Relaxed: a hint.
+        self.room(Bound::Budget) > 0 && self.rest.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns how many frames may be added now.
+    fn room(&self, bound: Bound) -> u32 {
+        let count = self.frame_count();
+        let most = u32::try_from(GROW_BYTES_MAX / u64::from(self.page_bytes())).expect("4 MiB are few pages");
+        let wanted = (count / 2).clamp(GROW_FRAMES_MIN, most);
+        let budget = match bound {
+            Bound::Budget => self.pool.budget_bytes.get(),
+            Bound::Emergency => self.pool.budget_bytes.get().saturating_mul(2),
+        };
+        let bytes = budget.saturating_sub(self.pool.bytes(&self.region));
+        let within = u32::try_from(bytes / u64::from(self.page_bytes())).unwrap_or(u32::MAX);
+        wanted.min(within.max(FRAMES_MIN.saturating_sub(count)))
+    }
+
+    /// Adds up to `wanted` frames; fewer, or zero, where the region has no room. Only the grower calls it.
+    ///
+    /// If the session dies here: until the section that links and counts the frames has closed, the data area is lost,
+    /// and nothing else. The next session that grows the shelf gives the slots another area.
+    fn add_frames(&self, session: &Session, wanted: u32, table: &PageTable) -> u32 {
+        let count = self.frame_count();
+        while self.slab.capacity() < count + wanted {
+            if self.slab.grow().is_err() {
+                break;
+            }
+        }
+        let mut adding = wanted.min(self.slab.capacity() - count);
+        let page_bytes = u64::from(self.page_bytes());
+        let area = loop {
+            if adding == 0 {
+                return 0;
+            }
+            match self.region.allocate_bytes(u64::from(adding) * page_bytes, AREA_ALIGN) {
+                Ok(area) => break area,
+                Err(_) => adding /= 2,
+            }
+        };
+        failpoint("buffer: memory for frames, nobody's");
+        for index in 0..adding {
+            let slot = self.slab.at(count + 1 + index);
+            slot.data.init(Some(area.plus(u64::from(index) * page_bytes)));
+            slot.part.init(self.key.0);
+        }
+        let list = self.slot.latch.exclusive(session, Rank::REPLACER);
+        let mut section = session.section();
+        let mut first = self.slot.free.get();
+        for index in (0..adding).rev() {
+            // No session can reach the slot yet, so it needs no before-image.
+            let slot = self.slab.at(count + 1 + index);
+            slot.next.init(first);
+            first = Some(self.region.offset_of(slot));
+        }
+        failpoint("buffer: new frames chained, not linked");
+        self.slot.free.set(&mut section, first);
+        failpoint("buffer: new frames linked, not counted");
+        self.slot.frame_count.set(&mut section, count + adding);
+        section.close();
+        drop(list);
+        failpoint("buffer: new frames there, table's count old");
+        table.add_frames(adding);
+        adding
+    }
+}

@@ -1,0 +1,101 @@
+//! The writer's role: one session in the environment writes pages at a time.
+
+use std::time::Duration;
+
+use libtp_process::{leaves_roles, Session, SessionId};
+use rio::{failpoint, planted};
+
+use super::claims::ClaimedBatch;
+use crate::frame::FrameSlot;
+use crate::BufferManager;
+
+/// The longest sleep of a session that waits to write, or for another session's write, before it looks again.
+pub(super) const SLICE: Duration = Duration::from_micros(300);
+
+/// A planted bug: pages of memory that was given up are written.
+const WRITES_IN_BROKEN: &str = "buffer: writes pages in a broken region";
+
+/// Leaves the call if the region was given up. Called before each write. A session that builds the region anew waits
+/// for a write under way, but not for ever. A sync may take longer than that wait, and the writes after it then belong
+/// to the old region (PROTOCOLS D13).
+pub(super) fn leave_given_up(session: &Session) {
+    if !planted(WRITES_IN_BROKEN) && !planted("buffer: who was at a sync for long goes on in a broken region") {
+        session.leave_if_broken();
+    }
+}
+
+/// The writer's role. Given back when dropped.
+pub(super) struct Writer<'m> {
+    manager: &'m BufferManager,
+    me: SessionId,
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        if leaves_roles(&self.manager.region) {
+            return;
+        }
+        // A refusal means that this session was taken for dead: the role is another session's.
+        let _ = self.manager.header.writer.compare_exchange(self.me, SessionId::NONE);
+    }
+}
+
+impl BufferManager {
+    /// Returns the session that writes pages now; `SessionId::NONE` if no session does.
+    pub fn writer(&self) -> SessionId {
+        self.header.writer.load()
+    }
+
+    /// Makes the session the writer, unless it already is.
+    pub(super) fn writer_of<'m>(&'m self, session: &Session, load: &mut ClaimedBatch<'m>) {
+        for round in 0_u32.. {
+            if load.writer.is_some() {
+                return;
+            }
+            load.writer = self.try_become_writer(session);
+            if round < 10 {
+                std::thread::yield_now();
+            } else {
+                session.sleep(SLICE);
+            }
+        }
+    }
+
+    /// Gives the claims of the writer back, if the writer is dead.
+    pub(crate) fn settle_dead_writer(&self, session: &Session) {
+        let holder = self.header.writer.load();
+        if holder != SessionId::NONE && !session.processes().is_alive(holder) {
+            drop(self.try_become_writer(session));
+        }
+    }
+
+    /// Takes the writer's role, unless a living session has it.
+    pub(super) fn try_become_writer(&self, session: &Session) -> Option<Writer<'_>> {
+        let me = session.id();
+        let holder = self.header.writer.load();
+        let is_dead = holder != SessionId::NONE && !session.processes().is_alive(holder);
+        let is_dead = is_dead && !planted("buffer: a dead writer is waited for");
+        if holder != SessionId::NONE && !is_dead {
+            return None;
+        }
+        failpoint("buffer: about to become the writer");
+        if self.header.writer.compare_exchange(holder, me).is_err() {
+            return None;
+        }
+        let writer = Writer { manager: self, me };
+        // Checked in the role: a session that builds the region anew waits until no session has the role.
+        if !planted(WRITES_IN_BROKEN) {
+            session.leave_if_broken();
+        }
+        failpoint("buffer: became the writer");
+        if is_dead && !self.is_failed() && !planted("buffer: a dead writer's claims stay") {
+            // Only the writer has claims. If this session dies among them, the next writer goes on.
+            let shelves = self.pools.shelves();
+            let claimed =
+                shelves.iter().flat_map(|(_, part)| part.frames()).filter(|slot| !slot.unsynced.load().is_none());
+            failpoint("buffer: about to undo a dead one's claims");
+            claimed.for_each(FrameSlot::undo_write);
+        }
+        Some(writer)
+    }
+}

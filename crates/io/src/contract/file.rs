@@ -1,0 +1,225 @@
+//! One open file: its bytes, its locks, its identity.
+
+use std::fmt;
+use std::ops::Range;
+
+#[cfg(doc)]
+use super::Directory;
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+
+/// One open file.
+///
+/// Dropping the handle closes the file. Closing syncs nothing and reports no error: a caller that needs the bytes
+/// syncs first.
+pub trait File: Send + Sync + fmt::Debug {
+    /// Fills `buf` from byte `offset` on and returns the number of bytes read, fewer than asked only where the file
+    /// ends. Bytes before the end that were never written are zero. After an error the contents of `buf` are unknown.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the disk cannot read.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Writes all of `bytes` at byte `offset`, extending the file if need be. Every later read through any handle
+    /// sees them. They are not safe from a power cut before [`File::sync`] has returned, and after an error any part
+    /// of them may have been written.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when there is no block for them, [`Error::ReadOnly`] on a read-only handle,
+    /// [`Error::Io`] when the disk cannot write.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// Writes `first` at `offset` and `second` directly behind it, as [`File::write_at`] does, in one call where the
+    /// system has one. It is no more atomic than two writes: it only saves a call for a ring that wraps.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    fn write_two_at(&self, first: &[u8], second: &[u8], offset: u64) -> Result<()> {
+        self.write_at(first, offset)?;
+        let first_bytes = u64::try_from(first.len()).expect("a slice's length fits in 64 bits");
+        self.write_at(second, offset + first_bytes)
+    }
+
+    /// Returns the file's current length in bytes. A power cut may shrink the file to its length at the last sync.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn len(&self) -> Result<u64>;
+
+    /// Returns whether the file has no bytes now; as [`File::len`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file off at `bytes`, or extends it to that length with zeros that have no blocks yet. The new length
+    /// is not durable before the next sync of the file. A later write into the extension may find the disk full;
+    /// [`File::allocate`] prevents that.
+    ///
+    /// # Errors
+    /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Io`].
+    fn set_len(&self, bytes: u64) -> Result<()>;
+
+    /// Gives the file blocks for its bytes in `range`, and the length `range.end` if it was shorter, so that no later
+    /// write in the range fails for want of space. The blocks are not durable before the next sync. Existing bytes
+    /// stay and new ones read as zero. After an error the length may have grown, but no byte has changed. A block
+    /// that lies only partly in the range is allocated, too. An empty range changes nothing, not even the length.
+    ///
+    /// A filesystem may look at each block of the range, also at existing ones (tmpfs does): a caller that extends a
+    /// file step by step should pass only the new part.
+    ///
+    /// Where the filesystem has no such call, this writes zeros beyond the old end; holes before the old end stay.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the filesystem has too few blocks, [`Error::ReadOnly`], [`Error::Io`].
+    fn allocate(&self, range: Range<u64>) -> Result<()>;
+
+    /// Gives the blocks in `range` back to the filesystem: the bytes then read as zero, and the length stays. A later
+    /// write there may find the disk full. A power cut before the next sync of the file may bring the old bytes back.
+    ///
+    /// A filesystem that has no such call keeps the blocks and the bytes.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Io`].
+    fn free_blocks(&self, _range: Range<u64>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether the filesystem records the first write of each block that [`File::allocate`] gave, so that the
+    /// next sync must write that record, too. Where it does, a caller that writes a file in small synced pieces first
+    /// fills the file with zeros.
+    fn notes_first_writes(&self) -> bool {
+        true
+    }
+
+    /// Makes every byte written through any handle, and the length, safe from a power cut before it returns. It does
+    /// not make the file's *name* safe (that is [`Directory::sync`]). After an error the caller must not call it
+    /// again for the same bytes: a later success means nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] and [`Error::Full`]; either is final for the unsynced bytes.
+    fn sync(&self) -> Result<()>;
+
+    /// Locks one byte for this open file and returns whether it did: `Ok(false)` only when another handle holds a
+    /// conflicting lock and `wait` is false. The kernel drops the lock when the last copy of the handle is closed,
+    /// however the process ends, and not before. The byte need not exist. A byte that this handle has locked already
+    /// changes to `mode`.
+    ///
+    /// In the child of a fork the handle refers to no file, so the child does not keep the lock; a child made by a
+    /// raw `clone` calls [`give_up_inherited`](crate::give_up_inherited) at once.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] for an exclusive lock on a read-only handle, [`Error::Io`] where the
+    /// filesystem has no locks.
+    fn lock(&self, byte: u64, mode: LockMode, wait: bool) -> Result<bool>;
+
+    /// Locks the first byte exclusively, as [`File::lock`] does, for as long as this handle lives and for this
+    /// process alone: wherever the filesystem allows that, no child has the lock, however it was made.
+    ///
+    /// # Errors
+    /// As [`File::lock`].
+    fn lock_uninherited(&self) -> Result<bool> {
+        self.lock(0, LockMode::Exclusive, false)
+    }
+
+    /// Unlocks one byte; without a lock nothing happens. Unlocking makes no write durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem has no locks.
+    fn unlock(&self, byte: u64) -> Result<()>;
+
+    /// Returns the lowest byte of `from .. from + bytes` that any other open file has locked in any mode, `None` if
+    /// there is none. An open file of this process counts, too. The answer may be out of date when it arrives, unless
+    /// a lock of the caller's forbids the change.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the filesystem has no locks.
+    fn locked_by_other(&self, from: u64, bytes: u64) -> Result<Option<u64>>;
+
+    /// Returns the file's identity. A copy of the file, or a later file of the same name, has another one. The
+    /// identity stays the same for the file's life, however often the file is written or renamed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the system cannot tell.
+    fn identity(&self) -> Result<Identity>;
+}
+
+/// How strongly a byte is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockMode {
+    /// Held beside other shared locks.
+    Shared,
+    /// Held alone.
+    Exclusive,
+}
+
+/// Identity of a file, for the region's header (a copied file must not pass for the original).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// The filesystem's device number.
+    pub device: u64,
+    /// The file's number on that filesystem; reused after the file is gone.
+    pub inode: u64,
+    /// The time at which the file was made, nanoseconds since 1970; zero where the filesystem does not keep it. The
+    /// time of the last change is no substitute: every write changes it.
+    pub birth_ns: u64,
+}
+
+impl Identity {
+    /// Returns whether the filesystem reported the birth time. Without it, a file that was deleted and made again may
+    /// have the same identity.
+    pub fn is_birth_known(&self) -> bool {
+        self.birth_ns != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_writes_are_the_default_of_a_vectored_one() {
+        #[derive(Debug, Default)]
+        struct Tape(std::sync::Mutex<Vec<(Vec<u8>, u64)>>);
+        impl File for Tape {
+            fn read_at(&self, _: &mut [u8], _: u64) -> Result<usize> {
+                Ok(0)
+            }
+            fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+                self.0.lock().unwrap().push((bytes.to_vec(), offset));
+                Ok(())
+            }
+            fn len(&self) -> Result<u64> {
+                Ok(0)
+            }
+            fn set_len(&self, _: u64) -> Result<()> {
+                Ok(())
+            }
+            fn allocate(&self, _: Range<u64>) -> Result<()> {
+                Ok(())
+            }
+            fn sync(&self) -> Result<()> {
+                Ok(())
+            }
+            fn lock(&self, _: u64, _: LockMode, _: bool) -> Result<bool> {
+                Ok(true)
+            }
+            fn unlock(&self, _: u64) -> Result<()> {
+                Ok(())
+            }
+            fn locked_by_other(&self, _: u64, _: u64) -> Result<Option<u64>> {
+                Ok(None)
+            }
+            fn identity(&self) -> Result<Identity> {
+                Ok(Identity { device: 0, inode: 0, birth_ns: 0 })
+            }
+        }
+        let tape = Tape::default();
+        tape.write_two_at(b"abc", b"de", 10).unwrap();
+        let written = tape.0.into_inner().unwrap();
+        assert_eq!(written, vec![(b"abc".to_vec(), 10), (b"de".to_vec(), 13)]);
+    }
+}

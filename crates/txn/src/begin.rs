@@ -1,0 +1,106 @@
+//! A transaction begins, is promised the log space of its undo, and ends.
+//!
+//! Paper: LIBTP 3.2.5, `txn_begin`. Nothing is logged until the transaction changes something. Begin and end write the
+//! session's own slot, and identifiers come in blocks: a small transaction touches no shared word or list.
+//!
+//! If the session dies here: a slot whose state is idle has no transaction. The state is the last store of the beginning,
+//! and of the end.
+
+use libtp_log::{Lsn, TxnId};
+use rio::failpoint;
+
+use crate::slot::{State, ID_BLOCK, UNDO_STEP};
+use crate::{Managers, Result, TxnSession};
+
+impl TxnSession {
+    /// Notes that the running transaction is open in this thread from now on.
+    #[inline]
+    pub fn open_here(&self, managers: &Managers) {
+        self.open_in().begin(&managers.locks, self.locker(), self.id().raw());
+    }
+
+    /// Notes that this thread uses the running transaction.
+    #[inline]
+    pub fn note_use(&self, managers: &Managers) {
+        self.open_in().note_use(&managers.locks, self.locker(), || self.id().raw());
+    }
+
+    /// Waits, where the environment is crowded, until this session may begin its next transaction. Called while the
+    /// session holds nothing that other sessions wait for.
+    #[inline]
+    pub fn wait_for_turn(&self, managers: &Managers) {
+        managers.locks.pause_before_begin(self.session(), self.locker());
+    }
+
+    /// Begins a transaction: the paper's `txn_begin`. Nothing is logged until it changes something.
+    ///
+    /// # Panics
+    /// If a transaction is running.
+    #[inline]
+    pub fn begin(&self, managers: &Managers) -> TxnId {
+        assert_eq!(self.state(), State::Idle, "a session runs one transaction at a time");
+        let id = self.take_id(|| managers.txns.header.next_id.fetch_add(ID_BLOCK));
+        self.forget_last();
+        let slot = self.slot();
+        // Released, as is the first LSN: a session that takes a snapshot and sees this store sees the stores before it
+        // (`snapshot.rs`).
+        slot.id.publish(id);
+        failpoint("txn: begins, has a number");
+        slot.first_lsn.publish(Lsn::NONE);
+        slot.last_lsn.init(Lsn::NONE);
+        let tail = managers.log.tail();
+        slot.begin_lsn.init(tail);
+        slot.undo_bytes.init(0);
+        managers.locks.set_birth(self.locker(), id.raw());
+        // The last store: from here on a checkpoint counts the transaction.
+        failpoint("txn: begins, not running");
+        slot.state.publish(State::Running as u32);
+        id
+    }
+
+    /// Reserves log space for undoing `bytes` more than were counted, so that an abort never meets a full disk
+    /// (PROTOCOLS D11). The log counts it in large steps: small transactions never touch a shared word.
+    #[inline]
+    pub(crate) fn promise_undo(&self, managers: &Managers, bytes: u64) -> Result<()> {
+        let slot = self.slot();
+        let total = slot.undo_bytes.get() + bytes;
+        if total > slot.undo_counted.get() + UNDO_STEP {
+            managers.with_log_room(self, || managers.log.promise(self.session(), UNDO_STEP.max(bytes)))?;
+            failpoint("txn: room promised, not noted");
+            slot.undo_counted.init(slot.undo_counted.get() + UNDO_STEP.max(bytes));
+        }
+        Ok(())
+    }
+
+    /// Counts `bytes` as needed for undoing. Space that was reserved and not used by a record is not counted.
+    #[inline]
+    pub(crate) fn count_undo(&self, managers: &Managers, bytes: u64) {
+        self.set_undo_bytes(managers, self.slot().undo_bytes.get() + bytes);
+    }
+
+    /// Sets the bytes that are needed for undoing to `total`. Room that the log has promised stays promised.
+    #[inline]
+    pub(crate) fn set_undo_bytes(&self, managers: &Managers, total: u64) {
+        self.slot().undo_bytes.init(total);
+        if managers.settings.count_log_bytes {
+            managers.locks.set_log_bytes(self.locker(), total);
+        }
+    }
+
+    /// Ends the transaction: the slot is free for the next one.
+    #[inline]
+    pub(crate) fn end(&self, managers: &Managers) {
+        let slot = self.slot();
+        let counted = slot.undo_counted.get();
+        if counted != 0 {
+            // In this order: if the session dies in between, the log keeps room that is not needed; never the other way
+            // round.
+            slot.undo_counted.init(0);
+            failpoint("txn: promise forgotten, not given back");
+            managers.log.release_promise(counted);
+        }
+        slot.forget_segments();
+        failpoint("txn: over, not idle");
+        slot.state.publish(State::Idle as u32);
+    }
+}

@@ -1,0 +1,115 @@
+//! Changes of the control file, one session at a time.
+//!
+//! Not in the paper. The file states where a restart begins. A checkpoint, the number of a new database, and the first
+//! commit that is answered from memory change it.
+//!
+//! If the session dies here: the kernel gives its lock back, and one of the file's two slots is whole.
+
+use std::sync::TryLockError;
+use std::time::{Duration, Instant};
+
+use libtp_log::{Control, Lsn};
+use libtp_process::Session;
+use rio::{failpoint, planted};
+
+use crate::roles::Role;
+use crate::{Managers, Result};
+
+/// The longest wait for a session that changes the control file: far longer than two syncs take.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(5);
+/// The pause between two looks whether another thread of this process still changes it.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The result of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpointed {
+    /// Its record.
+    pub lsn: Lsn,
+    /// Redo would start here.
+    pub redo_point: Lsn,
+    /// The log before this is not needed any more.
+    pub keep_from: Lsn,
+    /// A restart needs the log from here on. Log that is kept for other purposes is not counted.
+    pub restart_from: Lsn,
+}
+
+impl Managers {
+    /// Writes to the control file where a restart would begin.
+    ///
+    /// # Errors
+    /// The control file cannot be written or synced: its earlier contents stay in force.
+    pub(crate) fn write_control(&self, by: &Session, taken: &Checkpointed, kept: Lsn, clean: bool) -> Result<()> {
+        let unresolved = self.unresolved_txns(by);
+        self.change_control(by, |words| {
+            words.checkpoint = taken.lsn;
+            words.redo_point = taken.redo_point;
+            words.oldest = taken.keep_from;
+            words.durable_end = self.log.durable();
+            words.clean = clean;
+            words.rio &= !clean;
+            words.relaxed &= !clean;
+            words.unresolved = unresolved;
+            let kept = if planted("txn: lives of a log that is kept are forgotten") { taken.keep_from } else { kept };
+            words.incarnations.forget_below(taken.keep_from.min(kept));
+        })
+    }
+
+    /// Changes the contents of the control file. No other session, in this process or another, changes them between the
+    /// read and the write: a checkpoint and a new database's number would otherwise take each other back. The session
+    /// that changes the file may be stopped: it is waited for no longer than `CONTROL_PATIENCE`.
+    pub(crate) fn change_control<T>(&self, by: &Session, change: impl FnOnce(&mut Control) -> T) -> Result<T> {
+        let changer = &self.txns.header.changer;
+        let held = || {
+            let holder = Some(changer.load()).filter(|&holder| self.processes.is_alive(holder));
+            let what = holder.map_or_else(|| "another process".into(), |holder| self.processes.describe(holder));
+            crate::Error::ControlHeld { holder: what, seconds: CONTROL_PATIENCE.as_secs() }
+        };
+        // One time for both waits: else each of several threads would wait for all threads before it.
+        let begun = Instant::now();
+        let control = loop {
+            match self.control.try_lock() {
+                Ok(control) => break control,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if begun.elapsed() >= CONTROL_PATIENCE => return Err(held()),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(MOMENT),
+            }
+        };
+        let Some(_changing) = control.changing_within(CONTROL_PATIENCE.saturating_sub(begun.elapsed()))? else {
+            return Err(held());
+        };
+        // For people, and for the session that makes the region anew and waits for writers. The kernel's lock keeps
+        // other sessions out. This word may name a dead session.
+        changer.publish(by.id());
+        let _changer = Role { region: &self.region, word: changer, me: by.id() };
+        by.leave_if_broken();
+        failpoint("control: file held");
+        let mut words = control.read()?;
+        let changed = change(&mut words);
+        failpoint("control: about to be written");
+        // Checked last: this process may have been stopped for so long that the region was made anew meanwhile.
+        if control.read()?.incarnation() != self.log.incarnation() {
+            let what = "the log has begun another incarnation in other memory".to_string();
+            return Err(crate::Error::Broken { what });
+        }
+        let written = control.write(&words);
+        if let Err(libtp_log::Error::Failed { .. }) = &written {
+            // It is not known which of its slots is on the disk, and so what a restart would find.
+            self.log.poison();
+        }
+        failpoint("control: written, held");
+        written?;
+        Ok(changed)
+    }
+
+    /// Hands out the number of the next database file, once and for all.
+    ///
+    /// # Errors
+    /// The control file cannot be written; `ControlHeld`.
+    pub fn next_file_id(&self, by: &Session) -> Result<u32> {
+        self.change_control(by, |words| {
+            let id = words.next_file_id;
+            words.next_file_id = id + 1;
+            id
+        })
+    }
+}

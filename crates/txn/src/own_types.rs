@@ -1,0 +1,32 @@
+//! The transaction manager's own log-record types. Their records change no page: redo and undo pass over them.
+
+use crate::log_records::{databases, left, segments_of, Checkpoint, ABORT_END, CHECKPOINT, COMMIT, DATABASES, LEFT};
+use crate::managers::record_table::{PageList, RecordType};
+
+/// Returns the transaction manager's record types, for the table.
+pub(crate) fn record_types() -> [RecordType; 5] {
+    let nothing = |code, name, describe| RecordType {
+        code,
+        name,
+        pages: |_| PageList::NONE,
+        redo: |_, _, _, _| Ok(()),
+        undo: None,
+        describe,
+    };
+    [
+        nothing(COMMIT, "commit", |body| match &segments_of(body)[..] {
+            [] => String::new(),
+            segments => format!("segments {segments:?}"),
+        }),
+        nothing(ABORT_END, "abort end", |_| String::new()),
+        nothing(CHECKPOINT, "checkpoint", |body| match Checkpoint::decode(body) {
+            Some(it) if it.open.is_empty() => format!("redo from {}, {} running", it.redo_point, it.running.len()),
+            Some(it) => {
+                format!("redo from {}, {} running, {} unresolved", it.redo_point, it.running.len(), it.open.len())
+            }
+            None => "unreadable".into(),
+        }),
+        nothing(DATABASES, "databases", databases::describe),
+        nothing(LEFT, "left", left::describe),
+    ]
+}
