@@ -2,7 +2,6 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `node`, `rebuild` | reads a page; writes a page as a whole |
 //! | `search`, `get`, `scan` | goes down the tree; reads one record; reads record after record |
 //! | `neighbour` | from one leaf to the next, in either direction |
 //! | `insert`, `ghosts`, `long_value` | puts and deletes records; makes room on a leaf; values too long for a leaf |
@@ -29,10 +28,10 @@ pub mod log_records;
 pub(crate) mod long_value;
 pub mod merge;
 pub(crate) mod neighbour;
-pub mod node;
+
 mod post;
 mod range;
-pub mod rebuild;
+
 pub mod record_types;
 pub mod redo;
 pub mod redo_load;
@@ -49,4 +48,4 @@ pub mod verify;
 #[cfg(test)]
 mod page_tests;
 
-pub use scan::{BtreeCursor, Stand};
+pub use scan::BtreeCursor;

@@ -1,5 +1,7 @@
 //! A database as one process knows it: its file, its access method, its limits.
 
+pub(crate) mod geometry;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libtp_buffer::{FileId, PoolId};
 use libtp_log::Lsn;
 
-use crate::hash::geometry::Geometry;
+use crate::database::geometry::Geometry;
 use crate::order::OrderName;
-use crate::recno::page::Arithmetic;
+use crate::page::recno::Arithmetic;
 
 /// How records are organised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,10 +152,13 @@ impl Database {
         }
     }
 
-    /// Sets the granularity of locks. All users of a database at one time use one granularity.
+    /// Sets the granularity of locks. All users of a database at one time use one granularity. A hash file is always
+    /// locked by records: a split moves records to pages that no transaction has locked.
     #[must_use]
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
-        self.granularity = granularity;
+        if self.method != Method::Hash {
+            self.granularity = granularity;
+        }
         self
     }
 

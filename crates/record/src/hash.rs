@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `page`, `geometry` | the pages of a bucket and the file's header; from a hash to a bucket and its page |
+//! | `page` | the pages of a bucket and the file's header |
 //! | `bucket`, `chain` | a latched bucket and a search in it; its chain of further pages |
 //! | `get`, `put`, `scan` | reads, changes, goes through records |
 //! | `room`, `replaced` | makes room in a bucket; frees replaced long values |
@@ -12,7 +12,7 @@
 
 pub(crate) mod bucket;
 mod chain;
-pub(crate) mod geometry;
+
 mod get;
 pub mod log_records;
 pub mod page;

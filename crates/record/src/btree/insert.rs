@@ -16,14 +16,12 @@ use libtp_buffer::{ExclusivePage, Pin};
 use libtp_lock::{LockName, Mode};
 use rio::{failpoint, planted};
 
-use crate::access::{Access, Purpose, Tried};
 use crate::btree::dense;
 use crate::btree::encode::{self, After};
 use crate::btree::ghosts;
 use crate::btree::log_records::{Update, DELETE, INSERT, UPDATE};
 use crate::btree::long_value;
 use crate::btree::neighbour::{self, Stretch};
-use crate::btree::node::{Node, Record};
 use crate::btree::search::{self, node_of};
 use crate::btree::split;
 use crate::btree::split_plan::Incoming;
@@ -31,11 +29,13 @@ use crate::btree::unlink;
 use crate::database::Granularity;
 use crate::key_hash::key_hash;
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
+use crate::page::node::{Node, Record};
 use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
 use crate::pages::{rank, ROUNDS_MAX};
-use crate::snapshot::Name;
+use crate::shortcuts::Name;
 use crate::Result;
 use zerocopy::IntoBytes;
 
@@ -133,37 +133,8 @@ enum NextKey {
 }
 
 impl<'a> Access<'a> {
-    /// Stores a record, whether or not the key has one. A caller that needs to know which reads the key first.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong), [`Error::ValueTooLong`](crate::Error::ValueTooLong), and errors
-    /// of locks, log and pages. Nothing was changed then.
-    #[inline]
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.change_record(key, Outcome::Value(value), Policy::Always).map(|_| ())
-    }
-
-    /// Stores a record if the key has none. Returns whether it did.
-    ///
-    /// # Errors
-    /// As [`Access::put`].
-    pub fn put_new(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change_record(key, Outcome::Value(value), Policy::New)
-    }
-
-    /// Deletes a record. Returns whether there was one.
-    ///
-    /// # Errors
-    /// As [`Access::put`].
-    pub fn delete(&self, key: &[u8]) -> Result<bool> {
-        let _freeing = self.pages.session().begin_freeing();
-        self.change_record(key, Outcome::Ghost, Policy::Always)
-    }
-
-    fn change_record(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
-        if self.is_hash() {
-            return self.hash_change(key, outcome, policy);
-        }
+    /// Changes a record of a B-tree. Returns whether there was something to do.
+    pub(crate) fn btree_change(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
         self.check_btree()?;
         self.check_key(key)?;
         let granularity = self.enter(Purpose::Write)?;

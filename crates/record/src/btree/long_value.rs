@@ -13,13 +13,13 @@
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
 use crate::btree::get::Value;
 use crate::btree::log_records::{DropChain, DROP_CHAIN};
-use crate::btree::node::Node;
 use crate::btree::search::{self, node_of};
-use crate::free_pages::META_PAGE;
+use crate::locking::Access;
+use crate::page::free_pages::META_PAGE;
 use crate::page::log_records::{WritePiece, WRITE_PIECE};
+use crate::page::node::Node;
 use crate::page::overflow::{self, ChainRef};
 use crate::pages::{loose_rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};

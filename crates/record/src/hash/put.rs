@@ -12,13 +12,11 @@ use libtp_lock::{LockName, Mode};
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
-use crate::access::{Access, Purpose, Tried};
 use crate::btree::encode::{self, After};
 use crate::btree::ghosts;
 use crate::btree::insert::chain_to_replace;
 use crate::btree::log_records::Update;
 use crate::btree::long_value;
-use crate::btree::node::Record;
 use crate::database::Granularity;
 use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult, Which};
 use crate::hash::get::record_lock;
@@ -28,10 +26,12 @@ use crate::hash::room::Incoming;
 use crate::hash::scan::gap_of;
 use crate::hash::{replaced, room, split};
 use crate::key_hash::key_hash;
+use crate::locking::{Access, Purpose, Tried};
+use crate::page::node::Record;
 use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::pages::ROUNDS_MAX;
-use crate::snapshot::Name;
+use crate::shortcuts::Name;
 use crate::Result;
 
 pub(crate) use crate::btree::insert::{Outcome, Policy};

@@ -6,17 +6,17 @@ use libtp_process::Rank;
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
 use crate::btree::ghosts::Horizon;
 use crate::btree::insert::hash_of;
 use crate::btree::log_records::DropChain;
 use crate::btree::long_value::{older_on, replaced_record, Replaced};
-use crate::free_pages::META_PAGE;
 use crate::hash::bucket::{bucket_page, Bucket, Latched, PinnedPages, SearchResult, Which};
 use crate::hash::get::record_lock;
 use crate::hash::log_records::DROP_CHAIN;
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
+use crate::locking::Access;
+use crate::page::free_pages::META_PAGE;
 use crate::pages::{loose_rank, ROUNDS_MAX};
 use crate::Result;
 
