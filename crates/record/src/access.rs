@@ -4,15 +4,18 @@
 //! choose the code of a call; an access method only refuses files of another ([`Access::check_btree`] and the like).
 
 use crate::btree::get::LeafPlace;
-use crate::btree::insert::{Outcome, Policy};
+use libtp_buffer::ExclusivePage;
+
+use crate::btree::change::{Outcome, Policy};
 use crate::btree::verify::Verified;
 use crate::database::Method;
+use crate::hash::put::ChangedBucket;
 use crate::link::Link;
 use crate::locking::{Access, Purpose};
 use crate::snapshot::SnapshotAccess;
 use crate::{btree, hash, list, paged, recno, Result};
 
-impl Access<'_> {
+impl<'a> Access<'a> {
     /// Reads the value of `key` under a shared lock, and passes it to `read`. Returns `None` if there is no such
     /// record.
     ///
@@ -125,9 +128,11 @@ impl Access<'_> {
 
     #[inline]
     fn change_record(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
+        self.check_keyed()?;
+        self.check_key(key)?;
         match self.database.method() {
-            Method::Hash => self.hash_change(key, outcome, policy),
-            _ => self.btree_change(key, outcome, policy),
+            Method::Hash => self.change::<ChangedBucket<'a>>(key, outcome, policy),
+            _ => self.change::<ExclusivePage<'a>>(key, outcome, policy),
         }
     }
 

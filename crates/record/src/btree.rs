@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `search`, `get`, `scan` | goes down the tree; reads one record; reads record after record |
 //! | `neighbour` | from one leaf to the next, in either direction |
-//! | `insert`, `ghosts`, `long_value` | puts and deletes records; makes room on a leaf; values too long for a leaf |
+//! | `change`, `insert` | puts and deletes records, here and in a hash file; the part of a leaf |
+//! | `ghosts`, `long_value` | makes room on a leaf; values too long for a leaf |
 //! | `range` | counts, deletes and cleans ranges of keys |
 //! | `unlink`, `absorb` | unlinks emptied leaves; absorbs pages above the leaves that have one child |
 //! | `load`, `filling`, `redo_load` | makes an empty tree of sorted records, page after page |
@@ -16,6 +17,7 @@
 //! | `verify` | checks the whole tree |
 
 mod absorb;
+pub(crate) mod change;
 mod dense;
 pub mod difference;
 pub mod encode;

@@ -158,7 +158,7 @@ impl FileHeader {
     }
 
     /// Returns page 0 of a file with this header.
-    pub fn to_page(&self, file: FileId) -> Vec<u8> {
+    pub fn to_page(self, file: FileId) -> Vec<u8> {
         let mut page = vec![0; self.page_bytes.get() as usize];
         let id = PageId::new(file, PageNo::HEADER);
         page[..AT].copy_from_slice(PageHeader::new(id, PageKind::FileHeader as u8, 0).as_bytes());
