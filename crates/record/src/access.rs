@@ -8,7 +8,7 @@ use libtp_buffer::ExclusivePage;
 
 use crate::btree::change::{Outcome, Policy};
 use crate::btree::verify::Verified;
-use crate::database::Method;
+use crate::database::{Granularity, Method};
 use crate::hash::put::ChangedBucket;
 use crate::link::Link;
 use crate::locking::{Access, Purpose};
@@ -26,7 +26,11 @@ impl<'a> Access<'a> {
     /// and pages.
     #[inline]
     pub fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.get_at(key, Purpose::Read, &mut None, read)
+        let entered = self.enter_for(key, Purpose::Read)?;
+        match self.database.method() {
+            Method::Hash => self.hash_get(key, entered, read),
+            _ => self.btree_get(key, entered, &mut None, read),
+        }
     }
 
     /// As [`Access::get`], but `read` gets a copy and may call anything: the session holds no latch meanwhile.
@@ -37,7 +41,7 @@ impl<'a> Access<'a> {
     pub fn get_copied<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         let txn = self.pages.change.txn;
         let mut value = txn.take_spare();
-        let found = self.get_at(key, Purpose::Read, &mut None, |stored| value.extend_from_slice(stored))?;
+        let found = self.get(key, |stored| value.extend_from_slice(stored))?;
         let result = found.map(|()| read(&value));
         txn.give_spare(value);
         Ok(result)
@@ -49,25 +53,30 @@ impl<'a> Access<'a> {
     /// As [`Access::get`].
     #[inline]
     pub fn get_for_update<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.get_at(key, Purpose::Write, &mut None, read)
+        self.get_to_change(key, &mut None, read)
     }
 
-    /// Reads a record. Stores its place in `place` if all of it stood on a leaf of a B-tree.
+    /// As [`Access::get_for_update`]. Stores the record's place in `place` if all of it stood on a leaf of a B-tree.
     #[inline]
-    fn get_at<R>(
+    fn get_to_change<R>(
         &self,
         key: &[u8],
-        purpose: Purpose,
         place: &mut Option<LeafPlace>,
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
+        let entered = self.enter_for(key, Purpose::Write)?;
+        match self.database.method() {
+            Method::Hash => self.hash_get(key, entered, read),
+            _ => self.btree_get(key, entered, place, read),
+        }
+    }
+
+    /// Checks that the file can have a key, and locks the database. Returns the granularity of further locks.
+    #[inline]
+    fn enter_for(&self, key: &[u8], purpose: Purpose) -> Result<(Purpose, Option<Granularity>)> {
         self.check_keyed()?;
         self.check_key(key)?;
-        let granularity = self.enter(purpose)?;
-        match self.database.method() {
-            Method::Hash => self.hash_get(key, (purpose, granularity), read),
-            _ => self.btree_get(key, (purpose, granularity), place, read),
-        }
+        Ok((purpose, self.enter(purpose)?))
     }
 
     /// Lets `change` change the value of `key`, keeping its length, and returns its result; `None` if there is no such
@@ -80,7 +89,7 @@ impl<'a> Access<'a> {
         let txn = self.pages.change.txn;
         let mut value = txn.take_spare();
         let mut place = None;
-        let found = self.get_at(key, Purpose::Write, &mut place, |stored| value.extend_from_slice(stored))?;
+        let found = self.get_to_change(key, &mut place, |stored| value.extend_from_slice(stored))?;
         let result = match found {
             None => None,
             Some(()) => {

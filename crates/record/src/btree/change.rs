@@ -215,7 +215,14 @@ impl<'a> Access<'a> {
         for _ in 0..ROUNDS_MAX {
             let visit = L::visit(&self.pages);
             let mut leaf = L::latch(self, key, hash)?;
-            let attempt = wanted.attempt(&mut leaf)?;
+            let attempt = match leaf.try_lock(self, wanted.granularity)? {
+                Some(missing) => missing,
+                None => match leaf.find(self, key, &wanted.kept)? {
+                    Ok(Sought::Record(at, slot)) => wanted.replace(&mut leaf, at, slot)?,
+                    Ok(Sought::Gap(slot)) => wanted.insert(&mut leaf, slot)?,
+                    Err(missing) => missing,
+                },
+            };
             if let Attempt::Done(changed) = attempt {
                 return Ok(changed);
             }
@@ -283,19 +290,6 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         self.access.reserve_lock()
     }
 
-    /// Makes the change, or returns the missing resource. Never waits.
-    #[inline]
-    fn attempt(&self, leaf: &mut L) -> Result<Attempt> {
-        if let Some(missing) = leaf.try_lock(&self.access, self.granularity)? {
-            return Ok(missing);
-        }
-        match leaf.find(&self.access, self.key, &self.kept)? {
-            Ok(Sought::Record(at, slot)) => self.replace(leaf, at, slot),
-            Ok(Sought::Gap(slot)) => self.insert(leaf, slot),
-            Err(missing) => Ok(missing),
-        }
-    }
-
     /// Returns the record after the change, where `before` was found.
     #[inline]
     fn after(&self, before: Option<&Record<'_>>) -> Tryout<After<'_>> {
@@ -324,7 +318,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         Ok(Ok(After { stored, flags }))
     }
 
-    /// Changes the record at a slot.
+    /// Changes the record at a slot, or returns the missing resource. Never waits.
     #[inline]
     fn replace(&self, leaf: &mut L, mut at: L::At, slot: usize) -> Result<Attempt> {
         let (access, pages) = (&self.access, &self.access.pages);
@@ -366,7 +360,7 @@ impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
         Ok(Attempt::Done(true))
     }
 
-    /// Inserts a record; `slot` is the slot of its gap, if its page is known.
+    /// Inserts a record, as [`RecordChange::replace`]; `slot` is the slot of its gap, if its page is known.
     fn insert(&self, leaf: &mut L, slot: usize) -> Result<Attempt> {
         let pages = &self.access.pages;
         let After { stored, flags } = match self.after(None)? {

@@ -7,7 +7,6 @@
 //! A reader tries the lock while the leaf is latched and the record is on its way from memory. Only if another session
 //! holds the lock does the reader release the leaf, wait for the lock, and search again.
 
-use libtp_lock::LockName;
 use libtp_log::Lsn;
 
 use crate::btree::long_value;
@@ -116,7 +115,11 @@ impl<'a> Access<'a> {
                 // The record comes from memory while the session takes its lock.
                 leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
             }
-            if let Some(name) = self.lock_on(granularity, key, number) {
+            let name = granularity.map(|granularity| match granularity {
+                Granularity::Record => lock_names::record(self.database.id(), key_hash(key)),
+                Granularity::Page => lock_names::page(self.database.id(), number),
+            });
+            if let Some(name) = name {
                 if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
                     drop(leaf);
                     drop(visit);
@@ -151,15 +154,5 @@ impl<'a> Access<'a> {
         let number = leaf.id().page().raw();
         let (slot, found) = search::node_of(&self.pages, number, &leaf)?.find(key);
         Ok(found.then_some((number, slot)))
-    }
-
-    /// Returns the name of the lock that a record with this key on this leaf needs, if any.
-    #[inline]
-    fn lock_on(&self, granularity: Option<Granularity>, key: &[u8], leaf: u32) -> Option<LockName> {
-        let file = self.database.id();
-        match granularity? {
-            Granularity::Record => Some(lock_names::record(file, key_hash(key))),
-            Granularity::Page => Some(lock_names::page(file, leaf)),
-        }
     }
 }

@@ -84,5 +84,6 @@ pub fn record_types() -> Vec<RecordType> {
             pages: |body| pages_of(body, |r: &Merge| [r.gone.get(), r.parent.get(), r.neighbour.get()]),
             describe: |body| describe(body, |r: &Merge, page, _| format!("{page} takes over {} cells from page {}, parent {} slot {}", r.count, r.gone, r.parent, r.slot)) },
     ]);
+    types.sort_by_key(|of| of.code);
     types
 }

@@ -44,5 +44,6 @@ pub fn record_types() -> Vec<RecordType> {
             pages: |body| pages_of(body, |r: &Shrink| [r.gone.get(), META_PAGE, 0]),
             describe: |body| describe(body, |r: &Shrink, page, _| format!("{page} lets page {} go and leads to page {}", r.gone, r.after)) },
     ]);
+    types.sort_by_key(|of| of.code);
     types
 }

@@ -317,21 +317,10 @@ impl<'p> Slotted<'p> {
 
     /// Returns the first slot from `first` on whose key is not below the search key, and whether the two are equal. The
     /// search key is given without the common prefix. `cell_head` bytes stand in a cell before its key.
+    ///
+    /// Where all slots before `near` are known to be below the search key, looks at a few slots from `near` on first.
     #[inline]
-    pub fn lower_bound(&self, suffix: &[u8], cell_head: usize, first: usize) -> (usize, bool) {
-        self.lower_bound_near(suffix, cell_head, first, None)
-    }
-
-    /// As [`Slotted::lower_bound`], where all slots before `near` are known to be below the search key. Looks at a few
-    /// slots from `near` on first.
-    #[inline]
-    pub fn lower_bound_near(
-        &self,
-        suffix: &[u8],
-        cell_head: usize,
-        first: usize,
-        near: Option<usize>,
-    ) -> (usize, bool) {
+    pub fn lower_bound(&self, suffix: &[u8], cell_head: usize, first: usize, near: Option<usize>) -> (usize, bool) {
         let slots = self.slots.get(first..).unwrap_or_default();
         let skip = usize::from(self.header.skip_bytes.get());
         if slots.is_empty() {
