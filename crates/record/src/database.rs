@@ -106,6 +106,8 @@ pub struct Database {
     method: Method,
     pool: PoolId,
     granularity: Granularity,
+    /// The same, but records in a hash file.
+    lock_granularity: Granularity,
     /// Whether full leaves share with their left neighbours before they split.
     is_dense: bool,
     /// Whether a transaction with very many locks may trade those on records for one on the database.
@@ -140,6 +142,7 @@ impl Database {
             method,
             pool,
             granularity: Granularity::Record,
+            lock_granularity: Granularity::Record,
             is_dense: false,
             escalates: true,
             arithmetic,
@@ -152,13 +155,12 @@ impl Database {
         }
     }
 
-    /// Sets the granularity of locks. All users of a database at one time use one granularity. A hash file is always
-    /// locked by records: a split moves records to pages that no transaction has locked.
+    /// Sets the granularity of locks. All users of a database at one time use one granularity.
     #[must_use]
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
-        if self.method != Method::Hash {
-            self.granularity = granularity;
-        }
+        self.granularity = granularity;
+        // A split of a bucket moves records to pages that no transaction has locked.
+        self.lock_granularity = if self.method == Method::Hash { Granularity::Record } else { granularity };
         self
     }
 
@@ -240,6 +242,12 @@ impl Database {
     #[inline]
     pub fn granularity(&self) -> Granularity {
         self.granularity
+    }
+
+    /// Returns the granularity in which transactions lock the database: a hash file always by records.
+    #[inline]
+    pub(crate) fn lock_granularity(&self) -> Granularity {
+        self.lock_granularity
     }
 
     /// Returns the longest key of a B-tree or a hash file, in bytes.

@@ -112,7 +112,7 @@ impl<'a> Access<'a> {
         }
         let is_known = self.pages.change.txn.has_entered(self.database.id().raw(), purpose.bit());
         if is_known && !self.holds_very_many_locks() {
-            return Ok(Some(self.database.granularity()));
+            return Ok(Some(self.database.lock_granularity()));
         }
         let change = &self.pages.change;
         let name = lock_names::database(self.database.id());
@@ -120,7 +120,7 @@ impl<'a> Access<'a> {
             || change.managers.locks.try_kept(self.pages.session(), change.txn.locker(), name, purpose.intention());
         if !is_known && has_kept() {
             change.txn.note_entered(self.database.id().raw(), purpose.bit());
-            return Ok(Some(self.database.granularity()));
+            return Ok(Some(self.database.lock_granularity()));
         }
         self.enter_slowly(purpose)
     }
@@ -143,7 +143,7 @@ impl<'a> Access<'a> {
             return Ok(None);
         }
         self.pages.change.txn.note_entered(self.database.id().raw(), purpose.bit());
-        Ok(Some(self.database.granularity()))
+        Ok(Some(self.database.lock_granularity()))
     }
 
     /// Whether it is time to try to lock the whole database.
