@@ -2,10 +2,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `node`, `rebuild` | reads a page; writes a page as a whole |
 //! | `search`, `get`, `scan` | goes down the tree; reads one record; reads record after record |
 //! | `neighbour` | from one leaf to the next, in either direction |
-//! | `insert`, `ghosts`, `long_value` | puts and deletes records; makes room on a leaf; values too long for a leaf |
+//! | `change`, `insert` | puts and deletes records, here and in a hash file; the part of a leaf |
+//! | `ghosts`, `long_value` | makes room on a leaf; values too long for a leaf |
 //! | `range` | counts, deletes and cleans ranges of keys |
 //! | `unlink`, `absorb` | unlinks emptied leaves; absorbs pages above the leaves that have one child |
 //! | `load`, `filling`, `redo_load` | makes an empty tree of sorted records, page after page |
@@ -17,6 +17,7 @@
 //! | `verify` | checks the whole tree |
 
 mod absorb;
+pub(crate) mod change;
 mod dense;
 pub mod difference;
 pub mod encode;
@@ -29,10 +30,10 @@ pub mod log_records;
 pub(crate) mod long_value;
 pub mod merge;
 pub(crate) mod neighbour;
-pub mod node;
+
 mod post;
 mod range;
-pub mod rebuild;
+
 pub mod record_types;
 pub mod redo;
 pub mod redo_load;
@@ -49,4 +50,4 @@ pub mod verify;
 #[cfg(test)]
 mod page_tests;
 
-pub use scan::{BtreeCursor, Stand};
+pub use scan::BtreeCursor;

@@ -3,7 +3,7 @@
 use libtp_buffer::{check, seal, FileId, PageHeader, PageId, PageNo};
 use zerocopy::FromBytes;
 
-use crate::open::{FileHeader, AT, END};
+use crate::file_header::{FileHeader, AT, END};
 use crate::{Error, Result};
 
 /// Makes `environment` the owner of a copied file in its page 0.

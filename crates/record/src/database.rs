@@ -1,5 +1,7 @@
 //! A database as one process knows it: its file, its access method, its limits.
 
+pub(crate) mod geometry;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use libtp_buffer::{FileId, PoolId};
 use libtp_log::Lsn;
 
-use crate::hash::geometry::Geometry;
+use crate::database::geometry::Geometry;
 use crate::order::OrderName;
-use crate::recno::page::Arithmetic;
+use crate::page::recno::Arithmetic;
 
 /// How records are organised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +106,8 @@ pub struct Database {
     method: Method,
     pool: PoolId,
     granularity: Granularity,
+    /// The same, but records in a hash file.
+    lock_granularity: Granularity,
     /// Whether full leaves share with their left neighbours before they split.
     is_dense: bool,
     /// Whether a transaction with very many locks may trade those on records for one on the database.
@@ -138,6 +142,7 @@ impl Database {
             method,
             pool,
             granularity: Granularity::Record,
+            lock_granularity: Granularity::Record,
             is_dense: false,
             escalates: true,
             arithmetic,
@@ -154,6 +159,8 @@ impl Database {
     #[must_use]
     pub fn with_granularity(mut self, granularity: Granularity) -> Database {
         self.granularity = granularity;
+        // A split of a bucket moves records to pages that no transaction has locked.
+        self.lock_granularity = if self.method == Method::Hash { Granularity::Record } else { granularity };
         self
     }
 
@@ -235,6 +242,12 @@ impl Database {
     #[inline]
     pub fn granularity(&self) -> Granularity {
         self.granularity
+    }
+
+    /// Returns the granularity in which transactions lock the database: a hash file always by records.
+    #[inline]
+    pub(crate) fn lock_granularity(&self) -> Granularity {
+        self.lock_granularity
     }
 
     /// Returns the longest key of a B-tree or a hash file, in bytes.

@@ -11,20 +11,8 @@ use libtp_buffer::{file_name, Fate, FileId, FileInfo, Home, Registry, Restored};
 use libtp_io::{Directory, OpenMode};
 use libtp_txn::{Managers, TxnSession};
 
-use crate::database::{KeyFormat, Method};
-use crate::open::{found, read_header, unsuitable};
+use crate::file_header::{found, read_header, unsuitable, FoundFile};
 use crate::{Error, Result};
-
-/// A database file, as its header describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundFile {
-    /// The buffer manager's description of the file.
-    pub info: FileInfo,
-    /// How its records are organised.
-    pub method: Method,
-    /// Format of the keys.
-    pub key_format: KeyFormat,
-}
 
 /// Returns every usable database file in the environment's directory, as its header describes it. Warns of an unusable
 /// file, which stops its own database and no other. Of two files with one number, the first by name counts.

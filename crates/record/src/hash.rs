@@ -2,24 +2,23 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `page`, `geometry` | the pages of a bucket and the file's header; from a hash to a bucket and its page |
+//! | `page` | the pages of a bucket and the file's header |
 //! | `bucket`, `chain` | a latched bucket and a search in it; its chain of further pages |
 //! | `get`, `put`, `scan` | reads, changes, goes through records |
-//! | `room`, `replaced` | makes room in a bucket; frees replaced long values |
+//! | `room` | makes room in a bucket |
 //! | `split` | adds a bucket and moves records to it |
 //! | `log_records`, `redo`, `undo`, `record_types` | the log records, their redo and undo, their table |
 //! | `verify` | checks the whole file |
 
 pub(crate) mod bucket;
 mod chain;
-pub(crate) mod geometry;
+
 mod get;
 pub mod log_records;
 pub mod page;
-mod put;
+pub(crate) mod put;
 pub mod record_types;
 pub mod redo;
-mod replaced;
 mod room;
 pub(crate) mod scan;
 mod split;

@@ -21,13 +21,12 @@ use rio::failpoint;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::access::{Access, Purpose};
-use crate::btree::record_types::{first_page, UNREADABLE};
-use crate::free_pages::META_PAGE;
-use crate::log_body::{body, file_number, read};
+use crate::locking::{Access, Purpose};
+use crate::log_body::{self, body, file_number, first_page, read};
+use crate::page::free_pages::META_PAGE;
 use crate::page::PageKind;
 use crate::page_header;
-use crate::pages::Pages;
+use crate::pages;
 use crate::snapshot::SnapshotAccess;
 use crate::{Error, Result};
 
@@ -105,14 +104,11 @@ fn since_in(rest: &[u8]) -> Since {
 
 /// Undoes a change of the list. No other session has changed it since: the database is locked.
 fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
-    let (record, rest) =
-        read::<IndexList>(logged.body).map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
-    let pages = Pages::new(*change, FileId::new(file_number(record.page.get())));
-    let back = IndexList { before: record.after, after: record.before, ..*record };
-    // An index whose removal is undone was listed all the time: snapshots continue to find it.
-    let since = Since { now: since_in(rest).before, before: 0.into() };
-    let body = [back.as_bytes(), since.as_bytes()].concat();
-    let undone = || -> Result<()> {
+    pages::undo::undo(change, logged, read::<IndexList>, |pages, (record, rest)| {
+        let back = IndexList { before: record.after, after: record.before, ..*record };
+        // An index whose removal is undone was listed all the time: snapshots continue to find it.
+        let since = Since { now: since_in(rest).before, before: 0.into() };
+        let body = [back.as_bytes(), since.as_bytes()].concat();
         pages.reserve_undo(pages.page_bytes()?, BODY_BYTES)?;
         let mut page = change.managers.buffers.exclusive(change.session(), pages.id(META_PAGE), Rank::META)?;
         if list_of(&page).is_none() {
@@ -121,15 +117,15 @@ fn undo(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
         failpoint("undo: list of indices latched");
         pages.compensate_checked(INDEX_LIST, &body, &mut [&mut page], logged.header.prev())?;
         Ok(())
-    };
-    undone().map_err(|error| error.during_undo(logged.lsn))
+    })
 }
 
 fn describe(body: &[u8]) -> String {
-    let Ok((record, _)) = read::<IndexList>(body) else { return UNREADABLE.into() };
     let file = |file: U32| if file.get() == 0 { "none".into() } else { format!("file {file}") };
-    let database = file_number(record.page.get());
-    format!("index {} of file {database} is {}, was {}", record.place, file(record.after), file(record.before))
+    log_body::describe(body, |record: &IndexList, _, _| {
+        let database = file_number(record.page.get());
+        format!("index {} of file {database} is {}, was {}", record.place, file(record.after), file(record.before))
+    })
 }
 
 /// Returns the record type of the list.

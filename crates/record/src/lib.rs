@@ -6,14 +6,16 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `open`, `database` | makes and finds files; a database as one process knows it |
-//! | `access` | a database on behalf of a transaction: pages and locks |
+//! | `open`, `file_header`, `found_files` | makes and opens files; their headers; the files of an environment |
+//! | `database`, `pages`, `locking` | a database as one process knows it; its pages; its locks for a transaction |
+//! | `access` | the calls on records by key, over all access methods |
 //! | `btree`, `recno`, `hash` | the access methods |
+//! | `cursor` | the calls of cursors, over the walks of all access methods |
 //! | `paged` | pages by number, whose bytes are the program's, and its own log records |
 //! | `list` | records of any length by number, in a tree |
 //! | `link` | a record found again by its place |
-//! | `snapshot` | reads without locks, with old versions from the log |
-//! | `page`, `free_pages` | the layout of pages; which pages are free |
+//! | `snapshot`, `shortcuts` | reads without locks, with old versions from the log; and with those that writers leave |
+//! | `page` | the layout of pages |
 //! | `duplicates` | keys with several values |
 //! | `indices` | which files are indices of which file |
 //! | `order` | keys in another order than that of their bytes |
@@ -21,14 +23,15 @@
 //! | `key_hash`, `lock_names` | the names of locks |
 #![forbid(unsafe_code)]
 
-pub mod access;
+mod access;
 pub mod btree;
 mod copied_file;
+mod cursor;
 pub mod database;
 pub mod duplicates;
 mod error;
+mod file_header;
 mod found_files;
-pub mod free_pages;
 pub mod hash;
 pub mod indices;
 pub mod key_hash;
@@ -36,6 +39,7 @@ pub mod key_range;
 pub mod link;
 pub mod list;
 pub mod lock_names;
+mod locking;
 pub mod log_body;
 pub mod open;
 pub mod order;
@@ -45,25 +49,30 @@ pub mod paged;
 mod pages;
 pub mod recno;
 mod salvage;
+mod shortcuts;
 pub mod snapshot;
 
 use libtp_txn::RecordType;
 
-pub use access::Access;
+pub use access::verify;
 pub use btree::merge::Compacted;
 pub use btree::verify::{Finding, Verified};
-pub use btree::{BtreeCursor, Stand};
+pub use btree::BtreeCursor;
 pub use copied_file::give_to;
+pub use cursor::{BothWays, Cursor, Stand, Walk};
 pub use database::{Database, Duplicates, Granularity, KeyFormat, Method};
 pub use error::{Error, Result};
-pub use found_files::{drop_missing, entered_files, find_file, find_files, make_registry, restore_torn, FoundFile};
+pub use file_header::FoundFile;
+pub use found_files::{drop_missing, entered_files, find_file, find_files, make_registry, restore_torn};
 pub use hash::HashCursor;
 pub use indices::Listed;
 pub use key_range::{KeyRange, ShortKey};
 pub use link::Link;
 pub use list::Stretch;
+pub use locking::Access;
 pub use open::{after_restart, check_name, open, OpenSettings};
 pub use order::{Order, OrderName};
+pub use page::free_pages;
 pub use paged::{PageCopy, PageLock};
 pub use recno::NumberCursor;
 pub use salvage::{DamagedFile, SalvagedRecord};
@@ -74,24 +83,10 @@ pub fn record_types() -> Vec<RecordType> {
     [
         btree::record_types::record_types(),
         recno::record_types::record_types(),
-        page::record_types::record_types(),
+        pages::record_types::record_types(),
         indices::record_types(),
         hash::record_types::record_types(),
         paged::record_types::record_types(),
     ]
     .concat()
-}
-
-/// Checks everything that a database's pages state about each other.
-///
-/// # Errors
-/// A page cannot be read for a reason other than damage. Damage is a finding.
-pub fn verify(access: &Access<'_>) -> Result<Verified> {
-    match access.database().method() {
-        Method::Btree if access.database().key_format().is_list => list::verify::verify(access),
-        Method::Btree => btree::verify::verify(access),
-        Method::Recno { .. } => recno::verify::verify(access),
-        Method::Hash => hash::verify::verify(access),
-        Method::Pages => paged::verify::verify(access),
-    }
 }

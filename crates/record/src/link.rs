@@ -6,20 +6,18 @@
 //! that page is the linked one. Otherwise the record may be elsewhere or gone, and the caller searches for the key
 //! (docs/design/0010-links.md).
 
-use libtp_buffer::SharedPage;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::access::{Access, Purpose, Tried};
 use crate::btree::get::Value;
 use crate::btree::insert::hash_of;
 use crate::btree::long_value;
-use crate::btree::node::Node;
-use crate::btree::search::{self, node_of};
 use crate::database::Granularity;
-use crate::hash::bucket::{PinnedPages, SearchResult};
 use crate::key_hash::key_hash;
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
+use crate::log_body::short;
+use crate::page::node::Node;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
@@ -40,8 +38,9 @@ pub struct Link {
 const _: () = assert!(size_of::<Link>() == 16);
 
 impl Link {
-    fn new(page: u32, slot: usize, hash: u64) -> Link {
-        Link { page: page.into(), slot: crate::log_body::short(slot), unused: 0.into(), hash: hash.into() }
+    /// Returns a link to the record of a key at a slot of a page.
+    pub(crate) fn new(page: u32, slot: usize, key: &[u8]) -> Link {
+        Link { page: page.into(), slot: short(slot), unused: 0.into(), hash: key_hash(key).into() }
     }
 
     /// Returns the link as bytes, for storage in a record.
@@ -65,37 +64,7 @@ fn slot_of(node: &Node<'_>, was: usize, hash: u64) -> Option<usize> {
     (was..count).take(1).chain((0..was).rev()).chain(was.saturating_add(1)..count).find(is_it)
 }
 
-impl<'a> Access<'a> {
-    /// Returns a link to the record of a key, which is locked for reading; `None` if there is no such record.
-    ///
-    /// # Errors
-    /// As [`Access::get`].
-    pub fn link_of(&self, key: &[u8]) -> Result<Option<Link>> {
-        if self.get(key, |_| ())?.is_none() {
-            return Ok(None);
-        }
-        let hash = key_hash(key);
-        if !self.is_hash() {
-            let _visit = self.pages.visit();
-            let leaf = search::shared(&self.pages, key, 0)?;
-            let number = leaf.id().page().raw();
-            let (slot, found) = node_of(&self.pages, number, &leaf)?.find(key);
-            return Ok(found.then(|| Link::new(number, slot, hash)));
-        }
-        let mut kept = PinnedPages::default();
-        for _ in 0..ROUNDS_MAX {
-            let bucket = self.buckets().latch::<SharedPage<'a>>(hash)?;
-            let read = match bucket.find(&self.pages, &kept, key)? {
-                SearchResult::Found(which, slot) => return Ok(Some(Link::new(bucket.page(&which).0, slot, hash))),
-                SearchResult::Missing => return Ok(None),
-                SearchResult::Read(page) => page,
-            };
-            drop(bucket);
-            kept.keep(&self.pages, read)?;
-        }
-        Ok(None)
-    }
-
+impl Access<'_> {
     /// Reads the linked record under a shared lock, and passes its key and value to `read`. Returns `None` if the
     /// record was deleted or has moved; a search for its key tells which.
     ///
@@ -104,11 +73,9 @@ impl<'a> Access<'a> {
     /// # Errors
     /// Locks or pages failed.
     pub fn get_linked<R>(&self, link: Link, read: impl FnOnce(&[u8], &[u8]) -> R) -> Result<Option<R>> {
-        if !self.is_hash() {
-            self.check_btree()?;
-        }
-        let (number, hash) = (link.page.get(), link.hash.get());
+        self.check_keyed()?;
         let granularity = self.enter(Purpose::Read)?;
+        let (number, hash) = (link.page.get(), link.hash.get());
         let file = self.database.id();
         for _ in 0..ROUNDS_MAX {
             // In each round: a wait for the lock has used up the reservation.
@@ -123,11 +90,10 @@ impl<'a> Access<'a> {
                 return Ok(None);
             };
             let Some(slot) = slot_of(&node, link.slot.get().into(), hash) else { return Ok(None) };
-            let name = match granularity {
-                None => None,
-                Some(Granularity::Page) if !self.is_hash() => Some(lock_names::page(file, number)),
-                Some(_) => Some(lock_names::record(file, hash)),
-            };
+            let name = granularity.map(|granularity| match granularity {
+                Granularity::Page => lock_names::page(file, number),
+                Granularity::Record => lock_names::record(file, hash),
+            });
             if let Some(name) = name {
                 if self.try_record_lock(name, Purpose::Read.mode())? == Tried::Busy {
                     drop(page);
@@ -157,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_link_is_the_same_after_it_was_kept() {
-        let link = Link::new(4711, 17, 0x0123_4567_89ab_cdef);
+        let link = Link::new(4711, 17, b"key");
         assert_eq!(Link::from_bytes(link.to_bytes()), link);
         assert_eq!(&link.to_bytes()[..6], &[0x67, 0x12, 0, 0, 17, 0]);
     }

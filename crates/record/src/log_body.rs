@@ -1,9 +1,13 @@
 //! The layout of a log record's body: a little-endian struct, then the bytes it counts.
+//!
+//! The struct begins with the packed identifier of the first page that the record changes. Other pages are of the same
+//! file and named by number, zero for none.
 
 use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
-use libtp_txn::Damage;
+use libtp_buffer::PageId;
+use libtp_txn::{Damage, PageList};
 
 /// Declares the struct in front of a log record's body, and proves its size.
 macro_rules! body {
@@ -57,4 +61,54 @@ pub fn page_number(packed: u64) -> u32 {
 #[allow(clippy::cast_possible_truncation)] // the high half of 64 bits is 32 bits
 pub fn file_number(packed: u64) -> u32 {
     (packed >> 32) as u32
+}
+
+/// The result of a redo function.
+pub(crate) type Redone = Result<(), Damage>;
+
+/// Returns the error for a page that the log record does not name.
+#[cold]
+pub(crate) fn no_role(role: usize) -> Redone {
+    Err(Damage(format!("the record has no page of role {role}")))
+}
+
+/// Returns the page that every body begins with.
+pub(crate) fn first_page(body: &[u8]) -> PageList {
+    let Some(packed) = body.first_chunk::<8>() else { return PageList::NONE };
+    PageList::one(PageId::from_u64(u64::from_le_bytes(*packed)))
+}
+
+/// Returns the page that a body begins with, and others of its file by their roles; none if the body is too short.
+pub(crate) fn pages_of<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    body: &[u8],
+    others: impl FnOnce(&T) -> [u32; 3],
+) -> PageList {
+    let (Ok((record, _)), Some(packed)) = (read::<T>(body), body.first_chunk::<8>()) else { return PageList::NONE };
+    let packed = u64::from_le_bytes(*packed);
+    let sibling = |number: u32| PageId::from_u64((packed & !u64::from(u32::MAX)) | u64::from(number));
+    let [second, third, fourth] = others(record).map(|number| (number != 0).then(|| sibling(number)));
+    PageList::of([Some(PageId::from_u64(packed)), second, third, fourth])
+}
+
+/// Description of a body that is shorter than its type.
+const UNREADABLE: &str = "unreadable";
+
+/// Describes a body for people. `say` gets the struct, the name of the first page, and the bytes behind the struct.
+pub(crate) fn describe<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    body: &[u8],
+    say: impl FnOnce(&T, &str, &[u8]) -> String,
+) -> String {
+    let (Ok((record, rest)), Some(packed)) = (read::<T>(body), body.first_chunk::<8>()) else {
+        return UNREADABLE.into();
+    };
+    let packed = u64::from_le_bytes(*packed);
+    say(record, &format!("page {} of file {}", page_number(packed), file_number(packed)), rest)
+}
+
+/// Formats the first `count` bytes for people.
+pub(crate) fn show(bytes: &[u8], count: U16) -> String {
+    const SHOWN: usize = 32;
+    let bytes = bytes.get(..usize::from(count.get())).unwrap_or_default();
+    let more = if bytes.len() > SHOWN { ".." } else { "" };
+    format!("\"{}{more}\"", bytes[..bytes.len().min(SHOWN)].escape_ascii())
 }

@@ -1,9 +1,21 @@
-//! The inner layout of pages: slots and heap, overflow chains, and the kind byte that every page has.
+//! The inner layout of pages, and the kind byte that every page has.
+//!
+//! | file | what |
+//! |---|---|
+//! | `slotted`, `node`, `rebuild` | slots and a heap; records and downlinks in them, read; written as a whole |
+//! | `recno` | records of one length |
+//! | `overflow` | a piece of a long value |
+//! | `free_pages` | the meta page; which pages are free |
+//! | `record_lsn` | the word that every record has |
+//! | `log_records` | the log records of files and pages, and their redo |
 
+pub mod free_pages;
 pub mod log_records;
+pub mod node;
 pub mod overflow;
+pub mod rebuild;
+pub mod recno;
 pub mod record_lsn;
-pub mod record_types;
 pub mod slotted;
 
 /// The kind byte of the common header. It determines the layout of the rest of the page.

@@ -1,12 +1,15 @@
 //! One file's pages for an access method: by number, latched, on behalf of the session that changes them.
 
+pub mod record_types;
+pub mod undo;
+
 use libtp_buffer::{ExclusivePage, FileId, PageId, PageMut, PageNo, Pin, SharedPage};
 use libtp_log::Lsn;
 use libtp_process::{Rank, Session};
 use libtp_txn::Change;
 use rio::{failpoint, planted};
 
-use crate::free_pages::{Meta, FIRST_PAGE, META_PAGE};
+use crate::page::free_pages::{Meta, FIRST_PAGE, META_PAGE};
 use crate::page::overflow;
 use crate::{Error, Result};
 

@@ -14,17 +14,17 @@ use libtp_io::File;
 use libtp_log::Lsn;
 
 use crate::btree::get::Value;
-use crate::btree::node::Node;
 use crate::btree::verify::Finding;
 use crate::database::{KeyFormat, Method};
-use crate::free_pages::{Meta, META_PAGE};
+use crate::file_header::{found, read_header, LIST};
 use crate::hash::page::BucketPage;
 use crate::list::entries::Entry;
-use crate::open::{found, read_header, LIST};
+use crate::page::free_pages::{Meta, META_PAGE};
+use crate::page::node::Node;
 use crate::page::overflow::{self, ChainRef};
+use crate::page::recno::{Arithmetic, RecnoPage};
 use crate::page::PageKind;
 use crate::page_header;
-use crate::recno::page::{Arithmetic, RecnoPage};
 use crate::{Error, Result};
 
 /// Longest value that salvage believes.
@@ -190,7 +190,7 @@ impl DamagedFile {
                 let recno = RecnoPage::over(page).filter(|recno| recno.record_bytes() == record_bytes as usize);
                 let (Some(recno), Some(arithmetic)) = (recno, arithmetic) else { return self.contradicts(number) };
                 for slot in 0..recno.capacity() {
-                    if let Some(record) = recno.slot(slot).filter(super::recno::page::Slot::is_record) {
+                    if let Some(record) = recno.slot(slot).filter(|slot| slot.is_record()) {
                         let value = record.bytes.to_vec();
                         take(SalvagedRecord::Numbered { number: arithmetic.number(number, slot), value })?;
                     }

@@ -29,12 +29,13 @@ use std::cell::{Cell, RefCell};
 use libtp_buffer::FileId;
 use libtp_lock::Wait;
 use libtp_log::{Lsn, RecordRef, RECORD_HEADER_BYTES};
-use libtp_txn::{Managers, OldVersion, Sight, TxnSession, View};
+use libtp_txn::{Managers, Sight, TxnSession, View};
 use rio::planted;
 
-use crate::access::Access;
 use crate::database::Database;
+use crate::locking::Access;
 use crate::page::record_lsn::RecordFlags;
+use crate::shortcuts::Name;
 use crate::{Error, Result};
 
 pub use btree::SnapshotCursor;
@@ -43,28 +44,6 @@ pub use recno::SnapshotNumberCursor;
 
 use cache::Cache;
 use history::Version;
-
-pub(crate) use history::Name;
-
-impl Access<'_> {
-    /// Leaves a shortcut to the present version of a record that is about to change, for snapshots that will look for
-    /// it (PROTOCOLS S4). The record's page is latched.
-    #[inline]
-    pub(crate) fn leave_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
-        if self.pages.change.managers.wants_shortcut(lsn) {
-            self.leave_wanted_shortcut(name, lsn, flags, stored);
-        }
-    }
-
-    #[cold]
-    fn leave_wanted_shortcut(&self, name: Name<'_>, lsn: Lsn, flags: RecordFlags, stored: &[u8]) {
-        let change = &self.pages.change;
-        let file = self.database.id();
-        let version = || OldVersion { lsn, flags: flags.0, stored: stored.to_vec() };
-        let bytes = name.bytes_count() + stored.len();
-        change.managers.leave_shortcut(change.session(), lsn, name.hash(file), bytes, || name.bytes(file), version);
-    }
-}
 
 /// A snapshot as the thread that holds it knows it: the view, and a cache of versions.
 #[derive(Debug)]

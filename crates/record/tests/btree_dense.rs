@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use libtp_buffer::{PageId, PageNo};
 use libtp_process::Rank;
-use libtp_record::btree::node::Node;
 use libtp_record::free_pages::FIRST_PAGE;
+use libtp_record::page::node::Node;
 use libtp_record::{BtreeCursor, Database, Granularity, Method, Verified};
 use libtp_txn::{Durability, TxnSession};
 use world::{Place, Random, World};

@@ -236,12 +236,7 @@ impl<'t> Cursor<'t> {
     pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
         // Keys that are equal in the order have equal encodings.
         let behind = self.encoded(key);
-        let found = match &mut self.place {
-            Place::HashLocking(at, txn) => txn.guarded(|| Ok(at.next_behind(&behind)?)),
-            Place::HashSnapshot(at, snapshot) => snapshot.guarded(|| Ok(at.next_behind(&behind)?)),
-            Place::Locking(at, txn) => txn.guarded(|| Ok(at.seek_behind(&behind)?)),
-            Place::Snapshot(at, snapshot) => snapshot.guarded(|| Ok(at.seek_behind(&behind)?)),
-        };
+        let found = at_any!(&mut self.place, at => at.seek_behind(&behind));
         self.found(found)
     }
 

@@ -10,12 +10,12 @@
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
 use crate::btree::log_records::{Absorb, ABSORB};
-use crate::btree::node::{Node, INNER_CELL_HEAD};
 use crate::btree::search::{self, node_of, number_of, ROOT};
 use crate::btree::unlink::{fits_with_high, free_unlinked, remember};
+use crate::locking::Access;
 use crate::log_body::short;
+use crate::page::node::{Node, INNER_CELL_HEAD};
 use crate::page::slotted::SLOT_BYTES;
 use crate::pages::rank;
 use crate::Result;

@@ -13,13 +13,13 @@
 
 use rio::failpoint;
 
-use crate::access::Access;
 use crate::btree::merge::{bytes_with, is_settled, merge};
-use crate::btree::node::Node;
 use crate::btree::search::{self, node_of, ROOT};
 use crate::btree::split::split_off;
 use crate::btree::unlink::free_unlinked;
 use crate::database::Granularity;
+use crate::locking::Access;
+use crate::page::node::Node;
 use crate::page::slotted::SLOT_BYTES;
 use crate::Result;
 

@@ -8,9 +8,9 @@ use zerocopy::IntoBytes;
 
 use crate::btree::difference::Difference;
 use crate::btree::log_records::{append_cell, Insert, Post, Restore, RootSplit, Split, Update};
-use crate::btree::node::{Node, Record};
 use crate::btree::split_plan::SplitPlan;
 use crate::log_body::short;
+use crate::page::node::{Node, Record};
 use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use libtp_log::Lsn;
 

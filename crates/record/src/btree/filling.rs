@@ -8,9 +8,9 @@ use zerocopy::little_endian::U16;
 use zerocopy::IntoBytes;
 
 use crate::btree::log_records::Load;
-use crate::btree::node::{LeafCell, INNER_CELL_HEAD, LEAF_CELL_HEAD};
-use crate::btree::rebuild::Frame;
 use crate::log_body::short;
+use crate::page::node::{LeafCell, INNER_CELL_HEAD, LEAF_CELL_HEAD};
+use crate::page::rebuild::Frame;
 use crate::page::record_lsn::{pack_lsn, RecordFlags};
 use crate::page::slotted::SLOT_BYTES;
 use libtp_log::Lsn;

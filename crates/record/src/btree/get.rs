@@ -7,16 +7,15 @@
 //! A reader tries the lock while the leaf is latched and the record is on its way from memory. Only if another session
 //! holds the lock does the reader release the leaf, wait for the lock, and search again.
 
-use libtp_lock::LockName;
 use libtp_log::Lsn;
 
-use crate::access::{Access, Purpose, Tried};
 use crate::btree::long_value;
-use crate::btree::node::{Node, Record};
 use crate::btree::search;
-use crate::database::{Granularity, Method};
+use crate::database::Granularity;
 use crate::key_hash::key_hash;
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
+use crate::page::node::{Node, Record};
 use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
 use crate::page::record_lsn::RecordFlags;
 use crate::{Error, Result};
@@ -91,78 +90,10 @@ impl<'a> Access<'a> {
         record.value().ok_or_else(|| self.no_value(number, slot))
     }
 
-    /// Refuses a call for a B-tree on another file.
+    /// Reads a record for a caller that has entered the database. Without a granularity no further lock is taken. Stores
+    /// the record's place in `place` if all of it stood on a leaf.
     #[inline]
-    pub(crate) fn check_btree(&self) -> Result<()> {
-        if matches!(self.database.method(), Method::Btree) {
-            return Ok(());
-        }
-        let (found, wanted) = (self.database.method().name(), "btree");
-        Err(Error::WrongMethod { database: self.database.name().to_string(), found, wanted })
-    }
-
-    /// Reads the value of `key` under a shared lock, and passes it to `read`. Returns `None` if there is no such
-    /// record.
-    ///
-    /// The page is latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::Corrupt`], and errors of locks and pages.
-    #[inline]
-    pub fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.get_for(key, Purpose::Read, read)
-    }
-
-    /// As [`Access::get`], but `read` gets a copy and may call anything: the session holds no latch meanwhile.
-    ///
-    /// # Errors
-    /// As [`Access::get`].
-    #[inline]
-    pub fn get_copied<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let txn = self.pages.change.txn;
-        let mut value = txn.take_spare();
-        let found = self.get_at(key, Purpose::Read, &mut None, |stored| value.extend_from_slice(stored))?;
-        let result = found.map(|()| read(&value));
-        txn.give_spare(value);
-        Ok(result)
-    }
-
-    /// As [`Access::get`], but locks the record for writing: for a value that is read to be changed.
-    ///
-    /// # Errors
-    /// As [`Access::get`].
-    #[inline]
-    pub fn get_for_update<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.get_for(key, Purpose::Write, read)
-    }
-
-    #[inline]
-    fn get_for<R>(&self, key: &[u8], purpose: Purpose, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.get_at(key, purpose, &mut None, read)
-    }
-
-    /// Reads a record. Stores its place in `place` if all of it stood on a leaf.
-    #[inline]
-    pub(crate) fn get_at<R>(
-        &self,
-        key: &[u8],
-        purpose: Purpose,
-        place: &mut Option<LeafPlace>,
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>> {
-        if self.is_hash() {
-            return self.hash_get(key, purpose, read);
-        }
-        self.check_btree()?;
-        self.check_key(key)?;
-        let granularity = self.enter(purpose)?;
-        self.get_entered(key, (purpose, granularity), place, read)
-    }
-
-    /// As [`Access::get_at`], for a caller that has entered the database. Without a granularity no further lock is
-    /// taken.
-    #[inline]
-    pub(crate) fn get_entered<R>(
+    pub(crate) fn btree_get<R>(
         &self,
         key: &[u8],
         (purpose, granularity): (Purpose, Option<Granularity>),
@@ -184,7 +115,11 @@ impl<'a> Access<'a> {
                 // The record comes from memory while the session takes its lock.
                 leaf.prefetch(node.cell_at(slot), CELL_PREFETCH_BYTES);
             }
-            if let Some(name) = self.lock_on(granularity, key, number) {
+            let name = granularity.map(|granularity| match granularity {
+                Granularity::Record => lock_names::record(self.database.id(), key_hash(key)),
+                Granularity::Page => lock_names::page(self.database.id(), number),
+            });
+            if let Some(name) = name {
                 if self.try_record_lock(name, purpose.mode())? == Tried::Busy {
                     drop(leaf);
                     drop(visit);
@@ -212,13 +147,12 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Returns the name of the lock that a record with this key on this leaf needs, if any.
-    #[inline]
-    fn lock_on(&self, granularity: Option<Granularity>, key: &[u8], leaf: u32) -> Option<LockName> {
-        let file = self.database.id();
-        match granularity? {
-            Granularity::Record => Some(lock_names::record(file, key_hash(key))),
-            Granularity::Page => Some(lock_names::page(file, leaf)),
-        }
+    /// Returns the page and slot of a key's record.
+    pub(crate) fn btree_place(&self, key: &[u8]) -> Result<Option<(u32, usize)>> {
+        let _visit = self.pages.visit();
+        let leaf = search::shared(&self.pages, key, 0)?;
+        let number = leaf.id().page().raw();
+        let (slot, found) = search::node_of(&self.pages, number, &leaf)?.find(key);
+        Ok(found.then_some((number, slot)))
     }
 }

@@ -20,17 +20,17 @@ use libtp_txn::State;
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
+use crate::btree::change::drop_replaced;
 use crate::btree::insert::hash_of;
 use crate::btree::log_records::{Reclaim, ReclaimEntry, RECLAIM, RECLAIM_REMOVE, RECLAIM_TRIM};
-use crate::btree::long_value;
-use crate::btree::node::{Node, Record};
 use crate::btree::search::node_of;
 use crate::btree::split_plan::Incoming;
 use crate::btree::unlink;
 use crate::database::Granularity;
 use crate::lock_names;
+use crate::locking::Access;
 use crate::log_body::short;
+use crate::page::node::{Node, Record};
 use crate::page::record_lsn::RecordFlags;
 use crate::page_header;
 use crate::Result;
@@ -62,13 +62,20 @@ pub(crate) fn is_seen_by_all(access: &Access<'_>, version: Lsn) -> bool {
 }
 
 /// Whether no transaction can want an earlier state of the record back.
-pub(crate) fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
+fn is_settled(access: &Access<'_>, record: &Record<'_>, hash: u64, own: Lsn) -> bool {
     let is_locked = !access.is_free(lock_names::record(access.database.id(), hash));
     (record.lsn < own && !is_locked) || planted("record: ghosts removed while locked")
 }
 
 /// Returns the action for each slot of a leaf that can give something up, and the highest LSN of a removed ghost.
-fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(Vec<ReclaimEntry>, Lsn)> {
+/// `may_leave` tells whether the gap of a ghost's key, given by its hash, is free.
+pub(crate) fn plan(
+    access: &Access<'_>,
+    number: u32,
+    node: &Node<'_>,
+    own: Lsn,
+    may_leave: impl Fn(u64) -> bool,
+) -> Result<(Vec<ReclaimEntry>, Lsn)> {
     let mut entries = Vec::new();
     let mut deleter = Lsn::NONE;
     let horizon = Horizon::default();
@@ -85,7 +92,7 @@ fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(
         let leaves = record.is_ghost()
             && !record.flags.has(RecordFlags::REPLACED)
             && horizon.has_passed(access, record.lsn)
-            && access.is_free(lock_names::gap(access.database.id(), hash));
+            && may_leave(hash);
         if leaves {
             deleter = deleter.max(record.lsn);
         } else if !has_slack {
@@ -98,7 +105,7 @@ fn plan(access: &Access<'_>, number: u32, node: &Node<'_>, own: Lsn) -> Result<(
 }
 
 /// Frees the replaced chains of records that no other transaction locks.
-fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8]>) -> Result<()> {
+fn free_chains<'a>(access: &Access<'a>, number: u32, own: Lsn, incoming: Option<&[u8]>) -> Result<()> {
     let horizon = Horizon::default();
     let keys: Vec<(Vec<u8>, u64)> = {
         let leaf = access.pages.shared(number, 0)?;
@@ -118,7 +125,7 @@ fn free_chains(access: &Access<'_>, number: u32, own: Lsn, incoming: Option<&[u8
     for (key, hash) in keys.into_iter().filter(|(key, _)| incoming != Some(key)) {
         let record = lock_names::record(access.database.id(), hash);
         let still_free = |leaf| access.is_free(record) && !is_page_of_others(access, leaf);
-        long_value::drop_replaced(access, &key, still_free)?;
+        drop_replaced::<ExclusivePage<'a>>(access, &key, still_free)?;
     }
     Ok(())
 }
@@ -132,7 +139,8 @@ fn reclaim(access: &Access<'_>, leaf: &mut ExclusivePage<'_>, own: Lsn) -> Resul
         return Ok(false);
     }
     let node = node_of(pages, number, leaf)?;
-    let (entries, deleter) = plan(access, number, &node, own)?;
+    let gap_is_free = |hash| access.is_free(lock_names::gap(access.database.id(), hash));
+    let (entries, deleter) = plan(access, number, &node, own, gap_is_free)?;
     if entries.is_empty() {
         return Ok(false);
     }

@@ -9,9 +9,9 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::IntoBytes;
 
-use crate::btree::node::{LeafCell, Node, LEAF_CELL_HEAD};
-use crate::btree::rebuild::Cell;
 use crate::log_body::{body, read, take};
+use crate::page::node::{LeafCell, Node, LEAF_CELL_HEAD};
+use crate::page::rebuild::Cell;
 use crate::page::slotted::SplitKey;
 use libtp_txn::Damage;
 

@@ -13,13 +13,11 @@
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
 use crate::btree::get::Value;
-use crate::btree::log_records::{DropChain, DROP_CHAIN};
-use crate::btree::node::Node;
-use crate::btree::search::{self, node_of};
-use crate::free_pages::META_PAGE;
+use crate::locking::Access;
+use crate::page::free_pages::META_PAGE;
 use crate::page::log_records::{WritePiece, WRITE_PIECE};
+use crate::page::node::Node;
 use crate::page::overflow::{self, ChainRef};
 use crate::pages::{loose_rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
@@ -107,61 +105,6 @@ pub(crate) fn older_on(pages: &Pages<'_>, number: u32, page: &[u8]) -> Result<Ch
     Ok(ChainRef { first: header.older_first, last: header.older_last, bytes: header.older_bytes })
 }
 
-/// Frees the chains that earlier, ended transactions replaced at the record of `key`. No transaction can want them
-/// back: either the caller holds the record's lock and has not changed the record, or no transaction holds it, which
-/// `still_free` checks again under the leaf's latch.
-pub(crate) fn drop_replaced(access: &Access<'_>, key: &[u8], still_free: impl Fn(u32) -> bool) -> Result<()> {
-    let pages = &access.pages;
-    for _ in 0..ROUNDS_MAX {
-        pages.reserve_common(access.database.page_bytes(), 64)?;
-        let (number, found) = {
-            let leaf = search::shared(pages, key, 0)?;
-            let number = leaf.id().page().raw();
-            (number, replaced_at(access, number, &leaf, key)?)
-        };
-        let Some(replaced) = found else { return Ok(()) };
-        let (first, last) = (replaced.chain.first.get(), replaced.chain.last.get());
-        pages.check_apart(&[number, first, replaced.live.unwrap_or_default()])?;
-        pages.check_apart(&[number, last, replaced.live.unwrap_or_default()])?;
-        let (leaf_pin, meta_pin) = (pages.pin(number)?, pages.pin(META_PAGE)?);
-        let (first_pin, last_pin) = (pages.pin(first)?, pages.pin(last)?);
-        let live_pin = replaced.live.map(|live| pages.pin(live)).transpose()?;
-        let mut leaf = leaf_pin.exclusive(crate::pages::rank(0));
-        let node = node_of(pages, number, &leaf)?;
-        if node.is_deleted() || node.belongs_right(key) || replaced_at(access, number, &leaf, key)? != Some(replaced) {
-            continue;
-        }
-        failpoint("long value: chain to be dropped, leaf latched");
-        if !still_free(number) {
-            return Ok(());
-        }
-        let older = if first == last { None } else { Some(older_on(pages, first, &first_pin.shared(loose_rank()))?) };
-        let mut last_page = last_pin.exclusive(loose_rank());
-        let older = older.map_or_else(|| older_on(pages, last, &last_page), Ok)?;
-        let mut live_page = live_pin.as_ref().map(|pin| pin.exclusive(loose_rank()));
-        let mut meta = meta_pin.exclusive(libtp_process::Rank::META);
-        let record = DropChain {
-            page: pages.id(number).raw().into(),
-            slot: crate::log_body::short(replaced.slot),
-            first: replaced.chain.first,
-            last: replaced.chain.last,
-            next: pages.meta_of(&meta)?.free_head,
-            live: replaced.live.unwrap_or_default().into(),
-            older_bytes: older.bytes,
-            older_first: older.first,
-            older_last: older.last,
-            ..DropChain::default()
-        };
-        let body = record.as_bytes();
-        failpoint("long value: about to drop a chain");
-        match &mut live_page {
-            None => pages.apply_checked(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta]),
-            Some(live) => pages.apply_checked(DROP_CHAIN, body, &mut [&mut leaf, &mut last_page, &mut meta, live]),
-        }?;
-    }
-    Err(pages.corrupt(search::ROOT, "the long values a record replaced lead in a circle"))
-}
-
 /// A replaced chain of a record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replaced {
@@ -176,16 +119,6 @@ impl Replaced {
     pub(crate) fn is_same(&self, other: &Replaced) -> bool {
         (self.chain, self.live) == (other.chain, other.live)
     }
-}
-
-/// Returns the replaced chain of the record of `key` on a leaf; `None` if there is no such record or chain.
-fn replaced_at(access: &Access<'_>, number: u32, leaf: &[u8], key: &[u8]) -> Result<Option<Replaced>> {
-    let node = node_of(&access.pages, number, leaf)?;
-    let (slot, found) = node.find(key);
-    if !found {
-        return Ok(None);
-    }
-    replaced_record(access, number, &node, slot)
 }
 
 /// Returns the replaced chain of the record at a slot; `None` if there is no such chain.

@@ -15,16 +15,16 @@
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
 use crate::btree::ghosts;
 use crate::btree::log_records::{append_cell, Merge, MERGE};
-use crate::btree::node::Node;
-use crate::btree::rebuild::Frame;
 use crate::btree::search::{self, node_of, number_of};
 use crate::btree::unlink;
 use crate::database::Granularity;
 use crate::lock_names;
+use crate::locking::Access;
 use crate::log_body::short;
+use crate::page::node::Node;
+use crate::page::rebuild::Frame;
 use crate::page::slotted::SLOT_BYTES;
 use crate::pages::rank;
 use crate::{Error, Result};

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 
 use libtp_buffer::SharedPage;
 
-use crate::btree::node::Node;
-use crate::btree::rebuild::Frame;
+use crate::page::node::Node;
+use crate::page::rebuild::Frame;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
@@ -131,7 +131,7 @@ mod tests {
     use libtp_buffer::PageMut;
 
     use super::*;
-    use crate::btree::rebuild::make_new;
+    use crate::page::rebuild::make_new;
 
     const PAGE: usize = 4096;
 

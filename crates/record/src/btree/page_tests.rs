@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 use crate::btree::encode::{self, After, Taken};
 use crate::btree::log_records::{Reclaim, ReclaimEntry, Update, RECLAIM_REMOVE};
-use crate::btree::node::Node;
-use crate::btree::rebuild::{make_new, Frame};
 use crate::btree::redo;
 use crate::btree::split_plan::{plan, Incoming};
-use crate::free_pages::{self, Meta};
 use crate::log_body::{read, short};
+use crate::page::free_pages::{self, Meta};
+use crate::page::node::Node;
+use crate::page::rebuild::{make_new, Frame};
 use crate::page::record_lsn::RecordFlags;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;

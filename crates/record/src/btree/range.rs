@@ -3,7 +3,7 @@
 //! Not in the paper. A range is counted and deleted record by record, under the locks of a cursor that passes the
 //! records: S on each record (X, to delete) and on the gap below it, and on the gap in which the range ends. So the
 //! range stays as it was found, empty for example, until the transaction ends. From 100,000 locks on the transaction
-//! tries to lock the database instead (`access.rs`), and then needs no more locks.
+//! tries to lock the database instead (`locking.rs`), and then needs no more locks.
 //!
 //! Deleted records stay as ghosts until the transaction has committed. Then `clear_away` goes over the leaves of the
 //! range several times, removes ghosts, unlinks empty leaves, and lets pages above absorb each other. `clear_around`
@@ -13,15 +13,14 @@
 use libtp_lock::Mode;
 use libtp_txn::State;
 
-use crate::access::{Access, Tried};
 use crate::btree::ghosts;
-use crate::btree::node::Node;
 use crate::btree::search::{self, node_of};
 use crate::btree::unlink;
 use crate::btree::BtreeCursor;
 use crate::key_range::KeyRange;
 use crate::lock_names;
-use crate::snapshot::{SnapshotAccess, SnapshotCursor};
+use crate::locking::{Access, Tried};
+use crate::page::node::Node;
 use crate::Result;
 
 /// Most passes over the leaves of a range. Each pass has far fewer leaves.
@@ -189,20 +188,5 @@ impl Access<'_> {
             }
         }
         Ok(gone)
-    }
-}
-
-impl SnapshotAccess<'_> {
-    /// Counts the records of a range that the snapshot shows.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn count_range(&self, range: KeyRange) -> Result<u64> {
-        let mut cursor = SnapshotCursor::new(*self).within(range);
-        let mut count = 0;
-        while cursor.move_next()? {
-            count += 1;
-        }
-        Ok(count)
     }
 }

@@ -12,11 +12,11 @@ use crate::btree::log_records::{
     take_cell, Absorb, DropChain, FreeUnlinked, Insert, Post, Reclaim, ReclaimEntry, Restore, RootSplit, Split, Unlink,
     Update, RECLAIM_REMOVE,
 };
-use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
-use crate::btree::rebuild::{compact, make_new, rebuild, Cell, Frame};
-use crate::free_pages;
-use crate::log_body::{file_number, page_number, read, take};
+use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
+use crate::page::free_pages;
+use crate::page::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::overflow::{self, ChainRef, CHAIN_REF_BYTES};
+use crate::page::rebuild::{compact, make_new, rebuild, Cell, Frame};
 use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::page::slotted::{
     close_slot, head_of, open_slot, store_header, store_slot, store_slots, Flags, Slot, SlottedHeader, SplitKey,
@@ -27,8 +27,6 @@ use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use libtp_txn::Damage;
 
-type Redone = Result<(), Damage>;
-
 fn node_of<'p>(page: &'p PageMut<'_, '_>) -> Result<Node<'p>, Damage> {
     Node::over_records(page.bytes())
         .ok_or_else(|| Damage("it holds no records in key order, or its header contradicts itself".into()))
@@ -36,10 +34,6 @@ fn node_of<'p>(page: &'p PageMut<'_, '_>) -> Result<Node<'p>, Damage> {
 
 fn record_of<'p>(node: &Node<'p>, slot: usize) -> Result<Record<'p>, Damage> {
     node.record(slot).ok_or_else(|| Damage(format!("it has no record at slot {slot}")))
-}
-
-fn no_role(role: usize) -> Redone {
-    Err(Damage(format!("the record has no page of role {role}")))
 }
 
 /// Returns the page's garbage bytes after `bytes` more become garbage.
@@ -308,7 +302,7 @@ pub fn root_split(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8
             let bytes = page.range(0..length);
             let level = record.level.checked_add(1).ok_or_else(|| Damage("the tree has too many levels".into()))?;
             page_header::set_level(bytes, level);
-            let mut writer = crate::btree::rebuild::PageWriter::begin(bytes, &empty)?;
+            let mut writer = crate::page::rebuild::PageWriter::begin(bytes, &empty)?;
             writer.push(Cell::Child { key: SplitKey::whole(&[]), child: left })?;
             writer.push(Cell::Child { key: SplitKey::whole(separator), child: right })?;
             return writer.finish();

@@ -3,18 +3,16 @@
 use rio::planted;
 
 use crate::btree::log_records::{take_cell, Load, LoadRoot};
-use crate::btree::node::Node;
-use crate::btree::rebuild::{make_new, Cell, Frame, PageWriter};
-use crate::free_pages;
-use crate::log_body::{file_number, page_number, read, take};
+use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
+use crate::page::free_pages;
+use crate::page::node::Node;
+use crate::page::rebuild::{make_new, Cell, Frame, PageWriter};
 use crate::page::record_lsn::{pack_lsn, unpack_lsn};
 use crate::page::slotted::store_header;
 use crate::page_header;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use libtp_txn::Damage;
-
-type Redone = Result<(), Damage>;
 
 /// Redoes the loading of a page.
 pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {
@@ -56,14 +54,14 @@ pub fn load(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> R
             store_header(page, header);
             Ok(())
         }
-        _ => Err(Damage(format!("the record has no page of role {role}"))),
+        _ => no_role(role),
     }
 }
 
 /// Redoes the end of a load: the root leads to the loaded pages.
 pub fn load_root(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     if role != 0 {
-        return Err(Damage(format!("the record has no page of role {role}")));
+        return no_role(role);
     }
     let (record, mut rest) = read::<LoadRoot>(body)?;
     let length = page.bytes().len();

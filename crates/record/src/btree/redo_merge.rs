@@ -3,17 +3,17 @@
 use rio::planted;
 
 use crate::btree::log_records::{take_cell, Merge};
-use crate::btree::node::Node;
-use crate::btree::rebuild::{rebuild, Frame};
 use crate::btree::redo::{inherit_deleter, remove_child, set_left};
-use crate::log_body::{page_number, read, take};
+use crate::log_body::{no_role, page_number, read, take, Redone};
+use crate::page::node::Node;
+use crate::page::rebuild::{rebuild, Frame};
 use crate::page::slotted::Flags;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use libtp_txn::Damage;
 
 /// Redoes the merging of a leaf into its left neighbour.
-pub fn merge(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Result<(), Damage> {
+pub fn merge(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, mut rest) = read::<Merge>(body)?;
     let high = take(&mut rest, record.high_bytes.get().into())?;
     let node = || Node::over(page.bytes()).ok_or_else(|| Damage("it is no page of a B-tree".into()));
@@ -42,6 +42,6 @@ pub fn merge(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) ->
         }
         2 => remove_child(page, record.slot.get().into()),
         3 => set_left(page, page_number(record.page.get())),
-        _ => Err(Damage(format!("the record has no page of role {role}"))),
+        _ => no_role(role),
     }
 }

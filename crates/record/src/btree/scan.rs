@@ -20,17 +20,18 @@ use libtp_lock::{LockName, Mode};
 use libtp_log::Lsn;
 use rio::planted;
 
-use crate::access::{Access, Purpose, Tried};
 use crate::btree::get::Value;
 use crate::btree::ghosts;
 use crate::btree::insert::hash_of;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
-use crate::btree::node::Node;
 use crate::btree::search::{self, node_of};
+use crate::cursor::{BothWays, Cursor, Place, Stand, Walk};
 use crate::database::Granularity;
 use crate::key_range::KeyRange;
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
+use crate::page::node::Node;
 use crate::page::overflow::ChainRef;
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
@@ -39,32 +40,6 @@ use crate::Result;
 const WHOLE_WAYS: u32 = 16;
 /// Most leaves that one step of a cursor tries to clean.
 const CLEAN_MAX: usize = 8;
-
-/// The place of a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CursorPlace {
-    /// No place yet.
-    Nowhere,
-    /// On a record. The cursor has copies of its key and value.
-    OnRecord,
-    /// Below the first record.
-    BelowAll,
-    /// Above the last record.
-    AboveAll,
-}
-
-/// A place for a cursor to return to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stand<'k> {
-    /// No place yet.
-    Nowhere,
-    /// On the record of a key, or in the gap where the record was.
-    On(&'k [u8]),
-    /// Below the first record.
-    BelowAll,
-    /// Above the last record.
-    AboveAll,
-}
 
 /// The page and slot of the cursor's record.
 #[derive(Clone, Copy, Debug)]
@@ -116,17 +91,19 @@ enum Locked {
 }
 
 /// A cursor over a B-tree.
-pub struct BtreeCursor<'a> {
+pub type BtreeCursor<'a> = Cursor<BtreeWalk<'a>>;
+
+/// A walk through a B-tree.
+pub struct BtreeWalk<'a> {
     access: Access<'a>,
     purpose: Purpose,
     range: KeyRange,
-    /// Whether the cursor reads values.
+    /// Whether the walk reads values.
     with_values: bool,
-    cursor_place: CursorPlace,
     position: Option<Position>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The key on which the cursor stood before a seek. A seek that fails, or finds nothing, restores it.
+    /// The key of the walk's record before a search. A search that fails, or finds nothing, restores it.
     before: Vec<u8>,
     /// The granularity of locks below the database, once known.
     granularity: Option<Option<Granularity>>,
@@ -137,11 +114,7 @@ pub struct BtreeCursor<'a> {
     passed: Option<Vec<u8>>,
 }
 
-/// A key and its value.
-pub type Pair = (Vec<u8>, Vec<u8>);
-
-#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
-impl<'a> BtreeCursor<'a> {
+impl<'a> Cursor<BtreeWalk<'a>> {
     /// Returns a cursor without a place. It locks the records that it passes for reading.
     pub fn new(access: Access<'a>) -> BtreeCursor<'a> {
         BtreeCursor::with_purpose(access, Purpose::Read)
@@ -153,13 +126,11 @@ impl<'a> BtreeCursor<'a> {
     }
 
     fn with_purpose(access: Access<'a>, purpose: Purpose) -> BtreeCursor<'a> {
-        let cursor_place = CursorPlace::Nowhere;
-        BtreeCursor {
+        Cursor::over(BtreeWalk {
             access,
             purpose,
             range: KeyRange::default(),
             with_values: true,
-            cursor_place,
             position: None,
             key: Vec::new(),
             value: Vec::new(),
@@ -167,96 +138,84 @@ impl<'a> BtreeCursor<'a> {
             granularity: None,
             cleaned: Vec::new(),
             passed: None,
-        }
+        })
     }
 
     /// Limits the cursor to the keys of a range, including its locks.
     #[must_use]
     pub fn within(mut self, range: KeyRange) -> BtreeCursor<'a> {
-        self.range = range;
+        self.walk.range = range;
         self
     }
 
     /// Makes the cursor read keys only. All values are empty.
     #[must_use]
     pub fn without_values(mut self) -> BtreeCursor<'a> {
-        self.with_values = false;
+        self.walk.with_values = false;
         self
     }
 
-    /// Returns the key and value of the cursor's record.
+    /// Restores a place without a look at the record or a lock. Does not read the value.
+    pub fn stand(&mut self, at: Stand<'_>) {
+        let (place, key) = match at {
+            Stand::Nowhere => (Place::Nowhere, &[][..]),
+            Stand::On(key) => (Place::On, key),
+            Stand::BelowAll => (Place::BelowAll, &[][..]),
+            Stand::AboveAll => (Place::AboveAll, &[][..]),
+        };
+        (self.walk.position, self.place) = (None, place);
+        self.walk.value.clear();
+        self.walk.key.clear();
+        self.walk.key.extend_from_slice(key);
+    }
+}
+
+impl Walk for BtreeWalk<'_> {
+    type Key<'k> = &'k [u8];
+    type OwnedKey = Vec<u8>;
+
+    fn go_first(&mut self) -> Result<bool> {
+        self.seek_from(&[])
+    }
+
     #[inline]
-    pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        (self.cursor_place == CursorPlace::OnRecord).then_some((&self.key[..], &self.value[..]))
+    fn go_next(&mut self) -> Result<bool> {
+        self.step(Towards::Above)
     }
 
-    fn found(&self, found: bool) -> Option<Pair> {
-        self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec()))
+    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
+        self.access.check_key(key)?;
+        self.seek_from(&[key, &[0]].concat())
     }
 
-    /// Goes to the first record and returns it.
-    ///
-    /// # Errors
-    /// Locks or pages failed.
-    pub fn first(&mut self) -> Result<Option<Pair>> {
-        let found = self.move_first()?;
-        Ok(self.found(found))
+    #[inline]
+    fn record(&self) -> (&[u8], &[u8]) {
+        (&self.key, &self.value)
     }
 
-    /// Goes to the last record and returns it.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`].
-    pub fn last(&mut self) -> Result<Option<Pair>> {
-        let found = self.move_last()?;
-        Ok(self.found(found))
+    fn owned(key: &[u8]) -> Vec<u8> {
+        key.to_vec()
     }
+}
 
-    /// Goes to the first record whose key is `key` or above, and returns it.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`], and [`Error::KeyTooLong`](crate::Error::KeyTooLong).
-    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        let found = self.move_to(key)?;
-        Ok(self.found(found))
-    }
-
-    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`].
-    pub fn next(&mut self) -> Result<Option<Pair>> {
-        let found = self.move_next()?;
-        Ok(self.found(found))
-    }
-
-    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`].
-    pub fn prev(&mut self) -> Result<Option<Pair>> {
-        let found = self.move_prev()?;
-        Ok(self.found(found))
-    }
-
-    /// Goes to the first record, for [`BtreeCursor::record`]. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`].
-    pub fn move_first(&mut self) -> Result<bool> {
-        self.seek_from(None)
-    }
-
-    /// Goes to the last record. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`].
-    pub fn move_last(&mut self) -> Result<bool> {
-        let cursor_place = self.leave();
+impl BothWays for BtreeWalk<'_> {
+    fn go_last(&mut self) -> Result<bool> {
+        self.leave();
         let found = self.step_to_last();
-        self.stay_unless_found(found, cursor_place)
+        self.stay_unless_found(found)
     }
 
+    fn go_previous(&mut self) -> Result<bool> {
+        self.step(Towards::Below)
+    }
+
+    fn go_to(&mut self, key: &[u8]) -> Result<bool> {
+        self.access.check_key(key)?;
+        self.seek_from(key)
+    }
+}
+
+impl<'a> BtreeWalk<'a> {
     fn step_to_last(&mut self) -> Result<bool> {
         let Some(high) = self.range.high().map(<[u8]>::to_vec) else { return self.step(Towards::Last) };
         // First the gap that the range's end lies in; then down from there.
@@ -268,99 +227,29 @@ impl<'a> BtreeCursor<'a> {
     }
 
     /// Goes to the first record of the range from `key` on.
-    fn seek_from(&mut self, key: Option<&[u8]>) -> Result<bool> {
-        let cursor_place = self.leave();
+    fn seek_from(&mut self, key: &[u8]) -> Result<bool> {
+        self.leave();
         self.key.clear();
-        self.key.extend_from_slice(key.unwrap_or_default().max(self.range.low()));
+        self.key.extend_from_slice(key.max(self.range.low()));
         let found = self.step(Towards::AtOrAbove);
-        self.stay_unless_found(found, cursor_place)
+        self.stay_unless_found(found)
     }
 
-    /// Remembers the cursor's place before a seek.
+    /// Remembers the walk's record before a search.
     #[inline]
-    fn leave(&mut self) -> CursorPlace {
+    fn leave(&mut self) {
         self.position = None;
         std::mem::swap(&mut self.key, &mut self.before);
-        self.cursor_place
     }
 
-    /// Restores the cursor's place after a seek that failed or found nothing.
+    /// Returns to the walk's record after a search that failed or found nothing.
     #[inline]
-    fn stay_unless_found(&mut self, found: Result<bool>, cursor_place: CursorPlace) -> Result<bool> {
-        let stays = match &found {
-            Ok(is_found) => !is_found && !planted("record: a cursor that seeks in vain stands behind all"),
-            Err(_) => true,
-        };
-        if stays {
-            (self.position, self.cursor_place) = (None, cursor_place);
+    fn stay_unless_found(&mut self, found: Result<bool>) -> Result<bool> {
+        if !matches!(found, Ok(true)) {
+            self.position = None;
             std::mem::swap(&mut self.key, &mut self.before);
         }
         found
-    }
-
-    /// Restores a place without a look at the record or a lock. Does not read the value.
-    pub fn stand(&mut self, at: Stand<'_>) {
-        let (cursor_place, key) = match at {
-            Stand::Nowhere => (CursorPlace::Nowhere, &[][..]),
-            Stand::On(key) => (CursorPlace::OnRecord, key),
-            Stand::BelowAll => (CursorPlace::BelowAll, &[][..]),
-            Stand::AboveAll => (CursorPlace::AboveAll, &[][..]),
-        };
-        (self.position, self.cursor_place) = (None, cursor_place);
-        self.value.clear();
-        self.key.clear();
-        self.key.extend_from_slice(key);
-    }
-
-    /// Goes to the first record whose key is above `key`, and returns it.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::seek`].
-    pub fn seek_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.access.check_key(key)?;
-        let found = self.seek_from(Some(&[key, &[0]].concat()))?;
-        Ok(self.found(found))
-    }
-
-    /// Goes to the first record whose key is `key` or above. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::seek`].
-    pub fn move_to(&mut self, key: &[u8]) -> Result<bool> {
-        self.access.check_key(key)?;
-        self.seek_from(Some(key))
-    }
-
-    /// Goes to the next record; to the first, if the cursor has no place yet. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`].
-    pub fn move_next(&mut self) -> Result<bool> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::BelowAll => self.move_first()?,
-            CursorPlace::OnRecord => return self.step(Towards::Above),
-            CursorPlace::AboveAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::AboveAll;
-        }
-        Ok(found)
-    }
-
-    /// Goes to the record before; to the last, if the cursor has no place yet. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`BtreeCursor::first`].
-    pub fn move_prev(&mut self) -> Result<bool> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::AboveAll => self.move_last()?,
-            CursorPlace::OnRecord => return self.step(Towards::Below),
-            CursorPlace::BelowAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::BelowAll;
-        }
-        Ok(found)
     }
 
     fn step(&mut self, towards: Towards) -> Result<bool> {
@@ -389,11 +278,7 @@ impl<'a> BtreeCursor<'a> {
                     self.value = long_value::read(&self.access.pages, chain)?;
                     (self.key, self.position) = (arrival.key, Some(arrival.position));
                 }
-                Attempt::End => {
-                    let forward = matches!(towards, Towards::AtOrAbove | Towards::Above);
-                    self.cursor_place = if forward { CursorPlace::AboveAll } else { CursorPlace::BelowAll };
-                    return Ok(false);
-                }
+                Attempt::End => return Ok(false),
                 Attempt::Lock(name, mode) => {
                     drop(visit);
                     self.access.lock(name, mode)?;
@@ -414,7 +299,6 @@ impl<'a> BtreeCursor<'a> {
                     continue;
                 }
             }
-            self.cursor_place = CursorPlace::OnRecord;
             return Ok(true);
         }
         Err(self.access.pages.corrupt(search::ROOT, "a cursor found no way on"))

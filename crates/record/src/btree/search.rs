@@ -10,9 +10,9 @@
 use libtp_buffer::{ExclusivePage, SharedPage};
 use rio::planted;
 
-use crate::btree::node::Node;
 use crate::btree::post;
-use crate::free_pages::FIRST_PAGE;
+use crate::page::free_pages::FIRST_PAGE;
+use crate::page::node::Node;
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 

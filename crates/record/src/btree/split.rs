@@ -9,14 +9,14 @@ use libtp_buffer::ExclusivePage;
 use libtp_lock::{Mode, Wait};
 use rio::failpoint;
 
-use crate::access::{tried, Tried};
 use crate::btree::encode::{self, Taken};
 use crate::btree::log_records::{ROOT_SPLIT, SPLIT};
-use crate::btree::node::Node;
 use crate::btree::post;
 use crate::btree::search::{node_of, ROOT};
 use crate::btree::split_plan::{plan, plan_share, Incoming, SplitPlan};
 use crate::lock_names;
+use crate::locking::{tried, Tried};
+use crate::page::node::Node;
 use crate::pages::{loose_rank, rank, wait_for_new, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 
@@ -181,7 +181,7 @@ fn split_root(pages: &Pages<'_>, level: u8, incoming: Incoming<'_>) -> Result<()
         let meta_now = pages.meta()?;
         let count = meta_now.page_count.get();
         let [left_pin, right_pin] = two_pages(pages, count)?;
-        let (root_pin, meta_pin) = (pages.pin(ROOT)?, pages.pin(crate::free_pages::META_PAGE)?);
+        let (root_pin, meta_pin) = (pages.pin(ROOT)?, pages.pin(crate::page::free_pages::META_PAGE)?);
         let mut root = root_pin.exclusive(rank(level));
         let node = node_of(pages, ROOT, &root)?;
         if is_settled(&node, level, incoming) {

@@ -7,8 +7,8 @@
 //! Between leaves the separator is the shortest key that tells them apart; between inner pages it is the key that moves
 //! up.
 
-use crate::btree::node::Node;
-use crate::btree::rebuild::Frame;
+use crate::page::node::Node;
+use crate::page::rebuild::Frame;
 use crate::page::slotted::{common_prefix, SLOT_BYTES};
 
 /// A place to split, and its separator.

@@ -19,16 +19,16 @@ use libtp_log::Lsn;
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
 use crate::btree::absorb;
 use crate::btree::log_records::{FreeUnlinked, Unlink, FREE_UNLINKED, UNLINK};
-use crate::btree::node::Node;
-use crate::btree::rebuild::Frame;
 use crate::btree::search::{self, node_of, number_of};
 use crate::database::{Granularity, Unlinked};
-use crate::free_pages::META_PAGE;
 use crate::lock_names;
+use crate::locking::Access;
 use crate::log_body::short;
+use crate::page::free_pages::META_PAGE;
+use crate::page::node::Node;
+use crate::page::rebuild::Frame;
 use crate::pages::{loose_rank, rank};
 use crate::Result;
 

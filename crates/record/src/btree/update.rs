@@ -6,52 +6,20 @@
 use libtp_log::Lsn;
 use rio::failpoint;
 
-use crate::access::{Access, Purpose};
 use crate::btree::encode::{self, After};
 use crate::btree::get::LeafPlace;
 use crate::btree::log_records::{Update, UPDATE};
-use crate::btree::node::Node;
+use crate::locking::Access;
+use crate::page::node::Node;
 use crate::page::record_lsn::RecordFlags;
-use crate::snapshot::Name;
+use crate::shortcuts::Name;
 use crate::Result;
 
 impl Access<'_> {
-    /// Lets `change` change the value of `key`, keeping its length, and returns its result; `None` if there is no such
-    /// record. While `change` runs the session holds the record's lock for writing, but no latch.
-    ///
-    /// # Errors
-    /// As [`Access::put`].
-    #[inline]
-    pub fn update<R>(&self, key: &[u8], change: impl FnOnce(&mut [u8]) -> R) -> Result<Option<R>> {
-        let txn = self.pages.change.txn;
-        let mut value = txn.take_spare();
-        let mut place = None;
-        let found = self.get_at(key, Purpose::Write, &mut place, |stored| value.extend_from_slice(stored))?;
-        let result = match found {
-            None => None,
-            Some(()) => {
-                let result = change(&mut value);
-                self.write_back(key, &value, place)?;
-                Some(result)
-            }
-        };
-        txn.give_spare(value);
-        Ok(result)
-    }
-
-    fn write_back(&self, key: &[u8], value: &[u8], place: Option<LeafPlace>) -> Result<()> {
-        if let Some(place) = place {
-            if self.change_at(key, value, place)? {
-                return Ok(());
-            }
-        }
-        self.put(key, value)
-    }
-
     /// Changes a record in its earlier place, if its leaf has not changed since and nothing stands in the way. Returns
     /// whether it did.
     #[inline]
-    fn change_at(&self, key: &[u8], value: &[u8], place: LeafPlace) -> Result<bool> {
+    pub(crate) fn change_at(&self, key: &[u8], value: &[u8], place: LeafPlace) -> Result<bool> {
         let body_bytes = size_of::<Update>() + key.len() + 2 * value.len();
         self.pages.reserve_own(self.database.page_bytes(), body_bytes)?;
         let mut leaf = match self.pages.exclusive_now(place.page, 0) {

@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
-use crate::access::Access;
 use crate::btree::get::Value;
-use crate::btree::node::Node;
 use crate::btree::search::ROOT;
-use crate::free_pages::{FIRST_PAGE, META_PAGE};
+use crate::locking::Access;
+use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
+use crate::page::node::Node;
 use crate::page::overflow::{self, ChainRef};
 use crate::page::slotted::{common_prefix, head_of, Flags};
 use crate::Result;

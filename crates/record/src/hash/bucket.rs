@@ -14,11 +14,10 @@ use std::ops::Deref;
 
 use libtp_buffer::{ExclusivePage, Pin, SharedPage};
 
-use crate::access::Access;
-use crate::database::Method;
+use crate::database::geometry::{bucket_of, parent_of, Geometry};
 use crate::hash::chain::Chain;
-use crate::hash::geometry::{bucket_of, parent_of, Geometry};
 use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
+use crate::locking::Access;
 use crate::pages::{rank, Pages, ROUNDS_MAX};
 use crate::{Error, Result};
 use libtp_log::Lsn;
@@ -196,7 +195,7 @@ impl<'a> Buckets<'a> {
             return Ok(Some(page));
         }
         let header = self.ask()?;
-        let (index, at, _) = crate::hash::geometry::extent_of(bucket);
+        let (index, at, _) = crate::database::geometry::extent_of(bucket);
         let first = header.extents.get(index).map_or(0, |first| first.get());
         Ok((bucket < header.buckets.get() && first != 0).then(|| first.saturating_add(at)))
     }
@@ -331,21 +330,6 @@ impl<'a, L: Latched<'a>> Bucket<'a, L> {
 }
 
 impl<'a> Access<'a> {
-    /// Whether the file is a hash file.
-    #[inline]
-    pub(crate) fn is_hash(&self) -> bool {
-        self.database.method() == Method::Hash
-    }
-
-    /// Refuses a call for a hash file on another file.
-    pub(crate) fn check_hash(&self) -> Result<()> {
-        if self.is_hash() {
-            return Ok(());
-        }
-        let (found, wanted) = (self.database.method().name(), "hash");
-        Err(Error::WrongMethod { database: self.database.name().to_string(), found, wanted })
-    }
-
     /// Returns the file's buckets.
     #[inline]
     pub(crate) fn buckets(&self) -> Buckets<'a> {

@@ -2,13 +2,11 @@
 //!
 //! The lock is named by the key, as in a B-tree, and protects the absence of the key as well. The session tries it
 //! while the bucket is latched. If another session holds it, the session releases the bucket, waits for the lock, and
-//! searches again. A hash file is always locked by records: a split moves records to pages that no transaction has
-//! locked.
+//! searches again.
 
 use libtp_buffer::SharedPage;
 use libtp_lock::LockName;
 
-use crate::access::{Access, Purpose, Tried};
 use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::database::Granularity;
@@ -16,6 +14,7 @@ use crate::hash::bucket::{bucket_page, PinnedPages, SearchResult};
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
 use crate::pages::ROUNDS_MAX;
 use crate::Result;
 
@@ -26,15 +25,24 @@ pub(crate) fn record_lock(access: &Access<'_>, hash: u64) -> LockName {
 }
 
 impl Access<'_> {
-    /// Reads a record of a hash file.
-    pub(crate) fn hash_get<R>(&self, key: &[u8], purpose: Purpose, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.check_key(key)?;
-        let granularity = self.enter(purpose)?;
-        self.hash_get_entered(key, (purpose, granularity), read)
+    /// Returns the page and slot of a key's record.
+    pub(crate) fn hash_place(&self, key: &[u8]) -> Result<Option<(u32, usize)>> {
+        let mut kept = PinnedPages::default();
+        for _ in 0..ROUNDS_MAX {
+            let bucket = self.buckets().latch::<SharedPage<'_>>(key_hash(key))?;
+            let read = match bucket.find(&self.pages, &kept, key)? {
+                SearchResult::Found(which, slot) => return Ok(Some((bucket.page(&which).0, slot))),
+                SearchResult::Missing => return Ok(None),
+                SearchResult::Read(page) => page,
+            };
+            drop(bucket);
+            kept.keep(&self.pages, read)?;
+        }
+        Ok(None)
     }
 
-    /// As [`Access::hash_get`], where the caller has locked the database.
-    pub(crate) fn hash_get_entered<R>(
+    /// Reads a record for a caller that has entered the database.
+    pub(crate) fn hash_get<R>(
         &self,
         key: &[u8],
         (purpose, granularity): (Purpose, Option<Granularity>),

@@ -8,10 +8,10 @@
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::btree::node::Node;
-use crate::btree::rebuild::Frame;
-use crate::free_pages::FIRST_PAGE;
-use crate::hash::geometry::{low_bits, BUCKETS_MAX, EXTENTS};
+use crate::database::geometry::{low_bits, BUCKETS_MAX, EXTENTS};
+use crate::page::free_pages::FIRST_PAGE;
+use crate::page::node::Node;
+use crate::page::rebuild::Frame;
 use crate::page::PageKind;
 use crate::page_header;
 use libtp_buffer::PageMut;

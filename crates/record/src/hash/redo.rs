@@ -5,26 +5,20 @@
 use rio::planted;
 
 use crate::btree::log_records::take_cell;
-use crate::btree::rebuild::{rebuild, Cell, Frame, PageWriter};
-use crate::free_pages::{self, Meta};
-use crate::hash::geometry::{extent_of, low_bits, parent_of, BUCKETS_MAX};
+use crate::database::geometry::{extent_of, low_bits, parent_of, BUCKETS_MAX};
 use crate::hash::log_records::{Create, Extend, Finish, Move, Shrink, Split};
 use crate::hash::page::{make_header, set_buckets, BucketFlags, BucketFrame, BucketPage};
 use crate::key_hash::key_hash;
-use crate::log_body::{file_number, read, take};
+use crate::log_body::{file_number, no_role, read, take, Redone};
+use crate::page::free_pages::{self, Meta};
 use crate::page::overflow;
+use crate::page::rebuild::{rebuild, Cell, Frame, PageWriter};
 use crate::page::slotted::{store_header, SlottedHeader};
 use crate::page::PageKind;
 use crate::page_header;
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use libtp_txn::Damage;
-
-type Redone = Result<(), Damage>;
-
-fn no_role(role: usize) -> Redone {
-    Err(Damage(format!("the record has no page of role {role}")))
-}
 
 fn bucket_of<'p>(page: &'p PageMut<'_, '_>) -> Result<BucketPage<'p>, Damage> {
     BucketPage::over(page.bytes())

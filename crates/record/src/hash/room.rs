@@ -4,24 +4,26 @@
 //! The conditions are those of a B-tree (../btree/ghosts.rs; PROTOCOLS K1, S3, T4), except that a key has no gap of its
 //! own. Each action is redo-only, and stays even if the transaction that needed it aborts.
 
-use libtp_buffer::ExclusivePage;
+use libtp_buffer::{ExclusivePage, SharedPage};
 use libtp_log::Lsn;
 use libtp_process::Rank;
 use rio::failpoint;
 use zerocopy::IntoBytes;
 
-use crate::access::Access;
-use crate::btree::ghosts::{first_own_lsn, is_settled, Horizon};
+use crate::btree::change::drop_replaced;
+use crate::btree::ghosts::{first_own_lsn, plan, Horizon};
 use crate::btree::insert::hash_of;
-use crate::btree::log_records::{append_cell, Reclaim, ReclaimEntry, RECLAIM_REMOVE, RECLAIM_TRIM};
-use crate::free_pages::META_PAGE;
+use crate::btree::log_records::{append_cell, Reclaim};
 use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult, Which};
 use crate::hash::chain::Chain;
+use crate::hash::get::record_lock;
 use crate::hash::log_records::{Extend, Move, Shrink, EXTEND, MOVE, RECLAIM, SHRINK};
-use crate::hash::page::{BucketPage, HEADER_PAGE};
-use crate::hash::{replaced, split};
+use crate::hash::page::HEADER_PAGE;
+use crate::hash::put::ChangedBucket;
+use crate::hash::split;
+use crate::locking::Access;
 use crate::log_body::short;
-use crate::page::record_lsn::RecordFlags;
+use crate::page::free_pages::META_PAGE;
 use crate::page::slotted::SLOT_BYTES;
 use crate::pages::{Candidate, Pages, ROUNDS_MAX};
 use crate::Result;
@@ -48,39 +50,48 @@ pub(crate) fn make_room(access: &Access<'_>, incoming: Incoming<'_>) -> Result<(
     Ok(())
 }
 
-/// Returns the action for each slot of a page that can give something up, and the highest LSN of a removed ghost.
-fn plan(access: &Access<'_>, number: u32, node: &BucketPage<'_>, own: Lsn) -> Result<(Vec<ReclaimEntry>, Lsn)> {
-    let mut entries = Vec::new();
-    let mut deleter = Lsn::NONE;
+/// Frees the replaced chains of a bucket's records that no transaction locks and no snapshot looks for.
+fn free_chains<'a>(access: &Access<'a>, (hash, incoming): (u64, &[u8]), own: Lsn) -> Result<()> {
     let horizon = Horizon::default();
-    for slot in 0..node.count() {
-        let record = access.record_at(number, node, slot)?;
-        let has_slack = record.room > record.stored.len();
-        if (!record.is_ghost() && !has_slack) || !is_settled(access, &record, hash_of(node.key(slot)), own) {
+    let (pages, mut kept) = (&access.pages, PinnedPages::default());
+    for _ in 0..ROUNDS_MAX {
+        let mut keys: Vec<(Vec<u8>, u64)> = Vec::new();
+        let bucket = access.buckets().latch::<SharedPage<'_>>(hash)?;
+        let sought = bucket.look(pages, &kept, |_, node, _| {
+            for slot in 0..node.count() {
+                let is_due = node.record(slot).is_some_and(|record| {
+                    record.replaced().is_some() && record.lsn < own && horizon.has_passed(access, record.lsn)
+                });
+                if is_due {
+                    keys.push((node.key(slot).to_vec(), hash_of(node.key(slot))));
+                }
+            }
+            Ok(None::<()>)
+        })?;
+        drop(bucket);
+        if let SearchResult::Read(page) = sought {
+            kept.keep(pages, page)?;
             continue;
         }
-        let leaves =
-            record.is_ghost() && !record.flags.has(RecordFlags::REPLACED) && horizon.has_passed(access, record.lsn);
-        if leaves {
-            deleter = deleter.max(record.lsn);
-        } else if !has_slack {
-            continue;
+        // The chain that the incoming value replaces stays until the record names the new chain.
+        for (key, hash) in keys.into_iter().filter(|(key, _)| key != incoming) {
+            drop_replaced::<ChangedBucket<'a>>(access, &key, |_| access.is_free(record_lock(access, hash)))?;
         }
-        let action = if leaves { RECLAIM_REMOVE } else { RECLAIM_TRIM };
-        entries.push(ReclaimEntry { slot: short(slot), action: action.into() });
+        return Ok(());
     }
-    Ok((entries, deleter))
+    Err(pages.corrupt(HEADER_PAGE, "a bucket could not be gone through"))
 }
 
 /// Removes from the pages of a bucket everything that can go. Returns whether that made room.
 fn reclaim(access: &Access<'_>, incoming: Incoming<'_>) -> Result<bool> {
     let (pages, own, mut kept) = (&access.pages, first_own_lsn(access), PinnedPages::default());
-    replaced::free_chains(access, (incoming.hash, incoming.key), own)?;
+    free_chains(access, (incoming.hash, incoming.key), own)?;
     for _ in 0..ROUNDS_MAX {
         pages.reserve_common(access.database.page_bytes(), access.database.page_bytes())?;
         let mut bucket = access.buckets().latch::<ExclusivePage<'_>>(incoming.hash)?;
         let sought = bucket.look(pages, &kept, |number, node, is_own| {
-            let (entries, deleter) = if is_own { plan(access, number, node, own)? } else { Default::default() };
+            let (entries, deleter) =
+                if is_own { plan(access, number, node, own, |_| true)? } else { Default::default() };
             Ok((!entries.is_empty()).then_some((entries, deleter.max(node.deleter_lsn()))))
         })?;
         match sought {

@@ -11,14 +11,14 @@
 use libtp_buffer::{FileId, SharedPage};
 use libtp_lock::{LockName, Mode};
 
-use crate::access::{Access, Purpose};
 use crate::btree::insert::hash_of;
-use crate::btree::scan::Pair;
+use crate::cursor::{Cursor, Walk};
+use crate::database::geometry::low_bits;
 use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult};
-use crate::hash::geometry::low_bits;
 use crate::hash::page::HEADER_PAGE;
 use crate::key_hash::key_hash;
 use crate::lock_names;
+use crate::locking::{Access, Purpose};
 use crate::pages::{Pages, ROUNDS_MAX};
 use crate::Result;
 
@@ -57,124 +57,95 @@ pub(crate) fn range_from(pages: &Pages<'_>, bucket: &Bucket<'_, SharedPage<'_>>,
     Ok(Range { first, last: range_end(first, node.bits().max(GAP_BITS)) })
 }
 
-/// The place of a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CursorPlace {
-    Nowhere,
-    On,
-    Behind,
-}
-
 /// A cursor over a hash file.
-pub struct HashCursor<'a> {
+pub type HashCursor<'a> = Cursor<HashWalk<'a>>;
+
+/// A walk through a hash file.
+pub struct HashWalk<'a> {
     access: Access<'a>,
-    cursor_place: CursorPlace,
     /// The first place that was not copied yet; `None` at the end.
     from: Option<u64>,
     /// Keys that were copied and not read yet, the next one last.
     keys: Vec<Vec<u8>>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The value of a record that the cursor may move to.
+    /// The value of a record that the walk may go to.
     read: Vec<u8>,
 }
 
-#[allow(clippy::should_implement_trait)] // `next` can fail: the field's word
-impl<'a> HashCursor<'a> {
+impl<'a> Cursor<HashWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(access: Access<'a>) -> HashCursor<'a> {
-        HashCursor {
-            access,
-            cursor_place: CursorPlace::Nowhere,
-            from: Some(0),
-            keys: Vec::new(),
-            key: Vec::new(),
-            value: Vec::new(),
-            read: Vec::new(),
-        }
+        let (keys, key, value, read) = Default::default();
+        Cursor::over(HashWalk { access, from: Some(0), keys, key, value, read })
     }
 
     /// Returns the database's name.
     pub fn database_name(&self) -> &str {
-        self.access.database.name()
+        self.walk.access.database.name()
+    }
+}
+
+impl Walk for HashWalk<'_> {
+    type Key<'k> = &'k [u8];
+    type OwnedKey = Vec<u8>;
+
+    fn go_first(&mut self) -> Result<bool> {
+        self.go_or_stay(0, Walk::go_next)
     }
 
-    /// Returns the key and value of the cursor's record.
-    pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        (self.cursor_place == CursorPlace::On).then_some((&self.key[..], &self.value[..]))
-    }
-
-    /// Goes to the first record of all and returns it.
-    ///
-    /// # Errors
-    /// Locks or pages failed.
-    pub fn first(&mut self) -> Result<Option<Pair>> {
-        self.go_or_stay(0, HashCursor::next)
-    }
-
-    /// Searches from a place on. If the search fails or finds nothing, the cursor keeps its place.
-    fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
-        let [key, value] = [&mut self.key, &mut self.value].map(std::mem::take);
-        let before = (self.cursor_place, self.from.replace(from), std::mem::take(&mut self.keys));
-        let found = look(self);
-        if !matches!(found, Ok(Some(_))) {
-            (self.cursor_place, self.from, self.keys) = before;
-            (self.key, self.value) = (key, value);
-        }
-        found
-    }
-
-    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`HashCursor::first`].
-    pub fn next(&mut self) -> Result<Option<Pair>> {
-        Ok(self.move_next()?.then(|| (self.key.clone(), self.value.clone())))
-    }
-
-    /// Goes to the first record behind the place of a key, whether or not the key exists, and returns the record.
-    ///
-    /// # Errors
-    /// As [`HashCursor::first`].
-    pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.go_or_stay(place_of(key), |at| {
-            at.access.check_hash()?;
-            at.copy_from(place_of(key))?;
-            // The values of passed keys are not read.
-            at.keys.retain(|other| is_behind(other, key));
-            at.next()
-        })
-    }
-
-    /// Goes to the next record, for [`HashCursor::record`]. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`HashCursor::first`].
-    pub fn move_next(&mut self) -> Result<bool> {
+    fn go_next(&mut self) -> Result<bool> {
         self.access.check_hash()?;
         loop {
             while let Some(key) = self.keys.last() {
                 let granularity = self.access.enter(Purpose::Read)?;
                 self.read.clear();
                 let read = &mut self.read;
-                // If the value cannot be read, the cursor keeps its place.
-                let found = self
-                    .access
-                    .hash_get_entered(key, (Purpose::Read, granularity), |stored| read.extend_from_slice(stored))?;
+                // If the value cannot be read, the walk stays on its record.
+                let found =
+                    self.access.hash_get(key, (Purpose::Read, granularity), |stored| read.extend_from_slice(stored))?;
                 let key = self.keys.pop().unwrap_or_default();
                 if found.is_some() {
                     self.key = key;
                     std::mem::swap(&mut self.value, &mut self.read);
-                    self.cursor_place = CursorPlace::On;
                     return Ok(true);
                 }
             }
-            let Some(from) = self.from else {
-                self.cursor_place = CursorPlace::Behind;
-                return Ok(false);
-            };
+            let Some(from) = self.from else { return Ok(false) };
             self.copy_from(from)?;
         }
+    }
+
+    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
+        self.go_or_stay(place_of(key), |walk| {
+            walk.access.check_hash()?;
+            walk.copy_from(place_of(key))?;
+            // The values of passed keys are not read.
+            walk.keys.retain(|other| is_behind(other, key));
+            walk.go_next()
+        })
+    }
+
+    fn record(&self) -> (&[u8], &[u8]) {
+        (&self.key, &self.value)
+    }
+
+    fn owned(key: &[u8]) -> Vec<u8> {
+        key.to_vec()
+    }
+}
+
+impl HashWalk<'_> {
+    /// Searches from a place on. If the search fails or finds nothing, the walk stays on its record.
+    fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
+        let [key, value] = [&mut self.key, &mut self.value].map(std::mem::take);
+        let before = (self.from.replace(from), std::mem::take(&mut self.keys));
+        let found = look(self);
+        if !matches!(found, Ok(true)) {
+            (self.from, self.keys) = before;
+            (self.key, self.value) = (key, value);
+        }
+        found
     }
 
     /// Locks the gap of a place, and copies the keys from there on that lie in the same bucket and gap.

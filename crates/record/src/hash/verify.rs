@@ -6,11 +6,11 @@
 
 use std::collections::HashSet;
 
-use crate::access::Access;
 use crate::btree::insert::hash_of;
 use crate::btree::verify::{Use, Verified, Verifier, FINDINGS_MAX};
-use crate::hash::geometry::{bucket_of, extent_of, low_bits, parent_of};
+use crate::database::geometry::{bucket_of, extent_of, low_bits, parent_of};
 use crate::hash::page::{BucketPage, HashHeader, HEADER_PAGE};
+use crate::locking::Access;
 use crate::Result;
 
 /// The mark of a bucket: the number of its hash bits if it gives, `None` if it takes.

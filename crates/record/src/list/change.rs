@@ -10,8 +10,8 @@ use zerocopy::IntoBytes;
 
 use super::entries::{node_key, record_key, Child, Head, Node, TextNotes, HEAD_KEY, TEXT_KEY};
 use super::find::{damaged, descend, head, node, stretch, text_note, Step};
-use crate::access::Access;
 use crate::lock_names;
+use crate::locking::Access;
 use crate::{Error, Result};
 
 /// The kind of change that a path of nodes is stored after.

@@ -3,8 +3,8 @@
 use zerocopy::FromBytes;
 
 use super::entries::{node_key, record_key, Child, Head, Node, TextNotes, HEAD_KEY, TEXT_KEY};
-use crate::access::{Access, Purpose};
 use crate::database::Database;
+use crate::locking::{Access, Purpose};
 use crate::snapshot::SnapshotAccess;
 use crate::{Error, Result};
 
@@ -24,7 +24,7 @@ pub(crate) trait Entries {
 impl Entries for Access<'_> {
     fn inner(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.enter(Purpose::Read)?;
-        self.get_entered(key, (Purpose::Read, None), &mut None, <[u8]>::to_vec)
+        self.btree_get(key, (Purpose::Read, None), &mut None, <[u8]>::to_vec)
     }
 
     fn record<R>(&self, id: u64, read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {

@@ -6,7 +6,7 @@
 
 use super::entries::record_key;
 use super::find::{damaged, head, stretch, Entries, Stretch};
-use crate::access::Access;
+use crate::locking::Access;
 use crate::Result;
 
 /// A number, with the ids at it and around it at an earlier moment.

@@ -6,10 +6,10 @@ use libtp_lock::Mode;
 
 use super::entries::{node_key, Entry, Head, Node, HEAD_KEY};
 use super::find::check_list;
-use crate::access::{Access, Purpose};
 use crate::btree::search::ROOT;
 use crate::btree::verify::{Finding, Verified};
 use crate::btree::BtreeCursor;
+use crate::locking::{Access, Purpose};
 use crate::Result;
 
 /// Verifies a list. Keeps the list from being changed until the transaction ends.
@@ -44,7 +44,7 @@ struct Counting<'v, 'a> {
 impl Counting<'_, '_> {
     fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.access.enter(Purpose::Read)?;
-        self.access.get_entered(key, (Purpose::Read, None), &mut None, <[u8]>::to_vec)
+        self.access.btree_get(key, (Purpose::Read, None), &mut None, <[u8]>::to_vec)
     }
 
     fn head(&mut self) -> Result<Head> {

@@ -5,8 +5,8 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::IntoBytes;
 
-use crate::free_pages::{self, Meta, META_PAGE};
-use crate::log_body::{body, file_number, page_number, read};
+use crate::log_body::{body, file_number, no_role, page_number, read, Redone};
+use crate::page::free_pages::{self, Meta, META_PAGE};
 use crate::page::overflow::{self, ChainHeader};
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
@@ -65,12 +65,6 @@ body! {
     }
 }
 
-type Redone = Result<(), Damage>;
-
-fn no_role(role: usize) -> Redone {
-    Err(Damage(format!("the record has no page of role {role}")))
-}
-
 /// Redoes the formatting of a file.
 pub fn redo_format(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {
     let (record, _) = read::<Format>(body)?;
@@ -81,7 +75,7 @@ pub fn redo_format(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u
             free_pages::make_new(page, file, meta);
             Ok(())
         }
-        1 => crate::btree::rebuild::make_root(page, file, record.root.get()),
+        1 => crate::page::rebuild::make_root(page, file, record.root.get()),
         _ => no_role(role),
     }
 }

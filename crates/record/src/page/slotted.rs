@@ -140,7 +140,7 @@ fn is_not_below(key: &[u8], bound: &[u8]) -> bool {
 }
 
 /// Number of slots that are compared one by one before a search of all slots.
-const NEAR: usize = 8;
+const NEAR_SLOTS: usize = 8;
 
 /// Compares two byte strings. Equal strings of two to eight bytes are compared inline.
 #[inline]
@@ -317,20 +317,16 @@ impl<'p> Slotted<'p> {
 
     /// Returns the first slot from `first` on whose key is not below the search key, and whether the two are equal. The
     /// search key is given without the common prefix. `cell_head` bytes stand in a cell before its key.
+    ///
+    /// With `NEAR`, all slots before `near` are known to be below the search key, and the search looks at a few slots
+    /// from there on first.
     #[inline]
-    pub fn lower_bound(&self, suffix: &[u8], cell_head: usize, first: usize) -> (usize, bool) {
-        self.lower_bound_near(suffix, cell_head, first, None)
-    }
-
-    /// As [`Slotted::lower_bound`], where all slots before `near` are known to be below the search key. Looks at a few
-    /// slots from `near` on first.
-    #[inline]
-    pub fn lower_bound_near(
+    pub fn lower_bound<const NEAR: bool>(
         &self,
         suffix: &[u8],
         cell_head: usize,
         first: usize,
-        near: Option<usize>,
+        near: usize,
     ) -> (usize, bool) {
         let slots = self.slots.get(first..).unwrap_or_default();
         let skip = usize::from(self.header.skip_bytes.get());
@@ -349,8 +345,8 @@ impl<'p> Slotted<'p> {
         }
         let head = head_of(rest);
         let is_below = |slot: &Slot| slot.head.get() < head;
-        let nearest = near.map(|near| near.saturating_sub(first)).and_then(|near| {
-            let behind = slots.get(near..)?.iter().take(NEAR);
+        let nearest = NEAR.then(|| near.saturating_sub(first)).and_then(|near| {
+            let behind = slots.get(near..)?.iter().take(NEAR_SLOTS);
             behind.enumerate().find(|(_, slot)| !is_below(slot)).map(|(nth, _)| near + nth)
         });
         // Without a branch: the processor cannot predict the direction of a search.

@@ -14,10 +14,9 @@ use libtp_process::Rank;
 use libtp_txn::{application, ApplicationType};
 use rio::{failpoint, planted};
 
-use crate::access::{Access, Purpose};
-use crate::database::Method;
-use crate::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::lock_names;
+use crate::locking::{Access, Purpose};
+use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::page::PageKind;
 use crate::page_header;
 use crate::paged::log_records::{encode_change, Typed, ARGUMENT_BYTES_MAX, CHANGE, NAME_BYTES_MAX};
@@ -58,15 +57,6 @@ impl PageCopy {
 }
 
 impl Access<'_> {
-    /// Refuses a call for pages on another file.
-    pub(crate) fn check_paged(&self) -> Result<()> {
-        if self.database().method() == Method::Pages {
-            return Ok(());
-        }
-        let (found, wanted) = (self.database().method().name(), "pages");
-        Err(Error::WrongMethod { database: self.database().name().to_string(), found, wanted })
-    }
-
     fn refused(&self, page: u32, what: impl Into<String>) -> Error {
         Error::Page { database: self.database().name().to_string(), page, what: what.into() }
     }

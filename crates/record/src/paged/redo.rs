@@ -1,20 +1,14 @@
 //! The redo of each log record of pages on each page it names: stores the bytes in their place. Pure, and independent
 //! of the program's type.
 
-use crate::free_pages;
-use crate::log_body::{file_number, page_number, read, take};
+use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
+use crate::page::free_pages;
 use crate::page::PageKind;
 use crate::page_header;
 use crate::paged::log_records::{parse, Restore};
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use libtp_txn::Damage;
-
-type Redone = Result<(), Damage>;
-
-fn no_role(role: usize) -> Redone {
-    Err(Damage(format!("the record has no page of role {role}")))
-}
 
 /// Redoes a change.
 pub fn change(page: &mut PageMut<'_, '_>, role: usize, _lsn: Lsn, body: &[u8]) -> Redone {

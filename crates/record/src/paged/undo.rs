@@ -60,7 +60,7 @@ fn by_function(pages: &Pages<'_>, parsed: &Parsed<'_>, function: &PageFn, logged
         let mut after = before.clone();
         application::call(function, &mut after, parsed.argument).map_err(|what| Error::Page {
             database: pages.name(),
-            page: number - crate::free_pages::FIRST_PAGE,
+            page: number - crate::page::free_pages::FIRST_PAGE,
             what: format!(
                 "the program's function that is to undo \"{}\" (code {}) refused: {what}",
                 String::from_utf8_lossy(parsed.name),

@@ -1,9 +1,9 @@
 //! Verification of pages with the program's bytes: each must be undamaged and of this kind. Only the program knows the
 //! contents.
 
-use crate::access::Access;
 use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
-use crate::free_pages::FIRST_PAGE;
+use crate::locking::Access;
+use crate::page::free_pages::FIRST_PAGE;
 use crate::page::PageKind;
 use crate::page_header;
 use crate::{Error, Result};

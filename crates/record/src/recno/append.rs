@@ -17,10 +17,10 @@ use libtp_process::Rank;
 use rio::{failpoint, planted};
 use zerocopy::IntoBytes;
 
-use crate::access::{Access, Purpose, Tried};
 use crate::database::Granularity;
-use crate::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
+use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
 use crate::pages::{loose_rank, ROUNDS_MAX};
 use crate::recno::log_records::{encode_change, StartPage, PUT, START_PAGE};
 use crate::{Error, Result};

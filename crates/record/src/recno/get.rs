@@ -5,24 +5,14 @@
 
 use libtp_buffer::SharedPage;
 
-use crate::access::{Access, Purpose};
-use crate::database::{Granularity, Method};
-use crate::free_pages::META_PAGE;
+use crate::database::Granularity;
 use crate::lock_names;
-use crate::recno::page::RecnoPage;
+use crate::locking::{Access, Purpose};
+use crate::page::free_pages::META_PAGE;
+use crate::page::recno::RecnoPage;
 use crate::{Error, Result};
 
 impl<'a> Access<'a> {
-    /// Refuses a call for a recno file on another file.
-    #[inline]
-    pub(crate) fn check_recno(&self) -> Result<()> {
-        if matches!(self.database.method(), Method::Recno { .. }) {
-            return Ok(());
-        }
-        let (found, wanted) = (self.database.method().name(), "recno");
-        Err(Error::WrongMethod { database: self.database.name().to_string(), found, wanted })
-    }
-
     #[cold]
     pub(crate) fn no_such_number(&self, number: u64) -> Error {
         Error::RecordNumber { database: self.database.name().to_string(), number }

@@ -8,8 +8,8 @@ use zerocopy::IntoBytes;
 
 use crate::btree::difference::Difference;
 use crate::log_body::{body, short};
+use crate::page::recno::Slot;
 use crate::page::record_lsn::{pack_lsn, RecordFlags};
-use crate::recno::page::Slot;
 use libtp_log::Lsn;
 
 /// A record enters a slot that has none. Undo: a ghost with the old LSN.

@@ -7,12 +7,12 @@ use std::ops::Range;
 use libtp_lock::{LockName, Mode};
 use rio::failpoint;
 
-use crate::access::{Access, Purpose, Tried};
 use crate::database::Granularity;
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
 use crate::pages::ROUNDS_MAX;
 use crate::recno::log_records::{encode_change, Change, DELETE, PUT, UPDATE};
-use crate::snapshot::Name;
+use crate::shortcuts::Name;
 use crate::{Error, Result};
 
 /// Most pages that one number may add. A number farther beyond the end is taken for a mistake, which would fill the

@@ -1,19 +1,13 @@
 //! The redo of each log record of a recno file on each page it names. Pure.
 
-use crate::free_pages;
-use crate::log_body::{file_number, page_number, read, take};
+use crate::log_body::{file_number, no_role, page_number, read, take, Redone};
+use crate::page::free_pages;
+use crate::page::recno::{make_new, RecnoPage, HEADER_AT, SLOT_HEAD};
 use crate::page::record_lsn::{pack_lsn, unpack_lsn, RecordFlags};
 use crate::recno::log_records::{Change, Restore, StartPage};
-use crate::recno::page::{make_new, RecnoPage, HEADER_AT, SLOT_HEAD};
 use libtp_buffer::PageMut;
 use libtp_log::Lsn;
 use libtp_txn::Damage;
-
-type Redone = Result<(), Damage>;
-
-fn no_role(role: usize) -> Redone {
-    Err(Damage(format!("the record has no page of role {role}")))
-}
 
 /// Redoes a put, an update or a deletion.
 pub fn change(page: &mut PageMut<'_, '_>, role: usize, lsn: Lsn, body: &[u8]) -> Redone {

@@ -5,19 +5,12 @@
 
 use libtp_lock::Mode;
 
-use crate::access::{Access, Purpose, Tried};
+use crate::cursor::{BothWays, Cursor, Walk};
 use crate::database::Granularity;
 use crate::lock_names;
+use crate::locking::{Access, Purpose, Tried};
+use crate::page::recno::RecnoPage;
 use crate::Result;
-
-/// The place of a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CursorPlace {
-    Nowhere,
-    On(u64),
-    BelowAll,
-    AboveAll,
-}
 
 /// The outcome of a look at one page.
 enum Look {
@@ -30,98 +23,62 @@ enum Look {
 }
 
 /// A cursor over a recno file.
-pub struct NumberCursor<'a> {
+pub type NumberCursor<'a> = Cursor<NumberWalk<'a>>;
+
+/// A walk through a recno file.
+pub struct NumberWalk<'a> {
     access: Access<'a>,
-    cursor_place: CursorPlace,
+    number: u64,
     record: Vec<u8>,
 }
 
-#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
-impl<'a> NumberCursor<'a> {
+impl<'a> Cursor<NumberWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(access: Access<'a>) -> NumberCursor<'a> {
-        NumberCursor { access, cursor_place: CursorPlace::Nowhere, record: Vec::new() }
+        Cursor::over(NumberWalk { access, number: 0, record: Vec::new() })
+    }
+}
+
+impl Walk for NumberWalk<'_> {
+    type Key<'k> = u64;
+    type OwnedKey = u64;
+
+    fn go_first(&mut self) -> Result<bool> {
+        self.forward(1)
     }
 
-    /// Returns the number and record of the cursor's place.
-    pub fn record(&self) -> Option<(u64, &[u8])> {
-        match self.cursor_place {
-            CursorPlace::On(number) => Some((number, &self.record)),
-            _ => None,
-        }
+    fn go_next(&mut self) -> Result<bool> {
+        self.forward(self.number.saturating_add(1))
     }
 
-    fn found(&self, found: bool) -> Option<(u64, Vec<u8>)> {
-        self.record().filter(|_| found).map(|(number, record)| (number, record.to_vec()))
+    fn go_behind(&mut self, number: u64) -> Result<bool> {
+        self.forward(number.saturating_add(1))
     }
 
-    /// Goes to the first record, and returns it with its number.
-    ///
-    /// # Errors
-    /// Locks or pages failed.
-    pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.seek(1)
+    fn record(&self) -> (u64, &[u8]) {
+        (self.number, &self.record)
     }
 
-    /// Goes to the last record and returns it.
-    ///
-    /// # Errors
-    /// As [`NumberCursor::first`].
-    pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = self.backward(None)?;
-        Ok(self.found(found))
+    fn owned(number: u64) -> u64 {
+        number
+    }
+}
+
+impl BothWays for NumberWalk<'_> {
+    fn go_last(&mut self) -> Result<bool> {
+        self.backward(None)
     }
 
-    /// Goes to the first record whose number is `number` or greater, and returns it.
-    ///
-    /// # Errors
-    /// As [`NumberCursor::first`].
-    pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = self.forward(number.max(1))?;
-        Ok(self.found(found))
+    fn go_previous(&mut self) -> Result<bool> {
+        self.backward(Some(self.number))
     }
 
-    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`NumberCursor::first`].
-    pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = self.move_next()?;
-        Ok(self.found(found))
+    fn go_to(&mut self, number: u64) -> Result<bool> {
+        self.forward(number.max(1))
     }
+}
 
-    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`NumberCursor::first`].
-    pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::AboveAll => self.backward(None)?,
-            CursorPlace::On(number) => self.backward(Some(number))?,
-            CursorPlace::BelowAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::BelowAll;
-        }
-        Ok(self.found(found))
-    }
-
-    /// Goes to the next record, for [`NumberCursor::record`]. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`NumberCursor::first`].
-    pub fn move_next(&mut self) -> Result<bool> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::BelowAll => self.forward(1)?,
-            CursorPlace::On(number) => self.forward(number.saturating_add(1))?,
-            CursorPlace::AboveAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::AboveAll;
-        }
-        Ok(found)
-    }
-
+impl NumberWalk<'_> {
     /// Goes up from `number` to the first record. Stays if there is none.
     fn forward(&mut self, number: u64) -> Result<bool> {
         let access = self.access;
@@ -140,10 +97,10 @@ impl<'a> NumberCursor<'a> {
             };
             self.lock_page(page, granularity)?;
             // On the last page only the used slots count, on the others every slot.
-            let slots = if page == tail { slot..usize::MAX } else { slot..arithmetic.per_page as usize };
-            match self.look(page, slots, page == tail, granularity)? {
+            let end = |recno: &RecnoPage<'_>| if page == tail { recno.used() } else { recno.capacity() };
+            match self.look(page, |recno| slot..end(recno), granularity)? {
                 Look::Arrived(number) => {
-                    self.cursor_place = CursorPlace::On(number);
+                    self.number = number;
                     return Ok(true);
                 }
                 Look::Wait(number) => {
@@ -173,9 +130,9 @@ impl<'a> NumberCursor<'a> {
         while tail != 0 && at > 1 {
             let Some((page, last)) = arithmetic.place(at - 1) else { break };
             self.lock_page(page, granularity)?;
-            match self.look_down(page, last, granularity)? {
+            match self.look(page, |recno| (0..=last.min(recno.capacity() - 1)).rev(), granularity)? {
                 Look::Arrived(number) => {
-                    self.cursor_place = CursorPlace::On(number);
+                    self.number = number;
                     return Ok(true);
                 }
                 Look::Wait(number) => {
@@ -208,36 +165,16 @@ impl<'a> NumberCursor<'a> {
         Ok(self.access.recno_tail()? == tail)
     }
 
-    /// Examines the slots of one page, upwards.
-    fn look(
+    /// Examines these slots of one page, in their order.
+    fn look<S: Iterator<Item = usize>>(
         &mut self,
         page_number: u32,
-        slots: std::ops::Range<usize>,
-        is_tail: bool,
+        slots: impl FnOnce(&RecnoPage<'_>) -> S,
         granularity: Option<Granularity>,
     ) -> Result<Look> {
         let page = self.access.pages.shared(page_number, 0)?;
         let recno = self.access.recno_page(page_number, &page)?;
-        let end = if is_tail { recno.used() } else { slots.end.min(recno.capacity()) };
-        for slot in slots.start..end {
-            let number = self.access.database.arithmetic().number(page_number, slot);
-            if !self.try_number(number, granularity)? {
-                return Ok(Look::Wait(number));
-            }
-            if let Some(record) = recno.slot(slot).filter(|slot| slot.is_record()) {
-                self.record.clear();
-                self.record.extend_from_slice(record.bytes);
-                return Ok(Look::Arrived(number));
-            }
-        }
-        Ok(Look::Passed)
-    }
-
-    /// Examines the slots of one page from `last` downwards.
-    fn look_down(&mut self, page_number: u32, last: usize, granularity: Option<Granularity>) -> Result<Look> {
-        let page = self.access.pages.shared(page_number, 0)?;
-        let recno = self.access.recno_page(page_number, &page)?;
-        for slot in (0..=last.min(recno.capacity() - 1)).rev() {
+        for slot in slots(&recno) {
             let number = self.access.database.arithmetic().number(page_number, slot);
             if !self.try_number(number, granularity)? {
                 return Ok(Look::Wait(number));

@@ -1,26 +1,25 @@
 //! Undo: gives a slot its old bytes, flags and LSN. Records never move, so page and slot find it.
 
-use libtp_buffer::FileId;
 use libtp_log::RecordRef;
 use libtp_txn::Change;
 use rio::failpoint;
 
-use crate::log_body::{file_number, page_number, read, take};
+use crate::log_body::{page_number, read, take};
+use crate::page::recno::RecnoPage;
 use crate::page::record_lsn::check_lsn;
+use crate::pages::undo::{undo, Undone};
 use crate::pages::Pages;
 use crate::recno::log_records::{encode_restore, Change as ChangeBody, RESTORE};
-use crate::recno::page::RecnoPage;
 use crate::Result;
 
 /// Undoes a put, an update or a deletion.
-pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> libtp_txn::Result<()> {
-    let parsed = read::<ChangeBody>(logged.body).and_then(|(record, mut rest)| {
+pub fn change(change: &Change<'_>, logged: &RecordRef<'_>) -> Undone {
+    let parse = |body| {
+        let (record, mut rest) = read::<ChangeBody>(body)?;
         check_lsn(record.lsn_before)?;
-        take(&mut rest, usize::from(record.cut_bytes.get())).map(|cut_out| (record, cut_out))
-    });
-    let (record, cut_out) = parsed.map_err(|damage| libtp_txn::Error::Undo { lsn: logged.lsn, what: damage.0 })?;
-    let pages = Pages::new(*change, FileId::new(file_number(record.page.get())));
-    restore(&pages, record, cut_out, logged).map_err(|error| error.during_undo(logged.lsn))
+        Ok((record, take(&mut rest, usize::from(record.cut_bytes.get()))?))
+    };
+    undo(change, logged, parse, |pages, (record, cut_out)| restore(pages, record, cut_out, logged))
 }
 
 fn restore(pages: &Pages<'_>, record: &ChangeBody, cut_out: &[u8], logged: &RecordRef<'_>) -> Result<()> {

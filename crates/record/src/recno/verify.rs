@@ -1,10 +1,10 @@
 //! Verification of a recno file: every page must fit the arithmetic, and every slot its page.
 
-use crate::access::Access;
 use crate::btree::verify::{Finding, Verified, FINDINGS_MAX};
-use crate::free_pages::FIRST_PAGE;
+use crate::locking::Access;
+use crate::page::free_pages::FIRST_PAGE;
+use crate::page::recno::RecnoPage;
 use crate::page::record_lsn::RecordFlags;
-use crate::recno::page::RecnoPage;
 use crate::{Error, Result};
 
 /// Verifies a recno file.

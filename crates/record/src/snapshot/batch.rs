@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use libtp_log::Lsn;
 
-use crate::btree::node::{Node, Record, LEAF_CELL_HEAD};
+use crate::page::node::{Node, Record, LEAF_CELL_HEAD};
 use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
@@ -189,7 +189,7 @@ mod tests {
     fn the_room_of_a_cursor_that_is_gone_is_the_next_ones() {
         assert_eq!(kept(), 0);
         drop(with(1000));
-        assert_eq!(kept(), 1000, "and whoever looks gives it back");
+        assert_eq!(kept(), 1000, "and a look gives it back");
         let outer = Room::default().take();
         assert_eq!(kept(), 0, "no two have the same");
         drop(outer);

@@ -10,18 +10,20 @@ use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
 
 use super::batch::{Batch, Room, Stored, Unsettled};
-use super::history::{Name, Version};
+use super::history::Version;
 use super::SnapshotAccess;
 use crate::btree::get::Value;
 use crate::btree::long_value;
 use crate::btree::neighbour::Stretch;
-use crate::btree::node::Node;
-use crate::btree::scan::{begin_within, end_behind, Pair, Stand};
+use crate::btree::scan::{begin_within, end_behind};
 use crate::btree::search::{self, node_of};
+use crate::cursor::{BothWays, Cursor, Place, Stand, Walk};
 use crate::key_range::KeyRange;
+use crate::page::node::Node;
 use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
 use crate::pages::ROUNDS_MAX;
+use crate::shortcuts::Name;
 use crate::Result;
 
 /// Number of records whose single copies take no longer than a copy of their page.
@@ -30,16 +32,8 @@ const FEW: usize = 16;
 const LITTLE: usize = 128;
 
 impl<'a> SnapshotAccess<'a> {
-    /// Passes the value of `key` to `read`; `None` if there was no such record.
-    ///
-    /// A page may be latched while `read` runs: `read` copies, or looks, and calls nothing (PROTOCOLS D12).
-    ///
-    /// # Errors
-    /// `SnapshotTooOld`, `KeyTooLong`, and errors of pages and the log.
-    pub fn get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        if self.access.is_hash() {
-            return self.hash_get(key, read);
-        }
+    /// As [`SnapshotAccess::get`], in a B-tree.
+    pub(crate) fn btree_get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.access.check_btree()?;
         self.access.check_key(key)?;
         let pages = &self.access.pages;
@@ -90,98 +84,55 @@ impl<'a> SnapshotAccess<'a> {
     }
 }
 
-/// The place of a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CursorPlace {
-    Nowhere,
-    /// On the entry with that index.
-    On(usize),
-    BelowAll,
-    AboveAll,
-}
-
 /// A cursor over what a snapshot shows of a B-tree.
-pub struct SnapshotCursor<'a> {
+pub type SnapshotCursor<'a> = Cursor<SnapshotWalk<'a>>;
+
+/// A walk through what a snapshot shows of a B-tree.
+pub struct SnapshotWalk<'a> {
     at: SnapshotAccess<'a>,
     range: KeyRange,
-    cursor_place: CursorPlace,
+    /// The entry of the walk's record.
+    index: usize,
     batch: Room,
     /// Buffers for the next batch.
     spare: Room,
-    /// The value of the cursor's record, if it is long.
+    /// The value of the walk's record, if it is long.
     long: Vec<u8>,
 }
 
-#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
-impl<'a> SnapshotCursor<'a> {
+impl<'a> Cursor<SnapshotWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotCursor<'a> {
         let (range, batch, spare) = (KeyRange::default(), Room::default(), Room::default());
-        SnapshotCursor { at, range, cursor_place: CursorPlace::Nowhere, batch, spare, long: Vec::new() }
+        Cursor::over(SnapshotWalk { at, range, index: 0, batch, spare, long: Vec::new() })
     }
 
     /// Limits the cursor to the keys of a range.
     #[must_use]
     pub fn within(mut self, range: KeyRange) -> SnapshotCursor<'a> {
-        self.range = range;
+        self.walk.range = range;
         self
-    }
-
-    /// Returns the key and value of the cursor's record.
-    pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        let CursorPlace::On(index) = self.cursor_place else { return None };
-        let (key, stored) = &self.batch.entries[index];
-        Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
     }
 
     /// Goes to the next record if the batch holds all of it, or to the end if the batch is the last. Returns whether
     /// the cursor is on a record. Returns `None` if the cursor did not move: the caller then calls
-    /// [`SnapshotCursor::move_next`]. Cannot fail, and reads nothing shared.
+    /// [`Cursor::move_next`]. Cannot fail, and reads nothing shared.
     #[inline]
     pub fn step(&mut self) -> Option<bool> {
-        let CursorPlace::On(index) = self.cursor_place else { return None };
-        match self.batch.entries.get(index + 1) {
+        if self.place != Place::On {
+            return None;
+        }
+        match self.walk.batch.entries.get(self.walk.index + 1) {
             Some((_, Stored::OnPage(_) | Stored::Here(_))) => {
-                self.cursor_place = CursorPlace::On(index + 1);
+                self.walk.index += 1;
                 Some(true)
             }
-            None if self.batch.high.is_none() => {
-                self.cursor_place = CursorPlace::AboveAll;
+            None if self.walk.batch.high.is_none() => {
+                self.place = Place::AboveAll;
                 Some(false)
             }
             _ => None,
         }
-    }
-
-    fn found(&self, found: bool) -> Option<Pair> {
-        self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec()))
-    }
-
-    /// Goes to the first record and returns it.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn first(&mut self) -> Result<Option<Pair>> {
-        self.seek(&[])
-    }
-
-    /// Goes to the last record and returns it.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn last(&mut self) -> Result<Option<Pair>> {
-        let found = self.go_below(None)?;
-        Ok(self.found(found))
-    }
-
-    /// Goes to the first record whose key is `key` or above, and returns it.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.at.access.check_key(key)?;
-        let found = self.go_from(Some(key.to_vec()))?;
-        Ok(self.found(found))
     }
 
     /// Returns to an earlier place.
@@ -189,71 +140,70 @@ impl<'a> SnapshotCursor<'a> {
     /// # Errors
     /// As [`SnapshotAccess::get`].
     pub fn stand(&mut self, at: Stand<'_>) -> Result<()> {
-        self.cursor_place = match at {
-            Stand::Nowhere => CursorPlace::Nowhere,
-            Stand::On(key) => return self.go_from(Some(key.to_vec())).map(|_| ()),
-            Stand::BelowAll => CursorPlace::BelowAll,
-            Stand::AboveAll => CursorPlace::AboveAll,
+        self.place = match at {
+            Stand::Nowhere => Place::Nowhere,
+            Stand::On(key) if self.walk.seek_to(Some(key.to_vec()))? => Place::On,
+            Stand::On(_) => return Ok(()),
+            Stand::BelowAll => Place::BelowAll,
+            Stand::AboveAll => Place::AboveAll,
         };
         Ok(())
     }
+}
 
-    /// Goes to the first record whose key is above `key`, and returns it.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn seek_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
+impl Walk for SnapshotWalk<'_> {
+    type Key<'k> = &'k [u8];
+    type OwnedKey = Vec<u8>;
+
+    fn go_first(&mut self) -> Result<bool> {
+        self.seek_to(Some(Vec::new()))
+    }
+
+    fn go_next(&mut self) -> Result<bool> {
+        match self.index + 1 < self.batch.entries.len() {
+            true => self.arrive(self.index + 1),
+            false => self.seek_to(self.batch.high.clone()),
+        }
+    }
+
+    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
         self.at.access.check_key(key)?;
-        let found = self.go_from(Some([key, &[0]].concat()))?;
-        Ok(self.found(found))
+        self.seek_to(Some([key, &[0]].concat()))
     }
 
-    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn next(&mut self) -> Result<Option<Pair>> {
-        let found = self.move_next()?;
-        Ok(self.found(found))
+    #[inline]
+    fn record(&self) -> (&[u8], &[u8]) {
+        let (key, stored) = &self.batch.entries[self.index];
+        (&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long))
     }
 
-    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn prev(&mut self) -> Result<Option<Pair>> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::AboveAll => self.go_below(None)?,
-            CursorPlace::On(index) if index > 0 => self.arrive(index - 1)?,
-            CursorPlace::On(_) if &self.batch.low[..] <= self.range.low() => false,
-            CursorPlace::On(_) => self.go_below(Some(self.batch.low.clone()))?,
-            CursorPlace::BelowAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::BelowAll;
+    fn owned(key: &[u8]) -> Vec<u8> {
+        key.to_vec()
+    }
+}
+
+impl BothWays for SnapshotWalk<'_> {
+    fn go_last(&mut self) -> Result<bool> {
+        self.go_below(None)
+    }
+
+    fn go_previous(&mut self) -> Result<bool> {
+        match self.index {
+            0 if &self.batch.low[..] <= self.range.low() => Ok(false),
+            0 => self.go_below(Some(self.batch.low.clone())),
+            index => self.arrive(index - 1),
         }
-        Ok(self.found(found))
     }
 
-    /// Goes to the next record, for [`SnapshotCursor::record`]. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn move_next(&mut self) -> Result<bool> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::BelowAll => self.go_from(Some(Vec::new()))?,
-            CursorPlace::On(index) if index + 1 < self.batch.entries.len() => self.arrive(index + 1)?,
-            CursorPlace::On(_) => self.go_from(self.batch.high.clone())?,
-            CursorPlace::AboveAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::AboveAll;
-        }
-        Ok(found)
+    fn go_to(&mut self, key: &[u8]) -> Result<bool> {
+        self.at.access.check_key(key)?;
+        self.seek_to(Some(key.to_vec()))
     }
+}
 
+impl SnapshotWalk<'_> {
     /// Goes to the first record from `from` on; `None` is the end. Stays if there is no record.
-    fn go_from(&mut self, from: Option<Vec<u8>>) -> Result<bool> {
+    fn seek_to(&mut self, from: Option<Vec<u8>>) -> Result<bool> {
         self.at.access.check_btree()?;
         let mut from = from;
         while let Some(low) = from {
@@ -291,7 +241,7 @@ impl<'a> SnapshotCursor<'a> {
         if let Some(long) = self.at.long_of(&self.batch, index)? {
             self.long = long;
         }
-        self.cursor_place = CursorPlace::On(index);
+        self.index = index;
         Ok(true)
     }
 
@@ -301,12 +251,25 @@ impl<'a> SnapshotCursor<'a> {
             self.long = long;
         }
         self.spare = std::mem::replace(&mut self.batch, batch);
-        self.cursor_place = CursorPlace::On(index);
+        self.index = index;
         Ok(true)
     }
 }
 
 impl<'a> SnapshotAccess<'a> {
+    /// Counts the records of a range that the snapshot shows.
+    ///
+    /// # Errors
+    /// As [`SnapshotAccess::get`].
+    pub fn count_range(&self, range: KeyRange) -> Result<u64> {
+        let mut cursor = SnapshotCursor::new(*self).within(range);
+        let mut count = 0;
+        while cursor.move_next()? {
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// Returns the value of an entry, if it is a long one.
     fn long_of(&self, batch: &Batch, index: usize) -> Result<Option<Vec<u8>>> {
         match &batch.entries[index] {

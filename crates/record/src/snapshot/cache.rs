@@ -9,7 +9,8 @@ use std::collections::HashMap;
 
 use libtp_buffer::FileId;
 
-use super::history::{Name, Version};
+use super::history::Version;
+use crate::shortcuts::Name;
 
 /// Bytes of one generation.
 const BYTES_MAX: usize = 8 << 20;

@@ -7,12 +7,12 @@ use libtp_buffer::SharedPage;
 use libtp_log::Lsn;
 
 use super::batch::{Batch, Stored};
-use super::history::{Name, Version};
+use super::history::Version;
 use super::SnapshotAccess;
 use crate::btree::get::Value;
 use crate::btree::insert::hash_of;
 use crate::btree::long_value;
-use crate::btree::scan::Pair;
+use crate::cursor::{Cursor, Walk};
 use crate::hash::bucket::{bucket_page, Bucket, PinnedPages, SearchResult};
 use crate::hash::page::HEADER_PAGE;
 use crate::hash::scan::{is_behind, place_of, range_from};
@@ -21,6 +21,7 @@ use crate::page::overflow::ChainRef;
 use crate::page::record_lsn::RecordFlags;
 use crate::page::slotted::SplitKey;
 use crate::pages::ROUNDS_MAX;
+use crate::shortcuts::Name;
 use crate::Result;
 
 /// The outcome of a look at a bucket.
@@ -54,7 +55,7 @@ impl<'a> SnapshotAccess<'a> {
     }
 
     /// As [`SnapshotAccess::get`], for a hash file.
-    pub(super) fn hash_get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+    pub(crate) fn hash_get<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         self.access.check_key(key)?;
         let pages = &self.access.pages;
         let found = self.in_bucket(key_hash(key), |bucket, kept, deleter| {
@@ -117,112 +118,60 @@ impl<'a> SnapshotAccess<'a> {
     }
 }
 
-/// The place of a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CursorPlace {
-    Nowhere,
-    On(usize),
-    Behind,
-}
-
 /// A cursor over what a snapshot shows of a hash file.
-pub struct SnapshotHashCursor<'a> {
+pub type SnapshotHashCursor<'a> = Cursor<SnapshotHashWalk<'a>>;
+
+/// A walk through what a snapshot shows of a hash file.
+pub struct SnapshotHashWalk<'a> {
     at: SnapshotAccess<'a>,
-    cursor_place: CursorPlace,
+    /// The entry of the walk's record; `None` before the first.
+    index: Option<usize>,
     /// The first place that was not copied yet; `None` at the end.
     from: Option<u64>,
     batch: Batch,
-    /// The value of the cursor's record, if it is long.
+    /// The value of the walk's record, if it is long.
     long: Vec<u8>,
 }
 
-#[allow(clippy::should_implement_trait)] // `next` can fail: the field's word
-impl<'a> SnapshotHashCursor<'a> {
+impl<'a> Cursor<SnapshotHashWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotHashCursor<'a> {
-        SnapshotHashCursor {
-            at,
-            cursor_place: CursorPlace::Nowhere,
-            from: Some(0),
-            batch: Batch::default(),
-            long: Vec::new(),
-        }
+        Cursor::over(SnapshotHashWalk { at, index: None, from: Some(0), batch: Batch::default(), long: Vec::new() })
     }
 
     /// Returns the database's name.
     pub fn database_name(&self) -> &str {
-        self.at.database().name()
+        self.walk.at.database().name()
     }
+}
 
-    /// Returns the key and value of the cursor's record.
-    pub fn record(&self) -> Option<(&[u8], &[u8])> {
-        let CursorPlace::On(index) = self.cursor_place else { return None };
-        let (key, stored) = &self.batch.entries[index];
-        Some((&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long)))
-    }
-
-    /// Goes to the first record of all and returns it.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn first(&mut self) -> Result<Option<Pair>> {
-        self.go_or_stay(0, SnapshotHashCursor::next)
-    }
-
-    /// Searches from a place on. If the search fails or finds nothing, the cursor keeps its place.
-    fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<Option<Pair>>) -> Result<Option<Pair>> {
-        let before = (self.cursor_place, self.from.replace(from), std::mem::take(&mut self.batch), self.long.clone());
-        self.cursor_place = CursorPlace::Nowhere;
+impl SnapshotHashWalk<'_> {
+    /// Searches from a place on. If the search fails or finds nothing, the walk stays on its record.
+    fn go_or_stay(&mut self, from: u64, look: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
+        let before = (self.index.take(), self.from.replace(from), std::mem::take(&mut self.batch), self.long.clone());
         let found = look(self);
-        if !matches!(found, Ok(Some(_))) {
-            (self.cursor_place, self.from, self.batch, self.long) = before;
+        if !matches!(found, Ok(true)) {
+            (self.index, self.from, self.batch, self.long) = before;
         }
         found
     }
+}
 
-    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn next(&mut self) -> Result<Option<Pair>> {
-        let found = self.move_next()?;
-        Ok(self.record().filter(|_| found).map(|(key, value)| (key.to_vec(), value.to_vec())))
+impl Walk for SnapshotHashWalk<'_> {
+    type Key<'k> = &'k [u8];
+    type OwnedKey = Vec<u8>;
+
+    fn go_first(&mut self) -> Result<bool> {
+        self.go_or_stay(0, Walk::go_next)
     }
 
-    /// Goes to the first record behind the place of a key, whether or not the key exists, and returns the record.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn next_behind(&mut self, key: &[u8]) -> Result<Option<Pair>> {
-        self.go_or_stay(place_of(key), |cursor| {
-            cursor.at.access.check_hash()?;
-            let (batch, next) = cursor.at.hash_batch(place_of(key))?;
-            // The values of passed entries are not read.
-            let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
-            cursor.cursor_place = passed.checked_sub(1).map_or(CursorPlace::Nowhere, CursorPlace::On);
-            (cursor.batch, cursor.from) = (batch, next);
-            cursor.next()
-        })
-    }
-
-    /// Goes to the next record, for [`SnapshotHashCursor::record`]. Returns whether there is one.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::get`].
-    pub fn move_next(&mut self) -> Result<bool> {
+    fn go_next(&mut self) -> Result<bool> {
         self.at.access.check_hash()?;
-        let mut index = match self.cursor_place {
-            CursorPlace::Behind => return Ok(false),
-            CursorPlace::Nowhere => 0,
-            CursorPlace::On(index) => index + 1,
-        };
-        // The cursor keeps its place if the next record cannot be read.
+        let mut index = self.index.map_or(0, |index| index + 1);
+        // The walk stays on its record if the next one cannot be read.
         let (mut later, mut from) = (None::<Batch>, self.from);
         while index >= later.as_ref().unwrap_or(&self.batch).entries.len() {
-            let Some(place) = from else {
-                self.cursor_place = CursorPlace::Behind;
-                return Ok(false);
-            };
+            let Some(place) = from else { return Ok(false) };
             let (batch, next) = self.at.hash_batch(place)?;
             (later, from, index) = (Some(batch), next, 0);
         }
@@ -234,7 +183,29 @@ impl<'a> SnapshotHashCursor<'a> {
         if let Some(batch) = later {
             (self.batch, self.from) = (batch, from);
         }
-        self.cursor_place = CursorPlace::On(index);
+        self.index = Some(index);
         Ok(true)
+    }
+
+    fn go_behind(&mut self, key: &[u8]) -> Result<bool> {
+        self.go_or_stay(place_of(key), |walk| {
+            walk.at.access.check_hash()?;
+            let (batch, next) = walk.at.hash_batch(place_of(key))?;
+            // The values of passed entries are not read.
+            let passed = batch.entries.iter().filter(|(other, _)| !is_behind(&batch.bytes[other.clone()], key)).count();
+            (walk.index, walk.batch, walk.from) = (passed.checked_sub(1), batch, next);
+            walk.go_next()
+        })
+    }
+
+    fn record(&self) -> (&[u8], &[u8]) {
+        let Some((key, stored)) = self.index.and_then(|index| self.batch.entries.get(index)) else {
+            return (&[], &[]);
+        };
+        (&self.batch.bytes[key.clone()], self.batch.value(stored).unwrap_or(&self.long))
+    }
+
+    fn owned(key: &[u8]) -> Vec<u8> {
+        key.to_vec()
     }
 }

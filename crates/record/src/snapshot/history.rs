@@ -4,61 +4,17 @@
 //! is the version after with these bytes put back. The log record is checked: it must be a change of this record, and
 //! lead to an older LSN.
 
-use libtp_buffer::FileId;
 use libtp_log::{Lsn, RecordRef};
 use libtp_txn::Damage;
 
 use crate::btree::log_records as btree;
-use crate::btree::node::Record;
 use crate::hash::log_records as hash;
-use crate::key_hash::key_hash;
 use crate::log_body::{read, take};
+use crate::page::node::Record;
 use crate::page::record_lsn::RecordFlags;
 use crate::recno::log_records as recno;
+use crate::shortcuts::Name;
 use crate::{Error, Result};
-
-/// The name of a record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Name<'k> {
-    /// The record of this key.
-    Key(&'k [u8]),
-    /// The record in this place, which never changes.
-    Slot { page: u64, slot: usize },
-}
-
-impl Name<'_> {
-    /// Returns the name as bytes, with its file's number.
-    pub(super) fn bytes(self, file: FileId) -> Vec<u8> {
-        let mut name = file.raw().to_le_bytes().to_vec();
-        match self {
-            Name::Key(key) => name.extend_from_slice(key),
-            Name::Slot { page, slot } => {
-                name.extend_from_slice(&page.to_le_bytes());
-                name.extend_from_slice(&slot.to_le_bytes());
-            }
-        }
-        name
-    }
-
-    /// Returns the number of these bytes.
-    pub(super) fn bytes_count(self) -> usize {
-        let place = match self {
-            Name::Key(key) => key.len(),
-            Name::Slot { page, slot } => size_of_val(&page) + size_of_val(&slot),
-        };
-        size_of::<u32>() + place
-    }
-
-    /// Returns a hash of the name. Where two names must not be confused, the names themselves are compared.
-    pub(super) fn hash(self, file: FileId) -> u64 {
-        let hash = match self {
-            Name::Key(key) => key_hash(key),
-            Name::Slot { page, slot } => key_hash(&(page << 16 ^ slot as u64).to_le_bytes()),
-        };
-        // Never zero, which stands for no name.
-        (hash ^ u64::from(file.raw())) | 1
-    }
-}
 
 /// A version of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]

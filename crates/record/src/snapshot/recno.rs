@@ -6,10 +6,12 @@ use std::ops::Range;
 
 use libtp_log::Lsn;
 
-use super::history::{Name, Version};
+use super::history::Version;
 use super::SnapshotAccess;
+use crate::cursor::{BothWays, Cursor, Walk};
+use crate::page::recno::Slot;
 use crate::page::record_lsn::RecordFlags;
-use crate::recno::page::Slot;
+use crate::shortcuts::Name;
 use crate::Result;
 
 /// Returns a slot's version, as it stands on the page.
@@ -47,16 +49,6 @@ impl SnapshotAccess<'_> {
     }
 }
 
-/// The place of a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CursorPlace {
-    Nowhere,
-    /// On the entry with that index.
-    On(usize),
-    BelowAll,
-    AboveAll,
-}
-
 /// The shown records of one page, in order.
 #[derive(Debug, Default)]
 struct Batch {
@@ -66,102 +58,78 @@ struct Batch {
 }
 
 /// A cursor over what a snapshot shows of a recno file.
-pub struct SnapshotNumberCursor<'a> {
+pub type SnapshotNumberCursor<'a> = Cursor<SnapshotNumberWalk<'a>>;
+
+/// A walk through what a snapshot shows of a recno file.
+pub struct SnapshotNumberWalk<'a> {
     at: SnapshotAccess<'a>,
-    cursor_place: CursorPlace,
+    /// The entry of the walk's record.
+    index: usize,
     batch: Batch,
 }
 
-#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
-impl<'a> SnapshotNumberCursor<'a> {
+impl<'a> Cursor<SnapshotNumberWalk<'a>> {
     /// Returns a cursor without a place.
     pub fn new(at: SnapshotAccess<'a>) -> SnapshotNumberCursor<'a> {
-        SnapshotNumberCursor { at, cursor_place: CursorPlace::Nowhere, batch: Batch::default() }
+        Cursor::over(SnapshotNumberWalk { at, index: 0, batch: Batch::default() })
+    }
+}
+
+impl Walk for SnapshotNumberWalk<'_> {
+    type Key<'k> = u64;
+    type OwnedKey = u64;
+
+    fn go_first(&mut self) -> Result<bool> {
+        self.go_to(1)
     }
 
-    /// Returns the number and record of the cursor's place.
-    pub fn record(&self) -> Option<(u64, &[u8])> {
-        let CursorPlace::On(index) = self.cursor_place else { return None };
-        let (number, range) = &self.batch.entries[index];
-        Some((*number, &self.batch.bytes[range.clone()]))
+    fn go_next(&mut self) -> Result<bool> {
+        if self.index + 1 < self.batch.entries.len() {
+            self.index += 1;
+            return Ok(true);
+        }
+        self.go_up_from(self.batch.page.saturating_add(1), 0)
     }
 
-    fn found(&self, found: bool) -> Option<(u64, Vec<u8>)> {
-        self.record().filter(|_| found).map(|(number, record)| (number, record.to_vec()))
+    fn go_behind(&mut self, number: u64) -> Result<bool> {
+        self.go_to(number.saturating_add(1))
     }
 
-    /// Goes to the first record, and returns it with its number.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::recno_get`].
-    pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        self.seek(1)
+    fn record(&self) -> (u64, &[u8]) {
+        let (number, range) = &self.batch.entries[self.index];
+        (*number, &self.batch.bytes[range.clone()])
     }
 
-    /// Goes to the last record and returns it.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::recno_get`].
-    pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+    fn owned(number: u64) -> u64 {
+        number
+    }
+}
+
+impl BothWays for SnapshotNumberWalk<'_> {
+    fn go_last(&mut self) -> Result<bool> {
         self.at.access.check_recno()?;
         let tail = self.at.access.recno_tail()?;
-        let found = self.go_down_from(tail)?;
-        Ok(self.found(found))
+        self.go_down_from(tail)
     }
 
-    /// Goes to the first record whose number is `number` or greater, and returns it.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::recno_get`].
-    pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
+    fn go_previous(&mut self) -> Result<bool> {
+        if self.index > 0 {
+            self.index -= 1;
+            return Ok(true);
+        }
+        self.go_down_from(self.batch.page - 1)
+    }
+
+    fn go_to(&mut self, number: u64) -> Result<bool> {
         self.at.access.check_recno()?;
-        let found = match self.at.access.database.arithmetic().place(number.max(1)) {
-            Some((page, _)) => self.go_up_from(page, number)?,
-            None => false,
-        };
-        Ok(self.found(found))
-    }
-
-    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::recno_get`].
-    pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::BelowAll => self.first()?.is_some(),
-            CursorPlace::On(index) if index + 1 < self.batch.entries.len() => {
-                self.cursor_place = CursorPlace::On(index + 1);
-                true
-            }
-            CursorPlace::On(_) => self.go_up_from(self.batch.page.saturating_add(1), 0)?,
-            CursorPlace::AboveAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::AboveAll;
+        match self.at.access.database.arithmetic().place(number.max(1)) {
+            Some((page, _)) => self.go_up_from(page, number),
+            None => Ok(false),
         }
-        Ok(self.found(found))
     }
+}
 
-    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
-    ///
-    /// # Errors
-    /// As [`SnapshotAccess::recno_get`].
-    pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        let found = match self.cursor_place {
-            CursorPlace::Nowhere | CursorPlace::AboveAll => self.last()?.is_some(),
-            CursorPlace::On(index) if index > 0 => {
-                self.cursor_place = CursorPlace::On(index - 1);
-                true
-            }
-            CursorPlace::On(_) => self.go_down_from(self.batch.page - 1)?,
-            CursorPlace::BelowAll => false,
-        };
-        if !found {
-            self.cursor_place = CursorPlace::BelowAll;
-        }
-        Ok(self.found(found))
-    }
-
+impl SnapshotNumberWalk<'_> {
     /// Goes to the first record with `number` or a greater one, from `page` on. Stays if there is none.
     fn go_up_from(&mut self, page: u32, number: u64) -> Result<bool> {
         let mut page = page;
@@ -169,7 +137,7 @@ impl<'a> SnapshotNumberCursor<'a> {
             let batch = self.at.batch_of(page)?;
             if let Some(index) = batch.entries.iter().position(|(at, _)| *at >= number) {
                 self.batch = batch;
-                self.cursor_place = CursorPlace::On(index);
+                self.index = index;
                 return Ok(true);
             }
             page += 1;
@@ -180,11 +148,11 @@ impl<'a> SnapshotNumberCursor<'a> {
     /// Goes to the last record on `page` or before. Stays if there is none.
     fn go_down_from(&mut self, page: u32) -> Result<bool> {
         let mut page = page;
-        while page >= crate::free_pages::FIRST_PAGE {
+        while page >= crate::page::free_pages::FIRST_PAGE {
             let batch = self.at.batch_of(page)?;
             if let Some(last) = batch.entries.len().checked_sub(1) {
                 self.batch = batch;
-                self.cursor_place = CursorPlace::On(last);
+                self.index = last;
                 return Ok(true);
             }
             page -= 1;

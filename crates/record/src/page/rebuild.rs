@@ -3,7 +3,7 @@
 //! A page is rebuilt from a copy of itself. Slack, ghosts, flags and record LSNs are copied, unless the caller changes
 //! them (PROTOCOLS T4, S3). Free bytes become zeros, so that doing and redoing give the same image.
 
-use crate::btree::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
+use crate::page::node::{LeafCell, Node, Record, INNER_CELL_HEAD, LEAF_CELL_HEAD};
 use crate::page::slotted::{
     common_prefix, head_of, slots_at, worth_skipping, Slot, SlottedHeader, SplitKey, FENCES_AT, HEADER_AT, SLOT_BYTES,
 };

@@ -13,7 +13,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::free_pages::FIRST_PAGE;
+use crate::page::free_pages::FIRST_PAGE;
 use crate::page::record_lsn::{unpack_lsn, RecordFlags};
 use crate::page::PageKind;
 use crate::page_header;

@@ -161,7 +161,7 @@ impl<'p> Node<'p> {
     #[inline]
     pub fn find(&self, key: &[u8]) -> (usize, bool) {
         let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
-        self.page.lower_bound(suffix, self.cell_head(), self.first_key())
+        self.page.lower_bound::<false>(suffix, self.cell_head(), self.first_key(), 0)
     }
 
     /// As [`Node::find`] without the flag, where all slots before `near` are known to be below the key. Fast if the
@@ -169,7 +169,7 @@ impl<'p> Node<'p> {
     #[inline]
     pub fn find_near(&self, key: &[u8], near: usize) -> usize {
         let suffix = key.get(usize::from(self.header().prefix_bytes.get())..).unwrap_or_default();
-        self.page.lower_bound_near(suffix, self.cell_head(), self.first_key(), Some(near)).0
+        self.page.lower_bound::<true>(suffix, self.cell_head(), self.first_key(), near).0
     }
 
     /// Returns the first slot with a key: the first child of a page has no key.

@@ -1,0 +1,470 @@
+//! Puts and deletes: a record enters its place, or changes there. The same loop for a B-tree and a hash file.
+//!
+//! Paper: LIBTP 3.2.6 logs "insert and delete", a replacement as both. Here a replacement is one record with only the
+//! bytes that differ. The steps are those of the walk in ARCHITECTURE.md: lock the key; reserve everything; latch the
+//! key's place, a [`Leaf`]. A place without room gets some, and the search begins again. Then one log record is written
+//! and applied by redo.
+
+use libtp_lock::{LockName, Mode};
+use libtp_process::Rank;
+use rio::planted;
+use zerocopy::IntoBytes;
+
+use crate::btree::encode::{self, After};
+use crate::btree::ghosts;
+use crate::btree::log_records::{DropChain, Update};
+use crate::btree::long_value::{self, older_on, replaced_record};
+use crate::database::Granularity;
+use crate::key_hash::key_hash;
+use crate::lock_names;
+use crate::locking::{Access, Purpose};
+use crate::log_body::short;
+use crate::page::free_pages::{FIRST_PAGE, META_PAGE};
+use crate::page::node::{Node, Record};
+use crate::page::overflow::{ChainRef, CHAIN_REF_BYTES};
+use crate::page::record_lsn::RecordFlags;
+use crate::pages::{loose_rank, Pages, ROUNDS_MAX};
+use crate::shortcuts::Name;
+use crate::Result;
+use libtp_buffer::ExclusivePage;
+
+/// What a put does with an existing or a missing record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// Replaces or inserts.
+    Always,
+    /// Inserts only.
+    New,
+}
+
+/// The wanted state of a key's record.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome<'v> {
+    /// This value.
+    Value(&'v [u8]),
+    /// A value in a chain that has been written.
+    Chain(ChainRef),
+    /// No record: a ghost.
+    Ghost,
+}
+
+impl Outcome<'_> {
+    /// Returns the bytes of the stored value, or of the long value that is still to be written.
+    #[inline]
+    fn bytes(&self) -> usize {
+        match self {
+            Outcome::Value(value) => value.len(),
+            Outcome::Chain(_) => CHAIN_REF_BYTES,
+            Outcome::Ghost => 0,
+        }
+    }
+}
+
+/// Bytes of an old record, at least, for which log space is reserved.
+const LIKELY_BYTES: usize = 128;
+
+/// The codes of the log records of one access method.
+pub(crate) struct Codes {
+    pub(crate) insert: u16,
+    pub(crate) update: u16,
+    pub(crate) delete: u16,
+    pub(crate) drop_chain: u16,
+}
+
+/// A moment of a change at which a test may stop the session.
+#[derive(Clone, Copy)]
+pub(crate) enum Moment {
+    ToUpdate,
+    Updated,
+    ToInsert,
+    Inserted,
+    ChainFound,
+    ToDropChain,
+}
+
+/// A page of a latched place, and a slot of it.
+pub(crate) enum Sought<At> {
+    /// The record of the key, or its ghost.
+    Record(At, usize),
+    /// The slot before which the key would stand on its page, if it has one page.
+    Gap(usize),
+}
+
+/// The result of a try; `Err` with the missing resource.
+pub(crate) type Tryout<T> = Result<std::result::Result<T, Attempt>>;
+
+/// The place of a key, latched exclusively: a leaf of a B-tree, or a bucket of a hash file.
+pub(crate) trait Leaf<'a>: Sized {
+    /// Codes of the log records.
+    const CODES: Codes;
+    /// Whether a search needs the key's hash.
+    const IS_FOUND_BY_HASH: bool;
+    /// Pages that stay in memory from one attempt to the next.
+    type Kept: Default;
+    /// One of the place's pages.
+    type At;
+    /// A stay in the structure, from the search to the change.
+    type Visit;
+
+    fn visit(pages: &Pages<'a>) -> Self::Visit;
+
+    /// Latches the place. May wait for the disk.
+    fn latch(access: &Access<'a>, key: &[u8], hash: u64) -> Result<Self>;
+
+    /// Tries the lock that the place itself needs. Returns the missing resource, if any.
+    #[inline]
+    fn try_lock(&self, _access: &Access<'a>, _granularity: Option<Granularity>) -> Result<Option<Attempt>> {
+        Ok(None)
+    }
+
+    /// Finds the record.
+    fn find(&self, access: &Access<'a>, key: &[u8], kept: &Self::Kept) -> Tryout<Sought<Self::At>>;
+
+    /// Returns a page and its number.
+    fn page<'p>(&'p self, at: &'p Self::At) -> (u32, &'p ExclusivePage<'a>);
+
+    /// Returns a page for a change, and its number.
+    fn page_mut<'p>(&'p mut self, at: &'p mut Self::At) -> (u32, &'p mut ExclusivePage<'a>);
+
+    /// Reads a page.
+    fn node<'p>(pages: &Pages<'_>, number: u32, page: &'p [u8]) -> Result<Node<'p>>;
+
+    /// Asks for the gap that a new record enters, and finds a page with room: the page, and the slot there.
+    fn way_in(
+        &self,
+        wanted: &RecordChange<'_, 'a, Self>,
+        slot: usize,
+        stored_bytes: usize,
+    ) -> Tryout<(Self::At, usize)>;
+
+    /// Returns the resource that is missing where a record cannot grow to a length.
+    fn no_room(&self, _pages: &Pages<'a>, page: u32, slot: usize, bytes: usize) -> Result<Attempt> {
+        Ok(Attempt::NoRoom { page, slot, bytes, is_new: false })
+    }
+
+    /// Makes room after [`Attempt::NoRoom`] or [`Attempt::Finish`], without latches.
+    fn make_room(wanted: &RecordChange<'_, 'a, Self>, missing: &Attempt) -> Result<()>;
+
+    /// Reads a page into memory, without latches.
+    fn keep(wanted: &mut RecordChange<'_, 'a, Self>, page: u32) -> Result<()>;
+
+    /// Notes that a record of a page was deleted.
+    fn note_deleted(_access: &Access<'a>, _number: u32, _page: &[u8], _key: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    /// The failpoint of a moment.
+    fn failpoint(moment: Moment);
+}
+
+/// A change of one record, and the state of its attempts.
+pub(crate) struct RecordChange<'w, 'a, L: Leaf<'a>> {
+    pub(crate) access: Access<'a>,
+    pub(crate) key: &'w [u8],
+    /// The hash of the key, where the search or the lock needs the hash.
+    pub(crate) hash: u64,
+    outcome: Outcome<'w>,
+    policy: Policy,
+    pub(crate) granularity: Option<Granularity>,
+    /// Bytes of the body for which log space was reserved.
+    body_bytes: usize,
+    pub(crate) kept: L::Kept,
+}
+
+/// The outcome of an attempt at a place: done, or a missing resource that must be got without latches.
+pub(crate) enum Attempt {
+    /// Done; whether there was something to do.
+    Done(bool),
+    /// Log space: the old record has this number of bytes.
+    Reserve(usize),
+    /// Room: for a new record, or for one that grows.
+    NoRoom { page: u32, slot: usize, bytes: usize, is_new: bool },
+    /// The bucket is still being split.
+    Finish(u32),
+    /// A lock that others hold.
+    Lock(LockName, Mode),
+    /// A gap that others have locked.
+    WaitForGap(LockName),
+    /// A page that is not in memory.
+    Read(u32),
+    /// The value is long and must be written first. It replaces this chain.
+    WriteFirst(Option<ChainRef>),
+    /// Chains that earlier transactions replaced must be freed first.
+    DropFirst,
+}
+
+impl Attempt {
+    /// Whether the missing resource is another transaction's lock. The visit of the tree ends before that wait
+    /// ([`Pages::visit`]).
+    fn waits(&self) -> bool {
+        matches!(self, Attempt::Lock(..) | Attempt::WaitForGap(_))
+    }
+}
+
+impl<'a> Access<'a> {
+    /// Changes a record. Returns whether there was something to do.
+    pub(crate) fn change<L: Leaf<'a>>(&self, key: &[u8], outcome: Outcome<'_>, policy: Policy) -> Result<bool> {
+        let granularity = self.enter(Purpose::Write)?;
+        let is_hashed = L::IS_FOUND_BY_HASH || granularity == Some(Granularity::Record);
+        let hash = if is_hashed { key_hash(key) } else { 0 };
+        if granularity == Some(Granularity::Record) {
+            self.lock(lock_names::record(self.database.id(), hash), Mode::X)?;
+        }
+        let mut wanted = RecordChange::new(self, (key, hash), (outcome, policy), granularity);
+        wanted.reserve(outcome.bytes())?;
+        for _ in 0..ROUNDS_MAX {
+            let visit = L::visit(&self.pages);
+            let mut leaf = L::latch(self, key, hash)?;
+            let attempt = match leaf.try_lock(self, wanted.granularity)? {
+                Some(missing) => missing,
+                None => match leaf.find(self, key, &wanted.kept)? {
+                    Ok(Sought::Record(at, slot)) => wanted.replace(&mut leaf, at, slot)?,
+                    Ok(Sought::Gap(slot)) => wanted.insert(&mut leaf, slot)?,
+                    Err(missing) => missing,
+                },
+            };
+            if let Attempt::Done(changed) = attempt {
+                return Ok(changed);
+            }
+            drop(leaf);
+            let _visit = (!attempt.waits()).then_some(visit);
+            wanted.prepare(&attempt)?;
+        }
+        Err(self.pages.corrupt(FIRST_PAGE, "a record found no place"))
+    }
+
+    pub(crate) fn is_long(&self, key: &[u8], value: &[u8]) -> bool {
+        key.len() + value.len() > self.database.page_bytes() / 4
+    }
+}
+
+impl<'w, 'a, L: Leaf<'a>> RecordChange<'w, 'a, L> {
+    #[inline]
+    fn new(
+        access: &Access<'a>,
+        (key, hash): (&'w [u8], u64),
+        (outcome, policy): (Outcome<'w>, Policy),
+        granularity: Option<Granularity>,
+    ) -> Self {
+        RecordChange {
+            access: *access,
+            key,
+            hash,
+            outcome,
+            policy,
+            granularity,
+            body_bytes: 0,
+            kept: L::Kept::default(),
+        }
+    }
+
+    /// Gets, without latches, the resource that an attempt found missing.
+    #[cold]
+    fn prepare(&mut self, missing: &Attempt) -> Result<()> {
+        match missing {
+            Attempt::Done(_) => {}
+            Attempt::Lock(name, mode) => return self.access.lock(*name, *mode),
+            Attempt::WaitForGap(name) => return self.access.wait_for_gap(*name),
+            Attempt::Read(page) => return L::keep(self, *page),
+            Attempt::NoRoom { .. } | Attempt::Finish(_) => L::make_room(self, missing)?,
+            Attempt::Reserve(old_bytes) => return self.reserve(*old_bytes),
+            Attempt::WriteFirst(older) => {
+                if let Outcome::Value(value) = self.outcome {
+                    self.outcome = Outcome::Chain(long_value::write(&self.access, value, *older)?);
+                }
+            }
+            Attempt::DropFirst => drop_replaced::<L>(&self.access, self.key, |_| true)?,
+        }
+        // The call has used up the reservation.
+        self.reserve(0)
+    }
+
+    /// Reserves the needs of a change whose old record has `old_bytes` (PROTOCOLS D11).
+    #[inline]
+    fn reserve(&mut self, old_bytes: usize) -> Result<()> {
+        let page_bytes = self.access.database.page_bytes();
+        let new_bytes = self.outcome.bytes().min(page_bytes) + CHAIN_REF_BYTES;
+        let body_bytes = size_of::<Update>() + self.key.len() + old_bytes.max(LIKELY_BYTES) + new_bytes;
+        self.body_bytes = self.body_bytes.max(body_bytes);
+        self.access.pages.reserve_own(page_bytes, self.body_bytes)?;
+        self.access.reserve_lock()
+    }
+
+    /// Returns the record after the change, where `before` was found.
+    #[inline]
+    fn after(&self, before: Option<&Record<'_>>) -> Tryout<After<'_>> {
+        let exists = before.is_some_and(|record| !record.is_ghost());
+        if (exists && self.policy == Policy::New) || (!exists && matches!(self.outcome, Outcome::Ghost)) {
+            return Ok(Err(Attempt::Done(false)));
+        }
+        let is_settled = |record: &Record<'_>| {
+            let is_old =
+                record.lsn < ghosts::first_own_lsn(&self.access) && ghosts::is_seen_by_all(&self.access, record.lsn);
+            is_old || planted("record: replaced chain freed at once")
+        };
+        // Not after the new value is written: the new chain names the chain that it replaces.
+        let may_drop = !matches!(self.outcome, Outcome::Chain(_));
+        if may_drop && before.is_some_and(|record| record.replaced().is_some() && is_settled(record)) {
+            return Ok(Err(Attempt::DropFirst));
+        }
+        let (stored, flags) = match &self.outcome {
+            Outcome::Value(value) if self.access.is_long(self.key, value) => {
+                return Ok(Err(Attempt::WriteFirst(before.and_then(chain_to_replace))));
+            }
+            Outcome::Value(value) => (*value, RecordFlags::NONE),
+            Outcome::Chain(chain) => (chain.as_bytes(), RecordFlags::OVERFLOW),
+            Outcome::Ghost => (&[][..], RecordFlags::GHOST),
+        };
+        Ok(Ok(After { stored, flags }))
+    }
+
+    /// Changes the record at a slot, or returns the missing resource. Never waits.
+    #[inline]
+    fn replace(&self, leaf: &mut L, mut at: L::At, slot: usize) -> Result<Attempt> {
+        let (access, pages) = (&self.access, &self.access.pages);
+        let (number, page) = leaf.page(&at);
+        let node = L::node(pages, number, page)?;
+        let before = access.record_at(number, &node, slot)?;
+        let after = match self.after(Some(&before))? {
+            Ok(after) => after,
+            Err(missing) => return Ok(missing),
+        };
+        let with_reference;
+        let after = match chain_to_replace(&before) {
+            None => after,
+            Some(chain) => {
+                with_reference = [after.stored, chain.as_bytes()].concat();
+                After { stored: &with_reference, flags: after.flags.with(RecordFlags::REPLACED) }
+            }
+        };
+        if before.flags == after.flags && before.stored == after.stored {
+            return Ok(Attempt::Done(true));
+        }
+        if !node.fits_change(slot, after.stored.len()) {
+            return leaf.no_room(pages, number, slot, after.stored.len());
+        }
+        let is_deleted = after.flags.has(RecordFlags::GHOST);
+        let mut body = pages.change.txn.scratch();
+        encode::update(body.writer(), pages.id(number).raw(), slot, &before, self.key, after);
+        if body.body().len() > self.body_bytes {
+            return Ok(Attempt::Reserve(before.stored.len()));
+        }
+        L::failpoint(Moment::ToUpdate);
+        access.leave_shortcut(Name::Key(self.key), before.lsn, before.flags, before.stored);
+        let (number, page) = leaf.page_mut(&mut at);
+        pages.change.apply(if is_deleted { L::CODES.delete } else { L::CODES.update }, &mut body, &mut [page]);
+        L::failpoint(Moment::Updated);
+        if is_deleted {
+            L::note_deleted(access, number, page, self.key)?;
+        }
+        Ok(Attempt::Done(true))
+    }
+
+    /// Inserts a record, as [`RecordChange::replace`]; `slot` is the slot of its gap, if its page is known.
+    fn insert(&self, leaf: &mut L, slot: usize) -> Result<Attempt> {
+        let pages = &self.access.pages;
+        let After { stored, flags } = match self.after(None)? {
+            Ok(after) => after,
+            Err(missing) => return Ok(missing),
+        };
+        let (mut at, slot) = match leaf.way_in(self, slot, stored.len())? {
+            Ok(way) => way,
+            Err(missing) => return Ok(missing),
+        };
+        let (number, page) = leaf.page_mut(&mut at);
+        let mut body = pages.change.txn.scratch();
+        encode::insert(body.writer(), pages.id(number).raw(), slot, flags, self.key, stored);
+        L::failpoint(Moment::ToInsert);
+        pages.change.apply(L::CODES.insert, &mut body, &mut [page]);
+        L::failpoint(Moment::Inserted);
+        Ok(Attempt::Done(true))
+    }
+}
+
+/// Returns the chain that a change of this record replaces or continues to replace: its value's own, or the one
+/// replaced before.
+fn chain_to_replace(record: &Record<'_>) -> Option<ChainRef> {
+    if record.flags.has(RecordFlags::OVERFLOW) {
+        return ChainRef::read(record.stored.get(..CHAIN_REF_BYTES)?);
+    }
+    record.replaced()
+}
+
+/// Frees the chains that earlier, ended transactions replaced at the record of `key`. No transaction can want them
+/// back: either the caller holds the record's lock and has not changed the record, or no transaction holds it, which
+/// `still_free` checks again while the record's page is latched.
+pub(crate) fn drop_replaced<'a, L: Leaf<'a>>(
+    access: &Access<'a>,
+    key: &[u8],
+    still_free: impl Fn(u32) -> bool,
+) -> Result<()> {
+    let (pages, hash) = (&access.pages, key_hash(key));
+    let mut kept = RecordChange::<L>::new(access, (key, hash), (Outcome::Ghost, Policy::Always), None);
+    for _ in 0..ROUNDS_MAX {
+        pages.reserve_common(access.database.page_bytes(), 64)?;
+        let find = |leaf: &L, kept: &L::Kept| -> Tryout<Option<_>> {
+            let (at, slot) = match leaf.find(access, key, kept)? {
+                Ok(Sought::Record(at, slot)) => (at, slot),
+                Ok(Sought::Gap(_)) => return Ok(Ok(None)),
+                Err(missing) => return Ok(Err(missing)),
+            };
+            let (number, page) = leaf.page(&at);
+            let replaced = replaced_record(access, number, &L::node(pages, number, page)?, slot)?;
+            Ok(Ok(replaced.map(|replaced| (at, replaced))))
+        };
+        let leaf = L::latch(access, key, hash)?;
+        let replaced = match find(&leaf, &kept.kept)? {
+            Ok(None) => return Ok(()),
+            Ok(Some((_, replaced))) => replaced,
+            Err(missing) => {
+                drop(leaf);
+                kept.prepare(&missing)?;
+                continue;
+            }
+        };
+        drop(leaf);
+        let (first, last, live) =
+            (replaced.chain.first.get(), replaced.chain.last.get(), replaced.live.unwrap_or_default());
+        let (first_pin, last_pin, meta_pin) = (pages.pin(first)?, pages.pin(last)?, pages.pin(META_PAGE)?);
+        let live_pin = replaced.live.map(|live| pages.pin(live)).transpose()?;
+        let mut leaf = L::latch(access, key, hash)?;
+        let (mut at, slot) = match find(&leaf, &kept.kept)? {
+            Ok(Some((at, found))) if found.is_same(&replaced) => (at, found.slot),
+            Ok(_) => continue,
+            Err(missing) => {
+                drop(leaf);
+                kept.prepare(&missing)?;
+                continue;
+            }
+        };
+        L::failpoint(Moment::ChainFound);
+        let (number, page) = leaf.page_mut(&mut at);
+        if !still_free(number) {
+            return Ok(());
+        }
+        pages.check_apart(&[number, first, live])?;
+        pages.check_apart(&[number, last, live])?;
+        let older = if first == last { None } else { Some(older_on(pages, first, &first_pin.shared(loose_rank()))?) };
+        let mut last_page = last_pin.exclusive(loose_rank());
+        let older = older.map_or_else(|| older_on(pages, last, &last_page), Ok)?;
+        let mut live_page = live_pin.as_ref().map(|pin| pin.exclusive(loose_rank()));
+        let mut meta = meta_pin.exclusive(Rank::META);
+        let record = DropChain {
+            page: pages.id(number).raw().into(),
+            slot: short(slot),
+            first: replaced.chain.first,
+            last: replaced.chain.last,
+            next: pages.meta_of(&meta)?.free_head,
+            live: live.into(),
+            older_bytes: older.bytes,
+            older_first: older.first,
+            older_last: older.last,
+            ..DropChain::default()
+        };
+        L::failpoint(Moment::ToDropChain);
+        let mut changed = vec![page, &mut last_page, &mut meta];
+        changed.extend(live_page.as_mut());
+        pages.apply_checked(L::CODES.drop_chain, record.as_bytes(), &mut changed)?;
+    }
+    Err(pages.corrupt(FIRST_PAGE, "the long values a record replaced lead in a circle"))
+}

@@ -1,0 +1,225 @@
+//! Cursors: one set of calls over the walks of all access methods, in transactions and in snapshots.
+//!
+//! A [`Walk`] goes from record to record. The [`Cursor`] around it knows where the walk stands: nowhere yet, on a
+//! record, below all or above all. A call that fails or finds nothing leaves the cursor in its place. Two calls that find
+//! nothing move the cursor: [`Cursor::next`] to a place above all records, and [`Cursor::prev`] below all.
+
+use rio::planted;
+
+use crate::Result;
+
+/// The way of a cursor through the records of one access method. If a call fails, or finds no record, the walk stays on
+/// its record.
+pub trait Walk {
+    /// The key of a record, or its number.
+    type Key<'k>;
+    /// The same, owned.
+    type OwnedKey;
+
+    /// Goes to the first record. Returns whether there is one.
+    ///
+    /// # Errors
+    /// Locks or pages failed; in a snapshot `SnapshotTooOld`.
+    fn go_first(&mut self) -> Result<bool>;
+
+    /// Goes from the walk's record to the next. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    fn go_next(&mut self) -> Result<bool>;
+
+    /// Goes to the first record behind a key, whether or not the key exists. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`], and `KeyTooLong`.
+    fn go_behind(&mut self, key: Self::Key<'_>) -> Result<bool>;
+
+    /// Returns the key and value of the walk's record.
+    fn record(&self) -> (Self::Key<'_>, &[u8]);
+
+    /// Copies a key.
+    fn owned(key: Self::Key<'_>) -> Self::OwnedKey;
+}
+
+/// A walk that also goes backwards, where the records have an order.
+pub trait BothWays: Walk {
+    /// Goes to the last record. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    fn go_last(&mut self) -> Result<bool>;
+
+    /// Goes from the walk's record to the one before. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    fn go_previous(&mut self) -> Result<bool>;
+
+    /// Goes to the first record whose key is `key` or above. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_behind`].
+    fn go_to(&mut self, key: Self::Key<'_>) -> Result<bool>;
+}
+
+/// The place of a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Nowhere,
+    /// On the walk's record.
+    On,
+    BelowAll,
+    AboveAll,
+}
+
+/// A place for a cursor to return to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand<'k> {
+    /// No place yet.
+    Nowhere,
+    /// On the record of a key, or in the gap where the record was.
+    On(&'k [u8]),
+    /// Below the first record.
+    BelowAll,
+    /// Above the last record.
+    AboveAll,
+}
+
+/// A cursor.
+pub struct Cursor<W> {
+    pub(crate) walk: W,
+    pub(crate) place: Place,
+}
+
+/// The outcome of a call that returns a record.
+type Found<W> = Result<Option<(<W as Walk>::OwnedKey, Vec<u8>)>>;
+
+#[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
+impl<W: Walk> Cursor<W> {
+    pub(crate) fn over(walk: W) -> Cursor<W> {
+        Cursor { walk, place: Place::Nowhere }
+    }
+
+    /// Returns the key and value of the cursor's record.
+    #[inline]
+    pub fn record(&self) -> Option<(W::Key<'_>, &[u8])> {
+        (self.place == Place::On).then(|| self.walk.record())
+    }
+
+    fn found(&self, found: bool) -> Option<(W::OwnedKey, Vec<u8>)> {
+        self.record().filter(|_| found).map(|(key, value)| (W::owned(key), value.to_vec()))
+    }
+
+    /// Notes the outcome of a search.
+    #[inline]
+    fn sought(&mut self, found: bool) -> bool {
+        if found {
+            self.place = Place::On;
+        } else if planted("record: a cursor that seeks in vain stands behind all") {
+            self.place = Place::AboveAll;
+        }
+        found
+    }
+
+    /// Notes the outcome of a step.
+    #[inline]
+    fn stepped(&mut self, found: bool, at_end: Place) -> bool {
+        self.place = if found { Place::On } else { at_end };
+        found
+    }
+
+    /// Goes to the first record and returns it.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    pub fn first(&mut self) -> Found<W> {
+        let found = self.move_first()?;
+        Ok(self.found(found))
+    }
+
+    /// Goes to the next record and returns it; to the first, if the cursor has no place yet.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    pub fn next(&mut self) -> Found<W> {
+        let found = self.move_next()?;
+        Ok(self.found(found))
+    }
+
+    /// Goes to the first record behind a key, whether or not the key exists, and returns it.
+    ///
+    /// # Errors
+    /// As [`Walk::go_behind`].
+    pub fn seek_behind(&mut self, key: W::Key<'_>) -> Found<W> {
+        let found = self.walk.go_behind(key)?;
+        let found = self.sought(found);
+        Ok(self.found(found))
+    }
+
+    /// Goes to the first record, for [`Cursor::record`]. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    pub fn move_first(&mut self) -> Result<bool> {
+        let found = self.walk.go_first()?;
+        Ok(self.sought(found))
+    }
+
+    /// Goes to the next record; to the first, if the cursor has no place yet. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    #[inline]
+    pub fn move_next(&mut self) -> Result<bool> {
+        let found = match self.place {
+            Place::Nowhere | Place::BelowAll => self.walk.go_first()?,
+            Place::On => self.walk.go_next()?,
+            Place::AboveAll => false,
+        };
+        Ok(self.stepped(found, Place::AboveAll))
+    }
+}
+
+impl<W: BothWays> Cursor<W> {
+    /// Goes to the last record and returns it.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    pub fn last(&mut self) -> Found<W> {
+        let found = self.walk.go_last()?;
+        let found = self.sought(found);
+        Ok(self.found(found))
+    }
+
+    /// Goes to the first record whose key is `key` or above, and returns it.
+    ///
+    /// # Errors
+    /// As [`Walk::go_behind`].
+    pub fn seek(&mut self, key: W::Key<'_>) -> Found<W> {
+        let found = self.move_to(key)?;
+        Ok(self.found(found))
+    }
+
+    /// Goes to the record before and returns it; to the last, if the cursor has no place yet.
+    ///
+    /// # Errors
+    /// As [`Walk::go_first`].
+    pub fn prev(&mut self) -> Found<W> {
+        let found = match self.place {
+            Place::Nowhere | Place::AboveAll => self.walk.go_last()?,
+            Place::On => self.walk.go_previous()?,
+            Place::BelowAll => false,
+        };
+        let found = self.stepped(found, Place::BelowAll);
+        Ok(self.found(found))
+    }
+
+    /// Goes to the first record whose key is `key` or above. Returns whether there is one.
+    ///
+    /// # Errors
+    /// As [`Walk::go_behind`].
+    pub fn move_to(&mut self, key: W::Key<'_>) -> Result<bool> {
+        let found = self.walk.go_to(key)?;
+        Ok(self.sought(found))
+    }
+}
