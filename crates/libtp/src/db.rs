@@ -7,6 +7,7 @@ pub(crate) mod database;
 pub(crate) mod databases;
 pub(crate) mod handle;
 pub(crate) mod index;
+pub(crate) mod iterators;
 pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod load;

@@ -57,6 +57,7 @@ pub use db::cursor::{Cursor, Pair, RecnoCursor};
 pub use db::databases::ListedDatabase;
 pub use db::handle::{Db, Recno};
 pub use db::index::{Index, IndexCursor, IndexEntry};
+pub use db::iterators::{IndexEntries, ListRecords, MultiPairs, Pairs, Records};
 pub use db::keys::Keys;
 pub use db::list::{List, ListCursor, ListPlace};
 pub use db::load::{Load, LoadWatch};

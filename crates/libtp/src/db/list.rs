@@ -222,7 +222,17 @@ pub struct ListPlace(Seen);
 type Found = Option<(u64, Vec<u8>)>;
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
-impl<R: Reader> ListCursor<'_, R> {
+impl<'t, R: Reader> ListCursor<'t, R> {
+    /// Returns another cursor over the same records, without a place.
+    pub(super) fn another(&self) -> ListCursor<'t, R> {
+        self.list.cursor(self.reader)
+    }
+
+    /// Returns the list.
+    pub(super) fn list(&self) -> &'t List {
+        self.list
+    }
+
     /// Returns the number under the cursor.
     pub fn number(&self) -> Option<u64> {
         match self.standing {

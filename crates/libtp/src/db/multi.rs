@@ -106,7 +106,7 @@ impl Multi {
     }
 
     /// Returns the pair of an entry, as the program knows it.
-    fn pair(&self, entry: Pair) -> Result<Pair> {
+    pub(super) fn pair(&self, entry: Pair) -> Result<Pair> {
         let no_entry = || {
             Error::Corrupt(format!(
                 "{}: an entry of {} bytes is none of a key with several values",
@@ -350,7 +350,12 @@ pub struct MultiCursor<'t> {
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
-impl MultiCursor<'_> {
+impl<'t> MultiCursor<'t> {
+    /// Returns the database, and the cursor over its tree.
+    pub(super) fn into_parts(self) -> (&'t Multi, Cursor<'t>) {
+        (self.multi, self.at)
+    }
+
     fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<Pair>> {
         let multi = self.multi;
         self.stands.arrive(&mut self.at, found, on_miss, |entry| multi.pair(entry.clone()))
