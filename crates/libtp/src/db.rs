@@ -5,6 +5,7 @@ pub(crate) mod compact;
 pub(crate) mod cursor;
 pub(crate) mod database;
 pub(crate) mod databases;
+mod debug;
 pub(crate) mod handle;
 pub(crate) mod index;
 pub(crate) mod iterators;

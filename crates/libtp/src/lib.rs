@@ -28,6 +28,7 @@
 //! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the interface for
 //! applications: the managers of the paper's figure 1 are crates of their own.
 #![forbid(unsafe_code)]
+#![deny(missing_debug_implementations)]
 
 /// Compiles the example of the README with the documentation tests.
 #[cfg(doctest)]

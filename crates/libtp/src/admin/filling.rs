@@ -23,6 +23,7 @@ use crate::{Builder, Env, Result};
 
 /// An environment that is open to be filled. An environment that existed before is open as usual. A new one is refused
 /// to other openings until [`Filling::finish`], and for ever if this is dropped before.
+#[derive(Debug)]
 pub struct Filling {
     env: Env,
     /// For a new environment, the former contents of its directories.
@@ -30,6 +31,7 @@ pub struct Filling {
 }
 
 /// The contents of a directory before an environment was made in it.
+#[derive(Debug)]
 struct Before {
     /// The names in the environment's directory and in the log's directory.
     names: BTreeSet<String>,

@@ -351,6 +351,11 @@ pub struct MultiCursor<'t> {
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<'t> MultiCursor<'t> {
+    /// Returns the database.
+    pub(super) fn database(&self) -> &Multi {
+        self.multi
+    }
+
     /// Returns the database, and the cursor over its tree.
     pub(super) fn into_parts(self) -> (&'t Multi, Cursor<'t>) {
         (self.multi, self.at)

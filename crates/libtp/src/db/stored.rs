@@ -10,7 +10,7 @@ use crate::db::opening::open;
 use crate::{Database, Env, PageFile, Result};
 
 /// A database as its file stores it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Stored {
     /// Records that a tool sees as the program does.
     Records(Database),

@@ -102,6 +102,7 @@ impl TextForm {
 /// assert_eq!(std::fs::read_to_string(&path)?, "Welcome.\nWipe your feet.\nBe kind.\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Debug)]
 pub struct TextFile {
     env: Env,
     list: List,

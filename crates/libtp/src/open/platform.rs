@@ -43,8 +43,14 @@ pub struct Platform {
     pub log_types: Arc<[LogType]>,
 }
 
+impl std::fmt::Debug for Platform {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Platform({})", self.path.display())
+    }
+}
+
 /// The place of the region.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Memory {
     /// In a file of one of these directories; the last is the environment's own.
     Files(Vec<PathBuf>),
@@ -55,6 +61,12 @@ pub enum Memory {
 /// Memory that simulated processes share, and that a simulated power cut loses.
 #[derive(Clone, Default)]
 pub struct SharedMemory(Arc<Mutex<Option<Region>>>, Lasting);
+
+impl std::fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedMemory")
+    }
+}
 
 impl SharedMemory {
     /// Returns empty memory.

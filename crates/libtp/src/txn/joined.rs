@@ -106,6 +106,12 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// ```
 pub struct Joined<'t>(RefMut<'t, Member>);
 
+impl std::fmt::Debug for Joined<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Joined({})", self.segment().path().display())
+    }
+}
+
 impl Joined<'_> {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.
     ///

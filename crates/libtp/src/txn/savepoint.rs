@@ -38,6 +38,12 @@ pub struct Savepoint<'t, 'e> {
     decided: DatabaseDecisions,
 }
 
+impl std::fmt::Debug for Savepoint<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Savepoint").field("txn", self.txn).field("number", &self.number).finish()
+    }
+}
+
 impl<'e> Txn<'e> {
     /// Marks the transaction's present state, of records and joined memory, to go back to.
     pub fn savepoint(&self) -> Savepoint<'_, 'e> {

@@ -64,6 +64,12 @@ pub struct HeldSnapshot {
     pub is_kept: bool,
 }
 
+impl std::fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("lsn", &self.lsn()).finish()
+    }
+}
+
 impl<'e> Snapshot<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>) -> Result<Snapshot<'e>> {
         loop {

@@ -76,6 +76,14 @@ pub struct Txn<'e> {
     not_sync: PhantomData<Cell<()>>,
 }
 
+impl std::fmt::Debug for Txn<'_> {
+    /// Reads the number from the session: takes no lock and waits for nothing.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let id = self.seat.as_ref().map(|seat| seat.session.id().raw());
+        f.debug_struct("Txn").field("id", &id).field("durability", &self.durability).finish()
+    }
+}
+
 impl<'e> Txn<'e> {
     pub(crate) fn begin(env: &'e Arc<Inner>, durability: Durability) -> Result<Txn<'e>> {
         let open = OpenHere::new();

@@ -123,6 +123,11 @@ pub struct IndexCursor<'t, R: Reader> {
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<'t, R: Reader> IndexCursor<'t, R> {
+    /// Returns the index.
+    pub(in crate::db) fn index(&self) -> &Index {
+        self.index
+    }
+
     /// Returns the index, the reader, and the cursor over the index's tree.
     pub(in crate::db) fn into_parts(self) -> (&'t Index, &'t R, Cursor<'t>) {
         (self.index, self.reader, self.at)
