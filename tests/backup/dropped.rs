@@ -333,7 +333,7 @@ fn a_drop_waits_for_a_backup_that_is_taken() {
         .unwrap()
         .restore(dir.path().join("restored"), RestorePoint::End, &mut |_, _, _| {})
         .unwrap();
-    assert_eq!(get(&Env::open(dir.path().join("restored")).unwrap(), "kv"), "old");
+    assert_eq!(get(&Env::open_or_create(dir.path().join("restored")).unwrap(), "kv"), "old");
     assert!(names(&env).is_empty());
 }
 
@@ -502,7 +502,7 @@ mod deaths {
     fn takes_back(name: &str) {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
-        let origin = Env::open(place.join("origin")).unwrap();
+        let origin = Env::open_or_create(place.join("origin")).unwrap();
         put(&origin, "kv", "old");
         put(&origin, "other", "first");
         let txn = origin.begin().unwrap();

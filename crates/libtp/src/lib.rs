@@ -8,7 +8,7 @@
 //! ```
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("bank");
-//! let env = libtp::Env::open(path)?;
+//! let env = libtp::Env::open_or_create(path)?;
 //! let accounts = env.btree("accounts")?;
 //! env.run(|txn| {
 //!     accounts.put(txn, b"alice", b"10")?;

@@ -29,7 +29,7 @@ fn bank(place: &Place, name: &str, open: impl FnOnce(&Path) -> Libtp) -> Libtp {
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(directory.join(libtp::SETTINGS_NAME), "no_background = true\nmemory = \"256 MiB\"\n").unwrap();
     // The load ends with a flush, which is refused if nothing was ever logged.
-    let env = libtp::Env::open(&directory).unwrap();
+    let env = libtp::Env::open_or_create(&directory).unwrap();
     let first = env.btree("first").unwrap();
     env.run(|txn| first.put(txn, b"logged", b"")).unwrap();
     drop((first, env));

@@ -87,12 +87,12 @@ impl Env {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let (bank, copy, other) = (dir.path().join("bank"), dir.path().join("copy"), dir.path().join("other"));
-    /// let env = libtp::Env::open(&bank)?;
+    /// let env = libtp::Env::open_or_create(&bank)?;
     /// let accounts = env.btree("accounts")?;
     /// env.run(|txn| accounts.put(txn, b"alice", b"10"))?;
     /// env.backup(&copy, &mut |_, _, _| {})?;
     /// libtp::Backup::open(&copy)?.restore(&other, libtp::RestorePoint::End, &mut |_, _, _| {})?;
-    /// let restored = libtp::Env::open(&other)?;
+    /// let restored = libtp::Env::open_or_create(&other)?;
     /// let accounts = restored.btree("accounts")?;
     /// assert_eq!(restored.run(|txn| accounts.get(txn, b"alice"))?.as_deref(), Some(&b"10"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -41,8 +41,7 @@ impl Builder {
     /// As [`Builder::open`].
     #[doc(hidden)]
     pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
-        let create = if self.creates() { Create::IfMissing } else { Create::Never };
-        self.open_and(create, platform, watch)
+        self.open_and(self.to_create(), platform, watch)
     }
 
     /// Opens an environment; where none exists, does what `create` says.
@@ -58,7 +57,7 @@ impl Builder {
         let settings = self.settings_over(platform.settings_file()?);
         settings.check()?;
         let attached = attach::open(&platform, &settings, self.keep, create, watch)?;
-        let env = Env::of(attached, platform, settings, &PLAIN_FILES);
+        let env = Env::of(attached, platform, settings, &PLAIN_FILES, self.is_read_only);
         let first = env.0.newest();
         if env.0.durability == Durability::Rio {
             first.check_lasting()?;
@@ -84,3 +83,6 @@ impl Builder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,6 +57,7 @@ impl Env {
     /// ([`Env::pages`]), which have no records, or is an index, which is made again from its database; `Full`, `Io`.
     /// The records salvaged until then are in the new database.
     pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: Watcher<'_>) -> Result<Salvaged> {
+        self.0.check_writable("salvaging records")?;
         let file = file.as_ref();
         let refused = |what: &str| Error::Database { name: name.to_string(), what: what.to_string() };
         if self.databases()?.iter().any(|known| known == name) {

@@ -103,7 +103,7 @@ impl Env {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let notes = env.segment("notes", 4096)?;
     /// env.run(|txn| txn.join(&notes)?.set_range(0, 1).map(|range| range.fill(1)))?;
     /// assert_eq!(env.joined_segments()[0].unresolved_txn, None);
@@ -130,7 +130,7 @@ impl Env {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let txn = env.begin()?;
     /// let sessions = env.sessions();
     /// let own = sessions.iter().find(|session| session.txn.as_ref().is_some_and(|running| running.id.raw() == txn.id()));
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_session_that_waits_says_for_what_and_since_when() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let holder = env.begin().unwrap();
         stock.put(&holder, b"key", b"1").unwrap();

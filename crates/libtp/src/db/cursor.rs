@@ -25,7 +25,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let words = env.btree("words")?;
 /// env.run(|txn| {
 ///     for word in [&b"pear"[..], b"apple", b"plum"] {
@@ -211,7 +211,7 @@ impl<'t> Cursor<'t> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// # let words = env.btree("words")?;
     /// # env.run(|txn| words.put(txn, b"apple", b"5"))?;
     /// use std::ops::ControlFlow;

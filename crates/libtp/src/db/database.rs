@@ -107,7 +107,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let parts = env.hash("parts")?;
     /// env.run(|txn| {
     ///     parts.put(txn, b"screw", b"steel")?;
@@ -158,7 +158,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// let stock = env.btree("stock")?;
     /// env.run(|txn| {
     ///     stock.put(txn, b"apples", b"3")?;

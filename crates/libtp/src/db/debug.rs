@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn handles_show_their_names_and_wait_for_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let (tree, list) = (env.btree("words").unwrap(), env.list("lines").unwrap());
         let multi = env.multi("tags", Duplicates::Sorted).unwrap();
         let index = tree.index("by value", |_, value, keys| keys.add(value)).unwrap();

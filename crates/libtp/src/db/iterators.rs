@@ -127,7 +127,7 @@ impl End for Cursor<'_> {
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// use std::ops::Bound;
 ///
 /// let words = env.btree("words")?;
@@ -192,7 +192,7 @@ fn seen<'t, T>(
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// let tags = env.multi("tags", libtp::Duplicates::Sorted)?;
 /// env.run(|txn| {
 ///     tags.put(txn, b"pear", b"green")?;
@@ -244,7 +244,7 @@ impl<'t> IntoIterator for MultiCursor<'t> {
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// let people = env.btree("people")?;
 /// let by_town = people.index("people by town", |_key, town, keys| keys.add(town))?;
 /// env.run(|txn| {

@@ -9,7 +9,7 @@ use libtp_record::{duplicates, KeyRange, Order, ShortKey};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// use libtp::Keys;
 /// let words = env.btree("words")?;
 /// env.run(|txn| {

@@ -25,7 +25,7 @@ use crate::{Reader, Result, Txn};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let lines = env.list("lines")?;
 /// env.run(|txn| {
 ///     lines.append(txn, b"first")?;
@@ -188,7 +188,7 @@ enum Standing {
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let lines = env.list("lines")?;
 /// env.run(|txn| {
 ///     lines.append(txn, b"two")?;
@@ -346,7 +346,7 @@ impl ListCursor<'_, Txn<'_>> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let lines = env.list("lines")?;
     /// let place = env.run(|txn| {
     ///     ["one", "two", "three"].iter().try_for_each(|line| lines.append(txn, line.as_bytes()).map(|_| ()))?;

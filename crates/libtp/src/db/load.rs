@@ -23,7 +23,7 @@ const TRIES: u32 = 100;
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let squares = env.btree("squares")?;
 /// let pairs = (0..1000_u32).map(|number| (number.to_be_bytes(), (number * number).to_le_bytes()));
 /// assert_eq!(squares.load(&libtp::Load::sorted(), pairs)?, 1000);
@@ -154,6 +154,7 @@ impl Multi {
 fn begin(tree: &Db) -> Result<Txn<'_>> {
     let mut tries = 0;
     loop {
+        tree.environment().check_writable("loading records")?;
         let txn = Txn::begin(tree.environment(), Durability::Sync)?;
         let locked = txn.guarded(|| Ok(tree.access(&txn).lock_database(Mode::X)?));
         tries += 1;

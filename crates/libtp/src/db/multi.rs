@@ -23,7 +23,7 @@ use crate::{Error, Reader, Result, Txn};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let tags = env.multi("tags", libtp::Duplicates::Sorted)?;
 /// env.run(|txn| {
 ///     assert!(tags.put(txn, b"pear", b"green")?);

@@ -149,6 +149,15 @@ pub enum Error {
         /// The event that it survives.
         survives: rio::Survives,
     },
+    /// A change was asked of a handle that was opened for reading only
+    /// ([`Env::open_read_only`](crate::Env::open_read_only)).
+    #[error("{environment} was opened for reading only, which does not allow {change}; nothing was changed. Read in a snapshot (`Env::snapshot`), or open it with `Env::open`")]
+    ReadOnly {
+        /// The environment's directory.
+        environment: PathBuf,
+        /// The change, in words.
+        change: &'static str,
+    },
     /// A segment of memory cannot be opened or joined.
     #[error("the segment {path}: {what}")]
     Segment {

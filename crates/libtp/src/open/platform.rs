@@ -566,7 +566,7 @@ mod tests {
     fn a_copy_of_an_environment_at_work_leaves_its_shared_memory_alone() {
         let parent = tempfile::tempdir().unwrap();
         let (original, copy) = (parent.path().join("original"), parent.path().join("copy"));
-        let first = Env::open(&original).unwrap();
+        let first = Env::open_or_create(&original).unwrap();
         let put = |env: &Env, key: &[u8]| {
             let names = env.btree("names").unwrap();
             env.run(|txn| names.put(txn, key, b"")).unwrap();
@@ -577,9 +577,9 @@ mod tests {
             let entry = entry.unwrap();
             std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
         }
-        let of_copy = Env::open(&copy).unwrap();
+        let of_copy = Env::open_or_create(&copy).unwrap();
         put(&of_copy, b"in the copy");
-        let second = Env::open(&original).unwrap();
+        let second = Env::open_or_create(&original).unwrap();
         put(&second, b"after");
         let count = |env: &Env| {
             let names = env.btree("names").unwrap();

@@ -78,7 +78,7 @@ impl crate::Env {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let words = env.btree("words")?;
     /// let last = env.run(|txn| {
     ///     words.put(txn, b"one", b"eins")?;

@@ -28,7 +28,7 @@ use crate::{Durability, Env, Error, Result};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let stock = env.btree("stock")?;
 /// env.run(|txn| stock.put(txn, b"apples", b"3"))?;
 /// let before = env.snapshot()?;

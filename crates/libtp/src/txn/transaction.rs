@@ -29,7 +29,7 @@ use crate::{Durability, Error, Result};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let stock = env.btree("stock")?;
 /// let txn = env.begin()?;
 /// stock.put(&txn, b"apples", b"3")?;
@@ -48,7 +48,7 @@ use crate::{Durability, Error, Result};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// # let stock = env.btree("stock")?;
 /// let txn = std::sync::Mutex::new(env.begin()?);
 /// std::thread::scope(|scope| {
@@ -170,7 +170,7 @@ impl<'e> Txn<'e> {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// use std::time::Duration;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let stock = env.btree("stock")?;
     /// let (one, two) = (env.begin()?, env.begin()?);
     /// stock.put(&one, b"apples", b"3")?;

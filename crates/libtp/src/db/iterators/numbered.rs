@@ -195,7 +195,7 @@ impl Recno {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// let history = env.recno("history", 1)?;
     /// env.run(|txn| [b"a", b"b", b"c"].iter().try_for_each(|record| history.append(txn, *record).map(|_| ())))?;
     /// let snapshot = env.snapshot()?;
@@ -216,7 +216,7 @@ impl List {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// let lines = env.list("lines")?;
     /// env.run(|txn| {
     ///     ["one", "two", "three"].iter().try_for_each(|line| lines.append(txn, line.as_bytes()).map(|_| ()))?;

@@ -34,7 +34,7 @@ fn check<T: PartialEq + std::fmt::Debug, I: DoubleEndedIterator<Item = Result<T>
 #[test]
 fn both_ends_of_a_tree_meet() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let tree = env.btree("tree").unwrap();
     let all: Vec<Pair> = (0..2000).map(pair).collect();
     env.run(|txn| all.iter().try_for_each(|(key, value)| tree.put(txn, key, value))).unwrap();
@@ -69,7 +69,7 @@ fn both_ends_of_a_tree_meet() {
 #[test]
 fn an_order_of_the_program_and_several_values_keep_their_order() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let down = env.btree_ordered("down", Descending).unwrap();
     let multi = env.multi("multi", Duplicates::AsTheyCame).unwrap();
     let all: Vec<Pair> = (0..300).map(pair).collect();
@@ -91,7 +91,7 @@ fn an_order_of_the_program_and_several_values_keep_their_order() {
 #[test]
 fn an_index_shows_its_records_from_both_ends() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let people = env.btree("people").unwrap();
     let by_value = people.index("by value", |_, value, keys| keys.add(value)).unwrap();
     let early = env.snapshot().unwrap();
@@ -110,7 +110,7 @@ fn an_index_shows_its_records_from_both_ends() {
 #[test]
 fn records_by_number_are_bounded_by_numbers() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let (recno, list) = (env.recno("recno", 4).unwrap(), env.list("list").unwrap());
     let record = |number: u64| (number, pair(u32::try_from(number).unwrap()).1);
     let all: Vec<_> = (1..=50).map(record).collect();
@@ -152,7 +152,7 @@ fn records_by_number_are_bounded_by_numbers() {
 #[test]
 fn a_hash_file_has_no_last_pair() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let hash = env.hash("hash").unwrap();
     env.run(|txn| (0..100).map(pair).try_for_each(|(key, value)| hash.put(txn, &key, &value))).unwrap();
     env.run(|txn| {
