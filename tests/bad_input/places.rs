@@ -118,7 +118,7 @@ fn open_simulated(process: &libtp_sim::SimProcess) -> libtp::Result<Env> {
         log_types: std::sync::Arc::default(),
     };
     let settings = Settings { no_background: true, ..Settings::default() };
-    Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
+    Env::builder().settings(settings).open_on(platform, &mut |_| {})
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn open(view: &SimProcess) -> (Env, Db) {
         log_types: std::sync::Arc::default(),
     };
     let settings = Settings { no_background: true, ..Settings::default() };
-    let env = Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).expect("an environment");
+    let env = Env::builder().settings(settings).open_on(platform, &mut |_| {}).expect("an environment");
     let stock = env.btree("stock").expect("a database");
     (env, stock)
 }

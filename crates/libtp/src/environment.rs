@@ -288,7 +288,7 @@ impl Env {
         let more = match crate::db::index::verify::disagreements(&self.0, name) {
             // A damaged page, which may be among the findings already.
             Err(Error::Corrupt(_)) if !verified.findings.is_empty() => Vec::new(),
-            Err(Error::Corrupt(what)) => vec![what],
+            Err(Error::Corrupt(damage)) => vec![damage.to_string()],
             found => found?,
         };
         verified.findings.extend(more.into_iter().map(|what| libtp_record::Finding { page: 0, what }));

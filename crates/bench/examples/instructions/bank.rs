@@ -10,9 +10,8 @@ const SEED: u64 = 42;
 const TRANSFERS: u64 = 1_000;
 
 pub fn run(paths: &Paths, place: &Place) {
-    let open = |directory: &Path, granularity| {
-        Libtp::open(directory, Durability::Relaxed, granularity, &mut |_, _, _| {}).unwrap()
-    };
+    let open =
+        |directory: &Path, granularity| Libtp::open(directory, Durability::Relaxed, granularity, &mut |_| {}).unwrap();
     let records = bank(place, "records", |directory| open(directory, Granularity::Record));
     transfers(paths, "TPC-B transfer, record locks", &records);
     reads(paths, "three gets in a transaction", &records);

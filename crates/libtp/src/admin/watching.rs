@@ -133,7 +133,7 @@ impl Env {
     /// let env = libtp::Env::create(dir.path())?;
     /// let txn = env.begin()?;
     /// let sessions = env.sessions();
-    /// let own = sessions.iter().find(|session| session.txn.as_ref().is_some_and(|running| running.id.raw() == txn.id()));
+    /// let own = sessions.iter().find(|session| session.txn.as_ref().is_some_and(|running| running.id == txn.id()));
     /// assert_eq!(own.map(|session| (session.pid, session.process_state)), Some((std::process::id(), libtp::ProcessState::Alive)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

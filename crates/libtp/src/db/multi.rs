@@ -108,11 +108,10 @@ impl Multi {
     /// Returns the pair of an entry, as the program knows it.
     pub(super) fn pair(&self, entry: Pair) -> Result<Pair> {
         let no_entry = || {
-            Error::Corrupt(format!(
-                "{}: an entry of {} bytes is none of a key with several values",
-                self.name(),
-                entry.0.len()
-            ))
+            Error::Corrupt(
+                format!("{}: an entry of {} bytes is none of a key with several values", self.name(), entry.0.len())
+                    .into(),
+            )
         };
         let (key, behind) = duplicates::read(&entry.0).ok_or_else(no_entry)?;
         let value = duplicates::value_of(self.kind, behind, entry.1);

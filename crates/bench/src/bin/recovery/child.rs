@@ -158,7 +158,7 @@ fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
     let number = |value: u64| u32::try_from(value).map_err(|_| Error::Settings(format!("{value} is too many")));
     let scale = Scale::with_accounts(number(accounts)?);
     let begin = Instant::now();
-    let bank = Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?;
+    let bank = Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_| {})?;
     say(&Said { open_ms: millis(begin), ..look(bank.env())? })?;
     let since = bank.env().stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_tail;
     let mut session = bank.session()?;

@@ -77,7 +77,7 @@ fn a_handle_for_reading_refuses_every_change() {
     refused("drop_missing", env.drop_missing("stock").unwrap_err());
     refused("remove_old_log", env.remove_old_log().unwrap_err());
     refused("forget_file", env.forget_file(dir.path().join("file")).unwrap_err());
-    refused("salvage", env.salvage(dir.path().join("stock.tp"), "saved", &mut |_, _, _| {}).unwrap_err());
+    refused("salvage", env.salvage(dir.path().join("stock.tp"), "saved", &mut |_| {}).unwrap_err());
     for missing in [env.btree("new").unwrap_err(), env.list("new").unwrap_err(), env.pages("new").unwrap_err()] {
         assert!(matches!(missing, Error::NoDatabase { .. }), "{missing}");
     }

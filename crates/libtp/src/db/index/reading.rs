@@ -106,7 +106,7 @@ impl Index {
     /// Returns the index key and the stored key of an entry.
     pub(super) fn read<'p>(&self, entry: &'p Pair) -> Result<(Vec<u8>, &'p [u8])> {
         duplicates::read(&entry.0).ok_or_else(|| {
-            Error::Corrupt(format!("{}: an entry of {} bytes is none of an index", self.name(), entry.0.len()))
+            Error::Corrupt(format!("{}: an entry of {} bytes is none of an index", self.name(), entry.0.len()).into())
         })
     }
 }
