@@ -54,7 +54,7 @@ fn a_noted_record_that_cannot_be_read_once_is_read_again() {
     log_much(&env, &stock);
     // A session that was stopped for long before it could clear its note, and died.
     let dead = env.managers().processes.join().unwrap();
-    dead.note_append(noted.raw(), 0);
+    dead.note_append(noted, 0);
     dead.mark_dead();
     fail_one_read(&disk);
     assert_eq!(env.managers().reap().unwrap().sessions, 1);

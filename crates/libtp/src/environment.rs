@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libtp_record::{Duplicates, Method, Order, Verified};
-use libtp_txn::Managers;
 
 use crate::open::left_memory::OrphanedMemory;
 use crate::txn::run::run;
@@ -264,7 +263,7 @@ impl Env {
     }
 
     /// Returns every lock held or waited for.
-    pub fn locks(&self) -> Result<Vec<libtp_lock::LockInfo>> {
+    pub fn locks(&self) -> Result<Vec<crate::LockInfo>> {
         self.0.with_session(|managers, txn| Ok(managers.locks.dump(txn.session())))
     }
 
@@ -291,17 +290,8 @@ impl Env {
             Err(Error::Corrupt(damage)) => vec![damage.to_string()],
             found => found?,
         };
-        verified.findings.extend(more.into_iter().map(|what| libtp_record::Finding { page: 0, what }));
+        verified.findings.extend(more.into_iter().map(|what| crate::Finding { page: 0, what }));
         Ok(verified)
-    }
-
-    /// Returns every running transaction.
-    pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
-        if self.0.check_process().is_err() {
-            return Vec::new();
-        }
-        let generation = self.0.newest();
-        generation.guarded(|| Ok(generation.managers.transactions())).unwrap_or_default()
     }
 
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
@@ -377,20 +367,6 @@ impl Env {
             true => Ok(()),
             false => Err(Error::NoDatabase { name: name.into(), environment: self.path().into() }),
         }
-    }
-
-    /// Leaves this handle as a kill would, for the simulation of processes: its sessions stay in shared memory as they
-    /// are. The caller must disable the files' handles first; otherwise dropping the last clone closes the environment
-    /// in good order.
-    #[doc(hidden)]
-    pub fn die(&self) {
-        self.0.die();
-    }
-
-    /// Returns the managers: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
-    #[doc(hidden)]
-    pub fn managers(&self) -> Arc<Managers> {
-        Arc::clone(&self.0.newest().managers)
     }
 }
 

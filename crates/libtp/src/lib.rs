@@ -42,6 +42,8 @@ mod files;
 mod ground;
 mod open;
 mod region;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod txn;
 
 pub use admin::archive::LogFile;
@@ -51,7 +53,7 @@ pub use admin::restore::{Backup, Checked, RestorePoint, Restored};
 pub use admin::salvage::{Salvaged, SalvagedCount};
 pub use admin::stats::{DatabaseInfo, Pool, Stats};
 pub use admin::versions::{file_versions, FileVersion};
-pub use admin::watching::{HeldLatch, JoinedSegment, OpeningProcess, Repairs, SessionState, WaitsFor};
+pub use admin::watching::{HeldLatch, JoinedSegment, OpeningProcess, Repairs, SessionState, TxnInfo, WaitsFor};
 pub use db::any_kind::Database;
 pub use db::compact::Compaction;
 pub use db::cursor::{Cursor, Pair, RecnoCursor};
@@ -75,26 +77,15 @@ pub use ground::lock_wait::{Blocker, LockWait};
 pub use ground::process_state::ProcessState;
 pub use ground::progress::{Progress, Watch};
 pub use ground::settings::{Bytes, DatabaseSettings, Granularity, Replacement, Settings, Victim, SETTINGS_NAME};
-pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
-pub use libtp_process::cancel_waits;
-#[doc(hidden)]
-pub use libtp_process::cancels;
-#[cfg(feature = "kernel-latches")]
-pub use libtp_process::KernelLatches;
-pub use libtp_process::{RepairTimes, SessionId, Times};
-pub use libtp_record::order;
-pub use libtp_record::{Duplicates, Finding, Link, Order, PageCopy, PageLock, Verified};
-pub use libtp_txn::{Durability, State, TxnInfo};
 pub use open::builder::Builder;
 pub use open::keep::Keep;
 pub use open::left_memory::OrphanedMemory;
 pub use open::log_type::LogType;
 pub use open::opening::{How, Opened};
-#[doc(hidden)]
-pub use open::platform::{Memory, Platform, SharedMemory};
 pub use region::inner::Env;
 pub use region::kept_indices::IndexKeys;
-pub use rio::Survives;
+#[cfg(any(test, feature = "testing"))]
+pub use testing::{Memory, Platform, SharedMemory};
 pub use txn::joined::Joined;
 pub use txn::log_reading::LogRecord;
 pub use txn::passing::Detached;
@@ -103,4 +94,24 @@ pub use txn::savepoint::Savepoint;
 pub use txn::segment::Segment;
 pub use txn::snapshot::{HeldSnapshot, Snapshot};
 pub use txn::transaction::{CommitLsn, Txn};
+
+// Of the crates below. Each is part of this crate's interface and changes with this crate's version only.
+//
+// Plain values that programs pass on or look at:
+pub use libtp_lock::{Deadlock, Edge, LockInfo, LockName, LockerId, Mode};
+pub use libtp_process::{RepairTimes, SessionId, Times};
+pub use libtp_record::{Duplicates, Finding, Link, PageCopy, PageLock, Verified};
+pub use libtp_txn::{Durability, State};
+pub use rio::Survives;
+// The order of a database's keys, which a program may provide:
+pub use libtp_record::{order, Order};
+// A call without a handle:
+pub use libtp_process::cancel_waits;
+// Recoverable memory is a crate of its own, whose segments take part in transactions:
 pub use vista;
+// For the interface for C, which begins its transactions itself; with `Txn::heed_cancels_since`:
+#[doc(hidden)]
+pub use libtp_process::cancels;
+// For the measurement of the paper's figure 5:
+#[cfg(feature = "kernel-latches")]
+pub use libtp_process::KernelLatches;

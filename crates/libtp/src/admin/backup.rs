@@ -100,7 +100,7 @@ impl Env {
     /// `Backup` when the directory is not empty; `Corrupt` when a page or the log is damaged, naming the file and the
     /// page; `Full`, `Io`. The environment is unchanged, and the copied files are removed, if possible.
     pub fn backup(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
-        self.backup_on(&directory_at(to.as_ref())?, watch)
+        self.backup_to(&directory_at(to.as_ref())?, watch)
     }
 
     /// Adds the log since the last backup to the backup of this environment in the directory `to`: any state up to now
@@ -110,15 +110,11 @@ impl Env {
     /// `Backup` when there is no backup of this environment, or the log since then is no longer kept (see `keep_log` in
     /// the settings); else as [`Env::backup`]. The backup is unchanged then.
     pub fn backup_more(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
-        self.backup_more_on(&directory_at(to.as_ref())?, watch)
+        self.backup_more_to(&directory_at(to.as_ref())?, watch)
     }
 
-    /// As [`Env::backup`], to any directory, for simulation.
-    ///
-    /// # Errors
-    /// As [`Env::backup`].
-    #[doc(hidden)]
-    pub fn backup_on(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
+    /// As [`Env::backup`], to any directory.
+    pub(crate) fn backup_to(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
         let _alone = begin_in(to.as_ref())?;
         let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
@@ -129,12 +125,8 @@ impl Env {
         done
     }
 
-    /// As [`Env::backup_more`], to any directory, for simulation.
-    ///
-    /// # Errors
-    /// As [`Env::backup_more`].
-    #[doc(hidden)]
-    pub fn backup_more_on(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
+    /// As [`Env::backup_more`], to any directory.
+    pub(crate) fn backup_more_to(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
         let nothing =
             || refused(to.as_ref(), "it has no backup to which anything could be added; take a full one first");

@@ -54,16 +54,8 @@ impl Builder {
         self.fill(platform, missing, watch)
     }
 
-    /// As [`Builder::open_to_fill`], on any disk, for simulation.
-    ///
-    /// # Errors
-    /// As [`Builder::open_to_fill`].
-    #[doc(hidden)]
-    pub fn open_to_fill_on(&self, platform: Platform, watch: &mut Watch<'_>) -> Result<Filling> {
-        self.fill(platform, Vec::new(), watch)
-    }
-
-    fn fill(&self, platform: Platform, missing: Vec<PathBuf>, watch: &mut Watch<'_>) -> Result<Filling> {
+    /// As [`Builder::open_to_fill`], on any disk. The directories of `missing` were made for it.
+    pub(crate) fn fill(&self, platform: Platform, missing: Vec<PathBuf>, watch: &mut Watch<'_>) -> Result<Filling> {
         let before = Before { names: names_of(&platform)?, missing };
         let begun = Cell::new(false);
         let create = if self.creates() { Create::ToFill(&begun) } else { Create::Never };

@@ -20,7 +20,7 @@ impl Builder {
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Env> {
         let directory = directory.as_ref();
         let platform = self.platform(directory)?;
-        self.open_on(platform, &mut |_| {})
+        self.open_in(platform, &mut |_| {})
     }
 
     /// As [`Builder::open`]; reports a restart's progress to `watch`, in bytes.
@@ -29,15 +29,11 @@ impl Builder {
     /// As [`Builder::open`].
     pub fn open_watched(&self, directory: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<Env> {
         let platform = self.platform(directory.as_ref())?;
-        self.open_on(platform, watch)
+        self.open_in(platform, watch)
     }
 
-    /// Opens an environment on the given disk and memory instead of the machine's, for simulation.
-    ///
-    /// # Errors
-    /// As [`Builder::open`].
-    #[doc(hidden)]
-    pub fn open_on(&self, platform: Platform, watch: &mut Watch<'_>) -> Result<Env> {
+    /// Opens an environment on the given disk and memory.
+    pub(crate) fn open_in(&self, platform: Platform, watch: &mut Watch<'_>) -> Result<Env> {
         self.open_and(self.to_create(), platform, watch)
     }
 

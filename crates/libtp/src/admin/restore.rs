@@ -123,15 +123,11 @@ impl Backup {
     /// # Errors
     /// `Backup` if there is no backup, or it is unfinished or damaged; `Io`.
     pub fn open(directory: impl AsRef<Path>) -> Result<Backup> {
-        Backup::open_on(Arc::new(PosixDirectory::open(directory)?))
+        Backup::open_in(Arc::new(PosixDirectory::open(directory)?))
     }
 
-    /// As [`Backup::open`], in any directory: for simulation.
-    ///
-    /// # Errors
-    /// As [`Backup::open`].
-    #[doc(hidden)]
-    pub fn open_on(directory: Arc<dyn Directory>) -> Result<Backup> {
+    /// As [`Backup::open`], in any directory.
+    pub(crate) fn open_in(directory: Arc<dyn Directory>) -> Result<Backup> {
         let Some(manifest) = Manifest::read(directory.as_ref())? else {
             let what = format!("it has no `{MANIFEST}`: it is no backup, or one that was not finished");
             return Err(refused(directory.as_ref(), what));
@@ -207,22 +203,8 @@ impl Backup {
         self.make(builder, platform, until, watch)
     }
 
-    /// As [`Backup::restore`], on another disk and memory than the machine's, for simulation.
-    ///
-    /// # Errors
-    /// As [`Backup::restore`].
-    #[doc(hidden)]
-    pub fn restore_on(
-        &self,
-        platform: Platform,
-        settings: Settings,
-        until: RestorePoint,
-        watch: &mut Watch<'_>,
-    ) -> Result<Restored> {
-        self.make(&Env::builder().settings(settings), platform, until, watch)
-    }
-
-    fn make(
+    /// As [`Backup::restore_with`], on any disk and memory.
+    pub(crate) fn make(
         &self,
         builder: &Builder,
         platform: Platform,
@@ -232,7 +214,7 @@ impl Backup {
         let begun = Instant::now();
         let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
         let (settings_aside, cut) = self.lay_out(&quiet, &platform, until, watch)?;
-        let env = quiet.open_on(platform, watch).map_err(for_the_program)?;
+        let env = quiet.open_in(platform, watch).map_err(for_the_program)?;
         // From here on the result is an ordinary environment.
         env.checkpoint()?;
         let opened: &Opened = env.opened();

@@ -55,10 +55,12 @@ pub enum Memory {
     /// In a file of one of these directories; the last is the environment's own.
     Files(Vec<PathBuf>),
     /// In the memory of this process: simulated processes share it.
+    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
     Shared(SharedMemory),
 }
 
 /// Memory that simulated processes share, and that a simulated power cut loses.
+#[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
 #[derive(Clone, Default)]
 pub struct SharedMemory(Arc<Mutex<Option<Region>>>, Lasting);
 
@@ -68,6 +70,7 @@ impl std::fmt::Debug for SharedMemory {
     }
 }
 
+#[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
 impl SharedMemory {
     /// Returns empty memory.
     pub fn new() -> SharedMemory {

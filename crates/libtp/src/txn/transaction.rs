@@ -387,12 +387,6 @@ impl<'e> Txn<'e> {
         }
     }
 
-    /// Leaves the transaction as a kill would, for the simulation of processes: undoes nothing and releases no lock.
-    #[doc(hidden)]
-    pub fn die(self) {
-        self.session().session().mark_dead();
-    }
-
     #[inline]
     fn seated(&self) -> &Seated {
         self.seat.as_ref().expect("a transaction holds its session until it ends")
