@@ -45,6 +45,7 @@ mod region;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod txn;
+mod typed;
 
 pub use admin::archive::LogFile;
 pub use admin::backup::BackedUp;
@@ -94,6 +95,11 @@ pub use txn::savepoint::Savepoint;
 pub use txn::segment::Segment;
 pub use txn::snapshot::{HeldSnapshot, Snapshot};
 pub use txn::transaction::{CommitLsn, Txn};
+pub use typed::key::{Key, KeyLike};
+#[cfg(feature = "serde")]
+pub use typed::serialized::Serde;
+pub use typed::table::{Rows, Table};
+pub use typed::value::{Value, ValueLike};
 
 // Of the crates below. Each is part of this crate's interface and changes with this crate's version only.
 //
