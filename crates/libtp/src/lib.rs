@@ -1,29 +1,115 @@
 //! libtp: transactions that any number of processes share.
 //!
-//! An [`Env`] is a directory. Any number of processes open it at once and change its databases in transactions
-//! ([`Txn`]): [`Db`], a B-tree or a hash file, and [`Recno`], records by number. The processes share one page cache,
-//! one lock table and one log in memory.
-//! Nothing has to be sized or set.
+//! An [`Env`] is a directory. Any number of processes open it at once and change its databases in transactions. They
+//! share one page cache, one lock table and one log in memory; a process that is killed at any instruction is repaired
+//! by the others. There is no server, and nothing has to be sized or set.
+//!
+//! # In ten minutes
+//!
+//! **A table.** [`Env::table`] opens a table of typed keys and values, in the order of the keys. [`Env::run`] runs a
+//! transaction and commits it; a transaction that was chosen to end a deadlock runs again.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("bank");
-//! let env = libtp::Env::open_or_create(path)?;
-//! let accounts = env.btree("accounts")?;
+//! use libtp::Env;
+//!
+//! let env = Env::open_or_create(&path)?;
+//! let accounts = env.table::<String, i64>("accounts")?;
 //! env.run(|txn| {
-//!     accounts.put(txn, b"alice", b"10")?;
-//!     accounts.put(txn, b"bob", b"20")
+//!     accounts.put(txn, "alice", 10)?;
+//!     accounts.put(txn, "bob", 20)
 //! })?;
-//! assert_eq!(env.run(|txn| accounts.get(txn, b"bob"))?.as_deref(), Some(&b"20"[..]));
+//! env.run(|txn| {
+//!     let cents = accounts.get_for_update(txn, "alice")?.unwrap_or(0);
+//!     accounts.put(txn, "alice", cents + 5)
+//! })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A transaction sees and changes records as if it ran alone (strict two-phase locking, gaps between keys included).
-//! [`Durability`] says when a commit returns: when it is on disk ([`Durability::Sync`]); at once, surviving the death
-//! of any process and on disk a tenth of a second later ([`Durability::Relaxed`]); or at once, surviving a crash of the
-//! system too ([`Durability::Rio`], where the memory outlives such a crash). When transactions wait for each other in a
-//! circle, one of them gets [`Error::Deadlock`]; [`Env::run`] runs it again. A [`Snapshot`] reads the state that was
-//! committed at one moment, without locks.
+//! `get_for_update` locks at once for writing: two transactions that both read and then write would wait for each other.
+//!
+//! **Many records.** Ranges are iterators, from both ends. A [`Snapshot`] reads the state that was committed at one
+//! moment, without locks: it waits for no writer, and no writer waits for it.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let env = libtp::Env::create(dir.path())?;
+//! let visits = env.table::<(String, u64), String>("visits")?;
+//! env.run(|txn| {
+//!     visits.put(txn, ("alice", 3), "rome")?;
+//!     visits.put(txn, ("alice", 20), "paris")?;
+//!     visits.put(txn, ("bob", 7), "oslo")
+//! })?;
+//! let snapshot = env.snapshot()?;
+//! for visit in visits.range(&snapshot, ("alice", 0)..("alice", 10))? {
+//!     let ((name, day), town) = visit?;
+//!     println!("{name} was in {town} on day {day}");
+//! }
+//! let last = visits.with_first(&snapshot, "alice")?.next_back().transpose()?;
+//! assert_eq!(last.map(|(_, town)| town).as_deref(), Some("paris"));
+//! # drop(snapshot);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Integers, strings, bytes, options and tuples are keys and values. With the feature `serde`, so is any type that serde
+//! knows, as a value (`Serde`).
+//!
+//! **Bytes.** Below the tables are databases of bytes: [`Db`], a B-tree ([`Env::btree`]) or a hash file ([`Env::hash`]);
+//! [`Multi`], several values a key; [`Recno`] and [`List`], records by number. An [`Index`] finds records by keys that a
+//! function computes, and changes with them.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let env = libtp::Env::create(dir.path())?;
+//! let people = env.btree("people")?;
+//! let by_town = people.index("people by town", |_name, town, keys| keys.add(town))?;
+//! env.run(|txn| {
+//!     people.put(txn, b"ada", b"London")?;
+//!     people.put(txn, b"kurt", b"Brno")?;
+//!     for pair in people.range(txn, "a".."k")? {
+//!         let (name, town) = pair?;
+//!         assert_eq!((&name[..], &town[..]), (&b"ada"[..], &b"London"[..]));
+//!     }
+//!     assert_eq!(by_town.keys(txn, b"Brno")?, [b"kurt"]);
+//!     Ok(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! **When a commit returns.** [`Durability`] says it: when the commit is on disk ([`Durability::Sync`], the default); at
+//! once, surviving the death of any process and on disk a tenth of a second later ([`Durability::Relaxed`]); or at once,
+//! surviving a crash of the system too ([`Durability::Rio`], where the memory outlives such a crash).
+//!
+//! **What goes wrong.** [`Error`] has a variant for each case in which a program acts differently.
+//! [`Error::is_retryable`] says whether running the transaction again may help, which [`Env::run`] does by itself. A lock
+//! timeout names the transaction and the process that hold the lock. Damage names file and page ([`Damage`]). A program's
+//! own errors end a transaction with [`Env::try_run`]; a part that may fail alone is a [`Savepoint`] or [`Txn::nested`].
+//!
+//! **Opening.** [`Env::create`] refuses an environment that exists, [`Env::open`] one that does not;
+//! [`Env::open_or_create`] suits programs of which any may be first. [`Env::open_read_only`] refuses every change.
+//! [`Env::builder`] has the settings.
+//!
+//! # Examples to run
+//!
+//! `cargo run --release -p libtp --example NAME`:
+//!
+//! |name|shows|
+//! |---|---|
+//! |`bank`|transfers by many threads, an error of the program's own, an audit that blocks no transfer|
+//! |`job_queue`|processes that share a queue and are killed: each job is done once|
+//! |`session_cache`|sessions found by token, ended by time or by user|
+//! |`from_sqlite`|a table of SQLite becomes a typed table with an index|
+//! |`passwd`|plain files that change together with records|
+//! |`message_queue`, `token`|memory that changes together with records ([`Env::segment`])|
+//! |`protected`|pages, log records and locks of the program's own ([`Env::pages`])|
+//! |`many_databases`|a hundred thousand databases|
+//!
+//! # Beyond
+//!
+//! Backups of an environment at work ([`Env::backup`]), restores to any moment ([`Backup`]), loads ([`Load`]), transactions
+//! that another process continues ([`Txn::detach`]), recoverable memory ([`Env::segment`], the crate [`vista`]).
 //!
 //! Paper: Seltzer and Olson, "LIBTP: Portable, Modular Transactions for UNIX", 1992. This crate is the interface for
 //! applications: the managers of the paper's figure 1 are crates of their own.

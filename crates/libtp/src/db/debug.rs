@@ -1,4 +1,4 @@
-//! How databases and cursors show themselves to people who debug a program: by kind and name. The name is in the memory
+//! How databases and cursors show themselves in a debugger's and a log's lines: by kind and name. The name is in the memory
 //! of this process, so showing a handle takes no lock, waits for nothing and reads nothing shared.
 
 use std::fmt::{Debug, Formatter, Result};

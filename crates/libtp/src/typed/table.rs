@@ -8,7 +8,7 @@ use std::ops::{Bound, RangeBounds};
 
 use super::key::{Key, KeyLike};
 use super::value::{Value, ValueLike};
-use crate::{Db, Env, Error, Keys, Pair, Pairs, Reader, Result, Txn};
+use crate::{Db, Env, Error, Keys, Load, Pair, Pairs, Reader, Result, Txn};
 
 /// A B-tree database whose keys are of type `K` and whose values are of type `V`, in the order of the keys.
 ///
@@ -25,8 +25,8 @@ use crate::{Db, Env, Error, Keys, Pair, Pairs, Reader, Result, Txn};
 ///     visits.put(txn, ("alice", 3), None::<&str>)?;
 ///     visits.put(txn, ("bob", 7), Some("rome"))?;
 ///     for visit in visits.range(txn, ("alice", 0)..("alice", 10))? {
-///         let ((who, when), to) = visit?;
-///         assert_eq!((who.as_str(), when, to), ("alice", 3, None));
+///         let ((name, when), to) = visit?;
+///         assert_eq!((name.as_str(), when, to), ("alice", 3, None));
 ///     }
 ///     let last = visits.with_first(txn, "alice")?.next_back().transpose()?;
 ///     assert_eq!(last, Some((("alice".to_string(), 20), Some("paris".to_string()))));
@@ -177,6 +177,18 @@ impl<K: Key, V: Value> Table<K, V> {
     /// As [`Db::delete_range`].
     pub fn delete_range<Q: KeyLike<K>>(&self, txn: &Txn<'_>, keys: impl RangeBounds<Q>) -> Result<u64> {
         self.db.delete_range(txn, bounds(&keys))
+    }
+
+    /// Loads rows into this empty table; returns the number of its keys afterwards. Otherwise as [`Db::load`].
+    ///
+    /// # Errors
+    /// As [`Db::load`].
+    pub fn load<Q: KeyLike<K>, W: ValueLike<V>>(
+        &self,
+        how: &Load,
+        rows: impl IntoIterator<Item = (Q, W)>,
+    ) -> Result<u64> {
+        self.db.load(how, rows.into_iter().map(|(key, value)| (key_bytes(key), value_bytes(value))))
     }
 
     fn rows<'t>(&'t self, pairs: Pairs<'t>) -> Rows<'t, K, V> {
