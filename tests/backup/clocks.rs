@@ -44,7 +44,7 @@ fn commits_behind_a_wrong_time_have_later_times() {
     let shop = open(directory.path());
     let mut commits = vec![shop.stock().unwrap()];
     let mut random = Random::new(31);
-    shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    shop.env.backup(&backup, &mut |_| {}).unwrap();
     let first = trade(&shop, &mut random, &mut commits);
     std::thread::sleep(Duration::from_millis(3));
     let moment = SystemTime::now();
@@ -56,11 +56,11 @@ fn commits_behind_a_wrong_time_have_later_times() {
     shift_wall_clock(0);
     let shop = open(directory.path());
     let last = trade(&shop, &mut random, &mut commits);
-    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    shop.env.backup_more(&backup, &mut |_| {}).unwrap();
     let backup = Backup::open(&backup).unwrap();
     let restore = |name: &str, until: RestorePoint, end: u64| {
         let to = other.path().join(name);
-        let restored = backup.restore(&to, until, &mut |_, _, _| {}).unwrap();
+        let restored = backup.restore(&to, until, &mut |_| {}).unwrap();
         judge(&open(&to), &commits, end);
         restored
     };

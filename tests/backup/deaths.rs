@@ -31,15 +31,15 @@ fn entry() {
     let place = Path::new(&place);
     let env = || Env::builder().settings(settings()).open(place.join("env")).unwrap();
     match job.as_str() {
-        "Full" => env().backup(place.join("backup"), &mut |_, _, _| {}).map(|_| ()).unwrap(),
-        "More" => env().backup_more(place.join("backup"), &mut |_, _, _| {}).map(|_| ()).unwrap(),
+        "Full" => env().backup(place.join("backup"), &mut |_| {}).map(|_| ()).unwrap(),
+        "More" => env().backup_more(place.join("backup"), &mut |_| {}).map(|_| ()).unwrap(),
         _ => restore(place).map(|_| ()).unwrap(),
     }
 }
 
 fn restore(place: &Path) -> libtp::Result<u64> {
     let backup = Backup::open(place.join("backup"))?;
-    Ok(backup.restore(place.join("restored"), RestorePoint::End, &mut |_, _, _| {})?.end)
+    Ok(backup.restore(place.join("restored"), RestorePoint::End, &mut |_| {})?.end)
 }
 
 fn judge_restored(place: &Path, commits: &[Commit]) -> u64 {
@@ -114,7 +114,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
     let place = scenery.place.path().to_owned();
     let backup = place.join("backup");
     if job != Job::Full {
-        scenery.shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+        scenery.shop.env.backup(&backup, &mut |_| {}).unwrap();
         scenery.trade(20);
     }
     assert!(scenery.dies(job, name), "nobody came to {name} in {job:?}");
@@ -128,7 +128,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
                     assert!(name == "backup: manifest named, not durable" || name == "backup: done, called unfinished")
                 }
                 Err(Error::Backup { .. } | Error::Io(_)) => {
-                    scenery.shop.env.backup(&backup, &mut |_, _, _| {}).map(|_| ()).unwrap()
+                    scenery.shop.env.backup(&backup, &mut |_| {}).map(|_| ()).unwrap()
                 }
                 Err(error) => panic!("{name}: {error}"),
             }
@@ -136,7 +136,7 @@ fn who_dies(name: &str, job: Job, seed: u64) {
         }
         Job::More => {
             judge_restored(&place, &scenery.commits);
-            let more = scenery.shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+            let more = scenery.shop.env.backup_more(&backup, &mut |_| {}).unwrap();
             assert_eq!(judge_restored(&place, &scenery.commits), more.end, "{name}");
         }
         Job::Restore => {

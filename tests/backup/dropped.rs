@@ -274,7 +274,7 @@ fn a_backup_and_what_is_added_to_it_have_what_was_dropped_and_renamed() {
         put(&env, name, name);
     }
     let backup = dir.path().join("backup");
-    env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    env.backup(&backup, &mut |_| {}).unwrap();
     let before = env.stats().unwrap().log_tail;
     put(&env, "kept", "later");
     let until = env.stats().unwrap().log_tail - 8;
@@ -285,11 +285,11 @@ fn a_backup_and_what_is_added_to_it_have_what_was_dropped_and_renamed() {
     })
     .unwrap();
     put(&env, "made", "made");
-    env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    env.backup_more(&backup, &mut |_| {}).unwrap();
     let restored = |to: &str, until: RestorePoint| {
         let place = dir.path().join(to);
         fs::create_dir(&place).unwrap();
-        Backup::open(&backup).unwrap().restore(place.join("env"), until, &mut |_, _, _| {}).unwrap();
+        Backup::open(&backup).unwrap().restore(place.join("env"), until, &mut |_| {}).unwrap();
         open(&place)
     };
     let last = restored("last", RestorePoint::End);
@@ -299,9 +299,9 @@ fn a_backup_and_what_is_added_to_it_have_what_was_dropped_and_renamed() {
     assert_eq!([get(&then, "dropped"), get(&then, "renamed"), get(&then, "kept")], ["dropped", "renamed", "later"]);
     // A backup of the dropped database has no room for another database with the same name.
     put(&env, "dropped", "another");
-    let told = env.backup_more(&backup, &mut |_, _, _| {}).unwrap_err().to_string();
+    let told = env.backup_more(&backup, &mut |_| {}).unwrap_err().to_string();
     assert!(told.contains("dropped") && told.contains("full backup"), "{told}");
-    env.backup(dir.path().join("again"), &mut |_, _, _| {}).unwrap();
+    env.backup(dir.path().join("again"), &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn a_drop_waits_for_a_backup_that_is_taken() {
             dropping.join().unwrap().unwrap();
         });
         let mut is_first = true;
-        env.backup(dir.path().join("backup"), &mut |_, _, _| {
+        env.backup(dir.path().join("backup"), &mut |_| {
             if std::mem::take(&mut is_first) {
                 begun.wait();
                 waits.wait();
@@ -331,9 +331,9 @@ fn a_drop_waits_for_a_backup_that_is_taken() {
     });
     Backup::open(dir.path().join("backup"))
         .unwrap()
-        .restore(dir.path().join("restored"), RestorePoint::End, &mut |_, _, _| {})
+        .restore(dir.path().join("restored"), RestorePoint::End, &mut |_| {})
         .unwrap();
-    assert_eq!(get(&Env::open(dir.path().join("restored")).unwrap(), "kv"), "old");
+    assert_eq!(get(&Env::open_or_create(dir.path().join("restored")).unwrap(), "kv"), "old");
     assert!(names(&env).is_empty());
 }
 
@@ -502,7 +502,7 @@ mod deaths {
     fn takes_back(name: &str) {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path();
-        let origin = Env::open(place.join("origin")).unwrap();
+        let origin = Env::open_or_create(place.join("origin")).unwrap();
         put(&origin, "kv", "old");
         put(&origin, "other", "first");
         let txn = origin.begin().unwrap();

@@ -41,7 +41,7 @@ fn settings() -> Settings {
 }
 
 fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
-    Env::builder().settings(settings()).open_on(platform_on(disk, memory)?, &mut |_, _, _| {})
+    Env::builder().settings(settings()).open_on(platform_on(disk, memory)?, &mut |_| {})
 }
 
 fn put(env: &Env, name: &str, version: u64) -> libtp::Result<()> {
@@ -314,7 +314,7 @@ type Named = BTreeMap<String, u64>;
 /// Opens the state that a crash left, and compares the databases.
 fn judge_names(disk: &SimDisk, wanted: &Named, what: &str) -> libtp::Result<()> {
     let builder = Env::builder().settings(settings()).create(false);
-    let env = builder.open_on(platform_on(disk, &SharedMemory::new())?, &mut |_, _, _| {})?;
+    let env = builder.open_on(platform_on(disk, &SharedMemory::new())?, &mut |_| {})?;
     let names: Vec<String> = wanted.keys().cloned().collect();
     assert_eq!(env.databases()?, names, "{what}");
     assert_eq!(files(disk)?, names, "{what}");
@@ -337,7 +337,7 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
         named.insert(name.into(), number);
     }
     let backup = source.subdirectory("backup").unwrap();
-    env.backup_on(&backup, &mut |_, _, _| {}).unwrap();
+    env.backup_on(&backup, &mut |_| {}).unwrap();
     // Two databases exchange their names, then three do.
     let mut states = Vec::new();
     for (from, to) in [("a", "t"), ("b", "a"), ("t", "b"), ("c", "t"), ("d", "c"), ("e", "d"), ("t", "e"), ("f", "g")] {
@@ -346,13 +346,13 @@ fn databases_that_traded_names_have_them_after_a_restore_and_any_crash_in_it() {
         named.insert(to.into(), number);
         states.push((env.stats().unwrap().log_tail - 8, named.clone()));
     }
-    env.backup_more_on(&backup, &mut |_, _, _| {}).unwrap();
+    env.backup_more_on(&backup, &mut |_| {}).unwrap();
     let backup = Backup::open_on(backup).unwrap();
     let restore = |until| {
         let disk = SimDisk::new(seed);
         let target = platform_on(&disk, &SharedMemory::new()).unwrap();
         disk.sync().unwrap();
-        backup.restore_on(target, settings(), until, &mut |_, _, _| {}).unwrap();
+        backup.restore_on(target, settings(), until, &mut |_| {}).unwrap();
         disk
     };
     for (lsn, then) in states {

@@ -13,7 +13,7 @@ const RECORDS: u64 = 400;
 /// Opens the environment, if there is one.
 fn open_existing(disk: &SimDisk) -> libtp::Result<Env> {
     let target = platform("filled", inside(disk, "filled"), &SharedMemory::new());
-    Env::builder().create(false).settings(quiet()).open_on(target, &mut |_, _, _| {})
+    Env::builder().create(false).settings(quiet()).open_on(target, &mut |_| {})
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_power_cut_in_a_load_leaves_all_of_it_or_no_environment() {
     let target = platform("filled", inside(&disk, "filled"), &SharedMemory::new());
     disk.sync().unwrap();
     let begun = disk.io_index();
-    let filling = Env::builder().settings(quiet()).open_to_fill_on(target, &mut |_, _, _| {}).unwrap();
+    let filling = Env::builder().settings(quiet()).open_to_fill_on(target, &mut |_| {}).unwrap();
     let list = filling.env().list("lines").unwrap();
     for batch in 0..RECORDS / 40 {
         let lines = batch * 40..(batch + 1) * 40;
@@ -71,7 +71,7 @@ fn a_load_that_is_given_up_leaves_what_was_there_before() {
     let directory = inside(&disk, "filled");
     directory.open("libtp.toml", OpenMode::CreateNew).unwrap();
     let target = || platform("filled", inside(&disk, "filled"), &SharedMemory::new());
-    let fill = || Env::builder().settings(quiet()).open_to_fill_on(target(), &mut |_, _, _| {});
+    let fill = || Env::builder().settings(quiet()).open_to_fill_on(target(), &mut |_| {});
     let filling = fill().unwrap();
     filling.env().btree("tree").unwrap();
     // Another program puts a file in the directory.
@@ -98,7 +98,7 @@ const PLACE: &str = "LIBTP_TEST_FILLED";
 #[test]
 fn entry() {
     let Some(place) = sizes::chosen::<std::path::PathBuf>(PLACE) else { return };
-    let filling = Env::builder().open_to_fill(place.join("env"), &mut |_, _, _| {}).unwrap();
+    let filling = Env::builder().open_to_fill(place.join("env"), &mut |_| {}).unwrap();
     let list = filling.env().list("lines").unwrap();
     filling.env().run(|txn| list.append(txn, b"line").map(|_| ())).unwrap();
     drop(list);

@@ -26,13 +26,13 @@ fn a_damaged_backup_is_noticed() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let (shop, mut commits) = traded(directory.path(), 80);
-    shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    shop.env.backup(&backup, &mut |_| {}).unwrap();
     let mut random = Random::new(6);
     for _ in 0..30 {
         commits.extend(shop.trade(&mut random).unwrap());
     }
-    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
-    Backup::open(&backup).unwrap().check(&mut |_, _, _| {}).unwrap();
+    shop.env.backup_more(&backup, &mut |_| {}).unwrap();
+    Backup::open(&backup).unwrap().check(&mut |_| {}).unwrap();
     let files: Vec<_> = std::fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path()).collect();
     let harms = sizes::number("LIBTP_TEST_HARMS", 60);
     let (mut noticed, mut harmless) = (0, 0);
@@ -56,8 +56,8 @@ fn a_damaged_backup_is_noticed() {
         std::fs::write(file, &bad).unwrap();
         let restored = other.path().join("restored");
         let what = format!("{} at {at}", file.display());
-        let checked = Backup::open(&backup).and_then(|backup| backup.check(&mut |_, _, _| {}));
-        match Backup::open(&backup).and_then(|backup| backup.restore(&restored, RestorePoint::End, &mut |_, _, _| {})) {
+        let checked = Backup::open(&backup).and_then(|backup| backup.check(&mut |_| {}));
+        match Backup::open(&backup).and_then(|backup| backup.restore(&restored, RestorePoint::End, &mut |_| {})) {
             Err(Error::Corrupt(_) | Error::Backup { .. }) => {
                 assert!(checked.is_err(), "{what}: a check says nothing");
                 noticed += 1;
@@ -88,7 +88,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
     for room in (0..).map(|step| step * (48 << 10)) {
         disk.set_capacity(Some(room));
         commits.extend(shop.trade(&mut random).unwrap());
-        match shop.env.backup_on(&to, &mut |_, _, _| {}) {
+        match shop.env.backup_on(&to, &mut |_| {}) {
             Err(Error::Full { .. }) => {
                 refused += 1;
                 assert!(Backup::open_on(Arc::clone(&to)).is_err(), "with {room} bytes there is no backup");
@@ -98,7 +98,7 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
                 taken += 1;
                 let restored = tempfile::tempdir().unwrap();
                 let backup = Backup::open_on(Arc::clone(&to)).unwrap();
-                let end = backup.restore(restored.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap().end;
+                let end = backup.restore(restored.path(), RestorePoint::End, &mut |_| {}).unwrap().end;
                 judge(&open(restored.path()), &commits, end);
                 break;
             }
@@ -109,16 +109,16 @@ fn a_full_disk_ends_a_backup_and_nothing_else() {
     for _ in 0..40 {
         commits.extend(shop.trade(&mut random).unwrap());
     }
-    assert!(matches!(shop.env.backup_more_on(&to, &mut |_, _, _| {}), Err(Error::Full { .. })));
+    assert!(matches!(shop.env.backup_more_on(&to, &mut |_| {}), Err(Error::Full { .. })));
     let backup = Backup::open_on(Arc::clone(&to)).unwrap();
     assert_eq!(backup.end(), before);
     let restored = tempfile::tempdir().unwrap();
-    backup.restore(restored.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    backup.restore(restored.path(), RestorePoint::End, &mut |_| {}).unwrap();
     judge(&open(restored.path()), &commits, before);
     disk.set_capacity(None);
-    let more = shop.env.backup_more_on(&to, &mut |_, _, _| {}).unwrap();
+    let more = shop.env.backup_more_on(&to, &mut |_| {}).unwrap();
     let again = tempfile::tempdir().unwrap();
-    Backup::open_on(to).unwrap().restore(again.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    Backup::open_on(to).unwrap().restore(again.path(), RestorePoint::End, &mut |_| {}).unwrap();
     judge(&open(again.path()), &commits, more.end);
     println!("figures: {refused} backups refused for want of room, {taken} taken");
 }
@@ -128,7 +128,7 @@ fn what_is_no_backup_of_this_environment_is_refused() {
     let (one, two, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let ((first, _), (second, _)) = (traded(one.path(), 3), traded(two.path(), 3));
-    let watch = &mut |_: &'static str, _: u64, _: u64| {};
+    let watch = &mut |_: libtp::Progress| {};
     assert!(matches!(first.env.backup_more(&backup, watch), Err(Error::Backup { .. })), "there is none yet");
     first.env.backup(&backup, watch).unwrap();
     assert!(matches!(first.env.backup(&backup, watch), Err(Error::Backup { .. })), "there is one already");

@@ -69,10 +69,10 @@ fn a_backup_under_load_restores_to_one_committed_state() {
         let mut commits = vec![shop.stock().unwrap()];
         let mut taken = None;
         commits.extend(while_others_trade(directory.path(), 3, seed, || {
-            taken = Some(shop.env.backup(&backup, &mut |_, _, _| {}).unwrap());
+            taken = Some(shop.env.backup(&backup, &mut |_| {}).unwrap());
         }));
         let taken = taken.unwrap();
-        let done = Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
+        let done = Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_| {}).unwrap();
         assert_eq!(done.end, taken.end, "seed {seed}");
         judge(&open(&restored), &commits, done.end);
         // The original environment goes on as before.
@@ -91,9 +91,9 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
     let shop = open(directory.path());
     let mut commits = vec![shop.stock().unwrap()];
     commits.extend(while_others_trade(directory.path(), 2, seed, || {
-        shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+        shop.env.backup(&backup, &mut |_| {}).unwrap();
         std::thread::sleep(Duration::from_millis(150));
-        shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+        shop.env.backup_more(&backup, &mut |_| {}).unwrap();
     }));
     drop(shop);
     // The log goes on in another incarnation.
@@ -101,7 +101,7 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
     let mut last = None;
     commits.extend(while_others_trade(directory.path(), 2, seed + 7, || {
         std::thread::sleep(Duration::from_millis(100));
-        last = Some(shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap());
+        last = Some(shop.env.backup_more(&backup, &mut |_| {}).unwrap());
     }));
     let last = last.unwrap();
     let backup = Backup::open(&backup).unwrap();
@@ -110,7 +110,7 @@ fn any_place_in_the_log_behind_the_copy_can_be_restored() {
     for _ in 0..places {
         let until = backup.earliest() + random.below(backup.end() - backup.earliest());
         let restored = tempfile::tempdir().unwrap();
-        let done = backup.restore(restored.path(), RestorePoint::Lsn(until), &mut |_, _, _| {}).unwrap();
+        let done = backup.restore(restored.path(), RestorePoint::Lsn(until), &mut |_| {}).unwrap();
         // The record that begins there, or the last one before, is restored, and nothing behind it.
         assert!(done.end > until && done.end <= last.end, "{until}: {done:?}");
         judge(&open(restored.path()), &commits, until + 1);

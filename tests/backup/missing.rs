@@ -39,7 +39,7 @@ fn crash(env: &Env, to: &Path) {
 }
 
 fn assert_away(env: &Env, name: &str) {
-    let told = env.btree(name).err().expect("the database cannot be opened");
+    let told = env.btree(name).expect_err("the database cannot be opened");
     assert!(matches!(&told, Error::Away { name: away, .. } if away == name), "{told:?}");
     assert!(told.to_string().contains(&format!("{name}.tp")), "{told}");
     assert!(env.verify(name).is_err(), "what is away is not found to be in order");
@@ -128,7 +128,7 @@ fn a_file_that_comes_back_too_early_waits_for_the_next_restart() {
     let env = open(&path);
     assert_away(&env, "kv");
     fs::rename(&away, path.join("kv.tp")).unwrap();
-    let told = env.btree("kv").err().expect("its changes were not repeated").to_string();
+    let told = env.btree("kv").expect_err("its changes were not repeated").to_string();
     assert!(told.contains("open it again"), "{told}");
     drop(env);
     assert_eq!(count(&open(&path), "kv"), u64::from(COMMITS));
@@ -335,7 +335,7 @@ fn a_database_whose_file_is_missing_is_dropped_on_request_and_its_name_is_free()
     drop(env);
     // The dropped database's file is not taken for the new one's.
     fs::rename(&away, path.join("kv.tp")).unwrap();
-    let told = open(&path).btree("kv").err().expect("it was dropped").to_string();
+    let told = open(&path).btree("kv").expect_err("it was dropped").to_string();
     assert!(told.contains("was dropped"), "{told}");
 }
 

@@ -26,7 +26,7 @@ fn open(disk: &SimDisk) -> libtp::Result<Env> {
         ..Settings::default()
     };
     let platform: Platform = platform_on(disk, &SharedMemory::new())?;
-    Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
+    Env::builder().settings(settings).open_on(platform, &mut |_| {})
 }
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -102,7 +102,7 @@ fn a_power_cut_in_a_restore_leaves_an_environment_or_none() {
     let target = platform("restored", inside(&disk, "restored"), &SharedMemory::new());
     disk.sync().unwrap();
     let begun = disk.io_index();
-    let end = backup.restore_on(target, quiet(), RestorePoint::End, &mut |_, _, _| {}).unwrap().end;
+    let end = backup.restore_on(target, quiet(), RestorePoint::End, &mut |_| {}).unwrap().end;
     let mut random = Random::new(seed);
     let (mut whole, mut none, mut not_begun) = (0, 0, 0);
     let mut images = disk.crash_images();
@@ -145,7 +145,7 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
     let before = contents(&disk);
     let refused = |directory, until| {
         let backup = Backup::open_on(directory).unwrap();
-        let error = backup.restore_on(target(), quiet(), until, &mut |_, _, _| {}).unwrap_err();
+        let error = backup.restore_on(target(), quiet(), until, &mut |_| {}).unwrap_err();
         assert!(contents(&disk) == before, "the restore that was refused has made a file: {error}");
         error
     };
@@ -170,7 +170,7 @@ fn a_restore_that_can_be_refused_from_the_first_is_refused_and_nothing_is_change
     // Settings in the target have precedence over the backup's.
     inside(&disk, "restored").open("libtp.toml", OpenMode::Create).unwrap().write_at(b"lanes = 64\n", 0).unwrap();
     let backup = Backup::open_on(with_settings(b"lanes = 65\n")).unwrap();
-    backup.restore_on(target(), quiet(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    backup.restore_on(target(), quiet(), RestorePoint::End, &mut |_| {}).unwrap();
     judge(&Shop::open(open_anew(&disk, "restored").unwrap()).unwrap(), &played.commits, end);
 }
 

@@ -21,8 +21,8 @@ fn what_is_made_meanwhile_is_in_it() {
         env.run(|txn| late.put(txn, b"key", value))
     };
     shop.env
-        .backup(&backup, &mut |what, _, _| {
-            if what == "files" && !is_made {
+        .backup(&backup, &mut |now| {
+            if now.step == "files" && !is_made {
                 is_made = true;
                 late(env, b"first").unwrap();
             }
@@ -31,7 +31,7 @@ fn what_is_made_meanwhile_is_in_it() {
     assert!(is_made);
     let value = |name: &str| {
         let restored = other.path().join(name);
-        Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
+        Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_| {}).unwrap();
         let restored = libtp::Env::builder().settings(settings()).open(&restored).unwrap();
         let late = restored.btree("late").unwrap();
         restored.run(|txn| late.get(txn, b"key")).unwrap()
@@ -40,9 +40,12 @@ fn what_is_made_meanwhile_is_in_it() {
     let later = env.btree("later").unwrap();
     env.run(|txn| later.put(txn, b"key", b"")).unwrap();
     late(env, b"second").unwrap();
-    env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    env.backup_more(&backup, &mut |_| {}).unwrap();
     assert_eq!(value("two").as_deref(), Some(&b"second"[..]));
-    assert_eq!(libtp::Env::open(other.path().join("two")).unwrap().databases().unwrap().len(), NAMES.len() + 2);
+    assert_eq!(
+        libtp::Env::open_or_create(other.path().join("two")).unwrap().databases().unwrap().len(),
+        NAMES.len() + 2
+    );
 }
 
 #[test]
@@ -54,7 +57,7 @@ fn a_restored_environment_is_another_one() {
     let shop = Shop::open(libtp::Env::builder().settings(quiet).open(directory.path()).unwrap()).unwrap();
     let mut commits = vec![shop.stock().unwrap()];
     let mut random = Random::new(3);
-    let end = shop.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    let end = shop.env.backup(&backup, &mut |_| {}).unwrap().end;
     commits.extend(shop.trade(&mut random).unwrap());
     // Its shared memory stays, as after a death, and has a commit that the backup does not have.
     shop.env.flush().unwrap();
@@ -66,14 +69,14 @@ fn a_restored_environment_is_another_one() {
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    Backup::open(&backup).unwrap().restore(directory.path(), RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(directory.path(), RestorePoint::End, &mut |_| {}).unwrap();
     assert_ne!(id(directory.path()), old);
     let restored = open(directory.path());
     assert_eq!(restored.env.opened().how, How::Clean);
     judge(&restored, &commits, end);
     // The same in another directory beside it.
     let beside = other.path().join("beside");
-    Backup::open(&backup).unwrap().restore(&beside, RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(&beside, RestorePoint::End, &mut |_| {}).unwrap();
     let beside = open(&beside);
     beside.trade(&mut random).unwrap();
     judge(&restored, &commits, end);
@@ -101,14 +104,14 @@ fn a_log_that_went_another_way_is_not_added() {
     trade(&one, 1);
     trade(&two, 2);
     two.env.flush().unwrap();
-    let end = one.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    let end = one.env.backup(&backup, &mut |_| {}).unwrap().end;
     while two.env.stats().unwrap().log_durable < end + 4096 {
         trade(&two, 3);
         two.env.flush().unwrap();
     }
-    let added = two.env.backup_more(&backup, &mut |_, _, _| {});
+    let added = two.env.backup_more(&backup, &mut |_| {});
     assert!(matches!(added, Err(Error::Backup { .. })), "{added:?}");
-    one.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    one.env.backup_more(&backup, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn log_that_is_gone_is_not_added_and_says_what_to_set() {
     let none = libtp::Settings { keep_log: None, ..settings() };
     let shop = Shop::open(libtp::Env::builder().settings(none).open(directory.path()).unwrap()).unwrap();
     shop.stock().unwrap();
-    let end = shop.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    let end = shop.env.backup(&backup, &mut |_| {}).unwrap().end;
     let mut random = Random::new(4);
     while shop.env.stats().unwrap().log_oldest < end + (600 << 10) {
         for _ in 0..30 {
@@ -126,7 +129,7 @@ fn log_that_is_gone_is_not_added_and_says_what_to_set() {
         }
         shop.env.checkpoint().unwrap();
     }
-    let refused = shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap_err().to_string();
+    let refused = shop.env.backup_more(&backup, &mut |_| {}).unwrap_err().to_string();
     assert!(refused.contains("keep_log") && refused.contains(&end.to_string()), "{refused}");
     assert_eq!(Backup::open(&backup).unwrap().end(), end);
 }
@@ -137,7 +140,7 @@ fn log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all() {
     let backup = other.path().join("backup");
     let shop = open(directory.path());
     shop.stock().unwrap();
-    let end = shop.env.backup(&backup, &mut |_, _, _| {}).unwrap().end;
+    let end = shop.env.backup(&backup, &mut |_| {}).unwrap().end;
     let none = libtp::Settings { keep_log: None, ..settings() };
     let second = libtp::Env::builder().settings(none).open(directory.path()).unwrap();
     let mut random = Random::new(4);
@@ -147,7 +150,7 @@ fn log_that_one_process_keeps_is_kept_by_the_checkpoints_of_all() {
         }
         second.checkpoint().unwrap();
     }
-    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    shop.env.backup_more(&backup, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn log_that_is_kept_over_many_openings_is_added() {
     };
     let env = opened();
     put(&env, 0).unwrap();
-    env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    env.backup(&backup, &mut |_| {}).unwrap();
     drop(env);
     // More incarnations than the control file remembers by itself.
     for opening in 1..=100 {
@@ -169,8 +172,8 @@ fn log_that_is_kept_over_many_openings_is_added() {
         put(&env, opening).unwrap();
         env.checkpoint().unwrap();
     }
-    opened().backup_more(&backup, &mut |_, _, _| {}).unwrap();
-    Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    opened().backup_more(&backup, &mut |_| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_| {}).unwrap();
     let restored = libtp::Env::builder().settings(settings()).open(&restored).unwrap();
     let counter = restored.btree("counter").unwrap();
     assert_eq!(restored.run(|txn| counter.get(txn, b"value")).unwrap(), Some(100_u64.to_le_bytes().to_vec()));
@@ -183,7 +186,7 @@ fn what_was_answered_before_a_time_is_there_and_nothing_logged_after() {
     let shop = open(directory.path());
     let mut commits = vec![shop.stock().unwrap()];
     let mut random = Random::new(8);
-    shop.env.backup(&backup, &mut |_, _, _| {}).unwrap();
+    shop.env.backup(&backup, &mut |_| {}).unwrap();
     let mut moments = Vec::new();
     for _ in 0..6 {
         for _ in 0..5 {
@@ -196,16 +199,16 @@ fn what_was_answered_before_a_time_is_there_and_nothing_logged_after() {
         moments.push((SystemTime::now(), last));
         std::thread::sleep(Duration::from_millis(3));
     }
-    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    shop.env.backup_more(&backup, &mut |_| {}).unwrap();
     let backup = Backup::open(&backup).unwrap();
     for (at, (time, last)) in moments.into_iter().enumerate() {
         let restored = other.path().join(format!("restored-{at}"));
-        backup.restore(&restored, RestorePoint::Time(time), &mut |_, _, _| {}).unwrap();
+        backup.restore(&restored, RestorePoint::Time(time), &mut |_| {}).unwrap();
         judge(&open(&restored), &commits, last + 1);
     }
     let early = SystemTime::now() - Duration::from_secs(3600);
     let refused =
-        |time| backup.restore(other.path().join("refused"), RestorePoint::Time(time), &mut |_, _, _| {}).unwrap_err();
+        |time| backup.restore(other.path().join("refused"), RestorePoint::Time(time), &mut |_| {}).unwrap_err();
     assert!(matches!(refused(early), Error::Backup { .. }));
     assert!(matches!(refused(SystemTime::now() + Duration::from_secs(60)), Error::Backup { .. }));
 }
@@ -220,14 +223,14 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
     let mut told = Vec::new();
     let mut beside = |is_more: bool| {
         let second = match is_more {
-            true => shop.env.backup_more(&backup, &mut |_, _, _| {}),
-            false => shop.env.backup(&backup, &mut |_, _, _| {}),
+            true => shop.env.backup_more(&backup, &mut |_| {}),
+            false => shop.env.backup(&backup, &mut |_| {}),
         };
         told.push(second.expect_err("one is on its way").to_string());
     };
     let mut is_first = true;
     shop.env
-        .backup(&backup, &mut |_, _, _| {
+        .backup(&backup, &mut |_| {
             if std::mem::take(&mut is_first) {
                 beside(false)
             }
@@ -237,7 +240,7 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
     is_first = true;
     let end = shop
         .env
-        .backup_more(&backup, &mut |_, _, _| {
+        .backup_more(&backup, &mut |_| {
             if std::mem::take(&mut is_first) {
                 beside(true)
             }
@@ -247,8 +250,8 @@ fn two_backups_to_one_directory_leave_one_that_is_whole() {
     assert_eq!(told.len(), 2);
     assert!(told.iter().all(|told| told.contains("another backup is on its way there")), "{told:?}");
     // No process holds the backup any more.
-    shop.env.backup_more(&backup, &mut |_, _, _| {}).unwrap();
+    shop.env.backup_more(&backup, &mut |_| {}).unwrap();
     let restored = other.path().join("restored");
-    Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    Backup::open(&backup).unwrap().restore(&restored, RestorePoint::End, &mut |_| {}).unwrap();
     judge(&open(&restored), &commits, end);
 }

@@ -117,7 +117,7 @@ fn what_can_be_read_is_salvaged_and_what_cannot_is_named() {
             }
             let wreck = other.path().join(format!("{name}.wreck.tp.old"));
             std::fs::write(&wreck, &bad).unwrap();
-            let done = into.salvage(&wreck, name, &mut |_, _, _| {}).unwrap();
+            let done = into.salvage(&wreck, name, &mut |_| {}).unwrap();
             let found = records(&into, name);
             let told: BTreeSet<usize> = done.lost.iter().map(|lost| lost.page as usize).collect();
             assert!(hit.is_subset(&told), "{name}: pages {hit:?} are damaged, {told:?} are named");
@@ -188,7 +188,7 @@ fn an_index_is_not_salvaged_but_made_anew() {
     tree.index("by_value", |_, value, keys| keys.add(value)).unwrap();
     env.run(|txn| tree.put(txn, b"key", b"value")).unwrap();
     env.checkpoint().unwrap();
-    let refused = env.salvage(&file, "again", &mut |_, _, _| {}).unwrap_err().to_string();
+    let refused = env.salvage(&file, "again", &mut |_| {}).unwrap_err().to_string();
     assert!(refused.contains("index") && refused.contains("anew"), "{refused}");
     assert!(!env.databases().unwrap().iter().any(|name| name == "again"));
 }

@@ -151,7 +151,7 @@ pub fn quiet() -> Settings {
 }
 
 pub fn open(platform: Platform) -> libtp::Result<Env> {
-    Env::builder().settings(quiet()).open_on(platform, &mut |_, _, _| {})
+    Env::builder().settings(quiet()).open_on(platform, &mut |_| {})
 }
 
 /// Returns the directory of that name on the disk.
@@ -164,7 +164,7 @@ fn judge_backup(disk: &SimDisk, commits: &[Commit], until: RestorePoint) -> libt
     let backup = Backup::open_on(inside(disk, "backup"))?;
     let (other, memory) = (SimDisk::new(1), SharedMemory::new());
     let target = || platform("restored", inside(&other, "restored"), &memory);
-    let end = backup.restore_on(target(), quiet(), until, &mut |_, _, _| {})?.end;
+    let end = backup.restore_on(target(), quiet(), until, &mut |_| {})?.end;
     judge(&Shop::open(open(target())?)?, commits, end);
     Ok(end)
 }
@@ -210,7 +210,7 @@ pub fn play(seed: u64) -> libtp::Result<Played> {
     let slow = Slow { inner: inside(&disk, "env"), meanwhile: Arc::new(meanwhile) };
     let copier = open(platform("env", Arc::new(slow), &memory))?;
     let begun = disk.io_index();
-    let taken = copier.backup_on(&inside(&disk, "backup"), &mut |_, _, _| {})?;
+    let taken = copier.backup_on(&inside(&disk, "backup"), &mut |_| {})?;
     let calls = begun..disk.io_index();
     drop(copier);
     drop(shop);

@@ -25,7 +25,7 @@ fn open(view: &SimProcess) -> (Env, Db) {
         log_types: std::sync::Arc::default(),
     };
     let settings = Settings { no_background: true, ..Settings::default() };
-    let env = Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).expect("an environment");
+    let env = Env::builder().settings(settings).open_on(platform, &mut |_| {}).expect("an environment");
     let stock = env.btree("stock").expect("a database");
     (env, stock)
 }
@@ -54,7 +54,7 @@ fn a_noted_record_that_cannot_be_read_once_is_read_again() {
     log_much(&env, &stock);
     // A session that was stopped for long before it could clear its note, and died.
     let dead = env.managers().processes.join().unwrap();
-    dead.note_append(noted.raw(), 0);
+    dead.note_append(noted, 0);
     dead.mark_dead();
     fail_one_read(&disk);
     assert_eq!(env.managers().reap().unwrap().sessions, 1);

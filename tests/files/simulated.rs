@@ -36,7 +36,7 @@ fn open(disk: &SimDisk, memory: &SharedMemory) -> libtp::Result<Env> {
         relaxed_millis: Some(3_600_000),
         ..Settings::default()
     };
-    Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
+    Env::builder().settings(settings).open_on(platform, &mut |_| {})
 }
 
 /// The disk after a run of the business.

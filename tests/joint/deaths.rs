@@ -221,7 +221,7 @@ fn checkpoints_carry_what_nobody_has_told() {
     victim.work(MANY);
     assert!(victim.end(), "it comes to {BEFORE}");
     let count = {
-        let env = libtp::Env::open(directory.path()).unwrap();
+        let env = libtp::Env::open_or_create(directory.path()).unwrap();
         let open = open_outcomes(&env);
         assert_eq!(open.len(), 2, "both segments are to be told: {open:?}");
         assert!(env.checkpoint().unwrap());

@@ -258,8 +258,7 @@ impl<T: Subject> Life<T> {
             memory: Memory::Shared(self.memory.clone()),
             log_types: std::sync::Arc::default(),
         };
-        let env =
-            Env::builder().settings(self.settings()).open_on(platform, &mut |_, _, _| {}).map_err(failed("opening"))?;
+        let env = Env::builder().settings(self.settings()).open_on(platform, &mut |_| {}).map_err(failed("opening"))?;
         if env.opened().how != wanted {
             return Err(TestCaseError::fail(format!("opened as {:?}, not {wanted:?}", env.opened())));
         }

@@ -38,7 +38,7 @@ fn work_and_die(directory: &Path, round: u64, durability: &str, death: Death) ->
 
 /// Opens the environment and compares its journal with the acknowledged transfers.
 fn judge(directory: &Path, wanted: How, acknowledged: &mut BTreeSet<TransferId>) -> u64 {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     assert_eq!(env.opened().how, wanted, "{:?}", env.opened());
     let journal = Bank::open(&env).unwrap().audit().unwrap();
     let lost: Vec<_> = acknowledged.difference(&journal).collect();
@@ -103,7 +103,7 @@ fn when_the_shared_memory_is_lost_too_the_log_is_replayed() {
             sum += std::mem::take(&mut acknowledged).len();
         }
         let region = {
-            let env = Env::open(directory.path()).unwrap();
+            let env = Env::open_or_create(directory.path()).unwrap();
             env.stats().unwrap().region
         };
         acknowledged.extend(work_and_die(directory.path(), round, "sync", Death::Abort));
@@ -137,7 +137,7 @@ fn of_an_unfinished_transaction_nothing_is_left_after_death() {
         if is_memory_lost {
             std::fs::remove_file(region).unwrap();
         }
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.opened().how, if is_memory_lost { How::Restarted } else { How::Repaired });
         assert_eq!(env.opened().undone, 1, "{:?}", env.opened());
         let table = env.btree("table").unwrap();
@@ -158,7 +158,7 @@ fn a_process_that_dies_while_it_holds_nothing_does_not_hinder_the_last_one() {
     assert_eq!(two.ask("get key"), "value");
     assert_eq!(two.ask("put key other"), "put");
     two.leave();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"other"[..]));
 }

@@ -29,7 +29,7 @@ fn key(number: u32) -> String {
 }
 
 fn fill(directory: &Path) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'v'; 500]))).unwrap();
 }
@@ -116,7 +116,7 @@ fn who_was_stopped_before_it_wrote_pages_does_not_write_those_of_memory_given_up
         assert_eq!(get(number).as_deref(), Some(expected), "{}", key(number));
     }
     drop((table, env));
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(env.verify("table").unwrap().findings.is_empty());
 }
 

@@ -82,7 +82,7 @@ fn who_is_stopped_as_it_adds_frames_keeps_nobody_from_using_those_there_are() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("libtp.toml"), SETTINGS).unwrap();
     {
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let table = env.btree("table").unwrap();
         env.run(|txn| (0..KEYS).try_for_each(|number| table.put(txn, key(number).as_bytes(), &[b'v'; 500]))).unwrap();
     }

@@ -60,7 +60,7 @@ fn who_leaves_while_another_stands_still_goes_without_what_that_has() {
         }
         assert!(env.managers().processes.dead_sessions().is_empty(), "{place}");
         drop((table, env));
-        assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean, "{place}");
+        assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean, "{place}");
     }
     println!("figures: two leave beside one that is stopped: at most {} ms together", longest.as_millis());
 }
@@ -90,5 +90,5 @@ fn who_was_stopped_goes_on_and_repairs_what_the_others_have_left() {
     assert_eq!(holder.ask("get key"), "1");
     drop(look);
     holder.leave();
-    assert_eq!(Env::open(directory.path()).unwrap().opened().how, How::Clean);
+    assert_eq!(Env::open_or_create(directory.path()).unwrap().opened().how, How::Clean);
 }

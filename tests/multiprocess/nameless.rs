@@ -41,7 +41,7 @@ fn memory_whose_file_is_removed_is_made_anew_with_its_relaxed_commits() {
     for mut member in [one, two, three] {
         member.kill();
     }
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert!(!env.opened().lost);
     assert_eq!((get(&env, "key"), get(&env, "other")), (Some(b"one".to_vec()), Some(b"two".to_vec())));
 }
@@ -56,7 +56,7 @@ fn removed_and_killed(directory: &Path, order: &str) -> Env {
     one.stop();
     std::fs::remove_file(&region).unwrap();
     one.kill();
-    Env::open(directory).unwrap()
+    Env::open_or_create(directory).unwrap()
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn who_opens_after_memory_with_relaxed_commits_was_removed_is_told_of_the_loss()
     assert!(env.opened().lost, "a commit may be lost, and the opening says that none is");
     drop(env);
     // Reported only once.
-    assert!(!Env::open(directory.path()).unwrap().opened().lost);
+    assert!(!Env::open_or_create(directory.path()).unwrap().opened().lost);
 
     let directory = tempfile::tempdir().unwrap();
     let env = removed_and_killed(directory.path(), "put key one");

@@ -25,7 +25,7 @@ fn passes_on_that(directory: &Path, number: u64, key: &str) -> (Member, String) 
 #[test]
 fn another_process_goes_on_with_what_one_began_and_the_first_may_die() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
     let (mut first, word) = passes_on(directory.path(), 1);
@@ -48,7 +48,7 @@ fn another_process_goes_on_with_what_one_began_and_the_first_may_die() {
 #[test]
 fn who_dies_with_a_transaction_that_it_has_passed_on_or_taken_over_takes_it_along() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     env.run(|txn| table.put(txn, b"key", b"old")).unwrap();
     for is_taken in [false, true, false, true] {
@@ -83,7 +83,7 @@ fn who_dies_with_a_transaction_that_it_has_passed_on_or_taken_over_takes_it_alon
 #[test]
 fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
     let (mut first, word) = passes_on(directory.path(), 1);
     let mut second = Member::start(directory.path(), 2);
@@ -94,7 +94,7 @@ fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
         member.kill();
         member.wait();
     }
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     let seen = env.run(|txn| Ok((table.get(txn, b"key")?, table.get(txn, b"other")?))).unwrap();
     assert_eq!(seen, (Some(b"old".to_vec()), None));
@@ -109,7 +109,7 @@ fn all_die_and_what_was_passed_on_is_undone_by_the_next() {
 #[test]
 fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
     for is_killed in [true, false] {
         let (mut first, word) = passes_on(directory.path(), 1);
@@ -143,7 +143,7 @@ fn who_is_stopped_as_it_takes_a_transaction_over_is_waited_for() {
 #[test]
 fn what_is_taken_over_is_not_there_for_who_ends_it() {
     let directory = tempfile::tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     env.run(|txn| env.btree("table")?.put(txn, b"key", b"old")).unwrap();
     let (first, word) = passes_on(directory.path(), 1);
     let number = word.parse::<libtp::Detached>().unwrap().txn();

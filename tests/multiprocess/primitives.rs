@@ -57,7 +57,7 @@ impl Machine {
             log_types: Arc::default(),
         };
         let settings = Settings { no_background: true, lock_timeout_millis: Some(0), ..Settings::default() };
-        builder.settings(settings).open_on(platform, &mut |_, _, _| {})
+        builder.settings(settings).open_on(platform, &mut |_| {})
     }
 
     /// Returns the machine after a power cut that keeps all written bytes.

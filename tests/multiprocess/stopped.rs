@@ -36,7 +36,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
         told.extend(crew.iter_mut().flat_map(Member::acknowledged_so_far));
         std::thread::sleep(STILL);
         // Whether a session waits for its locks is left to chance; this check looks in any case.
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         assert_eq!(env.managers().processes.dead_sessions(), [], "who is stopped is taken for dead");
         drop(env);
         let more: Vec<_> = crew.iter_mut().flat_map(Member::acknowledged_so_far).collect();
@@ -49,7 +49,7 @@ fn a_process_that_stands_still_is_waited_for_and_never_taken_for_dead() {
     }
     // A process that was taken for dead would have got an error, or would have lost its transactions.
     crew.into_iter().for_each(Member::leave);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(
         Bank::open(&env).unwrap().audit().unwrap(),
         told,
@@ -69,7 +69,7 @@ fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since
     assert_eq!(holder.ask("hold-pages table"), "holding");
     holder.stop();
     waiter.waits("get key");
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let start = Instant::now();
     let (held, waits) = loop {
         let sessions = env.sessions();
@@ -104,7 +104,7 @@ fn it_is_told_which_latches_a_stopped_process_holds_and_who_waits_for_them_since
 fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_ever() {
     let directory = tempfile::tempdir().unwrap();
     let mut holder = Member::start(directory.path(), 1);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     holder.ask("arm control: file held!stop");
     holder.order("checkpoint");
@@ -136,7 +136,7 @@ fn who_is_stopped_while_it_changes_the_control_file_keeps_nobody_waiting_for_eve
 fn who_is_stopped_as_it_has_just_left_has_nothing_to_be_repaired() {
     let directory = tempfile::tempdir().unwrap();
     let mut leaver = Member::start(directory.path(), 1);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let pid = env.sessions().iter().map(|one| one.pid).find(|&pid| pid != std::process::id()).unwrap();
     leaver.ask("arm leave: risen, door held!stop");
     leaver.order("leave");
@@ -222,7 +222,7 @@ fn who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it() {
     let look = Env::builder().look(directory.path()).unwrap().unwrap();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
     let path = directory.path().to_path_buf();
-    let refused = in_time("to come in", move || Env::open(path)).unwrap_err().to_string();
+    let refused = in_time("to come in", move || Env::open_or_create(path)).unwrap_err().to_string();
     assert!(refused.contains(&format!("process {pid}, which is stopped")), "{refused}");
     leaver.leave();
     assert_eq!(look.opening_process(), Some(OpeningProcess { pid, process_state: ProcessState::Stopped }));
@@ -230,7 +230,7 @@ fn who_is_stopped_at_the_door_is_named_and_the_others_leave_past_it() {
     holder.resume();
     assert_eq!(holder.answer(), "left");
     assert_eq!(look.opening_process(), None);
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let table = env.btree("table").unwrap();
     assert_eq!(env.run(|txn| table.get(txn, b"key")).unwrap().as_deref(), Some(&b"1"[..]));
 }
@@ -254,7 +254,8 @@ fn memory_is_not_made_anew_before_who_is_stopped_in_a_write_goes_on() {
     assert_eq!(env.managers().log.incarnation(), incarnation);
     assert_eq!(stopped(directory.path(), |one| one.id == at_it.id).roles, ["writes the log"]);
     let path = directory.path().to_path_buf();
-    let refused = in_time("to come in", move || Env::open(path)).expect_err("it is still writing").to_string();
+    let refused =
+        in_time("to come in", move || Env::open_or_create(path)).expect_err("it is still writing").to_string();
     assert!(refused.contains(&format!("process {}, which is stopped", at_it.pid)), "{refused}");
     writer.resume();
     assert_eq!(writer.answer(), "put");

@@ -14,7 +14,7 @@ use crate::crew::Member;
 
 /// Checks that every acknowledged transfer is there, the sums agree, and every page fits its neighbours.
 pub fn judge(directory: &Path, acknowledged: &BTreeSet<TransferId>) {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let journal = Bank::open(&env).unwrap().audit().unwrap();
     let lost: Vec<_> = acknowledged.difference(&journal).collect();
     assert!(lost.is_empty(), "{} acknowledged transfers are lost, the first {:?}", lost.len(), lost[0]);

@@ -29,7 +29,7 @@ fn who_dies_as_it_appends_is_undone_though_the_next_repair_dies_too() {
     // dies.
     let mut repairer = Member::launch_armed(directory.path(), 3, "alone: ended, slot not idle");
     repairer.wait();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     assert_eq!(env.opened().how, How::Repaired);
     let table = env.btree("table").unwrap();
     for (key, expected) in [("one", Some("before")), ("two", Some("before")), ("three", None)] {

@@ -67,7 +67,7 @@ impl World {
             database: [("tree".to_owned(), small)].into(),
             ..Settings::default()
         };
-        Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).unwrap()
+        Env::builder().settings(settings).open_on(platform, &mut |_| {}).unwrap()
     }
 }
 

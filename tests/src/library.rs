@@ -214,7 +214,7 @@ impl Machine {
         if let Some(keep) = self.keep {
             builder = builder.keep(keep);
         }
-        Ok(builder.open_on(platform, &mut |_, _, _| {})?)
+        Ok(builder.open_on(platform, &mut |_| {})?)
     }
 }
 

@@ -49,7 +49,7 @@ fn open(home: &Path) -> libtp::Result<Env> {
         memory: Memory::Files(vec![memory, home.join("files")]),
         log_types: std::sync::Arc::default(),
     };
-    Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {})
+    Env::builder().settings(settings).open_on(platform, &mut |_| {})
 }
 
 /// The entry of a worker. In the run of all tests it does nothing.

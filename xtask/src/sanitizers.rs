@@ -31,7 +31,7 @@ const REPORTED: &str = "exitcode=66";
 /// The packages whose threads share memory. Not `vista`, whose segments lie at addresses that ThreadSanitizer reserves
 /// for itself; and not `libtp`, whose handles each have a `Mutex`.
 const SHARING: [&str; 7] =
-    ["rio", "libtp-process", "libtp-lock", "libtp-buffer", "libtp-log", "libtp-txn", "libtp-record"];
+    ["libtp-rio", "libtp-process", "libtp-lock", "libtp-buffer", "libtp-log", "libtp-txn", "libtp-record"];
 /// Tests that ThreadSanitizer breaks: it reserves signal stacks for itself, and does not know loom's stacks.
 const LEFT_OUT: [&str; 2] = ["guard::", LOOM_TESTS];
 /// Tests in memory alone: their packages, and the beginnings of their names.

@@ -33,6 +33,8 @@ pub struct Package {
 pub struct Dependency {
     /// The package depended on.
     pub name: String,
+    /// Its name in the source: the package's, or another that the line gives it.
+    pub called: String,
     /// True for `[dev-dependencies]`.
     pub for_tests: bool,
 }
@@ -89,6 +91,7 @@ impl Package {
             dependencies: items(&value["dependencies"])
                 .map(|dependency| Dependency {
                     name: text(&dependency["name"]),
+                    called: text(dependency["rename"].as_str().map_or(&dependency["name"], |_| &dependency["rename"])),
                     for_tests: dependency["kind"] == "dev",
                 })
                 .collect(),

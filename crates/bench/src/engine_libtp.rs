@@ -41,7 +41,7 @@ impl Libtp {
             directory,
             Durability::Relaxed,
             Granularity::Record,
-            &mut |_, _, _| {},
+            &mut |_| {},
         )
     }
 
@@ -54,7 +54,7 @@ impl Libtp {
         directory: &Path,
         durability: Durability,
         granularity: Granularity,
-        watch: &mut dyn FnMut(&'static str, u64, u64),
+        watch: &mut libtp::Watch<'_>,
     ) -> Result<Libtp> {
         Libtp::build(Env::builder(), directory, durability, granularity, watch)
     }
@@ -64,7 +64,7 @@ impl Libtp {
         directory: &Path,
         durability: Durability,
         granularity: Granularity,
-        watch: &mut dyn FnMut(&'static str, u64, u64),
+        watch: &mut libtp::Watch<'_>,
     ) -> Result<Libtp> {
         let failed = || Error::engine::<libtp::Error>(NAME, "opening");
         let mut builder = builder.durability(in_libtp(durability));

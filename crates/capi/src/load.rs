@@ -3,7 +3,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CString};
 
-use libtp::{Bytes, Compaction, Load, Pair};
+use libtp::{Bytes, Compaction, Load, Pair, Progress};
 
 use crate::answer::{c_call, Outcome, Trouble, TP_NOTFOUND, TP_OK};
 use crate::arguments::{In, Out};
@@ -73,7 +73,12 @@ fn percent(percent: c_uint) -> u8 {
 }
 
 /// Returns a closure that reports progress to the program.
-pub(crate) fn progress_callback(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
+pub(crate) fn progress_callback(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(Progress) {
+    let mut report = step_callback(watch, argument);
+    move |now| report(now.step, now.done, now.total)
+}
+
+fn step_callback(watch: Option<Watch>, argument: *mut c_void) -> impl FnMut(&'static str, u64, u64) {
     move |what, done, total| {
         if let Some(watch) = watch {
             let what = CString::new(what).unwrap_or_default();
@@ -134,8 +139,8 @@ fn compact(
 ) -> Outcome<()> {
     leaves.set(0);
     merged.set(0);
-    let mut progress_callback = progress_callback(watch, argument);
-    let done = work(&mut |so_far| progress_callback("compacting", so_far.leaves, 0))?;
+    let mut report = step_callback(watch, argument);
+    let done = work(&mut |so_far| report("compacting", so_far.leaves, 0))?;
     leaves.set(done.leaves);
     merged.set(done.merged);
     Ok(())

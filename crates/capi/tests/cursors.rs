@@ -402,7 +402,7 @@ fn play(language: &str, kind: &'static str, carry_out: &dyn Fn(&Path, &str, &str
 
 /// Returns the place of each key of a hash file, in the order of its cursors.
 fn places_of_keys(directory: &Path) -> BTreeMap<char, u8> {
-    let env = Env::open(directory).unwrap();
+    let env = Env::open_or_create(directory).unwrap();
     let hash = env.hash("hash").unwrap();
     let txn = env.begin().unwrap();
     (b'a'..=b'z').for_each(|key| hash.put(&txn, &[key], b"").unwrap());

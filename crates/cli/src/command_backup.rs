@@ -32,7 +32,7 @@ pub struct Arguments {
 /// Copies or checks, and prints the amount, and the first and last LSN whose state can be restored.
 pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut steps = Steps::new(output.may_draw());
-    let watch = &mut |what, done, total| steps.set(what, done, total);
+    let watch = &mut |now: libtp::Progress| steps.set(now.step, now.done, now.total);
     let said = if arguments.check {
         facts(&Backup::open(&arguments.directory)?.check(watch)?)?
     } else {

@@ -226,8 +226,8 @@ impl Bank {
             return Ok(open_engine(kind, &OpenSettings { directory, durability, sharing })?);
         }
         let mut bar = None;
-        let mut watch = |what, done, total| {
-            bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
+        let mut watch = |now: libtp::Progress| {
+            bar.get_or_insert_with(|| Progress::bytes(shown, now.step, now.total)).set(now.done);
         };
         let bank = Libtp::open(directory, durability, self.granularity, &mut watch)?;
         Ok(Box::new(bank.reading_first(self.read_first).reversing_one_in(self.reverse_one_in)))

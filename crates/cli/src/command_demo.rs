@@ -179,8 +179,8 @@ fn announce(arguments: &Arguments, output: &mut Output) -> Result<()> {
 fn open(path: &Path, output: &Output) -> Result<Libtp> {
     let mut bar = None;
     let shown = output.may_draw();
-    let bank = Libtp::open(path, Durability::Sync, Granularity::Record, &mut |what, done, total| {
-        bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
+    let bank = Libtp::open(path, Durability::Sync, Granularity::Record, &mut |now| {
+        bar.get_or_insert_with(|| Progress::bytes(shown, now.step, now.total)).set(now.done);
     })?;
     Ok(bank)
 }

@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let mut steps = Steps::new(output.may_draw());
     let backup = Backup::open(&arguments.backup)?;
     let until = arguments.until.unwrap_or(RestorePoint::End);
-    let restored = backup.restore(&directory, until, &mut |what, done, total| steps.set(what, done, total))?;
+    let restored = backup.restore(&directory, until, &mut |now| steps.set(now.step, now.done, now.total))?;
     drop(steps);
     if restored.settings_aside {
         note("the backup's libtp.toml names directories, which belong to the other environment: it is put aside as libtp.toml.backup");

@@ -27,7 +27,7 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let env = arguments.environment.open_or_create(output)?;
     let mut steps = Steps::new(output.may_draw());
     let salvaged =
-        env.salvage(&arguments.file, &arguments.database, &mut |what, done, total| steps.set(what, done, total))?;
+        env.salvage(&arguments.file, &arguments.database, &mut |now| steps.set(now.step, now.done, now.total))?;
     drop(steps);
     for lost in &salvaged.lost {
         output.object(&json!({ "page": lost.page, "what": lost.what }))?;

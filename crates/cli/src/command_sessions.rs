@@ -166,7 +166,7 @@ pub fn shown(session: &SessionState, names: &LockNames) -> Session {
         session: session.id.raw(),
         pid: session.pid,
         process_state: session.process_state,
-        txn: session.txn.as_ref().map(|txn| txn.id.raw()),
+        txn: session.txn.as_ref().map(|txn| txn.id),
         txn_state: session.txn.as_ref().map(|txn| format!("{:?}", txn.state).to_lowercase()),
         latches: session.latches,
         held: session.held.iter().map(held).collect(),

@@ -34,12 +34,12 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
     let transactions = env.transactions();
     for transaction in &transactions {
         let shown = Transaction {
-            txn: transaction.id.raw(),
+            txn: transaction.id,
             state: format!("{:?}", transaction.state).to_lowercase(),
             session: transaction.session.raw(),
             locker: transaction.locker,
-            first_lsn: transaction.first_lsn.raw(),
-            last_lsn: transaction.last_lsn.raw(),
+            first_lsn: transaction.first_lsn,
+            last_lsn: transaction.last_lsn,
             is_offered: transaction.is_offered,
         };
         write_line(output, &shown)?;

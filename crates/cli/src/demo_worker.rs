@@ -68,7 +68,7 @@ pub fn durability_of(place: usize) -> Durability {
 /// failure.
 pub fn run(arguments: &Arguments) -> Result<Ending> {
     let durability = arguments.durability;
-    let bank = Libtp::open(&arguments.env, durability, Granularity::Record, &mut |_, _, _| {})?;
+    let bank = Libtp::open(&arguments.env, durability, Granularity::Record, &mut |_| {})?;
     let scale = Scale { accounts: arguments.accounts, tellers: arguments.tellers, branches: arguments.branches };
     let mut transfers = Transfers::new(scale, arguments.seed, arguments.client);
     let mut session = bank.session_at(durability);

@@ -95,7 +95,7 @@ impl EnvironmentArgument {
         let directory = self.find()?;
         let mut steps = Steps::new(output.may_draw());
         let builder = builder.clone().create(directory.may_be_made()).lock_timeout(self.wait);
-        Ok(builder.open_to_fill(directory.path(), &mut |what, done, total| steps.set(what, done, total))?)
+        Ok(builder.open_to_fill(directory.path(), &mut |now| steps.set(now.step, now.done, now.total))?)
     }
 }
 
@@ -111,5 +111,5 @@ impl DatabaseArguments {
 /// Opens an environment, showing the progress of its recovery.
 fn open(directory: &Path, builder: Builder, output: &Output) -> Result<Env> {
     let mut steps = Steps::new(output.may_draw());
-    Ok(builder.open_watched(directory, &mut |what, done, total| steps.set(what, done, total))?)
+    Ok(builder.open_watched(directory, &mut |now| steps.set(now.step, now.done, now.total))?)
 }

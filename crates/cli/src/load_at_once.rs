@@ -3,7 +3,7 @@
 //! A dump is mostly in the order of its keys. The load assumes this order; if a key is out of order, it reads the dump
 //! again and sorts it.
 
-use libtp::{Load, LoadWatch};
+use libtp::{Load, Watch};
 
 use crate::command_load::{Arguments, Target};
 use crate::dump_source::Source;
@@ -66,12 +66,12 @@ fn load(
     let how = if is_sorted { Load::sorted() } else { Load::unsorted() }.fill_percent(arguments.fill);
     let (mut bar, read) = (source.progress(shown), source.read.clone());
     let mut is_read = false;
-    let watch: &mut LoadWatch<'_> = &mut |what, done, total| {
-        if total != 0 && !is_read {
+    let watch: &mut Watch<'_> = &mut |now| {
+        if now.total != 0 && !is_read {
             is_read = true;
-            bar = Progress::count(shown, what, total);
+            bar = Progress::count(shown, now.step, now.total);
         }
-        bar.set(if is_read { done } else { read.get() });
+        bar.set(if is_read { now.done } else { read.get() });
     };
     let pairs = std::iter::from_fn(|| source.next_pair().transpose());
     let pairs = pairs.map(|pair| pair.map(|(key, value)| (key.unwrap_or_default(), value)).map_err(Stopped::Dump));

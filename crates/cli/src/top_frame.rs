@@ -234,7 +234,7 @@ mod tests {
 
     /// Returns a look at an environment in which a transaction waits for another.
     fn look_at_a_wait(directory: &Path) -> (Sample, [u64; 2]) {
-        let env = Env::open(directory).unwrap();
+        let env = Env::open_or_create(directory).unwrap();
         let stock = env.btree("stock").unwrap();
         let holder = env.begin().unwrap();
         stock.put(&holder, b"item", b"1").unwrap();

@@ -152,7 +152,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut watcher = Watcher::new(directory.path().to_path_buf());
         assert!(watcher.look().is_err(), "there is no environment");
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let earlier = watcher.look().unwrap();
         for number in 0..10_u32 {

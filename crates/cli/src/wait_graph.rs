@@ -85,7 +85,7 @@ impl WaitGraph {
         let party = |txn: libtp::TxnInfo| {
             let session = sessions.iter().find(|session| session.id == txn.session);
             let pid = session.map(|session| session.pid);
-            (txn.locker, Party { locker: txn.locker, txn: Some(txn.id.raw()), pid })
+            (txn.locker, Party { locker: txn.locker, txn: Some(txn.id), pid })
         };
         Ok(WaitGraph { edges, parties: env.transactions().into_iter().map(party).collect() })
     }

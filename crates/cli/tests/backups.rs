@@ -59,7 +59,7 @@ fn what_is_lost_of_a_damaged_file_is_named() {
     let directory = tempdir().unwrap();
     let [env, other] = ["env", "other"].map(|name| directory.path().join(name));
     {
-        let env = Env::open(&env).unwrap();
+        let env = Env::open_or_create(&env).unwrap();
         let stock = env.btree("stock").unwrap();
         let put = |key: u32| env.run(|txn| stock.put(txn, &key.to_be_bytes(), &[7; 100]));
         (0..500).for_each(|key| put(key).unwrap());
@@ -110,7 +110,7 @@ fn log_that_was_not_copied_is_not_removed_with_what_was() {
     let settings =
         "keep_log = \"64MiB\"\nlog_segment_first = \"16KiB\"\nlog_segment_max = \"16KiB\"\nno_background = true\n";
     std::fs::write(env.join("libtp.toml"), settings).unwrap();
-    let opened = libtp::Env::open(&env).unwrap();
+    let opened = libtp::Env::open_or_create(&env).unwrap();
     let stock = opened.btree("stock").unwrap();
     let names = || opened.log_files().unwrap().into_iter().map(|file| file.name).collect::<Vec<_>>();
     let mut all = names();

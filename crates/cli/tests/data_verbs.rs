@@ -95,7 +95,7 @@ fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
     use libtp::{order, Duplicates, Env};
     let directory = tempdir().unwrap();
     {
-        let env = Env::open(directory.path()).unwrap();
+        let env = Env::open_or_create(directory.path()).unwrap();
         let down = env.btree_ordered("down", order::Descending).unwrap();
         let caseless = env.btree_ordered("caseless", order::AsciiCaseless).unwrap();
         let little = env.btree_ordered("little", order::LittleEndian).unwrap();
@@ -153,7 +153,7 @@ fn a_scan_goes_by_the_order_of_the_database_and_over_all_values_of_a_key() {
 fn a_dump_that_nobody_reads_keeps_nobody_from_writing_and_shows_what_was_there_before() {
     const RECORDS: u32 = 4000;
     let directory = tempdir().unwrap();
-    let env = libtp::Env::open(directory.path()).unwrap();
+    let env = libtp::Env::open_or_create(directory.path()).unwrap();
     let db = env.btree("db").unwrap();
     let put_all = |value: &str| {
         let value = value.repeat(100);
@@ -252,7 +252,7 @@ fn records_by_number_have_decimal_keys_from_one() {
 fn compaction_goes_over_lists_and_passes_over_what_only_its_program_can_open() {
     let directory = tempdir().unwrap();
     {
-        let env = libtp::Env::open(directory.path()).unwrap();
+        let env = libtp::Env::open_or_create(directory.path()).unwrap();
         env.pages("drawings").unwrap();
         let lines = env.list("lines").unwrap();
         env.run(|txn| {

@@ -186,7 +186,7 @@ fn an_order_and_several_values_a_key_go_through_a_dump() {
     let place = tempdir().unwrap();
     let (one, two) = (place.path().join("one"), place.path().join("two"));
     {
-        let env = Env::open(&one).unwrap();
+        let env = Env::open_or_create(&one).unwrap();
         let down = env.btree_ordered("down", libtp::order::Descending).unwrap();
         let sets = env.multi("sets", libtp::Duplicates::Sorted).unwrap();
         let lists = env.multi_ordered("lists", libtp::Duplicates::AsTheyCame, libtp::order::AsciiCaseless).unwrap();
@@ -212,7 +212,7 @@ fn an_order_and_several_values_a_key_go_through_a_dump() {
         tp_reading("load", &two, &[name], dump.as_bytes()).text();
         assert_eq!(tp("dump", &two, &[name]).text(), wanted, "{name}");
     }
-    let env = Env::open(&two).unwrap();
+    let env = Env::open_or_create(&two).unwrap();
     let down = env.btree_ordered("down", libtp::order::Descending).unwrap();
     assert_eq!(env.run(|txn| down.get(txn, b"b")).unwrap().as_deref(), Some(&b"2"[..]));
     let lists = env.multi_ordered("lists", libtp::Duplicates::AsTheyCame, libtp::order::AsciiCaseless).unwrap();
@@ -257,7 +257,7 @@ fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
     let place = tempdir().unwrap();
     let (one, two, file) = (place.path().join("one"), place.path().join("two"), place.path().join("dump"));
     {
-        let env = Env::open(&one).unwrap();
+        let env = Env::open_or_create(&one).unwrap();
         let words = env.btree_ordered("words", ByLength).unwrap();
         env.run(|txn| (0..WORDS).try_for_each(|n| words.put(txn, &word_of(n), &value_of(n)))).unwrap();
     }
@@ -277,7 +277,7 @@ fn a_tree_in_an_order_that_only_its_program_has_goes_through_a_dump() {
     tp("load", &two, &["backwards", file.to_str().unwrap()]).text();
     assert_eq!(tp("verify", &two, &["--json"]).result()["findings"], 0);
 
-    let env = Env::open(&two).unwrap();
+    let env = Env::open_or_create(&two).unwrap();
     for name in ["file", "read", "backwards"] {
         assert!(tp("dump", &two, &[name]).text() == dump, "{name}");
         let refused = env.btree(name).err().map(|error| error.to_string()).unwrap_or_default();
@@ -312,7 +312,7 @@ fn several_values_a_key_in_an_order_that_only_its_program_has_go_through_a_dump(
         ("sets", Duplicates::Sorted, "duplicates=1\ndupsort=1\n", ["c0", "bb2", "bb3", "a\0a1"]),
         ("lists", Duplicates::AsTheyCame, "duplicates=1\n", ["c0", "bb3", "bb2", "a\0a1"]),
     ];
-    let env = Env::open(&one).unwrap();
+    let env = Env::open_or_create(&one).unwrap();
     for (name, duplicates, ..) in wanted {
         let db = env.multi_ordered(name, duplicates, ByLength).unwrap();
         env.run(|txn| {
@@ -325,7 +325,7 @@ fn several_values_a_key_in_an_order_that_only_its_program_has_go_through_a_dump(
         assert!(dump.starts_with(&BY_LENGTH.replace("libtp_order", &format!("{line}libtp_order"))), "{dump}");
         tp_reading("load", &two, &[name], dump.as_bytes()).text();
         assert_eq!(tp("dump", &two, &[name]).text(), dump, "{name}");
-        let env = Env::open(&two).unwrap();
+        let env = Env::open_or_create(&two).unwrap();
         let db = env.multi_ordered(name, duplicates, ByLength).unwrap();
         let all = env.run(|txn| {
             let (mut cursor, mut all) = (db.cursor(txn), Vec::new());
@@ -344,7 +344,7 @@ fn several_values_a_key_in_an_order_that_only_its_program_has_go_through_a_dump(
 fn keys_as_stored_go_into_a_tree_of_the_same_order_alone() {
     let env = tempdir().unwrap();
     tp("put", env.path(), &["plain", "a", "b"]).text();
-    Env::open(env.path()).unwrap().btree_ordered("own", ByLength).unwrap();
+    Env::open_or_create(env.path()).unwrap().btree_ordered("own", ByLength).unwrap();
     let dump = format!("{BY_LENGTH} 000161\n 31\nDATA=END\n");
     let load = |name: &str, dump: &str| tp_reading("load", env.path(), &[name], dump.as_bytes());
     let sentence = load("plain", &dump).refused(1).to_owned();
@@ -408,7 +408,7 @@ fn a_file_of_pages_goes_through_a_dump() {
     let message = tp_reading("load", &two, &["read"], dump.as_bytes()).text();
     assert!(message.starts_with("4 pages into read (pages) in "), "{message}");
     assert_eq!(tp("verify", &two, &["--json"]).result()["findings"], 0);
-    let copies = Env::open(&two).unwrap();
+    let copies = Env::open_or_create(&two).unwrap();
     for name in ["file", "read"] {
         let copy = copies.pages(name).unwrap();
         assert!(pages_of(&copies, &copy) == pages_of(&env, &notes), "{name}");
@@ -446,7 +446,7 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
     refused("p", &dump.replace("aaaa", "zzzz"), "it has pages already");
     assert!(tp("dump", env.path(), &["p"]).text() == loaded);
 
-    Env::open(env.path()).unwrap().pages("small").unwrap();
+    Env::open_or_create(env.path()).unwrap().pages("small").unwrap();
     refused(
         "small",
         &format!("{header}DATA=END\n"),
@@ -465,7 +465,7 @@ fn a_file_of_pages_is_loaded_whole_into_one_with_nothing_in_it_or_not_at_all() {
 #[test]
 fn pages_are_dumped_as_they_were_at_one_moment() {
     let directory = tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let file = env.pages("both").unwrap();
     let put = |txn: &libtp::Txn<'_>, number, bytes: &[u8]| put_page(txn, &file, number, bytes).unwrap();
     let txn = env.begin().unwrap();

@@ -83,7 +83,7 @@ fn foreign_dumps_are_loaded_as_they_are_meant() {
     }
     tp("verify", env.path(), &[]).text();
     // A later record finds its place in the order of the numbers.
-    let env = Env::open(env.path()).unwrap();
+    let env = Env::open_or_create(env.path()).unwrap();
     let numbers = env.multi_ordered("integers", libtp::Duplicates::Sorted, order::LittleEndian).unwrap();
     let found = env.run(|txn| {
         numbers.put(txn, &3_u64.to_le_bytes(), b"3")?;
@@ -193,7 +193,7 @@ fn a_load_that_was_cut_off_leaves_no_environment() {
     let small = "VERSION=3\nformat=print\ntype=recno\nHEADER=END\n one\nDATA=END\n";
     let again = tp_reading("load", &env, &["lines"], small.as_bytes());
     assert!(again.refused(1).contains("remove the directory"), "{}", again.err);
-    assert!(Env::open(&env).unwrap_err().to_string().contains(mark));
+    assert!(Env::open_or_create(&env).unwrap_err().to_string().contains(mark));
     std::fs::remove_dir_all(&env).unwrap();
     tp_reading("load", &env, &["lines"], small.as_bytes()).text();
     assert_eq!(tp("scan", &env, &["lines"]).text(), "1\tone\n");

@@ -43,7 +43,7 @@ fn stat_names_the_databases_and_the_librarys_own_figures() {
 #[test]
 fn another_process_sees_locks_and_transactions_while_they_are_held() {
     let directory = environment();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     let (none, result) = lines("locks", directory.path(), &[]);
     assert_eq!((none.len(), &result["locks"]), (0, &json!(0)));
@@ -64,7 +64,7 @@ fn another_process_sees_locks_and_transactions_while_they_are_held() {
 #[test]
 fn who_holds_a_snapshot_is_listed() {
     let directory = tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let snapshot = env.snapshot().unwrap();
     let (snapshots, result) = lines("snapshots", directory.path(), &[]);
     assert_eq!((snapshots.len(), &result["snapshots"]), (1, &json!(1)));
@@ -79,7 +79,7 @@ fn who_holds_a_snapshot_is_listed() {
 fn printlog_has_every_record_in_order() {
     let env = tempdir().unwrap();
     // While a process is attached the log is kept. The last process to close in good order leaves only a checkpoint.
-    let _attached = Env::open(env.path()).unwrap();
+    let _attached = Env::open_or_create(env.path()).unwrap();
     for n in 0..20 {
         tp("put", env.path(), &["stock", &format!("item {n}"), "1"]).text();
     }

@@ -162,7 +162,7 @@ fn the_memory_of_a_deleted_environment_is_removed_by_stat() {
     }
     let regions = || std::fs::read_dir(memory.path()).unwrap().count();
     // Held open, so that `tp stat` joins and makes no memory of its own.
-    let at_work = libtp::Env::open(&other).unwrap();
+    let at_work = libtp::Env::open_or_create(&other).unwrap();
     work_and_die(&there, 50_000);
     // A process that dies as it commits may leave records that are not on disk. Its memory is kept: try another.
     let is_swept = (0..20).any(|_| {

@@ -87,8 +87,8 @@ fn a_segment_of_an_environment_is_verified_by_it() {
     let directory = tempfile::tempdir().unwrap();
     let (home, other) = (directory.path().join("env"), directory.path().join("other"));
     let file = directory.path().join("segment");
-    let env = Env::open(&home).unwrap();
-    drop(Env::open(&other).unwrap());
+    let env = Env::open_or_create(&home).unwrap();
+    drop(Env::open_or_create(&other).unwrap());
     let segment = env.segment_at(&file, &Options::new(1000).anywhere()).unwrap();
     let txn = env.begin().unwrap();
     txn.join(&segment).unwrap().malloc(100).unwrap();

@@ -15,7 +15,7 @@ use tp::tp;
 #[test]
 fn one_frame_is_printed_as_text() {
     let directory = tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     let txn = env.begin().unwrap();
     stock.put(&txn, b"item", b"1").unwrap();
@@ -46,7 +46,7 @@ fn an_environment_that_no_process_has_open_is_not_opened() {
 #[test]
 fn an_object_with_the_rates_is_printed_for_each_interval() {
     let directory = tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     let once = tp("top", directory.path(), &["-j", "--once", "--interval", "0.05"]);
     assert_eq!((once.json().len(), &once.result()["is_open"]), (1, &Value::Bool(true)));
@@ -97,7 +97,7 @@ fn on_a_terminal(directory: &Path, keys: &[u8]) -> Option<String> {
 #[test]
 fn the_screen_of_a_terminal_is_given_back_when_a_key_ends_the_command() {
     let directory = tempdir().unwrap();
-    let _env = Env::open(directory.path()).unwrap();
+    let _env = Env::open_or_create(directory.path()).unwrap();
     // The key `q`, and Ctrl-C.
     for keys in [b"q", b"\x03"] {
         let Some(seen) = on_a_terminal(directory.path(), keys) else { return };

@@ -48,7 +48,7 @@ fn patient(directory: &Path) -> Env {
 #[test]
 fn who_waits_is_listed_with_what_for_and_for_whom() {
     let directory = tempdir().unwrap();
-    let env = Env::open(directory.path()).unwrap();
+    let env = Env::open_or_create(directory.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     assert_eq!(lines("locks", directory.path(), &["--wait-for"]), (Vec::new(), json!({ "waits": 0 })));
     let holder = env.begin().unwrap();
@@ -171,7 +171,7 @@ impl Drop for Reader {
 #[test]
 fn a_stopped_process_is_told_from_a_living_one() {
     let directory = tempdir().unwrap();
-    let _env = Env::open(directory.path()).unwrap();
+    let _env = Env::open_or_create(directory.path()).unwrap();
     let reader = Reader::start(directory.path());
     let lives = || {
         let (all, result) = lines("sessions", directory.path(), &[]);

@@ -33,7 +33,7 @@ fn measure(directory: &str, count: u32) -> Result<(), Box<dyn Error>> {
     }
     eprintln!();
     (0..LOOKS).try_for_each(|_| child(&["look", directory]))?;
-    let _others = Env::open(directory)?;
+    let _others = Env::open_or_create(directory)?;
     (0..LOOKS).try_for_each(|_| child(&["look", directory]))
 }
 
@@ -47,7 +47,7 @@ fn child(words: &[&str]) -> Result<(), Box<dyn Error>> {
 }
 
 fn make(directory: &str, from: u32, to: u32) -> Result<(), Box<dyn Error>> {
-    let env = Env::open(directory)?;
+    let env = Env::open_or_create(directory)?;
     for number in from..to {
         let database = env.btree(&name(number))?;
         if number == 0 {
@@ -59,7 +59,7 @@ fn make(directory: &str, from: u32, to: u32) -> Result<(), Box<dyn Error>> {
 
 fn look(directory: &str) -> Result<(), Box<dyn Error>> {
     let begin = Instant::now();
-    let env = Env::open(directory)?;
+    let env = Env::open_or_create(directory)?;
     let opened = begin.elapsed();
     let database = env.btree(&name(0))?;
     let found = env.run(|txn| database.get(txn, b"key"))?;

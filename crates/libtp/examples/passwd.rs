@@ -74,7 +74,7 @@ fn main() -> Answer<()> {
 
 /// Runs the example and prints each step.
 pub fn show(home: &Path, out: &mut dyn Write) -> Answer<()> {
-    let env = Env::open(home.join("environment"))?;
+    let env = Env::open_or_create(home.join("environment"))?;
     let users = Users { passwd: home.join("passwd"), group: home.join("group"), by_name: env.btree("users")? };
     fs::write(&users.passwd, "root:x:0:0\n")?;
     fs::write(&users.group, "root:x:0:\n")?;

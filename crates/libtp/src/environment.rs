@@ -7,7 +7,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libtp_record::{Duplicates, Method, Order, Verified};
-use libtp_txn::Managers;
 
 use crate::open::left_memory::OrphanedMemory;
 use crate::txn::run::run;
@@ -16,13 +15,77 @@ use crate::txn::transaction::CommitLsn;
 use crate::{Builder, Database, Db, Durability, Env, Error, List, Multi, Opened, Recno, Result, Txn};
 
 impl Env {
-    /// Opens the environment in `directory` with the settings of its `libtp.toml`, if that file exists. Creates a
-    /// missing environment.
+    /// Creates an environment in `directory` with the settings of its `libtp.toml`, if that file exists, and opens it.
+    /// Creates the directory if it is missing. Of several processes that do so at once, one succeeds.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("bank");
+    /// use libtp::{Env, Error};
+    ///
+    /// assert!(matches!(Env::open(&path), Err(Error::Environment { .. })), "there is none yet");
+    /// let env = Env::create(&path)?;
+    /// assert!(matches!(Env::create(&path), Err(Error::Environment { .. })), "there is one already");
+    /// let again = Env::open(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Environment` when there is an environment already; else as [`Builder::open`].
+    pub fn create(directory: impl AsRef<Path>) -> Result<Env> {
+        Builder::default().create_new(true).open(directory)
+    }
+
+    /// Opens the environment in `directory` with the settings of its `libtp.toml`, if that file exists.
+    ///
+    /// # Errors
+    /// `Environment` when there is no environment; else as [`Builder::open`].
+    pub fn open(directory: impl AsRef<Path>) -> Result<Env> {
+        Builder::default().create(false).open(directory)
+    }
+
+    /// Opens the environment in `directory`, and creates a missing one: for a program that any number of processes
+    /// start with.
     ///
     /// # Errors
     /// As [`Builder::open`].
-    pub fn open(directory: impl AsRef<Path>) -> Result<Env> {
+    pub fn open_or_create(directory: impl AsRef<Path>) -> Result<Env> {
         Builder::default().open(directory)
+    }
+
+    /// Opens the environment in `directory` for reading only: this handle refuses every change with
+    /// [`Error::ReadOnly`], and has no transactions. It reads in snapshots ([`Env::snapshot`]).
+    ///
+    /// The refusal guards the program against itself, and no permission replaces it: the handle joins the shared memory
+    /// as every handle does. The process must be able to write to the environment's directory and to the shared memory.
+    /// It repairs what dead processes left, restarts the environment from the log if it comes first, and writes
+    /// committed pages to the disk.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("shop");
+    /// use libtp::{Env, Error};
+    ///
+    /// let env = Env::create(&path)?;
+    /// let stock = env.btree("stock")?;
+    /// env.run(|txn| stock.put(txn, b"apples", b"3"))?;
+    ///
+    /// let reader = Env::open_read_only(&path)?;
+    /// let stock = reader.btree("stock")?;
+    /// assert_eq!(stock.get(&reader.snapshot()?, b"apples")?.as_deref(), Some(&b"3"[..]));
+    /// assert!(matches!(reader.begin(), Err(Error::ReadOnly { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Env::open`].
+    pub fn open_read_only(directory: impl AsRef<Path>) -> Result<Env> {
+        Builder::default().read_only(true).open(directory)
+    }
+
+    /// Returns whether this handle refuses every change.
+    pub fn is_read_only(&self) -> bool {
+        self.0.is_read_only
     }
 
     /// Returns a builder, to change settings before opening.
@@ -40,7 +103,7 @@ impl Env {
     /// # Errors
     /// `Full` when shared memory cannot grow for one more session.
     pub fn begin(&self) -> Result<Txn<'_>> {
-        Txn::begin(&self.0, self.0.durability)
+        self.begin_with(self.0.durability)
     }
 
     /// Begins a transaction with the given durability.
@@ -48,6 +111,7 @@ impl Env {
     /// # Errors
     /// As [`Env::begin`].
     pub fn begin_with(&self, durability: Durability) -> Result<Txn<'_>> {
+        self.0.check_writable("transactions")?;
         Txn::begin(&self.0, durability)
     }
 
@@ -58,7 +122,7 @@ impl Env {
     /// # Errors
     /// The error that `work` returned, after the transaction was aborted; or the commit's error.
     pub fn run<T>(&self, work: impl FnMut(&Txn<'_>) -> Result<T>) -> Result<T> {
-        run(&self.0, self.0.durability, work)
+        self.run_with(self.0.durability, work)
     }
 
     /// As [`Env::run`], with the given durability.
@@ -66,6 +130,7 @@ impl Env {
     /// # Errors
     /// As [`Env::run`].
     pub fn run_with<T>(&self, durability: Durability, work: impl FnMut(&Txn<'_>) -> Result<T>) -> Result<T> {
+        self.0.check_writable("transactions")?;
         run(&self.0, durability, work)
     }
 
@@ -82,7 +147,7 @@ impl Env {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let parts = env.hash("parts")?;
     /// env.run(|txn| parts.put(txn, b"4711", b"a screw"))?;
     /// assert_eq!(env.run(|txn| parts.get(txn, b"4711"))?.as_deref(), Some(&b"a screw"[..]));
@@ -109,7 +174,7 @@ impl Env {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// let newest_first = env.btree_ordered("news", libtp::order::Descending)?;
     /// env.run(|txn| {
     ///     newest_first.put(txn, b"2024-01-01", b"")?;
@@ -174,6 +239,7 @@ impl Env {
     /// `Memory` if the segment cannot be created or opened, belongs to another environment, or was in use when the
     /// machine went down and may be torn, as the error says; `Segment`, `Full`, `Io`.
     pub fn segment(&self, name: &str, bytes: u64) -> Result<Segment> {
+        self.0.check_writable("segments of memory")?;
         Segment::named(&self.0, name, &vista::Options::new(bytes))
     }
 
@@ -182,6 +248,7 @@ impl Env {
     /// # Errors
     /// As [`Env::segment`].
     pub fn segment_at(&self, path: impl AsRef<Path>, options: &vista::Options) -> Result<Segment> {
+        self.0.check_writable("segments of memory")?;
         Segment::open(&self.0, path.as_ref(), options)
     }
 
@@ -196,7 +263,7 @@ impl Env {
     }
 
     /// Returns every lock held or waited for.
-    pub fn locks(&self) -> Result<Vec<libtp_lock::LockInfo>> {
+    pub fn locks(&self) -> Result<Vec<crate::LockInfo>> {
         self.0.with_session(|managers, txn| Ok(managers.locks.dump(txn.session())))
     }
 
@@ -210,7 +277,7 @@ impl Env {
     /// # Errors
     /// `NoDatabase`; an error that keeps pages from being read at all. Damage of a page is a finding, not an error.
     pub fn verify(&self, name: &str) -> Result<Verified> {
-        let txn = self.begin()?;
+        let txn = Txn::begin(&self.0, self.0.durability)?;
         let mut verified = crate::db::opening::verify(&self.0, name, &txn)?;
         // If this region was given up, the next life may have written pages that look damaged from here.
         if txn.generation().managers.region.is_broken() {
@@ -220,20 +287,11 @@ impl Env {
         let more = match crate::db::index::verify::disagreements(&self.0, name) {
             // A damaged page, which may be among the findings already.
             Err(Error::Corrupt(_)) if !verified.findings.is_empty() => Vec::new(),
-            Err(Error::Corrupt(what)) => vec![what],
+            Err(Error::Corrupt(damage)) => vec![damage.to_string()],
             found => found?,
         };
-        verified.findings.extend(more.into_iter().map(|what| libtp_record::Finding { page: 0, what }));
+        verified.findings.extend(more.into_iter().map(|what| crate::Finding { page: 0, what }));
         Ok(verified)
-    }
-
-    /// Returns every running transaction.
-    pub fn transactions(&self) -> Vec<libtp_txn::TxnInfo> {
-        if self.0.check_process().is_err() {
-            return Vec::new();
-        }
-        let generation = self.0.newest();
-        generation.guarded(|| Ok(generation.managers.transactions())).unwrap_or_default()
     }
 
     /// Waits until a commit made with [`Txn::commit_async`] is on disk.
@@ -300,6 +358,7 @@ impl Env {
     /// environment was opened; `Io`, `Full`.
     pub fn drop_missing(&self, name: &str) -> Result<()> {
         self.0.check_process()?;
+        self.0.check_writable("dropping a database")?;
         let directory = self.0.platform.directory.as_ref();
         let was_there =
             self.0.with_session(|managers, txn| Ok(libtp_record::drop_missing(managers, txn, directory, name)?))?;
@@ -308,20 +367,6 @@ impl Env {
             true => Ok(()),
             false => Err(Error::NoDatabase { name: name.into(), environment: self.path().into() }),
         }
-    }
-
-    /// Leaves this handle as a kill would, for the simulation of processes: its sessions stay in shared memory as they
-    /// are. The caller must disable the files' handles first; otherwise dropping the last clone closes the environment
-    /// in good order.
-    #[doc(hidden)]
-    pub fn die(&self) {
-        self.0.die();
-    }
-
-    /// Returns the managers: the log, lock and buffer calls for programs with structures of their own (LIBTP 6).
-    #[doc(hidden)]
-    pub fn managers(&self) -> Arc<Managers> {
-        Arc::clone(&self.0.newest().managers)
     }
 }
 

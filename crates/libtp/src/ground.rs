@@ -2,8 +2,10 @@
 //!
 //! Errors and settings. Nothing here calls a floor.
 
+pub(crate) mod damage;
 pub(crate) mod error;
 pub(crate) mod lock_wait;
 pub(crate) mod mutex;
 pub(crate) mod process_state;
+pub(crate) mod progress;
 pub(crate) mod settings;

@@ -28,9 +28,9 @@ fn back_up(environment: &Path, backup: &Path) {
     let env = program().open(environment).unwrap();
     let pages = env.pages("counters").unwrap();
     env.run(|txn| pages.apply(txn, 0, 7, &[1]).map(|_| ())).unwrap();
-    env.backup(backup, &mut |_, _, _| {}).unwrap();
+    env.backup(backup, &mut |_| {}).unwrap();
     env.run(|txn| pages.apply(txn, 0, 7, &[4]).map(|_| ())).unwrap();
-    env.backup_more(backup, &mut |_, _, _| {}).unwrap();
+    env.backup_more(backup, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_backup_with_records_of_the_program_is_restored_by_the_program() {
     let at = |name: &str| directory.path().join(name);
     back_up(&at("environment"), &at("backup"));
     let backup = Backup::open(at("backup")).unwrap();
-    backup.restore_with(&program(), at("restored"), RestorePoint::End, &mut |_, _, _| {}).unwrap();
+    backup.restore_with(&program(), at("restored"), RestorePoint::End, &mut |_| {}).unwrap();
     assert_eq!(counted(&program().open(at("restored")).unwrap()), 5);
 }
 
@@ -49,7 +49,7 @@ fn who_lacks_the_type_restores_what_the_program_opens_and_is_told_so() {
     let at = |name: &str| directory.path().join(name);
     back_up(&at("environment"), &at("backup"));
     let backup = Backup::open(at("backup")).unwrap();
-    let restored = backup.restore(at("restored"), RestorePoint::End, &mut |_, _, _| {});
+    let restored = backup.restore(at("restored"), RestorePoint::End, &mut |_| {});
     let Err(Error::LogType { code: 7, name, what }) = restored else { panic!("{restored:?}") };
     assert_eq!(name, "byte add");
     assert!(what.contains("do not remove it"), "{what}");
@@ -86,7 +86,7 @@ fn salvage_refuses_pages_that_it_cannot_read() {
     let pages = env.pages("counters").unwrap();
     env.run(|txn| pages.apply(txn, 0, 7, &[9]).map(|_| ())).unwrap();
     env.checkpoint().unwrap();
-    let salvaged = env.salvage(directory.path().join("counters.tp"), "salvaged", &mut |_, _, _| {});
+    let salvaged = env.salvage(directory.path().join("counters.tp"), "salvaged", &mut |_| {});
     let Err(Error::Database { what, .. }) = salvaged else { panic!("{salvaged:?}") };
     assert!(what.contains("pages whose bytes are the program's"), "{what}");
     assert_eq!(env.databases().unwrap(), ["counters"]);

@@ -62,7 +62,7 @@ fn what_a_segment_does_not_keep_is_told() {
     assert_eq!(warnings(&at("power"), Durability::Sync, Some(Survives::Power)), 0, "it keeps as much");
     assert_eq!(warnings(&at("relaxed"), Durability::Relaxed, None), 0, "no more was promised");
 
-    let env = Env::open(at("sync")).unwrap();
+    let env = Env::open_or_create(at("sync")).unwrap();
     let options = vista::Options::new(0).anywhere();
     let segment = env.segment_at(at("sync").join("memory"), &options).unwrap();
     env.run(|txn| txn.join(&segment)?.set_range(0, 1).map(|range| range.fill(7))).unwrap();

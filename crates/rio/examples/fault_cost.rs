@@ -6,7 +6,7 @@
 //! repeated; at the end of the transaction its pages are protected again. Prints a column for each number of pages of
 //! 50 MB, in microseconds per page: medians of rounds in turns.
 //!
-//! `cargo run --release -p rio --example fault_cost [DIRECTORY]`. Linux on x86-64 and aarch64.
+//! `cargo run --release -p libtp-rio --example fault_cost [DIRECTORY]`. Linux on x86-64 and aarch64.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::cast_possible_truncation, clippy::undocumented_unsafe_blocks)]
 #![allow(clippy::multiple_unsafe_ops_per_block)] // A measurement: nothing here is used by anything.
 

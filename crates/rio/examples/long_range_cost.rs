@@ -5,7 +5,7 @@
 //! there and then stored; and copied between two places that are in the cache. Prints nanoseconds, the median of
 //! rounds that take turns.
 //!
-//! `cargo run --release -p rio --example long_range_cost`. Linux on x86-64 with AVX2.
+//! `cargo run --release -p libtp-rio --example long_range_cost`. Linux on x86-64 with AVX2.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
 #![allow(clippy::cast_possible_truncation)] // nothing here is used by anything.
 

@@ -7,7 +7,7 @@
 //! a fence before it; and with the log written back for each range. Prints nanoseconds per transaction, the quickest
 //! of many rounds in turns.
 //!
-//! `cargo run --release -p rio --example undo_cost`. Linux on x86-64, `clwb`.
+//! `cargo run --release -p libtp-rio --example undo_cost`. Linux on x86-64, `clwb`.
 #![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)] // A measurement:
 #![allow(clippy::cast_possible_truncation)] // nothing here is used by anything.
 

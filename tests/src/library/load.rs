@@ -47,7 +47,7 @@ impl Process {
             true => Err(Stopped::Broken),
             false => Ok(pair(record)),
         });
-        match self.tree(tree)?.try_load(&how, pairs, &mut |_, _, _| {}) {
+        match self.tree(tree)?.try_load(&how, pairs, &mut |_| {}) {
             Ok(_) => Ok(true),
             Err(Stopped::Broken) => Ok(false),
             Err(Stopped::Library(error)) => Err(Trouble::from(error)),

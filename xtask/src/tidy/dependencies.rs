@@ -8,18 +8,21 @@ use std::collections::BTreeSet;
 ///
 /// `libtp` may name every manager; crates above it see only what it re-exports.
 const ARROWS: &[(&str, &[&str])] = &[
-    ("rio", &[]),
-    ("vista", &["rio"]),
+    ("libtp-rio", &[]),
+    ("libtp-vista", &["libtp-rio"]),
     // Only for its anchor.
-    ("libtp-io", &["rio"]),
-    ("rvm", &["vista", "libtp-io", "rio"]),
-    ("libtp-process", &["rio"]),
-    ("libtp-lock", &["libtp-process", "rio"]),
-    ("libtp-log", &["libtp-io", "libtp-process", "rio"]),
-    ("libtp-buffer", &["libtp-log", "libtp-io", "libtp-process", "rio"]),
-    ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "rio"]),
+    ("libtp-io", &["libtp-rio"]),
+    ("rvm", &["libtp-vista", "libtp-io", "libtp-rio"]),
+    ("libtp-process", &["libtp-rio"]),
+    ("libtp-lock", &["libtp-process", "libtp-rio"]),
+    ("libtp-log", &["libtp-io", "libtp-process", "libtp-rio"]),
+    ("libtp-buffer", &["libtp-log", "libtp-io", "libtp-process", "libtp-rio"]),
+    ("libtp-txn", &["libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-rio"]),
     // Every call with a latch names ranks and sessions; the record manager makes database files.
-    ("libtp-record", &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "rio"]),
+    (
+        "libtp-record",
+        &["libtp-txn", "libtp-log", "libtp-lock", "libtp-buffer", "libtp-process", "libtp-io", "libtp-rio"],
+    ),
     (
         "libtp",
         &[
@@ -30,17 +33,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "libtp-buffer",
             "libtp-process",
             "libtp-io",
-            "vista",
-            "rio",
+            "libtp-vista",
+            "libtp-rio",
         ],
     ),
     ("libtp-histogram", &[]),
-    ("libtp-bench", &["libtp", "libtp-histogram", "rvm", "vista"]),
-    ("libtp-cli", &["libtp", "libtp-bench", "vista"]),
-    ("libtp-capi", &["libtp", "vista"]),
+    ("libtp-bench", &["libtp", "libtp-histogram", "rvm", "libtp-vista"]),
+    ("libtp-cli", &["libtp", "libtp-bench", "libtp-vista"]),
+    ("libtp-capi", &["libtp", "libtp-vista"]),
     ("libtp-sim", &["libtp-io"]),
     // The log and processes by themselves: tests choose to the byte where a log ends.
-    ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "rio", "vista"]),
+    ("libtp-tests", &["libtp", "libtp-sim", "libtp-log", "libtp-process", "libtp-io", "libtp-rio", "libtp-vista"]),
     // Each entry point by itself: pages and log records are passed to their readers without an environment.
     (
         "libtp-fuzz",
@@ -53,7 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "libtp-buffer",
             "libtp-process",
             "libtp-io",
-            "rio",
+            "libtp-rio",
         ],
     ),
     ("xtask", &[]),
@@ -120,7 +123,7 @@ pub fn unused(files: &[File], packages: &[Package]) -> Vec<String> {
         for dependency in &package.dependencies {
             // Only a documentation test may name a dependency for tests.
             let place = if dependency.for_tests { &with_examples } else { &source };
-            if word_places(place, &dependency.name.replace('-', "_")).is_empty() {
+            if word_places(place, &dependency.called.replace('-', "_")).is_empty() {
                 complaints
                     .push(format!("{folder}Cargo.toml: {} is named by no source file; take it out", dependency.name));
             }
@@ -135,7 +138,11 @@ mod tests {
     use crate::workspace::Dependency;
 
     fn package(name: &str, dependencies: &[(&str, bool)]) -> Package {
-        let dependency = |(name, for_tests): &(&str, bool)| Dependency { name: (*name).into(), for_tests: *for_tests };
+        let dependency = |(name, for_tests): &(&str, bool)| Dependency {
+            name: (*name).into(),
+            called: (*name).into(),
+            for_tests: *for_tests,
+        };
         Package {
             name: name.into(),
             folder: format!("crates/{name}"),
@@ -148,11 +155,11 @@ mod tests {
     #[test]
     fn an_arrow_that_points_up_is_found_but_tests_may_look_anywhere() {
         let packages = [
-            package("rio", &[("libtp-log", false), ("libtp-io", true)]),
-            package("libtp-log", &[("rio", false)]),
+            package("libtp-rio", &[("libtp-log", false), ("libtp-io", true)]),
+            package("libtp-log", &[("libtp-rio", false)]),
             package("libtp-io", &[]),
         ];
-        assert_eq!(wrong_arrows(&packages), ["crates/rio: must not know libtp-log"]);
+        assert_eq!(wrong_arrows(&packages), ["crates/libtp-rio: must not know libtp-log"]);
     }
 
     #[test]
@@ -165,8 +172,8 @@ mod tests {
         let text = "# A\n## Dependencies\n\n* `rustix`, `libc`: calls\n* `heed`: a peer\n## Next\n* `clap`: not here\n";
         let files = [File { path: LIST.into(), text: text.into() }];
         let packages = [
-            package("rio", &[("rustix", false), ("libc", true), ("clap", false)]),
-            package("libtp-io", &[("rio", false)]),
+            package("libtp-rio", &[("rustix", false), ("libc", true), ("clap", false)]),
+            package("libtp-io", &[("libtp-rio", false)]),
         ];
         let complaints = unexplained(&files, &packages);
         assert_eq!(complaints.len(), 2);

@@ -10,9 +10,8 @@ const SEED: u64 = 42;
 const TRANSFERS: u64 = 1_000;
 
 pub fn run(paths: &Paths, place: &Place) {
-    let open = |directory: &Path, granularity| {
-        Libtp::open(directory, Durability::Relaxed, granularity, &mut |_, _, _| {}).unwrap()
-    };
+    let open =
+        |directory: &Path, granularity| Libtp::open(directory, Durability::Relaxed, granularity, &mut |_| {}).unwrap();
     let records = bank(place, "records", |directory| open(directory, Granularity::Record));
     transfers(paths, "TPC-B transfer, record locks", &records);
     reads(paths, "three gets in a transaction", &records);
@@ -29,7 +28,7 @@ fn bank(place: &Place, name: &str, open: impl FnOnce(&Path) -> Libtp) -> Libtp {
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(directory.join(libtp::SETTINGS_NAME), "no_background = true\nmemory = \"256 MiB\"\n").unwrap();
     // The load ends with a flush, which is refused if nothing was ever logged.
-    let env = libtp::Env::open(&directory).unwrap();
+    let env = libtp::Env::open_or_create(&directory).unwrap();
     let first = env.btree("first").unwrap();
     env.run(|txn| first.put(txn, b"logged", b"")).unwrap();
     drop((first, env));

@@ -94,7 +94,7 @@ fn bank(
     let directory = arguments.directory.join(name);
     make_directory(&directory)?;
     let engine: Box<dyn Engine> = match kind {
-        None => Box::new(Libtp::open(&directory, durability, Granularity::Record, &mut |_, _, _| {})?),
+        None => Box::new(Libtp::open(&directory, durability, Granularity::Record, &mut |_| {})?),
         Some(kind) => open_engine(kind, &OpenSettings { directory: &directory, durability, sharing: Sharing::Alone })?,
     };
     eprintln!("loading {} records into {}", scale.total(), directory.display());

@@ -83,7 +83,7 @@ fn measure(wanted: &Wanted, directory: &Path) -> Result<()> {
     let settings = format!("[database.{LONG_HISTORY:?}]\npage_bytes = \"64 KiB\"\n");
     let place = directory.join(libtp::SETTINGS_NAME);
     std::fs::write(&place, settings).map_err(Error::file("write", &place))?;
-    let bank = Libtp::open(directory, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?;
+    let bank = Libtp::open(directory, Durability::Relaxed, Granularity::Record, &mut |_| {})?;
     let scale = Scale::with_accounts(wanted.accounts);
     bank.load(&scale, &mut |_| {})?;
     long_history(bank.env(), wanted.updates)?;

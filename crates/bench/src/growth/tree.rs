@@ -101,7 +101,7 @@ impl Tree {
         let tree = Tree { env, db, size, directory, state, inserted: RefCell::default(), updates: Cell::new(0) };
         let pairs = (0..size.records).map(|number| Ok((tree.key(number).to_vec(), tree.value(number))));
         let how = Load::sorted().fill_percent(FILL_PERCENT);
-        tree.db.try_load(&how, pairs, &mut |_, done, _| watch(done)).map_err(failed())?;
+        tree.db.try_load(&how, pairs, &mut |now| watch(now.done)).map_err(failed())?;
         // The count brings in every page that has room, as use would.
         if tree.count()? != size.records {
             return Err(Error::Settings(format!("of {} loaded records {} are there", size.records, tree.count()?)));

@@ -25,7 +25,7 @@ impl Hashed {
     /// # Errors
     /// The library's error.
     pub fn open(directory: &Path) -> Result<Hashed> {
-        let env = Env::open(directory).map_err(refused("opening"))?;
+        let env = Env::open_or_create(directory).map_err(refused("opening"))?;
         let open = |name| env.hash(name).map_err(refused("opening"));
         let (parts, from, to) = (open("parts")?, open("from")?, open("to")?);
         Ok(Hashed { env, parts, from, to })

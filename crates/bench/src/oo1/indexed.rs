@@ -36,7 +36,7 @@ impl Indexed {
     /// # Errors
     /// The library's error.
     pub fn open(directory: &Path) -> Result<Indexed> {
-        let env = Env::open(directory).map_err(refused("opening"))?;
+        let env = Env::open_or_create(directory).map_err(refused("opening"))?;
         let open = |name| env.btree(name).map_err(refused("opening"));
         let (parts, from, to) = (open("parts")?, open("from")?, open("to")?);
         Ok(Indexed { env, parts, from, to })

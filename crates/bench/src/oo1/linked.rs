@@ -110,7 +110,7 @@ impl Linked {
     /// # Errors
     /// The library's error.
     pub fn open(directory: &Path) -> Result<Linked> {
-        let env = Env::open(directory).map_err(refused("opening"))?;
+        let env = Env::open_or_create(directory).map_err(refused("opening"))?;
         let bytes = u32::try_from(RECORD_BYTES).expect("a record has some hundred bytes");
         let parts = env.recno("parts", bytes).map_err(refused("opening"))?;
         Ok(Linked { env, parts })

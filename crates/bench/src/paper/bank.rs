@@ -98,7 +98,7 @@ impl Contender {
     /// The engine's error, or that the engine is not available here.
     pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
         if self.engine == "libtp" {
-            let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
+            let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_| {})?;
             let bank = bank.reading_first(self.reads_first).reversing_one_in(self.reversing_one_in);
             return Ok(Box::new(bank.reading_snapshots(self.reads_snapshots)));
         }

@@ -93,7 +93,7 @@ fn record(id: u32) -> String {
 fn make(directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory).map_err(Error::file("make", directory))?;
     let failed = || Error::engine::<libtp::Error>("libtp", "making the records");
-    let env = Env::open(directory).map_err(failed())?;
+    let env = Env::open_or_create(directory).map_err(failed())?;
     let (tree, pages) = (env.btree("records").map_err(failed())?, env.pages("pages").map_err(failed())?);
     for page in 0..RECORDS / ON_PAGE {
         let ids = page * ON_PAGE..(page + 1) * ON_PAGE;

@@ -57,7 +57,7 @@ fn number(bytes: &[u8]) -> u64 {
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, role, path] = &arguments[..] {
-        let env = Env::open(path)?;
+        let env = Env::open_or_create(path)?;
         let done = if role == "shop" { shop(&env) } else { warehouse(&env) };
         return Ok(done?);
     }
@@ -79,7 +79,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         }
     }
     shop.wait()?;
-    let env = Env::open(directory.path())?;
+    let env = Env::open_or_create(directory.path())?;
     let shipped = env.btree("shipped")?;
     let count = env.run(|txn| {
         (1..=ORDERS).try_fold(0, |sum, order| Ok(sum + u64::from(shipped.get(txn, &order.to_be_bytes())?.is_some())))

@@ -15,7 +15,7 @@ const STATIONS: u64 = 3;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, station, path] = &arguments[..] {
-        let ring = Ring::open(&Env::open(path)?, STATIONS)?;
+        let ring = Ring::open(&Env::open_or_create(path)?, STATIONS)?;
         let station = station.parse()?;
         loop {
             if ring.turn(station)?.is_none() {
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         process.kill()?;
         process.wait()?;
     }
-    let count = Ring::open(&Env::open(directory.path())?, STATIONS)?.check()??;
+    let count = Ring::open(&Env::open_or_create(directory.path())?, STATIONS)?.check()??;
     println!("{kills} stations were killed; the token was passed on {count} times, and is there once");
     Ok(())
 }

@@ -53,6 +53,7 @@ impl Env {
     /// # Errors
     /// `Full`, `Io`: the files copied before are there.
     pub fn archive_log(&self, to: impl AsRef<Path>) -> Result<Vec<LogFile>> {
+        self.0.check_writable("moving log files")?;
         let to = PosixDirectory::create(to)?;
         let mut copied = Vec::new();
         for file in self.log_files()?.into_iter().filter(|file| !file.is_needed) {
@@ -94,6 +95,7 @@ impl Env {
     /// # Errors
     /// As [`Env::checkpoint`].
     pub fn remove_old_log(&self) -> Result<()> {
+        self.0.check_writable("removing log files")?;
         self.remove_log_below(u64::MAX)
     }
 
@@ -103,6 +105,7 @@ impl Env {
     /// # Errors
     /// As [`Env::checkpoint`].
     pub fn remove_log_below(&self, end: u64) -> Result<()> {
+        self.0.check_writable("removing log files")?;
         self.0.with_session(|managers, txn| Ok(managers.give_up_log(txn, Lsn::new(end))?))
     }
 }

@@ -39,6 +39,7 @@ use libtp_txn::{Managers, TxnSession};
 use rio::{failpoint, planted};
 use serde::Serialize;
 
+use crate::ground::progress::{Progress, Watch};
 use crate::ground::settings::{self, SETTINGS_NAME};
 use crate::open::unfinished::{BACKING_UP, MANIFEST};
 use crate::region::generation::Seated;
@@ -76,9 +77,6 @@ pub struct BackedUp {
     pub millis: u64,
 }
 
-/// Called with the progress: the step, bytes done, bytes in all.
-pub type Watcher<'w> = &'w mut dyn FnMut(&'static str, u64, u64);
-
 impl Env {
     /// Copies the environment to the directory `to`, which is missing or empty, while other sessions go on. The copy
     /// has all commits made before the backup begins, and some of those made meanwhile. It does not include
@@ -87,12 +85,12 @@ impl Env {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let (bank, copy, other) = (dir.path().join("bank"), dir.path().join("copy"), dir.path().join("other"));
-    /// let env = libtp::Env::open(&bank)?;
+    /// let env = libtp::Env::open_or_create(&bank)?;
     /// let accounts = env.btree("accounts")?;
     /// env.run(|txn| accounts.put(txn, b"alice", b"10"))?;
-    /// env.backup(&copy, &mut |_, _, _| {})?;
-    /// libtp::Backup::open(&copy)?.restore(&other, libtp::RestorePoint::End, &mut |_, _, _| {})?;
-    /// let restored = libtp::Env::open(&other)?;
+    /// env.backup(&copy, &mut |_| {})?;
+    /// libtp::Backup::open(&copy)?.restore(&other, libtp::RestorePoint::End, &mut |_| {})?;
+    /// let restored = libtp::Env::open_or_create(&other)?;
     /// let accounts = restored.btree("accounts")?;
     /// assert_eq!(restored.run(|txn| accounts.get(txn, b"alice"))?.as_deref(), Some(&b"10"[..]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,8 +99,8 @@ impl Env {
     /// # Errors
     /// `Backup` when the directory is not empty; `Corrupt` when a page or the log is damaged, naming the file and the
     /// page; `Full`, `Io`. The environment is unchanged, and the copied files are removed, if possible.
-    pub fn backup(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
-        self.backup_on(&directory_at(to.as_ref())?, watch)
+    pub fn backup(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
+        self.backup_to(&directory_at(to.as_ref())?, watch)
     }
 
     /// Adds the log since the last backup to the backup of this environment in the directory `to`: any state up to now
@@ -111,16 +109,12 @@ impl Env {
     /// # Errors
     /// `Backup` when there is no backup of this environment, or the log since then is no longer kept (see `keep_log` in
     /// the settings); else as [`Env::backup`]. The backup is unchanged then.
-    pub fn backup_more(&self, to: impl AsRef<Path>, watch: Watcher<'_>) -> Result<BackedUp> {
-        self.backup_more_on(&directory_at(to.as_ref())?, watch)
+    pub fn backup_more(&self, to: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<BackedUp> {
+        self.backup_more_to(&directory_at(to.as_ref())?, watch)
     }
 
-    /// As [`Env::backup`], to any directory, for simulation.
-    ///
-    /// # Errors
-    /// As [`Env::backup`].
-    #[doc(hidden)]
-    pub fn backup_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+    /// As [`Env::backup`], to any directory.
+    pub(crate) fn backup_to(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
         let _alone = begin_in(to.as_ref())?;
         let done = Copying::begin(&self.0).and_then(|copying| copying.full(to, watch));
@@ -131,12 +125,8 @@ impl Env {
         done
     }
 
-    /// As [`Env::backup_more`], to any directory, for simulation.
-    ///
-    /// # Errors
-    /// As [`Env::backup_more`].
-    #[doc(hidden)]
-    pub fn backup_more_on(&self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+    /// As [`Env::backup_more`], to any directory.
+    pub(crate) fn backup_more_to(&self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         self.0.check_process()?;
         let nothing =
             || refused(to.as_ref(), "it has no backup to which anything could be added; take a full one first");
@@ -293,7 +283,7 @@ impl<'e> Copying<'e> {
         })
     }
 
-    fn full(self, to: &Arc<dyn Directory>, watch: Watcher<'_>) -> Result<BackedUp> {
+    fn full(self, to: &Arc<dyn Directory>, watch: &mut Watch<'_>) -> Result<BackedUp> {
         let taken = self.with(|managers, seat| Ok(managers.begin_copy(seat)?))?;
         let files = self.found(&self.control()?)?;
         let total = self.total(&files)?;
@@ -301,7 +291,7 @@ impl<'e> Copying<'e> {
         let mut cached = |id: PageId, page: &mut [u8]| self.read_cached(id, page);
         let mut step = |bytes: u64| {
             done += bytes;
-            watch("files", done.min(total), total);
+            watch(Progress::new("files", done.min(total), total));
         };
         let from = self.env.platform.directory.as_ref();
         let (reread, highest) = (0, Lsn::NONE);
@@ -322,7 +312,7 @@ impl<'e> Copying<'e> {
         }
         if highest >= end {
             let what = format!("a page of the LSN {highest} was copied, and the log ends at {end}");
-            return Err(Error::Corrupt(what));
+            return Err(Error::Corrupt(what.into()));
         }
         (control.checkpoint, control.redo_point) = (taken.lsn, taken.redo_point);
         let mut manifest = Manifest::new(&control, taken.restart_from, end);
@@ -339,7 +329,7 @@ impl<'e> Copying<'e> {
         Ok(self.done(&manifest, manifest.files.len(), file_bytes, log_bytes, reread))
     }
 
-    fn more(self, to: &Arc<dyn Directory>, mut manifest: Manifest, watch: Watcher<'_>) -> Result<BackedUp> {
+    fn more(self, to: &Arc<dyn Directory>, mut manifest: Manifest, watch: &mut Watch<'_>) -> Result<BackedUp> {
         let control = self.control()?;
         if manifest.environment() != Some(control.environment_id) {
             return Err(refused(to.as_ref(), "it is a backup of another environment"));
@@ -429,7 +419,7 @@ impl<'e> Copying<'e> {
         manifest: &Manifest,
         from: Lsn,
         end: Lsn,
-        watch: Watcher<'_>,
+        watch: &mut Watch<'_>,
     ) -> Result<u64> {
         let environment = manifest.environment().unwrap_or_default();
         let control =
@@ -439,7 +429,8 @@ impl<'e> Copying<'e> {
             copied.map_err(|error| libtp_log::Error::Failed { cause: error.to_string() })
         };
         let total = end.since(from);
-        LogCopy::new(to, &control).append(from, end, &read, &mut |done| watch("log", done.min(total), total))?;
+        LogCopy::new(to, &control)
+            .append(from, end, &read, &mut |done| watch(Progress::new("log", done.min(total), total)))?;
         failpoint("backup: log copied, not read back");
         check_log(&LogFiles::new(Arc::clone(to), &control), from, end)?;
         Ok(total)
@@ -522,6 +513,8 @@ pub(crate) fn check_log(files: &LogFiles, from: Lsn, end: Lsn) -> Result<()> {
     }
     match roll.position() {
         reached if reached == end => Ok(()),
-        reached => Err(Error::Corrupt(format!("the copied log ends at LSN {reached}, not at {end}, where it should"))),
+        reached => {
+            Err(Error::Corrupt(format!("the copied log ends at LSN {reached}, not at {end}, where it should").into()))
+        }
     }
 }

@@ -16,6 +16,7 @@ use libtp_io::Directory;
 use libtp_log::{segment_number, CONTROL_NAME, NAME_PREPARING};
 use rio::failpoint;
 
+use crate::ground::progress::Watch;
 use crate::open::opening::Create;
 use crate::open::platform::{Platform, REGION_NAME};
 use crate::open::unfinished;
@@ -23,6 +24,7 @@ use crate::{Builder, Env, Result};
 
 /// An environment that is open to be filled. An environment that existed before is open as usual. A new one is refused
 /// to other openings until [`Filling::finish`], and for ever if this is dropped before.
+#[derive(Debug)]
 pub struct Filling {
     env: Env,
     /// For a new environment, the former contents of its directories.
@@ -30,6 +32,7 @@ pub struct Filling {
 }
 
 /// The contents of a directory before an environment was made in it.
+#[derive(Debug)]
 struct Before {
     /// The names in the environment's directory and in the log's directory.
     names: BTreeSet<String>,
@@ -43,11 +46,7 @@ impl Builder {
     ///
     /// # Errors
     /// As [`Builder::open`]; also `Environment` when another load fills the environment, or was interrupted.
-    pub fn open_to_fill(
-        &self,
-        directory: impl AsRef<Path>,
-        watch: &mut dyn FnMut(&'static str, u64, u64),
-    ) -> Result<Filling> {
+    pub fn open_to_fill(&self, directory: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<Filling> {
         let directory = directory.as_ref();
         let missing = directory.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists());
         let missing = missing.map(Path::to_path_buf).collect();
@@ -55,25 +54,8 @@ impl Builder {
         self.fill(platform, missing, watch)
     }
 
-    /// As [`Builder::open_to_fill`], on any disk, for simulation.
-    ///
-    /// # Errors
-    /// As [`Builder::open_to_fill`].
-    #[doc(hidden)]
-    pub fn open_to_fill_on(
-        &self,
-        platform: Platform,
-        watch: &mut dyn FnMut(&'static str, u64, u64),
-    ) -> Result<Filling> {
-        self.fill(platform, Vec::new(), watch)
-    }
-
-    fn fill(
-        &self,
-        platform: Platform,
-        missing: Vec<PathBuf>,
-        watch: &mut dyn FnMut(&'static str, u64, u64),
-    ) -> Result<Filling> {
+    /// As [`Builder::open_to_fill`], on any disk. The directories of `missing` were made for it.
+    pub(crate) fn fill(&self, platform: Platform, missing: Vec<PathBuf>, watch: &mut Watch<'_>) -> Result<Filling> {
         let before = Before { names: names_of(&platform)?, missing };
         let begun = Cell::new(false);
         let create = if self.creates() { Create::ToFill(&begun) } else { Create::Never };

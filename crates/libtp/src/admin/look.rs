@@ -36,7 +36,8 @@ impl Builder {
         let platform = existing.platform(directory.as_ref())?;
         platform.check_local()?;
         let settings = existing.settings_over(platform.settings_file()?);
-        Ok(attached(&platform, &settings)?.map(|attached| Env::of(attached, platform, settings, &PLAIN_FILES)))
+        Ok(attached(&platform, &settings)?
+            .map(|attached| Env::of(attached, platform, settings, &PLAIN_FILES, self.is_read_only)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::files::recovery::PLAIN_FILES;
+use crate::ground::progress::{reporting, Watch};
 use crate::open::attach;
 use crate::open::builder::Builder;
 use crate::open::log_type;
@@ -19,46 +20,32 @@ impl Builder {
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Env> {
         let directory = directory.as_ref();
         let platform = self.platform(directory)?;
-        self.open_on(platform, &mut |_, _, _| {})
+        self.open_in(platform, &mut |_| {})
     }
 
-    /// As [`Builder::open`]; reports a restart's progress to `watch`: the step, bytes done, bytes in all.
+    /// As [`Builder::open`]; reports a restart's progress to `watch`, in bytes.
     ///
     /// # Errors
     /// As [`Builder::open`].
-    pub fn open_watched(
-        &self,
-        directory: impl AsRef<Path>,
-        watch: &mut dyn FnMut(&'static str, u64, u64),
-    ) -> Result<Env> {
+    pub fn open_watched(&self, directory: impl AsRef<Path>, watch: &mut Watch<'_>) -> Result<Env> {
         let platform = self.platform(directory.as_ref())?;
-        self.open_on(platform, watch)
+        self.open_in(platform, watch)
     }
 
-    /// Opens an environment on the given disk and memory instead of the machine's, for simulation.
-    ///
-    /// # Errors
-    /// As [`Builder::open`].
-    #[doc(hidden)]
-    pub fn open_on(&self, platform: Platform, watch: &mut dyn FnMut(&'static str, u64, u64)) -> Result<Env> {
-        let create = if self.creates() { Create::IfMissing } else { Create::Never };
-        self.open_and(create, platform, watch)
+    /// Opens an environment on the given disk and memory.
+    pub(crate) fn open_in(&self, platform: Platform, watch: &mut Watch<'_>) -> Result<Env> {
+        self.open_and(self.to_create(), platform, watch)
     }
 
     /// Opens an environment; where none exists, does what `create` says.
-    pub(crate) fn open_and(
-        &self,
-        create: Create<'_>,
-        mut platform: Platform,
-        watch: &mut dyn FnMut(&'static str, u64, u64),
-    ) -> Result<Env> {
+    pub(crate) fn open_and(&self, create: Create<'_>, mut platform: Platform, watch: &mut Watch<'_>) -> Result<Env> {
         platform.check_local()?;
         log_type::check(&self.log_types)?;
         platform.log_types = self.log_types.clone().into();
         let settings = self.settings_over(platform.settings_file()?);
         settings.check()?;
-        let attached = attach::open(&platform, &settings, self.keep, create, watch)?;
-        let env = Env::of(attached, platform, settings, &PLAIN_FILES);
+        let attached = attach::open(&platform, &settings, self.keep, create, &mut reporting(watch))?;
+        let env = Env::of(attached, platform, settings, &PLAIN_FILES, self.is_read_only);
         let first = env.0.newest();
         if env.0.durability == Durability::Rio {
             first.check_lasting()?;
@@ -84,3 +71,6 @@ impl Builder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

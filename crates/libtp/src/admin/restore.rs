@@ -25,7 +25,9 @@ use serde::Serialize;
 
 use crate::admin::backup::copy_file::PIECE_BYTES;
 use crate::admin::backup::manifest::{CopiedFile, Manifest};
-use crate::admin::backup::{check_log, refused, Watcher};
+use crate::admin::backup::{check_log, refused};
+use crate::ground::damage::Damage;
+use crate::ground::progress::{Progress, Watch};
 use crate::ground::settings::{self, Settings, SETTINGS_NAME};
 use crate::open::attach::random_id;
 use crate::open::judge::Judge;
@@ -121,15 +123,11 @@ impl Backup {
     /// # Errors
     /// `Backup` if there is no backup, or it is unfinished or damaged; `Io`.
     pub fn open(directory: impl AsRef<Path>) -> Result<Backup> {
-        Backup::open_on(Arc::new(PosixDirectory::open(directory)?))
+        Backup::open_in(Arc::new(PosixDirectory::open(directory)?))
     }
 
-    /// As [`Backup::open`], in any directory: for simulation.
-    ///
-    /// # Errors
-    /// As [`Backup::open`].
-    #[doc(hidden)]
-    pub fn open_on(directory: Arc<dyn Directory>) -> Result<Backup> {
+    /// As [`Backup::open`], in any directory.
+    pub(crate) fn open_in(directory: Arc<dyn Directory>) -> Result<Backup> {
         let Some(manifest) = Manifest::read(directory.as_ref())? else {
             let what = format!("it has no `{MANIFEST}`: it is no backup, or one that was not finished");
             return Err(refused(directory.as_ref(), what));
@@ -156,13 +154,13 @@ impl Backup {
     ///
     /// # Errors
     /// `Corrupt`, `Backup` with the first fault; `Io`.
-    pub fn check(&self, watch: Watcher<'_>) -> Result<Checked> {
+    pub fn check(&self, watch: &mut Watch<'_>) -> Result<Checked> {
         let mut done = 0;
         let total = self.file_bytes();
         for file in &self.manifest.files {
             self.each_page_run(file, &mut |bytes, _| {
                 done += bytes.len() as u64;
-                watch("files", done, total);
+                watch(Progress::new("files", done, total));
                 Ok(())
             })?;
         }
@@ -185,7 +183,7 @@ impl Backup {
     /// `Environment` when the directory is not empty; `Full`, `Io`. The remains are no environment then: remove them.
     /// `LogType` when the log has records of the program's types: the environment is complete then, and a program that
     /// registers the types opens it, which replays the log.
-    pub fn restore(&self, directory: impl AsRef<Path>, until: RestorePoint, watch: Watcher<'_>) -> Result<Restored> {
+    pub fn restore(&self, directory: impl AsRef<Path>, until: RestorePoint, watch: &mut Watch<'_>) -> Result<Restored> {
         self.restore_with(&Env::builder(), directory, until, watch)
     }
 
@@ -199,32 +197,24 @@ impl Backup {
         builder: &Builder,
         directory: impl AsRef<Path>,
         until: RestorePoint,
-        watch: Watcher<'_>,
+        watch: &mut Watch<'_>,
     ) -> Result<Restored> {
         let platform = builder.platform(directory.as_ref())?;
         self.make(builder, platform, until, watch)
     }
 
-    /// As [`Backup::restore`], on another disk and memory than the machine's, for simulation.
-    ///
-    /// # Errors
-    /// As [`Backup::restore`].
-    #[doc(hidden)]
-    pub fn restore_on(
+    /// As [`Backup::restore_with`], on any disk and memory.
+    pub(crate) fn make(
         &self,
+        builder: &Builder,
         platform: Platform,
-        settings: Settings,
         until: RestorePoint,
-        watch: Watcher<'_>,
+        watch: &mut Watch<'_>,
     ) -> Result<Restored> {
-        self.make(&Env::builder().settings(settings), platform, until, watch)
-    }
-
-    fn make(&self, builder: &Builder, platform: Platform, until: RestorePoint, watch: Watcher<'_>) -> Result<Restored> {
         let begun = Instant::now();
         let quiet = builder.clone().settings(Settings { no_background: true, ..Settings::default() });
         let (settings_aside, cut) = self.lay_out(&quiet, &platform, until, watch)?;
-        let env = quiet.open_on(platform, watch).map_err(for_the_program)?;
+        let env = quiet.open_in(platform, watch).map_err(for_the_program)?;
         // From here on the result is an ordinary environment.
         env.checkpoint()?;
         let opened: &Opened = env.opened();
@@ -265,7 +255,7 @@ impl Backup {
         builder: &Builder,
         platform: &Platform,
         until: RestorePoint,
-        watch: Watcher<'_>,
+        watch: &mut Watch<'_>,
     ) -> Result<(bool, Cut)> {
         platform.check_local()?;
         // First, because a refused restore changes nothing.
@@ -371,11 +361,13 @@ impl Backup {
         }
         match roll.position() {
             end if end == last => Ok(cut),
-            end => Err(Error::Corrupt(format!("the backup's log ends at LSN {end}, not at {last}, where it should"))),
+            end => Err(Error::Corrupt(
+                format!("the backup's log ends at LSN {end}, not at {last}, where it should").into(),
+            )),
         }
     }
 
-    fn put_files(&self, platform: &Platform, environment: [u8; 16], watch: Watcher<'_>) -> Result<()> {
+    fn put_files(&self, platform: &Platform, environment: [u8; 16], watch: &mut Watch<'_>) -> Result<()> {
         let total = self.file_bytes();
         let mut done = 0;
         for copied in &self.manifest.files {
@@ -388,7 +380,7 @@ impl Backup {
                 to.write_at(bytes, at)?;
                 at += bytes.len() as u64;
                 done += bytes.len() as u64;
-                watch("files", done, total);
+                watch(Progress::new("files", done, total));
                 Ok(())
             })?;
             to.sync()?;
@@ -400,7 +392,10 @@ impl Backup {
     /// Passes a copied file to `take` in runs of whole pages, after checking each page. Checks the whole file at its
     /// end.
     fn each_page_run(&self, copied: &CopiedFile, take: &mut dyn FnMut(&mut [u8], usize) -> Result<()>) -> Result<()> {
-        let damaged = |what: String| Error::Corrupt(format!("{}: {what}", self.directory.describe(&copied.name)));
+        let damaged = |what: String| {
+            let place = self.directory.describe(&copied.name);
+            Error::Corrupt(Damage::in_file(&copied.name, &what, format!("{place}: {what}")))
+        };
         let file = self.directory.open(&copied.name, OpenMode::ReadOnly)?;
         let mut piece = vec![0; PIECE_BYTES];
         let (mut at, mut crc) = (0, 0);
@@ -436,11 +431,11 @@ impl Backup {
         Ok(())
     }
 
-    fn put_log(&self, platform: &Platform, control: &Control, end: Lsn, watch: Watcher<'_>) -> Result<()> {
+    fn put_log(&self, platform: &Platform, control: &Control, end: Lsn, watch: &mut Watch<'_>) -> Result<()> {
         let (begin, source) = (Lsn::new(self.manifest.begin), self.log(end)?);
         let total = end.since(begin);
         let files = LogFiles::new(Arc::clone(&platform.log_directory), control);
-        Ok(files.make_segments(&source, begin, end, &mut |done| watch("log", done.min(total), total))?)
+        Ok(files.make_segments(&source, begin, end, &mut |done| watch(Progress::new("log", done.min(total), total)))?)
     }
 
     /// Returns the backup's settings, if the directory has none. Checks the settings that will take effect.

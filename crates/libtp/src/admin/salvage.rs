@@ -14,9 +14,9 @@ use libtp_record::{duplicates, DamagedFile, Duplicates, Finding, Method, Salvage
 use rio::planted;
 use serde::Serialize;
 
-use crate::admin::backup::Watcher;
 use crate::db::opening::{access, open};
 use crate::db::sort::Sorter;
+use crate::ground::progress::{Progress, Watch};
 use crate::{Env, Error, Result};
 
 /// The number of records, and of their bytes, that one transaction puts into the new database.
@@ -56,7 +56,8 @@ impl Env {
     /// `Database` if a database `name` exists already, or the file is no database file, or holds the program's pages
     /// ([`Env::pages`]), which have no records, or is an index, which is made again from its database; `Full`, `Io`.
     /// The records salvaged until then are in the new database.
-    pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: Watcher<'_>) -> Result<Salvaged> {
+    pub fn salvage(&self, file: impl AsRef<Path>, name: &str, watch: &mut Watch<'_>) -> Result<Salvaged> {
+        self.0.check_writable("salvaging records")?;
         let file = file.as_ref();
         let refused = |what: &str| Error::Database { name: name.to_string(), what: what.to_string() };
         if self.databases()?.iter().any(|known| known == name) {
@@ -80,8 +81,8 @@ impl Env {
         let open = open(&self.0, name, Some((wreck.method(), *wreck.key_format())))?;
         let (waiting, seen) = (Vec::new(), HashMap::new());
         let mut into = Into { env: self, open, waiting, waiting_bytes: 0, records: 0, seen, remains, numbered };
-        let mut lost =
-            wreck.records(&mut |record| into.take(record), &mut |done, total| watch("pages", done, total))?;
+        let mut lost = wreck
+            .records(&mut |record| into.take(record), &mut |done, total| watch(Progress::new("pages", done, total)))?;
         into.put()?;
         into.put_numbered()?;
         lost.extend(into.put_in_order()?);

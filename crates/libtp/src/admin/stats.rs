@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn commits_and_aborts_of_all_sessions_are_counted() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let counts = |env: &Env| env.stats().map(|stats| (stats.commits, stats.aborts)).unwrap();
         let before = counts(&env);

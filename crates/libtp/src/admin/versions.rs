@@ -81,7 +81,7 @@ mod tests {
     fn what_another_build_wrote_is_told_from_what_we_read() {
         let directory = tempfile::tempdir().unwrap();
         {
-            let env = Env::open(directory.path()).unwrap();
+            let env = Env::open_or_create(directory.path()).unwrap();
             env.btree("plain").unwrap();
             env.btree_ordered("other", crate::order::Descending).unwrap();
         }

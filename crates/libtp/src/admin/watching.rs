@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use libtp_lock::{Deadlock, Edge, LockName, Mode, WAITS_FOR_LOCK};
 use libtp_log::{Lsn, WAITS_FOR_FLUSH, WAITS_FOR_LOG_SPACE};
 use libtp_process::{RepairTimes, SessionId, SessionInfo, WAITS_FOR_LATCH};
-use libtp_txn::{Managers, TxnInfo};
+use libtp_txn::{Managers, State};
 use serde::Serialize;
 
 use crate::ground::process_state::ProcessState;
@@ -98,12 +98,56 @@ pub struct Repairs {
     pub rebuilds: u64,
 }
 
+/// A running transaction, for people and tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TxnInfo {
+    /// Its number ([`Txn::id`](crate::Txn::id)).
+    pub id: u64,
+    /// Its state.
+    pub state: State,
+    /// The session that runs it.
+    pub session: SessionId,
+    /// The log sequence number of its first log record; zero if it logged none.
+    pub first_lsn: u64,
+    /// The log sequence number of its last log record; zero if it logged none.
+    pub last_lsn: u64,
+    /// The number of its locker ([`LockerId`](crate::LockerId)).
+    pub locker: u32,
+    /// Whether the transaction is offered: no session works in it until one takes it over.
+    pub is_offered: bool,
+}
+
+impl From<libtp_txn::TxnInfo> for TxnInfo {
+    fn from(info: libtp_txn::TxnInfo) -> TxnInfo {
+        TxnInfo {
+            id: info.id.raw(),
+            state: info.state,
+            session: info.session,
+            first_lsn: info.first_lsn.raw(),
+            last_lsn: info.last_lsn.raw(),
+            locker: info.locker,
+            is_offered: info.is_offered,
+        }
+    }
+}
+
 impl Env {
+    /// Returns every running transaction.
+    pub fn transactions(&self) -> Vec<TxnInfo> {
+        if self.0.check_process().is_err() {
+            return Vec::new();
+        }
+        let generation = self.0.newest();
+        let running = generation.guarded(|| Ok(generation.managers.transactions())).unwrap_or_default();
+        running.into_iter().map(TxnInfo::from).collect()
+    }
+
     /// Returns the segments of memory that transactions have joined since the shared memory was made.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let notes = env.segment("notes", 4096)?;
     /// env.run(|txn| txn.join(&notes)?.set_range(0, 1).map(|range| range.fill(1)))?;
     /// assert_eq!(env.joined_segments()[0].unresolved_txn, None);
@@ -130,10 +174,10 @@ impl Env {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let txn = env.begin()?;
     /// let sessions = env.sessions();
-    /// let own = sessions.iter().find(|session| session.txn.as_ref().is_some_and(|running| running.id.raw() == txn.id()));
+    /// let own = sessions.iter().find(|session| session.txn.as_ref().is_some_and(|running| running.id == txn.id()));
     /// assert_eq!(own.map(|session| (session.pid, session.process_state)), Some((std::process::id(), libtp::ProcessState::Alive)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -218,7 +262,7 @@ fn states(managers: &Managers) -> Vec<SessionState> {
                 true if managers.processes.is_stopped(info.id) => ProcessState::Stopped,
                 true => ProcessState::Alive,
             },
-            txn: transactions.iter().find(|txn| txn.session == info.id).cloned(),
+            txn: transactions.iter().find(|txn| txn.session == info.id).cloned().map(TxnInfo::from),
             latches: info.latches,
             held: held(managers, info, &sessions),
             append_lsn: Some(info.append_lsn).filter(|&lsn| lsn != 0),
@@ -252,7 +296,7 @@ mod tests {
     #[test]
     fn a_session_that_waits_says_for_what_and_since_when() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let holder = env.begin().unwrap();
         stock.put(&holder, b"key", b"1").unwrap();
@@ -274,7 +318,7 @@ mod tests {
                 }
                 std::thread::yield_now();
             };
-            assert_eq!(waiting.txn.map(|txn| txn.id.raw()), Some(id));
+            assert_eq!(waiting.txn.map(|txn| txn.id), Some(id));
             assert!(matches!(waiting.waits_for, Some(WaitsFor::Lock(name, Mode::X)) if name.kind == 3));
             let edges = env.waits_for().unwrap();
             assert_eq!(edges.len(), 1);

@@ -12,7 +12,7 @@ use crate::region::inner::Inner;
 use crate::{Error, Result};
 
 /// A database of any kind, for tools that are given a name.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Database {
     /// A B-tree.
     Btree(Db),

@@ -47,6 +47,7 @@ impl Db {
             return Err(Error::Database { name: self.name().into(), what });
         }
         let env = self.environment();
+        env.check_writable("compaction")?;
         let mut all = Compaction::default();
         let mut from = Some(Vec::new());
         while let Some(key) = from {

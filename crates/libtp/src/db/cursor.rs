@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use libtp_record::{
-    Access, BtreeCursor, HashCursor, KeyRange, Method, NumberCursor, Order, SnapshotAccess, SnapshotCursor,
-    SnapshotHashCursor, SnapshotNumberCursor, Stand,
+    BtreeCursor, HashCursor, KeyRange, Method, NumberCursor, Order, SnapshotCursor, SnapshotHashCursor,
+    SnapshotNumberCursor, Stand,
 };
 
+use crate::db::handle::{Db, Recno};
 use crate::{Error, Result, Snapshot, Txn};
 
 /// A key and its value.
@@ -24,7 +25,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let words = env.btree("words")?;
 /// env.run(|txn| {
 ///     for word in [&b"pear"[..], b"apple", b"plum"] {
@@ -39,7 +40,11 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A `for` loop takes the pairs of a cursor's keys one by one, from both ends if it likes: [`Pairs`](crate::Pairs).
 pub struct Cursor<'t> {
+    db: &'t Db,
+    range: KeyRange,
     place: Place<'t>,
     order: Option<Arc<dyn Order>>,
 }
@@ -92,20 +97,49 @@ macro_rules! at_either {
 
 #[allow(clippy::should_implement_trait)] // `next` can fail and there is a `prev`: the field's words
 impl<'t> Cursor<'t> {
-    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>, range: KeyRange) -> Cursor<'t> {
+    pub(crate) fn locking(txn: &'t Txn<'_>, db: &'t Db, range: KeyRange) -> Cursor<'t> {
+        let access = db.access(txn);
         let place = match access.database().method() {
             Method::Hash => Place::HashLocking(Box::new(HashCursor::new(access)), txn),
-            _ => Place::Locking(Box::new(BtreeCursor::new(access).within(range)), txn),
+            _ => Place::Locking(Box::new(BtreeCursor::new(access).within(range.clone())), txn),
         };
-        Cursor { place, order: None }
+        Cursor { db, range, place, order: None }
     }
 
-    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, access: SnapshotAccess<'t>, range: KeyRange) -> Cursor<'t> {
+    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, db: &'t Db, range: KeyRange) -> Cursor<'t> {
+        let access = snapshot.access(db.environment(), db.opened());
         let place = match access.database().method() {
             Method::Hash => Place::HashSnapshot(Box::new(SnapshotHashCursor::new(access)), snapshot),
-            _ => Place::Snapshot(Box::new(SnapshotCursor::new(access).within(range)), snapshot),
+            _ => Place::Snapshot(Box::new(SnapshotCursor::new(access).within(range.clone())), snapshot),
         };
-        Cursor { place, order: None }
+        Cursor { db, range, place, order: None }
+    }
+
+    /// Returns another cursor over the same keys, without a place.
+    pub(super) fn another(&self) -> Cursor<'t> {
+        let range = self.range.clone();
+        let fresh = match &self.place {
+            Place::Locking(_, txn) | Place::HashLocking(_, txn) => Cursor::locking(txn, self.db, range),
+            Place::Snapshot(_, snapshot) | Place::HashSnapshot(_, snapshot) => {
+                Cursor::of_snapshot(snapshot, self.db, range)
+            }
+        };
+        fresh.in_order(&self.order)
+    }
+
+    /// Returns a cursor over the same keys without a place.
+    pub(super) fn rewound(mut self) -> Cursor<'t> {
+        if let Place::HashLocking(..) | Place::HashSnapshot(..) = self.place {
+            return self.another();
+        }
+        // This place needs no look at the tree. If the memory was given up, the next step fails.
+        let _ = self.stand(&Stands::Nowhere);
+        self
+    }
+
+    /// Returns the name of the database.
+    pub(super) fn database_name(&self) -> &str {
+        self.db.name()
     }
 
     /// Returns the same cursor, over keys in that order.
@@ -177,7 +211,7 @@ impl<'t> Cursor<'t> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// # let words = env.btree("words")?;
     /// # env.run(|txn| words.put(txn, b"apple", b"5"))?;
     /// use std::ops::ControlFlow;
@@ -206,26 +240,43 @@ impl<'t> Cursor<'t> {
             }
         };
         loop {
-            let is_there = match &mut self.place {
-                // Pairs that a snapshot's cursor has copied need no guard, nor does their end: they were right when
-                // copied.
-                Place::Snapshot(at, snapshot) => match at.step() {
-                    Some(is_there) => is_there,
-                    None => snapshot.guarded(|| Ok(at.move_next()?))?,
-                },
-                place => at_any!(place, at => at.move_next())?,
-            };
-            let shown = match &self.place {
-                Place::Locking(at, _) => at.record(),
-                Place::Snapshot(at, _) => at.record(),
-                Place::HashLocking(at, _) => at.record(),
-                Place::HashSnapshot(at, _) => at.record(),
-            };
-            let Some((key, value)) = shown.filter(|_| is_there) else { return Ok(None) };
+            let is_there = self.advance()?;
+            let Some((key, value)) = self.shown().filter(|_| is_there) else { return Ok(None) };
             if let ControlFlow::Break(with) = visit(key, value) {
                 return Ok(Some(with));
             }
         }
+    }
+
+    /// Moves as [`Cursor::next`] does, for [`Cursor::shown`]. Returns whether there is a pair.
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        match &mut self.place {
+            // Pairs that a snapshot's cursor has copied need no guard, nor does their end: they were right when copied.
+            Place::Snapshot(at, snapshot) => match at.step() {
+                Some(is_there) => Ok(is_there),
+                None => snapshot.guarded(|| Ok(at.move_next()?)),
+            },
+            place => at_any!(place, at => at.move_next()),
+        }
+    }
+
+    /// Returns the pair under the cursor, its key as the file stores it.
+    #[inline]
+    pub(super) fn shown(&self) -> Option<(&[u8], &[u8])> {
+        match &self.place {
+            Place::Locking(at, _) => at.record(),
+            Place::Snapshot(at, _) => at.record(),
+            Place::HashLocking(at, _) => at.record(),
+            Place::HashSnapshot(at, _) => at.record(),
+        }
+    }
+
+    /// Moves as [`Cursor::next`] does, and copies the pair.
+    pub(super) fn next_copied(&mut self) -> Result<Option<Pair>> {
+        let is_there = self.advance()?;
+        let copied = self.shown().filter(|_| is_there).map(|(key, value)| (key.to_vec(), value.to_vec()));
+        self.found(Ok(copied))
     }
 
     /// Moves to the first pair behind a key in the order of this cursor, whether or not the key exists. With it a
@@ -334,7 +385,10 @@ impl Stands {
 }
 
 /// A place in a record-number database.
-pub struct RecnoCursor<'t>(NumberPlace<'t>);
+pub struct RecnoCursor<'t> {
+    db: &'t Recno,
+    place: NumberPlace<'t>,
+}
 
 enum NumberPlace<'t> {
     Locking(Box<NumberCursor<'t>>, &'t Txn<'t>),
@@ -343,12 +397,26 @@ enum NumberPlace<'t> {
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
 impl<'t> RecnoCursor<'t> {
-    pub(crate) fn locking(txn: &'t Txn<'_>, access: Access<'t>) -> RecnoCursor<'t> {
-        RecnoCursor(NumberPlace::Locking(Box::new(NumberCursor::new(access)), txn))
+    pub(crate) fn locking(txn: &'t Txn<'_>, db: &'t Recno) -> RecnoCursor<'t> {
+        RecnoCursor { db, place: NumberPlace::Locking(Box::new(NumberCursor::new(db.access(txn))), txn) }
     }
 
-    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, at: SnapshotNumberCursor<'t>) -> RecnoCursor<'t> {
-        RecnoCursor(NumberPlace::Snapshot(Box::new(at), snapshot))
+    pub(crate) fn of_snapshot(snapshot: &'t Snapshot<'_>, db: &'t Recno) -> RecnoCursor<'t> {
+        let at = SnapshotNumberCursor::new(snapshot.access(db.environment(), db.opened()));
+        RecnoCursor { db, place: NumberPlace::Snapshot(Box::new(at), snapshot) }
+    }
+
+    /// Returns another cursor over the same records, without a place.
+    pub(super) fn another(&self) -> RecnoCursor<'t> {
+        match &self.place {
+            NumberPlace::Locking(_, txn) => RecnoCursor::locking(txn, self.db),
+            NumberPlace::Snapshot(_, snapshot) => RecnoCursor::of_snapshot(snapshot, self.db),
+        }
+    }
+
+    /// Returns the name of the database.
+    pub(super) fn database_name(&self) -> &str {
+        self.db.name()
     }
 
     /// Moves to the first record; returns its number and bytes.
@@ -356,7 +424,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn first(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        at_either!(NumberPlace, &mut self.0, at => at.first())
+        at_either!(NumberPlace, &mut self.place, at => at.first())
     }
 
     /// Moves to the last record.
@@ -364,7 +432,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn last(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        at_either!(NumberPlace, &mut self.0, at => at.last())
+        at_either!(NumberPlace, &mut self.place, at => at.last())
     }
 
     /// Moves to the first record whose number is `number` or greater.
@@ -372,7 +440,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn seek(&mut self, number: u64) -> Result<Option<(u64, Vec<u8>)>> {
-        at_either!(NumberPlace, &mut self.0, at => at.seek(number))
+        at_either!(NumberPlace, &mut self.place, at => at.seek(number))
     }
 
     /// Moves to the next record; to the first if the cursor stands nowhere.
@@ -380,7 +448,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        at_either!(NumberPlace, &mut self.0, at => at.next())
+        at_either!(NumberPlace, &mut self.place, at => at.next())
     }
 
     /// Moves to the previous record; to the last if the cursor stands nowhere.
@@ -388,7 +456,7 @@ impl<'t> RecnoCursor<'t> {
     /// # Errors
     /// As [`Cursor::first`].
     pub fn prev(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        at_either!(NumberPlace, &mut self.0, at => at.prev())
+        at_either!(NumberPlace, &mut self.place, at => at.prev())
     }
 }
 

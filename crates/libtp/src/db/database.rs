@@ -107,7 +107,7 @@ impl Db {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let parts = env.hash("parts")?;
     /// env.run(|txn| {
     ///     parts.put(txn, b"screw", b"steel")?;
@@ -153,8 +153,26 @@ impl Db {
         reader.cursor(self, KeyRange::default()).in_order(&self.order)
     }
 
-    /// Returns a cursor over some of the keys. In a transaction it locks these keys and the gaps between them, and no
-    /// key beyond.
+    /// Returns a cursor over some of the keys, which a `for` loop takes too. In a transaction it locks these keys and
+    /// the gaps between them, and no key beyond.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let env = libtp::Env::create(dir.path())?;
+    /// let stock = env.btree("stock")?;
+    /// env.run(|txn| {
+    ///     stock.put(txn, b"apples", b"3")?;
+    ///     stock.put(txn, b"pears", b"7")?;
+    ///     for pair in stock.range(txn, b"a"..b"c")? {
+    ///         let (key, value) = pair?;
+    ///         assert_eq!((&key[..], &value[..]), (&b"apples"[..], &b"3"[..]));
+    ///     }
+    ///     let last = stock.range(txn, ..)?.into_iter().next_back().transpose()?;
+    ///     assert_eq!(last, Some((b"pears".to_vec(), b"7".to_vec())));
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// `Database` when `keys` is a prefix and the database has an order of its own.

@@ -39,7 +39,7 @@ impl Txn<'_> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let old = env.btree("stock")?;
     /// let new = env.btree("stock.new")?;
     /// env.run(|txn| new.put(txn, b"pears", b"7"))?;

@@ -19,7 +19,7 @@ use crate::{Error, Keys, Result, Txn};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let stock = env.btree("stock")?;
 /// env.run(|txn| {
 ///     stock.put(txn, b"pears", b"7")?;
@@ -43,7 +43,7 @@ pub struct Db {
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let history = env.recno("history", 8)?;
 /// let number = env.run(|txn| history.append(txn, b"transfer"))?;
 /// let found = env.run(|txn| history.get(txn, number))?;

@@ -32,7 +32,7 @@ pub use reading::{IndexCursor, IndexEntry};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let people = env.btree("people")?;
 /// // Records are "town: profession".
 /// let by_town = people.index("people by town", |_key, value, keys| {

@@ -4,11 +4,12 @@ use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, Rang
 
 use libtp_record::{duplicates, KeyRange, Order, ShortKey};
 
-/// Some of the keys of a database. Made from Rust's ranges, for example `b"a"..b"c"`, or from a prefix.
+/// Some of the keys of a database. Made from Rust's ranges, for example `b"a"..b"c"`, `..`, `..=b"c"` or a pair of
+/// [`Bound`]s, or from a prefix.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// use libtp::Keys;
 /// let words = env.btree("words")?;
 /// env.run(|txn| {
@@ -107,6 +108,12 @@ from_ranges!(Range, RangeFrom, RangeInclusive, RangeTo, RangeToInclusive);
 impl From<RangeFull> for Keys {
     fn from(_: RangeFull) -> Keys {
         Keys::between(Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+impl<K: AsRef<[u8]>> From<(Bound<K>, Bound<K>)> for Keys {
+    fn from((low, high): (Bound<K>, Bound<K>)) -> Keys {
+        Keys::between(low.as_ref().map(AsRef::as_ref), high.as_ref().map(AsRef::as_ref))
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{Reader, Result, Txn};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let lines = env.list("lines")?;
 /// env.run(|txn| {
 ///     lines.append(txn, b"first")?;
@@ -188,7 +188,7 @@ enum Standing {
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let lines = env.list("lines")?;
 /// env.run(|txn| {
 ///     lines.append(txn, b"two")?;
@@ -222,7 +222,17 @@ pub struct ListPlace(Seen);
 type Found = Option<(u64, Vec<u8>)>;
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
-impl<R: Reader> ListCursor<'_, R> {
+impl<'t, R: Reader> ListCursor<'t, R> {
+    /// Returns another cursor over the same records, without a place.
+    pub(super) fn another(&self) -> ListCursor<'t, R> {
+        self.list.cursor(self.reader)
+    }
+
+    /// Returns the list.
+    pub(super) fn list(&self) -> &'t List {
+        self.list
+    }
+
     /// Returns the number under the cursor.
     pub fn number(&self) -> Option<u64> {
         match self.standing {
@@ -336,7 +346,7 @@ impl ListCursor<'_, Txn<'_>> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let lines = env.list("lines")?;
     /// let place = env.run(|txn| {
     ///     ["one", "two", "three"].iter().try_for_each(|line| lines.append(txn, line.as_bytes()).map(|_| ()))?;

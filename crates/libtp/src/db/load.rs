@@ -10,6 +10,7 @@ use libtp_record::Duplicates;
 use crate::db::handle::Db;
 use crate::db::multi::Multi;
 use crate::db::sort::{Merge, Sorter};
+use crate::ground::progress::{Progress, Watch};
 use crate::ground::settings::Bytes;
 use crate::txn::failure::keep_first;
 use crate::{Durability, Error, Pair, Result, Txn};
@@ -23,7 +24,7 @@ const TRIES: u32 = 100;
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let squares = env.btree("squares")?;
 /// let pairs = (0..1000_u32).map(|number| (number.to_be_bytes(), (number * number).to_le_bytes()));
 /// assert_eq!(squares.load(&libtp::Load::sorted(), pairs)?, 1000);
@@ -67,9 +68,6 @@ impl Load {
     }
 }
 
-/// Called with a load's progress: the step, the number of records done, and their total, 0 if unknown.
-pub type LoadWatch<'w> = dyn FnMut(&'static str, u64, u64) + 'w;
-
 impl Db {
     /// Loads records into this empty database; returns the number of its keys afterwards. Of records with equal keys
     /// the last counts. For very many records: they cost about as much as writing them to the disk.
@@ -89,7 +87,7 @@ impl Db {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         let pairs = pairs.into_iter().map(|(key, value)| Ok((key.as_ref().to_vec(), value.as_ref().to_vec())));
-        self.try_load(how, pairs, &mut |_, _, _| {})
+        self.try_load(how, pairs, &mut |_| {})
     }
 
     /// As [`Db::load`], with records that may be errors: an error ends the load, with nothing loaded. Reports progress
@@ -101,7 +99,7 @@ impl Db {
         &self,
         how: &Load,
         pairs: impl IntoIterator<Item = std::result::Result<Pair, E>>,
-        watch: &mut LoadWatch<'_>,
+        watch: &mut Watch<'_>,
     ) -> std::result::Result<u64, E> {
         load(self, how, pairs, |_, pair| Ok((self.stored_key(pair.0), pair.1)), watch)
     }
@@ -120,7 +118,7 @@ impl Multi {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         let pairs = pairs.into_iter().map(|(key, value)| Ok((key.as_ref().to_vec(), value.as_ref().to_vec())));
-        self.try_load(how, pairs, &mut |_, _, _| {})
+        self.try_load(how, pairs, &mut |_| {})
     }
 
     /// As [`Db::try_load`].
@@ -131,7 +129,7 @@ impl Multi {
         &self,
         how: &Load,
         pairs: impl IntoIterator<Item = std::result::Result<Pair, E>>,
-        watch: &mut LoadWatch<'_>,
+        watch: &mut Watch<'_>,
     ) -> std::result::Result<u64, E> {
         self.check_writable()?;
         load(self.tree(), how, pairs, |number, pair| self.entry_to_load(number, pair), watch)
@@ -154,6 +152,7 @@ impl Multi {
 fn begin(tree: &Db) -> Result<Txn<'_>> {
     let mut tries = 0;
     loop {
+        tree.environment().check_writable("loading records")?;
         let txn = Txn::begin(tree.environment(), Durability::Sync)?;
         let locked = txn.guarded(|| Ok(tree.access(&txn).lock_database(Mode::X)?));
         tries += 1;
@@ -170,7 +169,7 @@ fn load<E: From<Error>>(
     how: &Load,
     pairs: impl IntoIterator<Item = std::result::Result<Pair, E>>,
     entry: impl FnMut(u64, Pair) -> Result<Pair>,
-    watch: &mut LoadWatch<'_>,
+    watch: &mut Watch<'_>,
 ) -> std::result::Result<u64, E> {
     if tree.is_hash() {
         let what = "records are loaded into a B-tree; a hash database takes them one by one (`Db::put`)".into();
@@ -197,7 +196,7 @@ fn load_in<E: From<Error>>(
     how: &Load,
     pairs: impl Iterator<Item = std::result::Result<Pair, E>>,
     mut entry: impl FnMut(u64, Pair) -> Result<Pair>,
-    watch: &mut LoadWatch<'_>,
+    watch: &mut Watch<'_>,
 ) -> std::result::Result<u64, E> {
     let access = tree.access(txn);
     if txn.guarded(|| Ok(access.has_indices()?))? {
@@ -219,7 +218,7 @@ fn load_in<E: From<Error>>(
             txn.guarded(|| sorter.push(&key, &value))?;
             total += 1;
             if total % TELL_EVERY == 0 {
-                watch("sorting", total, 0);
+                watch(Progress::new("sorting", total, 0));
             }
         }
         let mut merge: Merge = txn.guarded(|| sorter.finish())?;
@@ -230,7 +229,7 @@ fn load_in<E: From<Error>>(
         txn.guarded(|| Ok(loader.push(&key, &value)?))?;
         done += 1;
         if done % TELL_EVERY == 0 {
-            watch("loading", done, total);
+            watch(Progress::new("loading", done, total));
         }
     }
     Ok(txn.guarded(|| Ok(loader.finish()?))?)

@@ -23,7 +23,7 @@ use crate::{Error, Reader, Result, Txn};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let tags = env.multi("tags", libtp::Duplicates::Sorted)?;
 /// env.run(|txn| {
 ///     assert!(tags.put(txn, b"pear", b"green")?);
@@ -106,13 +106,12 @@ impl Multi {
     }
 
     /// Returns the pair of an entry, as the program knows it.
-    fn pair(&self, entry: Pair) -> Result<Pair> {
+    pub(super) fn pair(&self, entry: Pair) -> Result<Pair> {
         let no_entry = || {
-            Error::Corrupt(format!(
-                "{}: an entry of {} bytes is none of a key with several values",
-                self.name(),
-                entry.0.len()
-            ))
+            Error::Corrupt(
+                format!("{}: an entry of {} bytes is none of a key with several values", self.name(), entry.0.len())
+                    .into(),
+            )
         };
         let (key, behind) = duplicates::read(&entry.0).ok_or_else(no_entry)?;
         let value = duplicates::value_of(self.kind, behind, entry.1);
@@ -350,7 +349,17 @@ pub struct MultiCursor<'t> {
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
-impl MultiCursor<'_> {
+impl<'t> MultiCursor<'t> {
+    /// Returns the database.
+    pub(super) fn database(&self) -> &Multi {
+        self.multi
+    }
+
+    /// Returns the database, and the cursor over its tree.
+    pub(super) fn into_parts(self) -> (&'t Multi, Cursor<'t>) {
+        (self.multi, self.at)
+    }
+
     fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<Pair>> {
         let multi = self.multi;
         self.stands.arrive(&mut self.at, found, on_miss, |entry| multi.pair(entry.clone()))

@@ -42,6 +42,8 @@ pub(crate) fn open(env: &Arc<Inner>, name: &str, making: Option<(Method, KeyForm
     let own = of(name).or_else(|| of(name.strip_suffix(SUCCESSOR)?));
     // A transaction with plain files runs inner transactions on this database.
     let has_inner = name == PLAIN_FILES;
+    // A read-only handle makes none of the program's databases.
+    let making = making.filter(|_| has_inner || !env.is_read_only);
     let settings = OpenSettings {
         create: making.map(|making| making.0),
         key_format: making.map(|making| making.1).unwrap_or_default(),

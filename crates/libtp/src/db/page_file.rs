@@ -25,7 +25,7 @@ use crate::{Env, Error, Result, Txn};
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// use libtp::PageLock;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let notes = env.pages("notes")?;
 /// env.run(|txn| {
 ///     notes.lock(txn, 0, PageLock::Write)?;

@@ -1,7 +1,7 @@
 //! The places from which databases are read: a transaction or a snapshot.
 
 use libtp_buffer::FileId;
-use libtp_record::{KeyRange, Listed, SnapshotNumberCursor, Stretch};
+use libtp_record::{KeyRange, Listed, Stretch};
 
 use crate::db::cursor::{Cursor, RecnoCursor};
 use crate::db::handle::{Db, Recno};
@@ -64,7 +64,7 @@ impl Reader for Txn<'_> {
     }
 
     fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
-        Cursor::locking(self, db.access(self), range)
+        Cursor::locking(self, db, range)
     }
 
     fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
@@ -72,7 +72,7 @@ impl Reader for Txn<'_> {
     }
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
-        RecnoCursor::locking(self, db.access(self))
+        RecnoCursor::locking(self, db)
     }
 
     fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {
@@ -120,8 +120,7 @@ impl Reader for Snapshot<'_> {
     }
 
     fn cursor<'t>(&'t self, db: &'t Db, range: KeyRange) -> Cursor<'t> {
-        let access = self.access(db.environment(), db.opened());
-        Cursor::of_snapshot(self, access, range)
+        Cursor::of_snapshot(self, db, range)
     }
 
     fn count(&self, db: &Db, range: KeyRange) -> Result<u64> {
@@ -129,8 +128,7 @@ impl Reader for Snapshot<'_> {
     }
 
     fn number_cursor<'t>(&'t self, db: &'t Recno) -> RecnoCursor<'t> {
-        let access = self.access(db.environment(), db.opened());
-        RecnoCursor::of_snapshot(self, SnapshotNumberCursor::new(access))
+        RecnoCursor::of_snapshot(self, db)
     }
 
     fn is_index(&self, of: &Db, index: FileId) -> Result<Listed> {

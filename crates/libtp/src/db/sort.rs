@@ -251,7 +251,7 @@ impl RunReader {
             let name = &self.name;
             let what =
                 format!("{name}, where records are being sorted, is shorter than it was made; nothing was changed");
-            return Err(Error::Corrupt(what));
+            return Err(Error::Corrupt(what.into()));
         }
         Ok(())
     }

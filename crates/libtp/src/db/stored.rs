@@ -10,7 +10,7 @@ use crate::db::opening::open;
 use crate::{Database, Env, PageFile, Result};
 
 /// A database as its file stores it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Stored {
     /// Records that a tool sees as the program does.
     Records(Database),
@@ -36,7 +36,7 @@ impl Env {
     /// #     }
     /// #     fn decode(&self, encoded: &[u8], key: &mut Vec<u8>) { key.extend_from_slice(&encoded[1..]) }
     /// # }
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let words = env.btree_ordered("words", ByLength)?;
     /// env.run(|txn| ["fig", "kiwi", "banana"].iter().try_for_each(|word| words.put(txn, word.as_bytes(), b"")))?;
     /// // A tool that knows no `ByLength`.

@@ -93,7 +93,7 @@ impl TextForm {
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("motd");
-/// let env = libtp::Env::open(dir.path().join("env"))?;
+/// let env = libtp::Env::open_or_create(dir.path().join("env"))?;
 /// std::fs::write(&path, "Welcome.\nBe kind.\n")?;
 /// let lines = env.list("motd")?;
 /// let text = libtp::TextFile::open(&env, &lines, &path, libtp::TextForm::default())?;
@@ -102,6 +102,7 @@ impl TextForm {
 /// assert_eq!(std::fs::read_to_string(&path)?, "Welcome.\nWipe your feet.\nBe kind.\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Debug)]
 pub struct TextFile {
     env: Env,
     list: List,
@@ -396,7 +397,7 @@ mod tests {
     fn who_has_changed_since_is_known() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
-        let env = Env::open(dir.path().join("env")).unwrap();
+        let env = Env::open_or_create(dir.path().join("env")).unwrap();
         let list = env.list("text").unwrap();
         let open = || TextFile::open(&env, &list, &path, TextForm::default());
         let line = |number| env.run(|txn| list.get(txn, number)).unwrap().map(|line| String::from_utf8(line).unwrap());
@@ -442,7 +443,7 @@ mod tests {
     fn a_file_without_records_stays_so_when_the_list_has_what_cannot_stand_in_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
-        let env = Env::open(dir.path().join("env")).unwrap();
+        let env = Env::open_or_create(dir.path().join("env")).unwrap();
         let list = env.list("text").unwrap();
         let open = || TextFile::open(&env, &list, &path, TextForm::default()).unwrap().take_any_bytes();
         let add = |text: &TextFile, record: &[u8]| {
@@ -477,7 +478,7 @@ mod tests {
             eprintln!("{text}");
             return;
         }
-        let env = Env::open(dir.path().join("env")).unwrap();
+        let env = Env::open_or_create(dir.path().join("env")).unwrap();
         let list = env.list("text").unwrap();
         let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
         env.run(|txn| list.append(txn, b"two")).unwrap();
@@ -497,7 +498,7 @@ mod tests {
     fn what_one_who_died_has_written_is_known_to_who_writes_next() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
-        let env = Env::open(dir.path().join("env")).unwrap();
+        let env = Env::open_or_create(dir.path().join("env")).unwrap();
         let list = env.list("text").unwrap();
         let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
         for line in [b"one", b"two"] {
@@ -520,7 +521,7 @@ mod tests {
     fn what_was_noted_is_written_though_the_list_is_another_by_then() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
-        let env = Env::open(dir.path().join("env")).unwrap();
+        let env = Env::open_or_create(dir.path().join("env")).unwrap();
         let list = env.list("text").unwrap();
         let text = TextFile::open(&env, &list, &path, TextForm::default()).unwrap();
         env.run(|txn| list.append(txn, b"one")).unwrap();
@@ -552,7 +553,7 @@ mod tests {
         for file in std::fs::read_dir(dir.path().join("env")).unwrap().map(|file| file.unwrap()) {
             std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
         }
-        let after = Env::open(&copy).unwrap();
+        let after = Env::open_or_create(&copy).unwrap();
         let list = after.list("text").unwrap();
         assert_eq!(after.run(|txn| list.get(txn, 1)).unwrap().as_deref(), Some(&b"one"[..]));
         after.run(|txn| list.append(txn, b"two")).unwrap();
@@ -564,7 +565,7 @@ mod tests {
     fn a_list_that_never_was_in_a_file_is_not_lost_and_a_missing_file_is_made() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
-        let env = Env::open(dir.path().join("env")).unwrap();
+        let env = Env::open_or_create(dir.path().join("env")).unwrap();
         let (list, other) = (env.list("text").unwrap(), env.list("other").unwrap());
         env.run(|txn| other.append(txn, b"kept")).unwrap();
         assert!(TextFile::open(&env, &other, &path, TextForm::default()).is_err());

@@ -66,7 +66,7 @@ impl Txn<'_> {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let place = dir.path().canonicalize()?;
-    /// let env = libtp::Env::open(place.join("env"))?;
+    /// let env = libtp::Env::open_or_create(place.join("env"))?;
     /// let users = env.btree("users")?;
     /// let passwd = place.join("passwd");
     /// env.run(|txn| {

@@ -83,6 +83,7 @@ impl Env {
     /// # Errors
     /// `LockTimeout` while a transaction works on the file; `Io`; `File` if the path is invalid.
     pub fn forget_file(&self, path: impl AsRef<Path>) -> Result<bool> {
+        self.0.check_writable("giving up the change of a file")?;
         let path = paths::written(&self.0, path.as_ref())?;
         if !self.0.platform.directory.exists(row::DATABASE_FILE)? {
             return Ok(false);

@@ -98,7 +98,7 @@ fn foreign(key: &[u8]) -> Error {
     Error::Corrupt(format!(
         "the row `{key}` of database `{DATABASE}` is none of those that transactions over plain files put there; no file was \
          touched for it. If a program has a database of that name, give it another one"
-    ))
+    ).into())
 }
 
 /// Returns the value of a directory's row.

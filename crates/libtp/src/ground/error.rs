@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use libtp_record::{key_hash::key_hash, lock_names};
 use rio::planted;
 
+use super::damage::Damage;
 use super::lock_wait::LockWait;
 
 /// A call of the library failed. [`Error::is_retryable`] says whether running the transaction again may succeed.
@@ -85,7 +86,7 @@ pub enum Error {
     },
     /// A file, page or log record is damaged.
     #[error("damaged: {0}")]
-    Corrupt(String),
+    Corrupt(Box<Damage>),
     /// A sync failed: earlier acknowledged commits are safe, no further ones are acknowledged. Reading goes on; reopen
     /// to write.
     #[error("the environment takes no more changes because writing to disk failed: {0}. Commits answered before are kept; close every process that uses the environment and open it again")]
@@ -148,6 +149,15 @@ pub enum Error {
         region: PathBuf,
         /// The event that it survives.
         survives: rio::Survives,
+    },
+    /// A change was asked of a handle that was opened for reading only
+    /// ([`Env::open_read_only`](crate::Env::open_read_only)).
+    #[error("{environment} was opened for reading only, which does not allow {change}; nothing was changed. Read in a snapshot (`Env::snapshot`), or open it with `Env::open`")]
+    ReadOnly {
+        /// The environment's directory.
+        environment: PathBuf,
+        /// The change, in words.
+        change: &'static str,
     },
     /// A segment of memory cannot be opened or joined.
     #[error("the segment {path}: {what}")]
@@ -361,18 +371,21 @@ sorted!(libtp_log::Error, error =>
     libtp_log::Error::Full { .. } => full("the log", error),
     libtp_log::Error::Failed { .. } => Error::Failed(error.to_string()),
     libtp_log::Error::OtherDirectory { .. } => Error::Settings { what: error.to_string() },
-    libtp_log::Error::Corrupt { .. } | libtp_log::Error::Unusable { .. } => Error::Corrupt(error.to_string()),
+    libtp_log::Error::Corrupt { ref file, offset, ref what, .. } =>
+        Error::Corrupt(Damage::at_byte(file, offset, what, error.to_string())),
+    libtp_log::Error::Unusable { .. } => Error::Corrupt(error.to_string().into()),
     libtp_log::Error::Io(io) => io.into(),
     _ => other(error),
 );
 sorted!(libtp_buffer::Error, error =>
-    libtp_buffer::Error::Corrupt { .. } => Error::Corrupt(error.to_string()),
+    libtp_buffer::Error::Corrupt { ref file, page, ref what } =>
+        Error::Corrupt(Damage::in_page(file, page.raw(), what, error.to_string())),
     libtp_buffer::Error::Full { .. } => full("the page cache or its disk", error),
     libtp_buffer::Error::Failed => Error::Failed(error.to_string()),
     libtp_buffer::Error::Unsuitable { name, what } => Error::Database { name, what },
     libtp_buffer::Error::Away { ref name, .. } => Error::Away { name: name.clone(), what: error.to_string() },
     libtp_buffer::Error::Dropped { ref name } => Error::Dropped { name: name.clone(), what: error.to_string() },
-    libtp_buffer::Error::Register { .. } => Error::Corrupt(error.to_string()),
+    libtp_buffer::Error::Register { .. } => Error::Corrupt(error.to_string().into()),
     libtp_buffer::Error::Log(log) => log.into(),
     _ => other(error),
 );
@@ -390,7 +403,7 @@ sorted!(libtp_txn::Error, error =>
     libtp_txn::Error::Region(region) => region.into(),
     libtp_txn::Error::ControlHeld { .. } | libtp_txn::Error::CheckpointHeld { .. } => other(error),
     libtp_txn::Error::TooManySegments { .. } | libtp_txn::Error::TooManyDatabases { .. } => full("a transaction", error),
-    _ => Error::Corrupt(error.to_string()),
+    _ => Error::Corrupt(error.to_string().into()),
 );
 sorted!(libtp_record::Error, error =>
     libtp_record::Error::Txn(txn) => txn.into(),
@@ -400,7 +413,10 @@ sorted!(libtp_record::Error, error =>
     libtp_record::Error::Process(process) => process.into(),
     libtp_record::Error::Io(io) => io.into(),
     libtp_record::Error::SnapshotTooOld { .. } => Error::SnapshotTooOld(error.to_string()),
-    libtp_record::Error::Corrupt { .. } | libtp_record::Error::DamagedList { .. } => Error::Corrupt(error.to_string()),
+    libtp_record::Error::Corrupt { ref file, page, ref what } =>
+        Error::Corrupt(Damage::in_page(file, page, what, error.to_string())),
+    libtp_record::Error::DamagedList { ref database, ref what } =>
+        Error::Corrupt(Damage::in_file(&format!("{database}.tp"), what, error.to_string())),
     libtp_record::Error::KeyTooLong { bytes, limit, .. } =>
         Error::Length { what: "a key", bytes, limit: format!("up to {limit} bytes") },
     libtp_record::Error::ValueTooLong { bytes, limit } =>

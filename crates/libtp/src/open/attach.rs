@@ -130,6 +130,9 @@ impl Opening<'_> {
     /// Opens through the held door. Returns `None` if the attached processes have no region now: try again.
     fn through(&self, door: &Door<'_>, file: &dyn File, watch: Watcher<'_>) -> Result<Option<(Arc<Managers>, Opened)>> {
         let others = door.others(|_| false)?;
+        if others && matches!(self.create, Create::New) {
+            return Err(unfinished::one_exists(self.platform));
+        }
         let created = !others && self.create_if_empty(file)?;
         let is_ours = matches!(self.create, Create::ToFill(begun) if begun.get());
         if !is_ours && self.left.is_none() {
@@ -214,7 +217,10 @@ impl Opening<'_> {
         let read = file.read_at(&mut front, 0)?;
         // The first bytes are written last: zeros mean an unfinished file.
         if read == front.len() && front != [0; 8] {
-            return Ok(false);
+            return match self.create {
+                Create::New => Err(unfinished::one_exists(self.platform)),
+                Create::Never | Create::IfMissing | Create::ToFill(_) => Ok(false),
+            };
         }
         if read > 0 && read < front.len() {
             let what = format!("its file `{CONTROL_NAME}` has {read} bytes and is no control file");

@@ -8,6 +8,7 @@ use rio::Survives;
 use crate::ground::settings::{bounds, Bytes, Granularity, Replacement, Settings};
 use crate::open::keep::Keep;
 use crate::open::log_type::LogType;
+use crate::open::opening::Create;
 use crate::open::platform::Platform;
 use crate::{Durability, Result};
 
@@ -16,6 +17,8 @@ use crate::{Durability, Result};
 pub struct Builder {
     pub(crate) settings: Settings,
     create: Option<bool>,
+    create_new: bool,
+    pub(crate) is_read_only: bool,
     pub(crate) keep: Option<Keep>,
     pub(crate) log_types: Vec<LogType>,
 }
@@ -138,6 +141,22 @@ impl Builder {
         self
     }
 
+    /// Sets whether opening creates the environment and refuses one that exists, whatever [`Builder::create`] says. Of
+    /// several processes that create one environment at once, one succeeds.
+    #[must_use]
+    pub fn create_new(mut self, create_new: bool) -> Builder {
+        self.create_new = create_new;
+        self
+    }
+
+    /// Sets whether the handle refuses every change ([`Env::open_read_only`](crate::Env::open_read_only)). Such an
+    /// opening creates no environment.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Builder {
+        self.is_read_only = read_only;
+        self
+    }
+
     /// Sets which side is right when shared memory and log files disagree. Opening otherwise refuses to guess. It has
     /// no effect when they agree.
     #[must_use]
@@ -156,7 +175,16 @@ impl Builder {
 
     /// Returns whether opening creates a missing environment.
     pub(crate) fn creates(&self) -> bool {
-        self.create.unwrap_or(true)
+        !self.is_read_only && (self.create_new || self.create.unwrap_or(true))
+    }
+
+    /// Returns what opening does where no environment exists.
+    pub(crate) fn to_create(&self) -> Create<'static> {
+        match self.creates() {
+            false => Create::Never,
+            true if self.create_new => Create::New,
+            true => Create::IfMissing,
+        }
     }
 
     /// Returns the builder's settings, completed by those of the file.

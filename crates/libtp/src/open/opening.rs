@@ -104,6 +104,8 @@ pub(crate) enum Create<'o> {
     Never,
     /// Creates one.
     IfMissing,
+    /// Creates one, and refuses one that exists.
+    New,
     /// Creates one with the mark of an environment that is being filled, and sets the flag once it has begun
     /// (`filling.rs`).
     ToFill(&'o Cell<bool>),

@@ -43,19 +43,34 @@ pub struct Platform {
     pub log_types: Arc<[LogType]>,
 }
 
+impl std::fmt::Debug for Platform {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Platform({})", self.path.display())
+    }
+}
+
 /// The place of the region.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub enum Memory {
     /// In a file of one of these directories; the last is the environment's own.
     Files(Vec<PathBuf>),
     /// In the memory of this process: simulated processes share it.
+    #[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
     Shared(SharedMemory),
 }
 
 /// Memory that simulated processes share, and that a simulated power cut loses.
+#[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
 #[derive(Clone, Default)]
 pub struct SharedMemory(Arc<Mutex<Option<Region>>>, Lasting);
 
+impl std::fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedMemory")
+    }
+}
+
+#[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))]
 impl SharedMemory {
     /// Returns empty memory.
     pub fn new() -> SharedMemory {
@@ -554,7 +569,7 @@ mod tests {
     fn a_copy_of_an_environment_at_work_leaves_its_shared_memory_alone() {
         let parent = tempfile::tempdir().unwrap();
         let (original, copy) = (parent.path().join("original"), parent.path().join("copy"));
-        let first = Env::open(&original).unwrap();
+        let first = Env::open_or_create(&original).unwrap();
         let put = |env: &Env, key: &[u8]| {
             let names = env.btree("names").unwrap();
             env.run(|txn| names.put(txn, key, b"")).unwrap();
@@ -565,9 +580,9 @@ mod tests {
             let entry = entry.unwrap();
             std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
         }
-        let of_copy = Env::open(&copy).unwrap();
+        let of_copy = Env::open_or_create(&copy).unwrap();
         put(&of_copy, b"in the copy");
-        let second = Env::open(&original).unwrap();
+        let second = Env::open_or_create(&original).unwrap();
         put(&second, b"after");
         let count = |env: &Env| {
             let names = env.btree("names").unwrap();

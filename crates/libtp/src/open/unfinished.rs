@@ -40,6 +40,11 @@ pub(crate) fn none_was_to_be_made(platform: &Platform) -> Error {
     refuse_filling(platform).err().unwrap_or_else(|| refusal(&platform.path, what()))
 }
 
+/// Returns the error of an opening that was to make an environment and found one.
+pub(crate) fn one_exists(platform: &Platform) -> Error {
+    refusal(&platform.path, "it is an environment already, and a new one was to be made; `Env::open` opens it".into())
+}
+
 /// Refuses to make an environment in a directory that has data of one: the new one could not use them, and would
 /// replace what can still be restored.
 ///

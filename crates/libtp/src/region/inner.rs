@@ -21,15 +21,13 @@ use crate::region::open_segment::OpenSegments;
 use crate::region::passed_on::PassedOn;
 use crate::region::plain_files::Home;
 use crate::region::visits::Visits;
-#[cfg(test)]
-use crate::Error;
-use crate::{Durability, Result};
+use crate::{Durability, Error, Result};
 
 /// An open environment. Cloning it is cheap; all clones are one handle. Any thread may use it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let accounts = env.btree("accounts")?;
 /// env.run(|txn| {
 ///     accounts.put(txn, b"alice", b"10")?;
@@ -74,6 +72,8 @@ pub(crate) struct Inner {
     /// Counts the visits of the library's own threads.
     pub(crate) visits: Visits,
     pub(crate) durability: Durability,
+    /// Whether this handle refuses every change.
+    pub(crate) is_read_only: bool,
     /// The longest wait for a lock.
     pub(crate) wait: libtp_lock::Wait,
     /// The number of threads that a test has the machine refuse.
@@ -96,6 +96,7 @@ impl Env {
         platform: Platform,
         settings: Settings,
         file_upkeep: &'static dyn FileUpkeep,
+        is_read_only: bool,
     ) -> Env {
         Env(Arc::new(Inner {
             opened: attached.opened.clone(),
@@ -111,6 +112,7 @@ impl Env {
             file_upkeep,
             passed_on: PassedOn::default(),
             durability: settings.durability.unwrap_or_default(),
+            is_read_only,
             wait: wait_of(settings.lock_timeout()),
             platform,
             settings,
@@ -134,6 +136,15 @@ impl Inner {
             return Ok(());
         }
         Err(forked(&self.platform.path, self.pid))
+    }
+
+    /// Refuses `change` on a handle that was opened for reading only.
+    #[inline]
+    pub(crate) fn check_writable(&self, change: &'static str) -> Result<()> {
+        match self.is_read_only {
+            false => Ok(()),
+            true => Err(Error::ReadOnly { environment: self.platform.path.clone(), change }),
+        }
     }
 
     /// Returns the present life, which may be broken. Not for the child of a fork.

@@ -32,7 +32,7 @@ impl IndexKeys {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let people = env.btree("people")?;
     /// let by_town = people.index("people by town", |_key, value, keys| match value.split(|&byte| byte == b':').next() {
     ///     Some(town) if !town.is_empty() => keys.add(town),

@@ -138,7 +138,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let come_and_go = &|name: &str| {
             for round in 0..150_u32 {
-                let env = Env::open(dir.path()).unwrap();
+                let env = Env::open_or_create(dir.path()).unwrap();
                 let visits = env.btree(name).unwrap();
                 env.run(|txn| visits.put(txn, &round.to_be_bytes(), b"was here")).unwrap();
             }

@@ -53,6 +53,7 @@ impl Inner {
     }
 
     /// Marks the idle sessions dead, as a kill leaves them: for simulation.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn die(&self) {
         lock(&self.present.0).idle.iter().for_each(|idle| idle.session.session().mark_dead());
     }

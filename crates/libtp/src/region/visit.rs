@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn the_last_handle_closes_the_environment_although_a_thread_visits_it() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let (inner, (sender, heard)) = (Arc::downgrade(&env.0), mpsc::channel());
         std::thread::scope(|scope| {
             scope.spawn(|| {

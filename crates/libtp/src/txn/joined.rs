@@ -40,7 +40,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// let notes = env.segment("notes", 4096)?;
 /// let txn = env.begin()?;
 /// let mut memory = txn.join(&notes)?;
@@ -54,7 +54,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// Typed memory stores through it, too ([`vista::Stores`]):
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// use libtp::vista::{Stores, Vector};
 /// let numbers = env.segment("numbers", 4096)?;
 /// env.run(|txn| {
@@ -68,7 +68,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// Nothing reachable through it can end the transaction: vista's own transaction is not exposed.
 /// ```compile_fail,E0308
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// fn takes(_: &mut libtp::vista::Txn<'_>) {}
 /// let notes = env.segment("notes", 4096)?;
 /// let txn = env.begin()?;
@@ -78,7 +78,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// ```
 /// ```compile_fail,E0599
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// let notes = env.segment("notes", 4096)?;
 /// let txn = env.begin()?;
 /// txn.join(&notes)?.end();
@@ -92,7 +92,7 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// again the ranges to be stored to. Memory joined since stays joined, in its state at that time.
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// let notes = env.segment("notes", 4096)?;
 /// env.run(|txn| {
 ///     txn.join(&notes)?.set_range(0, 5)?.copy_from_slice(b"hello");
@@ -105,6 +105,12 @@ const MOMENT: Duration = Duration::from_micros(200);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Joined<'t>(RefMut<'t, Member>);
+
+impl std::fmt::Debug for Joined<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Joined({})", self.segment().path().display())
+    }
+}
 
 impl Joined<'_> {
     /// Declares that the transaction may change `bytes` bytes from `at` on, and returns them.

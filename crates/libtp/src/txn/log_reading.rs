@@ -78,7 +78,7 @@ impl crate::Env {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let words = env.btree("words")?;
     /// let last = env.run(|txn| {
     ///     words.put(txn, b"one", b"eins")?;
@@ -103,10 +103,9 @@ impl crate::Env {
             let Some(record) = self.log_record(next)? else { break };
             // A link forward is damage, and would be followed for ever.
             if record.prev >= next {
-                return Err(Error::Corrupt(format!(
-                    "the log record at {next} names one behind it as that before: {}",
-                    record.prev
-                )));
+                return Err(Error::Corrupt(
+                    format!("the log record at {next} names one behind it as that before: {}", record.prev).into(),
+                ));
             }
             next = record.prev;
             if !each(record) {
@@ -121,7 +120,7 @@ impl crate::Env {
 fn missing(error: libtp_log::Error) -> Result<Option<LogRecord>> {
     match error {
         libtp_log::Error::TooOld { .. } | libtp_log::Error::PastEnd { .. } => Ok(None),
-        libtp_log::Error::NoRecord { .. } => Err(Error::Corrupt(error.to_string())),
+        libtp_log::Error::NoRecord { .. } => Err(Error::Corrupt(error.to_string().into())),
         other => Err(other.into()),
     }
 }

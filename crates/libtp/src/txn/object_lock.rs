@@ -17,7 +17,7 @@ impl Txn<'_> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// use libtp::Mode;
     /// env.run(|txn| {
     ///     txn.lock(b"the printer", Mode::X)?;

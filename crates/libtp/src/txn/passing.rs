@@ -69,7 +69,7 @@ impl Txn<'_> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let stock = env.btree("stock")?;
     /// let txn = env.begin()?;
     /// stock.put(&txn, b"apples", b"3")?;
@@ -119,6 +119,7 @@ impl Env {
     /// that passed it on died, left, or lost its memory, or it belongs to another environment. `Full` if there is no
     /// room for a session: try again.
     pub fn attach(&self, detached: &Detached) -> Result<Txn<'_>> {
+        self.0.check_writable("transactions")?;
         self.attach_with(detached, self.0.durability)
     }
 
@@ -129,6 +130,7 @@ impl Env {
     /// `NotPassed` if no transaction of that number waits to be taken over: a running one must be ended by its program.
     /// `Full` as [`Env::attach`].
     pub fn abort_detached(&self, txn: u64) -> Result<()> {
+        self.0.check_writable("ending a transaction")?;
         let generation = self.0.generation()?;
         let aborted = generation.guarded(|| {
             let offer = generation.managers.offers().into_iter().find(|offer| offer.txn.raw() == txn);
@@ -181,7 +183,7 @@ mod tests {
 
     fn with_stock() -> (tempfile::TempDir, Env, Db) {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         env.run(|txn| stock.put(txn, b"apples", b"1")).unwrap();
         (dir, env, stock)
@@ -228,7 +230,7 @@ mod tests {
         let (number, refused) = (txn.id(), env.abort_detached(txn.id()).unwrap_err().to_string());
         assert!(refused.contains("waits to be taken over"), "{refused}");
         let detached = txn.detach().unwrap();
-        let other = Env::open(dir.path()).unwrap();
+        let other = Env::open_or_create(dir.path()).unwrap();
         other.abort_detached(number).unwrap();
         assert_eq!(apples(&env, &stock), b"1");
         assert!(matches!(env.attach(&detached), Err(Error::NotPassed { .. })));
@@ -254,7 +256,7 @@ mod tests {
     #[test]
     fn who_leaves_takes_what_it_has_passed_on_with_it() {
         let (dir, env, stock) = with_stock();
-        let other = Env::open(dir.path()).unwrap();
+        let other = Env::open_or_create(dir.path()).unwrap();
         let theirs = other.btree("stock").unwrap();
         let txn = env.begin().unwrap();
         stock.put(&txn, b"apples", b"2").unwrap();
@@ -265,13 +267,13 @@ mod tests {
         assert!(refused.contains("was undone because the process that passed it on has died or left"), "{refused}");
         drop((theirs, other));
         // The same with no other process.
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let stock = env.btree("stock").unwrap();
         let txn = env.begin().unwrap();
         stock.put(&txn, b"apples", b"2").unwrap();
         let detached = txn.detach().unwrap();
         drop((stock, env));
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         assert_eq!(apples(&env, &env.btree("stock").unwrap()), b"1");
         let refused = env.attach(&detached).err().unwrap().to_string();
         assert!(refused.contains("of another environment, or the shared memory was made anew"), "{refused}");

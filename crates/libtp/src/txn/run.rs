@@ -20,7 +20,7 @@ const TRIES: u32 = 1000;
 /// ```
 /// # let dir = tempfile::tempdir()?;
 /// use std::time::Duration;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let stock = env.btree("stock")?;
 ///
 /// #[derive(Debug)]
@@ -93,6 +93,7 @@ impl Env {
         how: &Run,
         work: impl FnMut(&Txn<'_>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
+        self.0.check_writable("transactions")?;
         let is_again = |_: &E, txn: &Txn<'_>| match txn.met() {
             LastFailure::Nothing => false,
             LastFailure::Retryable => true,

@@ -16,7 +16,7 @@ use crate::{Result, Txn};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let stock = env.btree("stock")?;
 /// let txn = env.begin()?;
 /// stock.put(&txn, b"apples", b"3")?;
@@ -36,6 +36,12 @@ pub struct Savepoint<'t, 'e> {
     memory: Option<MemoryMark>,
     /// The decisions about databases made before it.
     decided: DatabaseDecisions,
+}
+
+impl std::fmt::Debug for Savepoint<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Savepoint").field("txn", self.txn).field("number", &self.number).finish()
+    }
 }
 
 impl<'e> Txn<'e> {
@@ -64,7 +70,7 @@ impl<'e> Txn<'e> {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let env = libtp::Env::open(dir.path())?;
+    /// # let env = libtp::Env::create(dir.path())?;
     /// # let (orders, stock) = (env.btree("orders")?, env.btree("stock")?);
     /// env.run(|txn| {
     ///     orders.put(txn, b"17", b"one apple")?;
@@ -156,7 +162,7 @@ mod tests {
     #[test]
     fn what_was_done_since_is_taken_back_and_the_rest_goes_on() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let (tree, cells) = (env.btree("tree").unwrap(), env.recno("cells", 8).unwrap());
         let txn = env.begin().unwrap();
         tree.put(&txn, b"kept", b"1").unwrap();
@@ -193,7 +199,7 @@ mod tests {
     #[test]
     fn a_snapshot_sees_nothing_of_what_was_taken_back() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();
         env.run(|txn| tree.put(txn, b"a", b"1")).unwrap();
         let before = env.snapshot().unwrap();
@@ -216,7 +222,7 @@ mod tests {
     #[test]
     fn one_that_ended_with_an_earlier_one_does_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();
         let txn = env.begin().unwrap();
         let first = txn.savepoint();
@@ -232,7 +238,7 @@ mod tests {
     #[test]
     fn going_back_and_on_many_times_takes_no_more_room_than_once() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();
         let txn = env.begin().unwrap();
         for round in 0..2000_u32 {
@@ -249,7 +255,7 @@ mod tests {
     #[test]
     fn a_part_that_panics_is_taken_back() {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let tree = env.btree("tree").unwrap();
         let txn = env.begin().unwrap();
         tree.put(&txn, b"a", b"1").unwrap();

@@ -31,7 +31,7 @@ const ENDING: &str = ".vista";
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let counter = env.segment("counter", 8)?;
 /// let names = env.btree("names")?;
 /// let number = env.run(|txn| {

@@ -28,7 +28,7 @@ use crate::{Durability, Env, Error, Result};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let stock = env.btree("stock")?;
 /// env.run(|txn| stock.put(txn, b"apples", b"3"))?;
 /// let before = env.snapshot()?;
@@ -62,6 +62,12 @@ pub struct HeldSnapshot {
     /// Whether that log is kept for the snapshot. If not, the snapshot is too old or needs too much, and the log may be
     /// freed when its room is needed.
     pub is_kept: bool,
+}
+
+impl std::fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("lsn", &self.lsn()).finish()
+    }
 }
 
 impl<'e> Snapshot<'e> {

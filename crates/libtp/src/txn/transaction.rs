@@ -29,7 +29,7 @@ use crate::{Durability, Error, Result};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// let env = libtp::Env::open(dir.path())?;
+/// let env = libtp::Env::create(dir.path())?;
 /// let stock = env.btree("stock")?;
 /// let txn = env.begin()?;
 /// stock.put(&txn, b"apples", b"3")?;
@@ -48,7 +48,7 @@ use crate::{Durability, Error, Result};
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
-/// # let env = libtp::Env::open(dir.path())?;
+/// # let env = libtp::Env::create(dir.path())?;
 /// # let stock = env.btree("stock")?;
 /// let txn = std::sync::Mutex::new(env.begin()?);
 /// std::thread::scope(|scope| {
@@ -74,6 +74,14 @@ pub struct Txn<'e> {
     /// The kind of its last failure.
     met: Cell<LastFailure>,
     not_sync: PhantomData<Cell<()>>,
+}
+
+impl std::fmt::Debug for Txn<'_> {
+    /// Reads the number from the session: takes no lock and waits for nothing.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let id = self.seat.as_ref().map(|seat| seat.session.id().raw());
+        f.debug_struct("Txn").field("id", &id).field("durability", &self.durability).finish()
+    }
 }
 
 impl<'e> Txn<'e> {
@@ -162,7 +170,7 @@ impl<'e> Txn<'e> {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// use std::time::Duration;
-    /// let env = libtp::Env::open(dir.path())?;
+    /// let env = libtp::Env::create(dir.path())?;
     /// let stock = env.btree("stock")?;
     /// let (one, two) = (env.begin()?, env.begin()?);
     /// stock.put(&one, b"apples", b"3")?;
@@ -350,12 +358,6 @@ impl<'e> Txn<'e> {
             }
             aborted => aborted,
         }
-    }
-
-    /// Leaves the transaction as a kill would, for the simulation of processes: undoes nothing and releases no lock.
-    #[doc(hidden)]
-    pub fn die(self) {
-        self.session().session().mark_dead();
     }
 
     #[inline]

@@ -139,7 +139,7 @@ pub fn main(role: &str, words: &[String]) -> ExitCode {
 
 fn open(path: &Path) -> Result<()> {
     let begin = Instant::now();
-    let env = Env::open(path).map_err(Error::engine(NAME, "opening"))?;
+    let env = Env::open_or_create(path).map_err(Error::engine(NAME, "opening"))?;
     let opened = Said { open_ms: millis(begin), ..look(&env)? };
     say(&opened)?;
     leave_when_told(env)
@@ -158,7 +158,7 @@ fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
     let number = |value: u64| u32::try_from(value).map_err(|_| Error::Settings(format!("{value} is too many")));
     let scale = Scale::with_accounts(number(accounts)?);
     let begin = Instant::now();
-    let bank = Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?;
+    let bank = Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_| {})?;
     say(&Said { open_ms: millis(begin), ..look(bank.env())? })?;
     let since = bank.env().stats().map_err(Error::engine(NAME, "reading its own figures"))?.log_tail;
     let mut session = bank.session()?;
@@ -178,7 +178,7 @@ fn work(path: &Path, accounts: u64, client: u64, tells: bool) -> Result<()> {
 
 fn fill(path: &Path, records: u64, locks: u64) -> Result<()> {
     let failed = || Error::engine::<libtp::Error>(NAME, "filling an environment");
-    let env = Env::open(path).map_err(failed())?;
+    let env = Env::open_or_create(path).map_err(failed())?;
     let many = env.btree("many").map_err(failed())?;
     let begin = Instant::now();
     for batch in (0..records).step_by(usize::try_from(BATCH).expect("a batch is small")) {

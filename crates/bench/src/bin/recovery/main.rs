@@ -217,7 +217,7 @@ fn close(path: &Path) -> Result<f64> {
 }
 
 fn open_bank(path: &Path) -> Result<Libtp> {
-    Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})
+    Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_| {})
 }
 
 /// Returns the audit's verdict: whether balances and history agree.

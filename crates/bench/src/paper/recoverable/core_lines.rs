@@ -26,7 +26,7 @@ pub(super) fn note() -> String {
     let lines: usize = FILES.map(code_lines).iter().sum();
     format!(
         "What the paper's section 4 counts in its 720 lines of C (transactions, recovery, the heap, ranges found by the virtual memory \
-         system) has {lines} lines of Rust in the source of this program; `cargo test -p vista --test budget -- --nocapture` counts them by file, and \
+         system) has {lines} lines of Rust in the source of this program; `cargo test -p libtp-vista --test budget -- --nocapture` counts them by file, and \
          what is beside them."
     )
 }

@@ -97,7 +97,7 @@ fn records_of_one_length_behave_the_same_in_both_modes() {
 fn a_database_that_keeps_its_numbers_is_opened_as_what_it_is() {
     let home = tempfile::tempdir().unwrap();
     {
-        let env = libtp::Env::open(home.path()).unwrap();
+        let env = libtp::Env::open_or_create(home.path()).unwrap();
         let recno = env.recno("kept", 4).unwrap();
         env.run(|txn| (1..=3).try_for_each(|number| recno.put(txn, number, b"once"))).unwrap();
     }

@@ -13,6 +13,7 @@ use libtp_log::Lsn;
 use rio::{failpoint, planted};
 
 use super::manifest::CopiedFile;
+use crate::ground::damage::Damage;
 use crate::{Error, Result};
 
 /// Bytes copied at a time: a whole number of pages of any size.
@@ -72,7 +73,8 @@ impl FileCopy<'_> {
 
     /// Makes sure that a page is whole.
     fn take_page(&mut self, from: &Arc<dyn File>, info: &FileInfo, number: u64, page: &mut [u8]) -> Result<()> {
-        let number = u32::try_from(number).map_err(|_| Error::Corrupt(format!("{} is too long", info.file_name())))?;
+        let number =
+            u32::try_from(number).map_err(|_| Error::Corrupt(format!("{} is too long", info.file_name()).into()))?;
         let id = PageId::new(info.id, PageNo::new(number));
         let is_believed = |page: &[u8]| check(page, id).is_ok() || planted("libtp: a torn copy is believed");
         if !is_believed(page) {
@@ -99,8 +101,9 @@ pub(crate) fn copy_header(from: &dyn Directory, to: &dyn Directory, info: &FileI
     let mut piece = vec![0; PIECE_BYTES];
     from.open(&name, OpenMode::ReadOnly)?.read_at(&mut piece[..page_bytes], 0)?;
     // Page 0 was written once, before the file had its name.
-    check(&piece[..page_bytes], PageId::new(info.id, PageNo::HEADER))
-        .map_err(|damage| Error::Corrupt(format!("{name} page 0: {damage}")))?;
+    check(&piece[..page_bytes], PageId::new(info.id, PageNo::HEADER)).map_err(|damage| {
+        Error::Corrupt(Damage::in_page(&name, 0, &damage.to_string(), format!("{name} page 0: {damage}")))
+    })?;
     let file = to.open(&name, OpenMode::Create)?;
     let (mut at, mut crc) = (0, 0);
     while at < bytes {

@@ -39,7 +39,7 @@ fn walked(env: &Env, db: &Db) -> BTreeMap<Vec<u8>, u32> {
 #[test]
 fn a_walk_in_many_transactions_meets_what_is_there_all_the_time_once() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     for db in [env.hash("hash").unwrap(), env.btree("tree").unwrap()] {
         let met = walked(&env, &db);
         assert!((0..300).all(|number| met.get(&name(number)) == Some(&1)), "{}", db.name());
@@ -50,7 +50,7 @@ fn a_walk_in_many_transactions_meets_what_is_there_all_the_time_once() {
 #[test]
 fn a_snapshot_is_walked_on_from_a_key_in_the_same_order() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     for db in [env.hash("hash").unwrap(), env.btree("tree").unwrap()] {
         for number in 0..100 {
             env.run(|txn| db.put(txn, &name(number), b"")).unwrap();
@@ -68,7 +68,7 @@ fn a_snapshot_is_walked_on_from_a_key_in_the_same_order() {
 #[test]
 fn behind_a_key_is_behind_all_that_are_equal_in_the_order() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let words = env.btree_ordered("words", AsciiCaseless).unwrap();
     env.run(|txn| {
         words.put(txn, b"apple", b"1")?;
@@ -85,7 +85,7 @@ fn behind_a_key_is_behind_all_that_are_equal_in_the_order() {
 #[test]
 fn a_pair_among_several_of_its_key_is_found_again_and_so_is_the_gap_it_leaves() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
         let tags = env.multi(&format!("{kind:?}"), kind).unwrap();
         let place = env.run(|txn| {
@@ -147,7 +147,7 @@ fn both_ways(db: &Db, reader: &impl crate::Reader, stretch: usize) -> [Vec<crate
 #[test]
 fn what_is_shown_in_stretches_is_what_is_given_one_by_one() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let empty = env.btree("empty").unwrap();
     for db in
         [env.hash("hash").unwrap(), env.btree("tree").unwrap(), env.btree_ordered("spelled", AsciiCaseless).unwrap()]
@@ -182,7 +182,7 @@ fn what_is_shown_in_stretches_is_what_is_given_one_by_one() {
 fn a_range_whose_end_lies_before_its_beginning_has_no_keys() {
     use std::ops::Bound::{Excluded, Included};
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("tree").unwrap();
     // Enough for several leaves, so that the two bounds lie on different ones.
     env.run(|txn| (0..2000).try_for_each(|number| db.put(txn, &name(number), &[7; 100]))).unwrap();
@@ -255,7 +255,7 @@ fn last_removed(env: &Env, tags: &crate::Multi, way: usize) -> (Option<Vec<u8>>,
 #[test]
 fn a_cursor_that_finds_no_further_value_stays_where_it_was() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
         let tags = env.multi(&format!("{kind:?}"), kind).unwrap();
         for way in 0..5 {
@@ -402,7 +402,7 @@ fn stays(env: &Env, db: &Db, reader: &impl Reader, keys: &[Vec<u8>]) {
 #[test]
 fn a_cursor_whose_next_value_cannot_be_read_stays_where_it_stood() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let order = [env.hash("hash").unwrap(), env.btree("tree").unwrap()].map(|db| {
         env.run(|txn| (0..3).try_for_each(|number| db.put(txn, &name(number), b"short"))).unwrap();
         let keys: Vec<Vec<u8>> = env
@@ -418,7 +418,7 @@ fn a_cursor_whose_next_value_cannot_be_read_stays_where_it_stood() {
     for name in ["hash", "tree"] {
         assert!(damage(&dir.path().join(format!("{name}.tp")), &[0x7b; 1000]) > 0, "the value is in no page of {name}");
     }
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     for (db, keys) in [env.hash("hash").unwrap(), env.btree("tree").unwrap()].iter().zip(&order) {
         stays(&env, db, &env.begin().unwrap(), keys);
         stays(&env, db, &env.snapshot().unwrap(), keys);

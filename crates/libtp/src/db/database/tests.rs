@@ -8,9 +8,9 @@ use crate::{Durability, Env, Error, Granularity};
 #[test]
 fn a_database_number_is_given_out_once_whoever_asks() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Env::open(dir.path()).unwrap();
+    let first = Env::open_or_create(dir.path()).unwrap();
     let ask = || {
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let by = env.managers().processes.join().unwrap();
         (0..200).map(|_| env.managers().next_file_id(&by).unwrap()).collect::<Vec<u32>>()
     };
@@ -29,7 +29,7 @@ fn a_database_number_is_given_out_once_whoever_asks() {
 fn databases_are_made_by_several_handles_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let work = |prefix: &str| {
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         for number in 0..10 {
             env.btree(&format!("{prefix}{number}")).unwrap();
         }
@@ -39,7 +39,7 @@ fn databases_are_made_by_several_handles_at_once() {
             scope.spawn(move || work(prefix));
         }
     });
-    assert_eq!(Env::open(dir.path()).unwrap().databases().unwrap().len(), 30);
+    assert_eq!(Env::open_or_create(dir.path()).unwrap().databases().unwrap().len(), 30);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn all_who_have_a_database_open_lock_the_same_things_in_it() {
     let Err(Error::Database { what, .. }) = records.btree("stock") else { panic!("two granularities at once") };
     assert!(what.contains("lock pages"), "{what}");
     // An opening without a preference follows the others.
-    let any = Env::open(dir.path()).unwrap();
+    let any = Env::open_or_create(dir.path()).unwrap();
     any.btree("stock").unwrap();
     drop((pages, records, any));
     with(Granularity::Record).btree("stock").unwrap();
@@ -61,7 +61,7 @@ fn all_who_have_a_database_open_lock_the_same_things_in_it() {
 #[test]
 fn what_is_given_a_value_to_read_may_call_the_library() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     env.run(|txn| {
         stock.put(txn, b"pears", b"7")?;
@@ -105,7 +105,7 @@ fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
     let words: [&[u8]; 4] = [b"ab", b"ba", b"ca", b"bc"];
     let open = |env: &Env| env.btree_ordered("words", ByTheEnd("by the end"));
     {
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let db = open(&env).unwrap();
         env.run(|txn| words.iter().try_for_each(|word| db.put(txn, word, word))).unwrap();
         env.run(|txn| {
@@ -126,7 +126,7 @@ fn keys_stand_in_the_order_that_the_file_names_and_no_other_opens_it() {
         txn.abort().unwrap();
         assert!(env.verify("words").unwrap().findings.is_empty());
     }
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let refused = [
         env.btree("words").err(),
         env.btree_ordered("words", crate::order::Descending).err(),
@@ -174,7 +174,7 @@ fn keys_that_are_equal_in_an_order_are_one_record_and_one_lock() {
 fn values_of_a_key_have_the_lengths_that_are_told() {
     use crate::Duplicates;
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
         let db = env.multi(&format!("{kind:?}"), kind).unwrap();
         let most = db.pair_bytes_max();
@@ -212,7 +212,7 @@ fn ranges_of_keys_with_several_values_are_in_the_order_of_the_database() {
     use crate::Duplicates;
 
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     for kind in [Duplicates::Sorted, Duplicates::AsTheyCame] {
         let db = env.multi_ordered(&format!("{kind:?}"), kind, Descending).unwrap();
         env.run(|txn| {

@@ -280,7 +280,7 @@ fn meddled(place: &Path) -> (Env, Arc<Meddling>) {
         log_types: Arc::default(),
     };
     let settings = Settings { no_background: true, ..Settings::default() };
-    (Env::builder().settings(settings).open_on(platform, &mut |_, _, _| {}).unwrap(), meddling)
+    (Env::builder().settings(settings).open_on(platform, &mut |_| {}).unwrap(), meddling)
 }
 
 #[test]

@@ -50,6 +50,10 @@ impl Db {
             function: Box::new(function),
         });
         let index = Index { of: self.clone(), tree, kept };
+        if env.is_read_only {
+            // It is read if the database keeps it, and refused there if not.
+            return Ok(index);
+        }
         // Before the index is on the list: from then on this process's writers need it.
         let before = env.indices.note(&index.kept);
         // Durable at once, as loaded records are.
@@ -67,6 +71,7 @@ impl Db {
     /// `NoDatabase`; `Database` when the name is no index of this database; else as [`Db::delete_range`].
     pub fn drop_index(&self, name: &str) -> Result<bool> {
         let env = self.environment();
+        env.check_writable("dropping an index")?;
         let open = opening::open(env, name, None)?;
         if open.method() != Method::Btree || open.key_format().index_of != Some(self.opened().id()) {
             return Err(opening::no_index_of(name, self.name()));

@@ -79,7 +79,7 @@ impl Index {
     }
 
     /// Refuses an index that is no longer kept, or was not kept when the snapshot was taken: it may lack entries.
-    pub(super) fn check_listed(&self, reader: &impl Reader) -> Result<()> {
+    pub(in crate::db) fn check_listed(&self, reader: &impl Reader) -> Result<()> {
         let what = match reader.is_index(&self.of, self.kept.tree.id())? {
             Listed::Then => return Ok(()),
             _ if planted("libtp: an index is read whether it is kept or not") => return Ok(()),
@@ -90,7 +90,7 @@ impl Index {
     }
 
     /// Returns the record of an entry.
-    fn record_of(&self, reader: &impl Reader, entry: &Pair) -> Result<IndexEntry> {
+    pub(in crate::db) fn record_of(&self, reader: &impl Reader, entry: &Pair) -> Result<IndexEntry> {
         let (index_key, stored) = self.read(entry)?;
         let Some(value) = reader.read(&self.of, stored, <[u8]>::to_vec)? else {
             let what = format!(
@@ -106,7 +106,7 @@ impl Index {
     /// Returns the index key and the stored key of an entry.
     pub(super) fn read<'p>(&self, entry: &'p Pair) -> Result<(Vec<u8>, &'p [u8])> {
         duplicates::read(&entry.0).ok_or_else(|| {
-            Error::Corrupt(format!("{}: an entry of {} bytes is none of an index", self.name(), entry.0.len()))
+            Error::Corrupt(format!("{}: an entry of {} bytes is none of an index", self.name(), entry.0.len()).into())
         })
     }
 }
@@ -122,7 +122,17 @@ pub struct IndexCursor<'t, R: Reader> {
 }
 
 #[allow(clippy::should_implement_trait)] // as for `Cursor`
-impl<R: Reader> IndexCursor<'_, R> {
+impl<'t, R: Reader> IndexCursor<'t, R> {
+    /// Returns the index.
+    pub(in crate::db) fn index(&self) -> &Index {
+        self.index
+    }
+
+    /// Returns the index, the reader, and the cursor over the index's tree.
+    pub(in crate::db) fn into_parts(self) -> (&'t Index, &'t R, Cursor<'t>) {
+        (self.index, self.reader, self.at)
+    }
+
     /// Stands on an entry whose record can be read. If the record cannot be read, the cursor stays in its place.
     fn arrive(&mut self, found: Option<Pair>, on_miss: OnMiss) -> Result<Option<IndexEntry>> {
         let (index, reader, is_listed) = (self.index, self.reader, &self.is_listed);

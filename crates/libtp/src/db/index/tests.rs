@@ -44,7 +44,7 @@ fn is_whole(env: &Env, index: &Index) {
 #[test]
 fn every_way_to_change_a_record_changes_its_index() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let (db, index) = people(&env);
     let before = env.snapshot().unwrap();
     env.run(|txn| {
@@ -93,7 +93,7 @@ fn every_way_to_change_a_record_changes_its_index() {
 fn an_index_is_made_of_what_is_there_and_found_again() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         for db in [env.btree("tree").unwrap(), env.hash("hash").unwrap()] {
             env.run(|txn| (0..300_u32).try_for_each(|key| db.put(txn, &key.to_be_bytes(), key.to_string().as_bytes())))
                 .unwrap();
@@ -102,7 +102,7 @@ fn an_index_is_made_of_what_is_there_and_found_again() {
             is_whole(&env, &index);
         }
     }
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("tree").unwrap();
     let message = env.run(|txn| db.put(txn, b"k", b"77")).unwrap_err().to_string();
     assert!(message.contains("tree by letter") && message.contains("Db::index"), "{message}");
@@ -125,7 +125,7 @@ fn an_index_is_made_of_what_is_there_and_found_again() {
 #[test]
 fn an_index_is_nothing_else_and_nothing_else_is_an_index() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let (db, _index) = people(&env);
     let other = env.btree("other").unwrap();
     let refused = [
@@ -152,7 +152,7 @@ fn an_index_is_nothing_else_and_nothing_else_is_an_index() {
 #[test]
 fn a_change_that_cannot_be_kept_in_an_index_is_none() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("db").unwrap();
     let whole = db.index("whole", |_, value, keys| keys.add(value)).unwrap();
     let txn = env.begin().unwrap();
@@ -178,7 +178,7 @@ fn a_change_that_cannot_be_kept_in_an_index_is_none() {
 #[test]
 fn keys_in_an_order_of_their_own_are_the_programs_in_an_index() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree_ordered("news", crate::order::Descending).unwrap();
     let by_key = db.index("news by key", |key, _, keys| keys.add(key)).unwrap();
     env.run(|txn| db.put(txn, b"2024", b"").and_then(|()| db.put(txn, b"2025", b""))).unwrap();
@@ -269,7 +269,7 @@ fn threads_change_records_while_indices_come_and_go() {
 #[test]
 fn who_goes_on_with_a_transaction_knows_of_the_indices() {
     let dir = tempfile::tempdir().unwrap();
-    let (env, other) = (Env::open(dir.path()).unwrap(), Env::open(dir.path()).unwrap());
+    let (env, other) = (Env::open_or_create(dir.path()).unwrap(), Env::open_or_create(dir.path()).unwrap());
     let (db, index) = people(&env);
     let theirs = other.btree("people").unwrap();
     env.run(|txn| db.put(txn, b"ada", b"London:countess")).unwrap();
@@ -299,7 +299,7 @@ fn findings(env: &Env, names: [&str; 2]) -> [Vec<String>; 2] {
 fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         let (db, index) = people(&env);
         env.run(|txn| {
             db.put(txn, b"ada", b"London:countess")?;
@@ -330,7 +330,7 @@ fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without
         assert_eq!(index.verify(&env.begin().unwrap()).unwrap().len(), 4);
     }
     // A handle without the function.
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let [of_records, of_entries] = findings(&env, ["people", "by town"]);
     assert_eq!((of_records.len(), of_entries.len()), (0, 2), "{of_entries:?}");
     // The list names a file that is no index of the database.
@@ -345,7 +345,7 @@ fn what_is_wrong_with_an_index_is_found_with_its_function_and_half_of_it_without
 #[test]
 fn an_index_of_many_records_is_loaded() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("db").unwrap();
     let records =
         (0..20_000_u32).map(|number| (number.to_be_bytes(), (number.wrapping_mul(2_654_435_761)).to_be_bytes()));
@@ -367,7 +367,7 @@ fn an_index_of_many_records_is_loaded() {
 #[test]
 fn what_a_maker_left_that_died_behind_its_load_is_not_read_and_goes() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let (db, index) = people(&env);
     assert!(db.drop_index("by town").unwrap());
     env.run(|txn| db.put(txn, b"kurt", b"Wien:logician")).unwrap();
@@ -384,7 +384,7 @@ fn what_a_maker_left_that_died_behind_its_load_is_not_read_and_goes() {
 #[test]
 fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("people").unwrap();
     env.run(|txn| db.put(txn, b"ada", b"London:countess")).unwrap();
     let before = env.snapshot().unwrap();
@@ -410,7 +410,7 @@ fn a_snapshot_from_before_an_index_was_made_does_not_take_it_for_empty() {
 #[test]
 fn an_index_whose_drop_was_undone_is_as_old_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("people").unwrap();
     env.run(|txn| db.put(txn, b"ada", b"London:countess")).unwrap();
     let index = db.index("by town", town).unwrap();

@@ -18,7 +18,7 @@ fn all(list: &List, reader: &impl Reader) -> Vec<String> {
 #[test]
 fn a_snapshot_shows_the_numbers_that_were() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     env.run(|txn| (0..500).try_for_each(|at| list.append(txn, format!("line {at}").as_bytes()).map(|_| ()))).unwrap();
     let before = env.snapshot().unwrap();
@@ -79,7 +79,7 @@ fn who_has_read_a_number_keeps_it_and_records_are_replaced_side_by_side() {
 #[test]
 fn a_list_is_none_of_the_others_and_is_found_as_what_it_is() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     env.list("lines").unwrap();
     env.btree("tree").unwrap();
     for error in [env.btree("lines").err(), env.hash("lines").err(), env.list("tree").err()] {
@@ -102,7 +102,7 @@ fn a_list_is_none_of_the_others_and_is_found_as_what_it_is() {
 #[test]
 fn a_queue_gives_its_pages_back() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("queue").unwrap();
     let mut pages = Vec::new();
     for _ in 0..6 {
@@ -129,7 +129,7 @@ fn a_queue_gives_its_pages_back() {
 #[test]
 fn snapshots_held_among_random_changes_show_each_its_own_numbers() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut below = |most: u64| {
@@ -190,7 +190,7 @@ fn threads_that_insert_and_replace_side_by_side_lose_nothing() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 120;
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     env.run(|txn| (0..THREADS).try_for_each(|_| list.append(txn, b"0").map(|_| ()))).unwrap();
     let work = &|thread: u64| {
@@ -267,7 +267,7 @@ fn raw_put(list: &List, txn: &Txn<'_>, key: &[u8], value: &[u8]) {
 #[test]
 fn a_change_that_fails_half_way_is_taken_back() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     env.run(|txn| (0..300).try_for_each(|at: u64| list.append(txn, &at.to_be_bytes()).map(|_| ()))).unwrap();
     let txn = env.begin().unwrap();
@@ -295,7 +295,7 @@ fn a_change_that_fails_half_way_is_taken_back() {
 #[test]
 fn verify_finds_what_the_counts_do_not_say() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     env.run(|txn| (0..300).try_for_each(|at: u64| list.append(txn, &at.to_be_bytes()).map(|_| ()))).unwrap();
     let verified = env.verify("lines").unwrap();
@@ -360,7 +360,7 @@ fn verify_finds_what_the_counts_do_not_say() {
 #[ignore = "a measurement"]
 fn how_long_a_step_takes() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     let timed = |what: &str, count: u64, work: &mut dyn FnMut()| {
         let begin = Instant::now();
@@ -402,7 +402,7 @@ fn how_long_a_step_takes() {
 #[test]
 fn a_place_is_found_again_wherever_its_record_has_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     let mut model: Vec<u64> = (0..2000).collect();
     env.run(|txn| model.iter().try_for_each(|name| list.append(txn, &name.to_le_bytes()).map(|_| ()))).unwrap();
@@ -465,7 +465,7 @@ fn a_place_is_found_again_wherever_its_record_has_gone() {
 #[test]
 fn what_is_gone_leaves_its_place_between_those_who_stood_beside_it() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     env.run(|txn| ["a", "b", "c", "d"].iter().try_for_each(|line| list.append(txn, line.as_bytes()).map(|_| ())))
         .unwrap();
@@ -507,7 +507,7 @@ fn what_is_gone_leaves_its_place_between_those_who_stood_beside_it() {
 #[test]
 fn a_cursor_that_removes_nothing_stays_on_its_number() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let list = env.list("lines").unwrap();
     env.run(|txn| {
         list.append(txn, b"a")?;

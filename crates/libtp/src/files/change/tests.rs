@@ -400,7 +400,7 @@ fn what_could_not_be_put_in_its_place_is_told_and_tried_again() {
     fs::remove_dir(place.at("d/x")).unwrap();
     let Place { env, users, path, _dir } = place;
     drop((env, users));
-    drop(Env::open(path.join("env")).unwrap());
+    drop(Env::open_or_create(path.join("env")).unwrap());
     assert_eq!(names_in(&path.join("etc/d")), ["x"]);
 }
 
@@ -573,7 +573,7 @@ fn a_copy_of_the_environment_touches_no_file_of_the_original() {
     for name in names_in(&place.path.join("env")).iter().filter(|name| *name != "region") {
         fs::copy(place.path.join("env").join(name), copy.join(name)).unwrap();
     }
-    let copied = Env::open(&copy).unwrap();
+    let copied = Env::open_or_create(&copy).unwrap();
     assert_eq!(place.text("a").as_deref(), Some("1"));
     assert_eq!(place.names().len(), 4, "the temporary file and the witness are the original's");
     assert_eq!(copied.run(|txn| txn.read_file(place.at("a"))).unwrap().unwrap(), b"1");

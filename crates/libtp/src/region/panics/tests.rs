@@ -7,7 +7,7 @@ use crate::{Db, Env};
 
 fn with_one_record() -> (tempfile::TempDir, Env, Db) {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let db = env.btree("stock").unwrap();
     env.run(|txn| db.put(txn, b"apples", b"3")).unwrap();
     (dir, env, db)
@@ -100,12 +100,12 @@ fn a_destructor_may_use_the_library_while_a_panic_is_under_way() {
     // Dropping the environment may unwind, too.
     let dir = tempfile::tempdir().unwrap();
     let goes = || {
-        let gone = Env::open(dir.path()).unwrap();
+        let gone = Env::open_or_create(dir.path()).unwrap();
         gone.btree("stock").and_then(|stock| gone.run(|txn| stock.put(txn, b"pears", b"7"))).unwrap();
         panic!("mine")
     };
     assert_eq!(own_panic(goes), "mine");
-    assert_eq!(Env::open(dir.path()).unwrap().opened().how, crate::How::Clean);
+    assert_eq!(Env::open_or_create(dir.path()).unwrap().opened().how, crate::How::Clean);
 }
 
 #[test]

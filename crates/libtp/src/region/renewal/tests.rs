@@ -18,7 +18,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn a_life_whose_threads_cannot_be_started_is_tried_again() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     env.0.threads_refused.store(3, Ordering::Relaxed);
     env.managers().processes.declare_broken();
@@ -34,7 +34,7 @@ fn a_life_whose_threads_cannot_be_started_is_tried_again() {
 #[test]
 fn who_calls_while_no_thread_can_be_started_is_told_and_may_try_again() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
     env.0.threads_refused.store(u32::MAX, Ordering::Relaxed);
@@ -48,7 +48,7 @@ fn who_calls_while_no_thread_can_be_started_is_told_and_may_try_again() {
 /// Makes an environment whose memory is about to be found broken, and that can begin no next life.
 fn without_a_next_life() -> (tempfile::TempDir, Env, crate::Db) {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     env.0.threads_refused.store(u32::MAX, Ordering::Relaxed);
     (dir, env, stock)
@@ -125,7 +125,7 @@ fn burden(env: &Env) -> (usize, usize) {
 #[test]
 fn memory_that_was_given_up_goes_with_the_last_transaction_that_began_in_it() {
     let dir = tempfile::tempdir().unwrap();
-    let env = Env::open(dir.path()).unwrap();
+    let env = Env::open_or_create(dir.path()).unwrap();
     let stock = env.btree("stock").unwrap();
     env.run(|txn| stock.put(txn, b"apples", b"3")).unwrap();
     let (mapped, descriptors) = burden(&env);
@@ -148,7 +148,7 @@ fn a_commit_is_kept_only_if_it_lies_before_the_first_life_that_followed_its_own(
     let dir = tempfile::tempdir().unwrap();
     let settings = crate::Settings { no_background: true, ..crate::Settings::default() };
     let stopped = Env::builder().settings(settings).open(dir.path()).unwrap();
-    let others = Env::open(dir.path()).unwrap();
+    let others = Env::open_or_create(dir.path()).unwrap();
     let stock = others.btree("stock").unwrap();
     let put = |round: u8| others.run(|txn| stock.put(txn, b"apples", &[round])).unwrap();
     put(0);
@@ -210,7 +210,7 @@ fn what_looks_damaged_beside_memory_that_was_given_up_is_no_damage() {
 fn an_opening_after_clean_closes_takes_no_checkpoint_however_many_there_were() {
     let dir = tempfile::tempdir().unwrap();
     for opening in 0..40 {
-        let env = Env::open(dir.path()).unwrap();
+        let env = Env::open_or_create(dir.path()).unwrap();
         assert_eq!(env.stats().unwrap().checkpoints, 0, "opening {opening}");
     }
 }
@@ -221,7 +221,7 @@ fn restarts_that_end_before_a_checkpoint_take_one_themselves_from_time_to_time()
     let at = |restart: usize| place.path().join(restart.to_string());
     let mut taken = Vec::new();
     for restart in 0..60_usize {
-        let env = Env::open(at(restart)).unwrap();
+        let env = Env::open_or_create(at(restart)).unwrap();
         if env.stats().unwrap().checkpoints > 0 {
             taken.push(restart);
         }

@@ -1,0 +1,36 @@
+//! The progress of a long call, as its caller sees it.
+
+/// A report of progress of a call that takes long: an opening that replays the log, a backup, a restore, a load or a salvage.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("shop");
+/// let env = libtp::Env::builder().open_watched(&path, &mut |progress| {
+///     println!("{}: {} of {}", progress.step, progress.done, progress.total);
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The step at work, in one word.
+    pub step: &'static str,
+    /// The amount done of the step, in the step's unit: bytes, pages or records.
+    pub done: u64,
+    /// The whole amount; zero if it is unknown.
+    pub total: u64,
+}
+
+impl Progress {
+    pub(crate) fn new(step: &'static str, done: u64, total: u64) -> Progress {
+        Progress { step, done, total }
+    }
+}
+
+/// Called with progress now and then.
+pub type Watch<'w> = dyn FnMut(Progress) + 'w;
+
+/// Returns the function of the lower floors that reports to `watch`.
+pub(crate) fn reporting<'w, 'f>(watch: &'w mut Watch<'f>) -> impl FnMut(&'static str, u64, u64) + use<'w, 'f> {
+    |step, done, total| watch(Progress::new(step, done, total))
+}
