@@ -499,7 +499,7 @@ int tp_order(const char *name, tp_recode *encode, tp_recode *decode, void *argum
 
 /*
  * Opens a B-tree whose keys are in the named order, and creates it if it is missing. The database's file records the
- * name. Returns TP_DATABASE if its keys are in another order.
+ * name. Returns TP_DATABASE if its keys are in another order, as tp_btree_open does for a database with a named order.
  */
 int tp_btree_open_ordered(tp_env *env, const char *name, const char *order, tp_db **db);
 
