@@ -178,15 +178,6 @@ pub fn is_deep() -> bool {
     std::env::var_os("LIBTP_TEST_DEEP").is_some()
 }
 
-/// Returns the ways to run such a program: directly or under valgrind; under `--deep` both.
-pub fn by_turns(number: usize, days: usize) -> Vec<fn(&Path, &[&str]) -> String> {
-    match (is_deep(), is_turn_of_valgrind(number, days)) {
-        (true, _) => vec![says, says_under_valgrind],
-        (false, true) => vec![says_under_valgrind],
-        (false, false) => vec![says],
-    }
-}
-
 fn succeeded(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {}", told(&output));
