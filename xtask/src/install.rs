@@ -3,6 +3,7 @@
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
 
+use crate::manual;
 use crate::workspace::{cargo, Workspace};
 use std::fs;
 use std::io;
@@ -29,7 +30,7 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     let version = version(&workspace.root)?;
     let release = workspace.target.join("release");
     let texts = texts_of_command(&release.join("tp"), &prefix)?;
-    let count = lay_out(&workspace.root.join("crates/capi"), &release, &prefix, &version)
+    let count = lay_out(&workspace.root.join("crates/capi"), &release, &prefix, &version, &today()?)
         .and_then(|count| Ok(count + lay_out_command(&release, &prefix, &texts)?))
         .map_err(|error| format!("not all of it could be put under {}: {error}", prefix.display()))?;
     println!("{count} files and links under {}", prefix.display());
@@ -44,8 +45,8 @@ fn version(root: &Path) -> Result<String, String> {
     version.map(str::to_owned).ok_or_else(|| "Cargo.toml has no version".into())
 }
 
-/// Copies the files and makes the links. Returns their number.
-fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str) -> io::Result<usize> {
+/// Copies the files, and makes the manual pages and the links. Returns their number.
+fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str, date: &str) -> io::Result<usize> {
     let mut count = 0;
     let mut put = |from: &Path, to: &Path| -> io::Result<()> {
         count += 1;
@@ -58,15 +59,14 @@ fn lay_out(home: &Path, built: &Path, prefix: &Path, version: &str) -> io::Resul
     for header in ["libtp.h", "vista.h", "db.h", "db_185.h"] {
         put(&home.join("include").join(header), &prefix.join("include").join(header))?;
     }
-    let pages = prefix.join("share/man/man3");
     let mut links = vec![(lib.join("libtp.so.0"), full), (lib.join("libtp.so"), "libtp.so.0".to_owned())];
-    for entry in fs::read_dir(home.join("man"))? {
-        let path = entry?.path();
-        let page = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        put(&path, &pages.join(&page))?;
-        let text = fs::read_to_string(&path)?;
-        let others = names(&text).map(|name| format!("{name}.3")).filter(|other| *other != page);
-        links.extend(others.map(|other| (pages.join(other), page.clone())));
+    let directory = prefix.join("share/man/man3");
+    for page in manual::pages(home, version, date)? {
+        let mut files = page.names.iter().map(|name| format!("{name}.3"));
+        let own = files.next().unwrap_or_default();
+        replaced(&directory.join(&own), |to| fs::write(to, &page.text))?;
+        count += 1;
+        links.extend(files.map(|other| (directory.join(other), own.clone())));
     }
     let template = fs::read_to_string(home.join("libtp.pc.in"))?;
     let text = template.replace("@PREFIX@", &prefix.to_string_lossy()).replace("@VERSION@", version);
@@ -127,10 +127,11 @@ fn replaced(to: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result
     }
 }
 
-/// Returns all names that a manual page documents.
-fn names(page: &str) -> impl Iterator<Item = &str> {
-    let section = page.split(".Sh NAME\n").nth(1).unwrap_or("").split(".Nd ").next().unwrap_or("");
-    section.lines().filter_map(|line| line.strip_prefix(".Nm ")).map(|name| name.trim_end_matches(" ,"))
+/// Returns the day, for the feet of the pages.
+fn today() -> Result<String, String> {
+    let said = Command::new("date").args(["-u", "+%F"]).output();
+    let said = said.map_err(|error| format!("date cannot be started: {error}"))?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -148,7 +149,7 @@ mod tests {
         }
         let version = version(root).expect("the workspace has a version");
         for _ in 0..2 {
-            lay_out(&root.join("crates/capi"), &built, &prefix, &version)
+            lay_out(&root.join("crates/capi"), &built, &prefix, &version, "2026-01-01")
                 .expect("it can be laid out, also over another");
         }
         for file in ["lib/libtp.so", "lib/libtp.so.0", "lib/libtp.a", "include/libtp.h", "share/man/man3/tp_abort.3"] {

@@ -17,6 +17,7 @@ mod lab;
 mod lanes;
 mod libtest;
 mod litter;
+mod manual;
 mod outcome;
 mod paper;
 mod peers;

@@ -20,16 +20,16 @@
  *     if (code != TP_OK)
  *         fprintf(stderr, "%s\n", tp_error());
  *
- * Return codes. Every call that can fail returns TP_OK (zero) or one of the codes below, which are all negative. After a failure
- * tp_error returns a sentence: the file, page or value concerned, what was kept, and what to do. A call that fails changes
- * nothing, unless its comment says otherwise. If the call was to store a handle, it stores NULL.
+ * Return values. Every call that can fail returns TP_OK (zero) or one of the codes of tp_error, which are all negative.
+ * After a failure tp_error returns a sentence: the file, page or value concerned, what was kept, and what to do. A call
+ * that fails changes nothing, unless its description says otherwise. If the call was to store a handle, it stores NULL.
  *
  * Handles. A handle is not an address: the library looks it up and never follows it. Every call refuses NULL, a handle of
  * another kind, and a closed handle with TP_MISUSE. Only tp_env_close, tp_abort and the other calls that close a handle
  * accept NULL, and then do nothing.
  *
  * Memory. The library reads arguments only during the call. It copies answers into a tp_buffer, which belongs to the program:
- * the bytes stay until the program passes the buffer to another call or frees it.
+ * the bytes stay until the program passes the buffer to another call or frees it. Bytes of length 0 may be NULL.
  *
  * Threads. All threads may use an environment and its databases at once. One thread at a time uses a transaction and its
  * cursors; it need not always be the same thread. If two threads use a transaction at once, one of the two calls returns
@@ -39,13 +39,22 @@
  * undisturbed. The child opens the environment for itself. It may end its parent's transactions and close its parent's
  * environment; this changes nothing in the parent.
  *
- * Functions of the program (tp_work, tp_change, tp_page_change, tp_recode, tp_index_function, tp_visit, tp_next_pair, tp_watch,
- * tp_log_visit) must return: neither longjmp nor a C++ exception may leave them.
+ * Functions of the program. The functions that the program passes to the library (tp_work, tp_change, tp_page_change,
+ * tp_recode, tp_index_function, tp_visit, tp_next_pair, tp_watch, tp_log_visit) must return: neither longjmp nor a C++
+ * exception may leave them.
  *
  * Codes of the program. A function of the program that returns a code (tp_work, tp_index_function, tp_visit, tp_next_pair,
  * tp_log_visit) may return a code of its own: any number but 0 and those from -31999 to -31000, which are the library's. The
  * library call that called the function then changes nothing and returns the same code. tp_error has a sentence with the
  * code, tp_strerror says that the code is not the library's, and tp_is_retryable returns 0.
+ *
+ * Signals and output. The library catches no signal, prints nothing and ends no process, except that vista_map_guarded lets
+ * a wrong store end the process. A panic in the library, which is a bug, prints a message on standard error; the call
+ * returns TP_PANICKED or TP_BUG.
+ *
+ * Debugging. Programs run under valgrind. If the environment is still open when the process ends, valgrind's leak check
+ * searches all addresses into which the shared memory can grow, which takes hours: close the environment first, or switch
+ * the leak check off (--leak-check=no).
  */
 #ifndef LIBTP_H
 #define LIBTP_H
@@ -56,9 +65,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* The version of this header. tp_version returns the version of the library. */
-#define TP_VERSION "0.1.0"
 
 typedef struct tp_env tp_env;                   /* an environment */
 typedef struct tp_txn tp_txn;                   /* a transaction, or a snapshot */
@@ -79,21 +85,19 @@ typedef struct tp_index_cursor tp_index_cursor; /* a cursor over a tp_index */
 typedef struct tp_pending tp_pending;           /* a commit made by tp_commit_async */
 
 /*
- * A buffer for answers. Initialize it with TP_BUFFER, or with zeros. Each answer replaces the last: size is the length
- * of the answer in bytes, and a zero byte follows it, so that data can be used as a C string. room is the number of
- * bytes of memory at data. The memory comes from malloc. The program may put its own malloc memory there (and set room
- * to its length), or take the memory (and set data to NULL and room to 0). tp_buffer_free frees the memory.
+ * Each comment below that begins with two dashes and a title begins a manual page, which has the name of the first
+ * function below it. `cargo xtask install` makes the pages of this header.
  */
-typedef struct tp_buffer {
-    void *data;
-    size_t size;
-    size_t room;
-} tp_buffer;
 
-#define TP_BUFFER {NULL, 0, 0}
+/* -- the reason of a failure, and the version of the library
+ *
+ *     if (code != TP_OK)
+ *         fprintf(stderr, "%s: %s\n", tp_strerror(code), tp_error());
+ */
 
+/* The codes that calls return. */
 enum {
-    TP_OK = 0,
+    TP_OK = 0,                    /* success */
     TP_NOTFOUND = -31001,         /* there is no such record, or no further record */
     TP_EXISTS = -31002,           /* tp_put_new: the key exists; tp_multi_put: the key has this value */
     TP_DEADLOCK = -31003,         /* this transaction is the victim of a deadlock: abort it and run it again */
@@ -131,25 +135,417 @@ enum {
     TP_OTHER = -31099             /* an error without a code in this header: tp_error describes it */
 };
 
+/*
+ * Returns a sentence about this thread's last call that did not return TP_OK. The text stays until the thread's next
+ * such call. It is empty before the first. Do not free it.
+ */
+const char *tp_error(void);
+
+/* Returns the meaning of a code in a few words. Do not free the text. */
+const char *tp_strerror(int code);
+
+/*
+ * Returns 1 if the same transaction may succeed when it is run again from its beginning (or the same reads in a new
+ * snapshot), and 0 otherwise.
+ */
+int tp_is_retryable(int code);
+
+/* The version of this header. tp_version returns the version of the library. */
+#define TP_VERSION "0.1.0"
+
+/* Returns the version of the library, such as "0.1.0". */
+const char *tp_version(void);
+
+/* -- buffers for answers */
+
+/*
+ * A buffer for answers. Initialize it with TP_BUFFER, or with zeros. Each answer replaces the last, and the memory grows
+ * as needed: size is the length of the answer in bytes, and a zero byte, which is not counted, follows it, so that data
+ * can be used as a C string. room is the number of bytes of memory at data. The memory comes from malloc. The program may
+ * put its own malloc memory there (and set room to its length), or take the memory (and set data to NULL and room to 0).
+ */
+typedef struct tp_buffer {
+    void *data;
+    size_t size;
+    size_t room;
+} tp_buffer;
+
+#define TP_BUFFER {NULL, 0, 0}
+
+/* Frees the buffer's memory. The buffer can then be used again. */
+void tp_buffer_free(tp_buffer *buffer);
+
+/* -- open and close an environment
+ *
+ *     tp_env *env;
+ *     if (tp_env_open("bank", "durability = \"relaxed\"", 0, &env) != TP_OK)
+ *         fprintf(stderr, "%s\n", tp_error());
+ */
+
+/* Flags of tp_env_open, to be added. */
+enum {
+    TP_NO_CREATE = 1,  /* do not create a missing environment */
+    TP_KEEP_FILES = 2, /* if shared memory and log files disagree (as after the restore of a backup), use the files */
+    TP_KEEP_REGION = 4 /* if they disagree, use the shared memory */
+};
+
+/*
+ * Opens the environment in directory, creates it if it is missing, and stores its handle in *env. settings is a text in
+ * the form of the file libtp.toml, which may be in the directory ("memory = \"64MiB\"\ndurability = \"relaxed\""); it
+ * overrides that file, and may be NULL. flags is a sum of TP_NO_CREATE, and TP_KEEP_FILES or TP_KEEP_REGION, or 0. If the
+ * last processes that used the environment died, the call repairs their shared memory or replays the log.
+ */
+int tp_env_open(const char *directory, const char *settings, unsigned int flags, tp_env **env);
+
+/*
+ * Closes the environment. All commits are kept, whatever their durability. Returns TP_IN_USE, and the handle stays open,
+ * while the handle has a running transaction, a snapshot, an asynchronous commit or an open database.
+ */
+int tp_env_close(tp_env *env);
+
+/* -- look at an environment, and do its work by hand */
+
+/* Stores the names of the environment's databases in names, sorted, each followed by a zero byte. */
+int tp_env_databases(tp_env *env, tp_buffer *names);
+
+/*
+ * Checks the pages of the database name against each other, and its indices. Stores each fault in findings as a
+ * sentence followed by a zero byte; the size is 0 if there is no fault. No process should change the database
+ * meanwhile: changes can be reported as faults.
+ */
+int tp_env_verify(tp_env *env, const char *name, tp_buffer *findings);
+
+/*
+ * Stores what opening did in json: {"how":"restarted","millis":12,"log_bytes":...}. Later versions may add members.
+ */
+int tp_env_opened(tp_env *env, tp_buffer *json);
+
+/*
+ * Stores the environment's activity and contents in json, with the names that `tp stat --json` uses. Later versions may
+ * add members.
+ */
+int tp_env_stat(tp_env *env, tp_buffer *json);
+
+/* Takes a checkpoint now, unless another session is taking one. Commits are kept without this call. */
+int tp_env_checkpoint(tp_env *env);
+
+/* Writes all commits so far to disk. Commits are kept without this call. */
+int tp_env_flush(tp_env *env);
+
+/*
+ * Does one round of background work, for programs that set "no_background = true", so that the library runs no threads in
+ * them.
+ */
+int tp_env_background_step(tp_env *env);
+
+/* -- transactions
+ *
+ * A transaction reads and changes records as if it ran alone: they stay locked until it ends. A call that needs a lock
+ * that another transaction holds waits for it, at most as long as the setting lock_timeout_millis says, and without limit
+ * by default. If a lock is not granted in time, the call returns TP_LOCK_TIMEOUT; tp_error names the record, the
+ * database, and the transactions and processes that hold the lock, and says which of these processes are stopped. The
+ * transaction goes on without the lock. If a transaction waits for another transaction of its own thread, directly or
+ * through other transactions, the call returns TP_OWN_THREAD after about a second: while the thread waits, it cannot end
+ * the other transaction.
+ *
+ *     tp_txn *txn;
+ *     int code = tp_begin(env, TP_DEFAULT, &txn);
+ *     if (code == TP_OK && (code = tp_put(db, txn, "k", 1, "v", 1)) == TP_OK)
+ *         code = tp_commit(txn);
+ *     else
+ *         tp_abort(txn);
+ *
+ * Let Ctrl-C end a lock wait and not the program:
+ *
+ *     signal(SIGINT, tp_cancel_waits);
+ *     code = tp_put(db, txn, "k", 1, "v", 1);
+ *     if (code == TP_CANCELLED)
+ *         tp_abort(txn);
+ */
+
 /* Durability: when a commit returns. */
 enum {
     TP_DEFAULT = 0, /* as the environment's settings say */
     TP_SYNC = 1,    /* when the commit is on disk */
     TP_RELAXED = 2, /* at once: the commit survives any process, and is on disk a tenth of a second later */
-    TP_RIO = 3      /* at once: the commit is in memory that outlives a crash of the system */
+    TP_RIO = 3      /* at once: the commit is in memory that outlives a crash of the system (else TP_NOT_LASTING) */
 };
 
-/* A flag to add to the durability of tp_run: run the transaction again after TP_LOCK_TIMEOUT, too. */
+/*
+ * Begins a transaction and stores its handle in *txn. durability decides when the commit returns: TP_DEFAULT, TP_SYNC,
+ * TP_RELAXED or TP_RIO.
+ */
+int tp_begin(tp_env *env, int durability, tp_txn **txn);
+
+/*
+ * Commits the transaction with the changes since its savepoints, and ends its cursors and the handle, whatever it
+ * returns. After TP_OUTCOME_UNKNOWN the transaction may be committed or not: look before you run it again. After
+ * TP_FILES_WAITING it is committed, but a plain file (tp_file_create) is not in its place yet: do not run it again. After
+ * any other code it was aborted. Only after TP_MISUSE the transaction goes on, because the handle was refused or a
+ * changed page was not unpinned.
+ */
+int tp_commit(tp_txn *txn);
+
+/*
+ * Commits as tp_commit does, without waiting for the disk, whatever the durability, and stores a handle of the commit in
+ * *pending. Other transactions see the changes at once. tp_wait_durable waits for the disk.
+ */
+int tp_commit_async(tp_txn *txn, tp_pending **pending);
+
+/* Waits until the commit is on disk, and ends the handle, whatever it returns. */
+int tp_wait_durable(tp_pending *pending);
+
+/* Ends the handle of a commit without waiting. */
+int tp_pending_free(tp_pending *pending);
+
+/* Undoes the transaction, and ends its cursors and the handle, whatever it returns except TP_MISUSE. */
+int tp_abort(tp_txn *txn);
+
+/* Changes the durability of the transaction's commit. TP_DEFAULT restores the durability given to tp_begin. */
+int tp_set_durability(tp_txn *txn, int durability);
+
+/*
+ * Sets the longest wait for each lock of this transaction from now on, in milliseconds, whatever the settings say: 0 does
+ * not wait, and a negative number waits without limit. To limit a single call, set the time before it and reset it
+ * afterwards.
+ */
+int tp_set_lock_timeout(tp_txn *txn, int64_t millis);
+
+/*
+ * Ends all lock waits of the transactions that this process is running. The waiting calls return TP_CANCELLED within
+ * some milliseconds. The next call that would have to wait, in a running transaction that does not wait now, returns
+ * TP_CANCELLED, too. All other calls, and commits, work as usual. A signal handler may call this function, and the
+ * function may be the handler: `signal(SIGINT, tp_cancel_waits)`, or in Python, with ctypes,
+ * `libc.signal(2, libtp.tp_cancel_waits)`. It ignores its argument.
+ */
+void tp_cancel_waits(int signal);
+
+/* Stores the transaction's number, which tools show, in *id. */
+int tp_txn_id(tp_txn *txn, uint64_t *id);
+
+/* -- run a function in a transaction until it commits
+ *
+ *     static int pay(tp_txn *txn, void *argument)
+ *     {
+ *         struct shop *shop = argument;
+ *         return tp_put(shop->db, txn, "paid", 4, "yes", 3);
+ *     }
+ *     ...
+ *     code = tp_run(env, TP_DEFAULT, pay, &shop);
+ */
+
+/* A flag to add to the durability of tp_run. */
 enum {
-    TP_AGAIN = 16
+    TP_AGAIN = 16 /* run the transaction again after TP_LOCK_TIMEOUT, too */
 };
 
-/* Flags of tp_env_open, to be added. */
-enum {
-    TP_NO_CREATE = 1,  /* do not create a missing environment */
-    TP_KEEP_FILES = 2, /* if shared memory and log files disagree, use the files */
-    TP_KEEP_REGION = 4 /* if they disagree, use the shared memory */
-};
+/*
+ * The work of a transaction, for tp_run. It returns TP_OK to commit; any other code aborts the transaction. Apart from
+ * its work in the transaction, the function must do nothing that may not be done twice. It must not end the transaction.
+ */
+typedef int tp_work(tp_txn *txn, void *argument);
+
+/*
+ * Calls work in a transaction and commits it. If work or the commit returns a retryable code (tp_is_retryable), as
+ * TP_DEADLOCK is, the call runs work again in a new transaction, up to a thousand times. TP_LOCK_TIMEOUT ends the call,
+ * unless TP_AGAIN was added to durability; TP_CANCELLED (tp_cancel_waits) always ends it. If work returns a code of the
+ * program, the call aborts the transaction and returns that code. Returns the code of work, if that is neither TP_OK nor
+ * retryable; otherwise the code of the commit, or of the last try.
+ */
+int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
+
+/* -- undo a part of a transaction
+ *
+ * A nested transaction is a savepoint: keep it if the part succeeds, and go back to it otherwise. After TP_DEADLOCK abort
+ * and run the whole transaction again, not the part.
+ *
+ *     uint64_t part;
+ *     tp_savepoint(txn, &part);
+ *     if (order(txn) == TP_OK)
+ *         tp_savepoint_keep(txn, part);
+ *     else
+ *         tp_savepoint_roll_back(txn, part);
+ */
+
+/*
+ * Makes a savepoint and stores its number in *savepoint. Before the program stores to joined memory from now on, it
+ * must declare the memory (again) with tp_segment_set_range: otherwise the stores are not undone.
+ */
+int tp_savepoint(tp_txn *txn, uint64_t *savepoint);
+
+/* Ends a savepoint, and all later ones. The changes since stay part of the transaction. */
+int tp_savepoint_keep(tp_txn *txn, uint64_t savepoint);
+
+/*
+ * Undoes the changes since a savepoint, newest first, and ends it and all later ones. The transaction goes on with all its
+ * locks. Memory that it has joined goes back, too; memory that it joined since returns to its state at the join, and stays
+ * joined; memory must be declared again before stores. If this call fails, the transaction can no longer commit: its
+ * commit returns TP_HALF_UNDONE.
+ */
+int tp_savepoint_roll_back(tp_txn *txn, uint64_t savepoint);
+
+/* -- pass a running transaction on
+ *
+ *     tp_buffer word = TP_BUFFER;
+ *     if (tp_detach(txn, &word) == TP_OK)
+ *         puts(word.data);
+ *
+ * In the other process:
+ *
+ *     tp_attach(env, word_read, &txn);
+ *     tp_commit(txn);
+ */
+
+/*
+ * Passes the running transaction on, with its locks and changes, and stores a text in word. One thread or process of
+ * the environment can continue the transaction with tp_attach and this text, once. Its savepoints are forgotten; the
+ * changes since them stay. The call ends the handle, whatever it returns, except with TP_MISUSE and TP_FULL: then the
+ * transaction goes on. After any other failure the transaction was undone (TP_NOT_PASSED if it has joined memory, read
+ * or changed plain files, or dropped or renamed databases). If this process dies, or closes the environment, before the
+ * transaction is taken over, the transaction is undone. The durability set by tp_set_durability is not passed on.
+ */
+int tp_detach(tp_txn *txn, tp_buffer *word);
+
+/*
+ * Continues the transaction that tp_detach described by word, and stores its handle in *txn. The commit has the durability
+ * of the environment's settings, unless tp_set_durability changes it. Returns TP_NOT_PASSED if the transaction was undone,
+ * or another session has taken it over.
+ */
+int tp_attach(tp_env *env, const char *word, tp_txn **txn);
+
+/*
+ * Aborts the transaction with number id (tp_txn_id), which was passed on and not taken over. Returns TP_NOT_PASSED if no
+ * such transaction waits.
+ */
+int tp_abort_detached(tp_env *env, uint64_t id);
+
+/* -- read the state of one moment
+ *
+ *     tp_txn *snapshot;
+ *     if (tp_snapshot(env, &snapshot) == TP_OK) {
+ *         code = tp_get(db, snapshot, "k", 1, &value);
+ *         tp_abort(snapshot);
+ *     }
+ */
+
+/*
+ * Begins a snapshot and stores its handle in *snapshot. The snapshot shows every commit, of this process and others, that
+ * could have been read before, and no later one, however long it is held. It takes no lock, so no transaction waits for
+ * it. It waits only for the disk: a call that reads a commit which would be lost with the machine returns when the commit
+ * is on disk, unless the environment's commits are TP_RELAXED. Pass it to the calls that read, in place of a transaction;
+ * calls that change something return TP_MISUSE. End it with tp_commit or tp_abort, which do the same for a snapshot.
+ *
+ * Records that were changed since are read from the log. The log is kept for a snapshot within limits (an hour, 4 GiB,
+ * unless the settings say otherwise); beyond them a call may return TP_SNAPSHOT_TOO_OLD.
+ */
+int tp_snapshot(tp_env *env, tp_txn **snapshot);
+
+/* Waits until everything that the snapshot shows is on disk: for programs that pass on what they have read. */
+int tp_snapshot_durable(tp_txn *snapshot);
+
+/* -- open and close a database of keys and values
+ *
+ *     tp_db *accounts;
+ *     code = tp_btree_open(env, "accounts", &accounts);
+ */
+
+/* Opens the B-tree name, creates it if it is missing, and stores its handle in *db. All threads may use the handle. */
+int tp_btree_open(tp_env *env, const char *name, tp_db **db);
+
+/*
+ * Opens a hash file, and creates it if it is missing. A hash file finds a key in one step; its keys have no order. Its
+ * cursors move forward only: they accept tp_cursor_first, tp_cursor_next, tp_cursor_behind and tp_cursor_each, and
+ * return TP_DATABASE for other steps.
+ */
+int tp_hash_open(tp_env *env, const char *name, tp_db **db);
+
+/* Closes the database. Returns TP_IN_USE while a transaction has a cursor over it. */
+int tp_db_close(tp_db *db);
+
+/* Stores the length of the longest key that the database accepts, in bytes, in *size: a quarter of a page. */
+int tp_db_key_max(tp_db *db, size_t *size);
+
+/* -- keys in an order of the program
+ *
+ * The library has the orders "descending", "ascii-caseless" and "little-endian" (unsigned numbers of one length). The keys
+ * of tp_multi_open may have an order, too.
+ *
+ *     static size_t same(const void *key, size_t size, void *made, size_t room, void *argument)
+ *     {
+ *         if (size <= room)
+ *             memcpy(made, key, size);
+ *         return size;
+ *     }
+ *     tp_order("as they are", same, same, NULL);
+ *     tp_btree_open_ordered(env, "news", "descending", &news);
+ */
+
+/*
+ * Converts the size bytes at bytes to other bytes, for tp_order: stores up to room of them at made, and returns the
+ * length of the whole result. If that exceeds room, the library calls the function again with more room (as with
+ * strxfrm). The function must give the same result for the same bytes, in every process and version that uses the
+ * database: an order that changes needs another name. Several threads may call it at once. It cannot fail, and must not
+ * call this library.
+ */
+typedef size_t tp_recode(const void *bytes, size_t size, void *made, size_t room, void *argument);
+
+/*
+ * Registers an order of keys under a name of 1 to 64 bytes, for the databases that this process opens from now on.
+ * encode converts a key to bytes whose byte order is the desired order, and decode converts these bytes to the key.
+ * Keys with the same encoded bytes are the same key. The functions, and the object at argument, must stay until all
+ * environments are closed.
+ */
+int tp_order(const char *name, tp_recode *encode, tp_recode *decode, void *argument);
+
+/*
+ * Opens a B-tree whose keys are in the named order, and creates it if it is missing. The database's file records the
+ * name. Returns TP_DATABASE if its keys are in another order, as tp_btree_open does for a database with a named order.
+ */
+int tp_btree_open_ordered(tp_env *env, const char *name, const char *order, tp_db **db);
+
+/* -- find, store and remove values by key
+ *
+ *     tp_buffer value = TP_BUFFER;
+ *     code = tp_get(db, txn, "alice", 5, &value);
+ *     if (code == TP_OK)
+ *         printf("%s\n", (char *)value.data);
+ *     tp_buffer_free(&value);
+ */
+
+/* Changes the size bytes of a value in place, for tp_update. It must not call this library. */
+typedef void tp_change(void *value, size_t size, void *argument);
+
+/*
+ * Copies the value of a key to value, which may be NULL. Returns TP_NOTFOUND if there is no such key. A transaction locks
+ * the key for reading until the transaction ends; a snapshot locks nothing.
+ */
+int tp_get(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
+
+/*
+ * Copies the value as tp_get does, but locks the key for writing at once, so that a later tp_put of the key cannot
+ * deadlock with other transactions that do the same.
+ */
+int tp_get_for_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
+
+/* Stores a value under a key, and replaces any earlier value. */
+int tp_put(tp_db *db, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
+
+/* Stores a value under a new key. Returns TP_EXISTS if the key exists. */
+int tp_put_new(tp_db *db, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
+
+/* Calls change to change the value of a key in place; the length stays. Returns TP_NOTFOUND if there is no such key. */
+int tp_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_change *change, void *argument);
+
+/* Removes a key and its value. Returns TP_NOTFOUND if there is no such key. */
+int tp_delete(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
+
+/* -- count and remove a range of keys
+ *
+ *     tp_range pears = {"pear", 4, NULL, 0, TP_PREFIX};
+ *     uint64_t count;
+ *     if (tp_delete_range(db, txn, &pears, &count) == TP_OK)
+ *         printf("%lu removed\n", (unsigned long)count);
+ */
 
 /*
  * Bounds of a tp_range, to be added: TP_FROM or TP_ABOVE or neither, and TP_UPTO or TP_BELOW or neither; or TP_PREFIX
@@ -165,7 +561,9 @@ enum {
 
 /*
  * A range of the keys of a database, as in {"b", 1, "p", 1, TP_FROM | TP_BELOW} or {"pe", 2, NULL, 0, TP_PREFIX}. The
- * library ignores a key that the flags in how do not use. A call that takes a tp_range takes NULL for all keys.
+ * library ignores a key that the flags in how do not use. A call that takes a tp_range takes NULL for all keys. A hash
+ * file has no ranges, and a database whose keys are in another order than the order of their bytes has no prefixes
+ * (TP_DATABASE).
  */
 typedef struct tp_range {
     const void *low;
@@ -175,306 +573,6 @@ typedef struct tp_range {
     unsigned int how;
 } tp_range;
 
-/* The address of a record. The program can store these bytes in another record. */
-typedef struct tp_link {
-    unsigned char bytes[16];
-} tp_link;
-
-/*
- * A key and a value that a function of the program lends to the library: they stay until the function is called again,
- * or until the library call returns.
- */
-typedef struct tp_pair {
-    const void *key;
-    size_t key_size;
-    const void *value;
-    size_t value_size;
-} tp_pair;
-
-/* The order of a key's values, for tp_multi_open. */
-enum {
-    TP_SORTED = 1,      /* a sorted set */
-    TP_AS_THEY_CAME = 2 /* a list in the order of insertion */
-};
-
-/* The flag of tp_load and tp_multi_load. */
-enum {
-    TP_LOAD_SORTED = 1 /* the records come in key order; if one does not, nothing is loaded */
-};
-
-/* Flags of tp_segment_open_at, to be added. tp_segment_survives stores 0 or one of the last two. */
-enum {
-    TP_GUARDED = 1,         /* a store to undeclared memory ends the process, as with vista_map_guarded */
-    TP_ANYWHERE = 2,        /* the segment has no pointers: it may lie at any address */
-    TP_SURVIVES_SYSTEM = 4, /* the program vouches that the memory outlives a crash of the operating system */
-    TP_SURVIVES_POWER = 8   /* the program vouches that the memory outlives a loss of power, too */
-};
-
-/* The work of a transaction, for tp_run. It returns TP_OK to commit; any other code aborts the transaction. */
-typedef int tp_work(tp_txn *txn, void *argument);
-
-/* Changes the size bytes of a value in place, for tp_update. It must not call this library. */
-typedef void tp_change(void *value, size_t size, void *argument);
-
-/*
- * Converts the size bytes at bytes to other bytes, for tp_order: stores up to room of them at made, and returns the
- * length of the whole result. If that exceeds room, the library calls the function again with more room (as with
- * strxfrm). The function must give the same result for the same bytes, in every process that uses the database. Several
- * threads may call it at once. It cannot fail, and must not call this library.
- */
-typedef size_t tp_recode(const void *bytes, size_t size, void *made, size_t room, void *argument);
-
-/*
- * Adds the keys under which an index finds a record, for tp_index_open: calls tp_index_add for each key, and returns
- * TP_OK. Any other code refuses the record: the call that was to store the record changes nothing and returns that
- * code. Every thread that writes to the database calls the function, several at once, while the record is locked. It
- * must add the same keys for the same record, in every process that writes to the database. It may call only
- * tp_index_add and tp_error of this library.
- */
-typedef int tp_index_function(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys,
-                              void *argument);
-
-/*
- * Visits a pair, for tp_cursor_each. Key and value stay until the function returns. It returns TP_OK to go on to the
- * next pair. Calls with the same transaction are refused meanwhile.
- */
-typedef int tp_visit(const void *key, size_t key_size, const void *value, size_t value_size, void *argument);
-
-/*
- * Supplies the next pair, for tp_load: fills in pair and returns TP_OK, or returns TP_NOTFOUND after the last pair. Any
- * other code ends the load, which returns that code. The function must not use the database that is loaded.
- */
-typedef int tp_next_pair(tp_pair *pair, void *argument);
-
-/*
- * Receives the progress of a call now and then: what names the step (such as "sorting"), done counts the finished
- * units, and total all units; total is 0 if unknown.
- */
-typedef void tp_watch(const char *what, uint64_t done, uint64_t total, void *argument);
-
-/* -- The library -- */
-
-/* Returns the version of the library, such as "0.1.0". */
-const char *tp_version(void);
-
-/*
- * Returns a sentence about this thread's last call that did not return TP_OK. The text stays until the thread's next
- * such call. It is empty before the first.
- */
-const char *tp_error(void);
-
-/* Returns the meaning of a code in a few words. */
-const char *tp_strerror(int code);
-
-/*
- * Returns 1 if the same transaction may succeed when it is run again from its beginning (or the same reads in a new
- * snapshot), and 0 otherwise.
- */
-int tp_is_retryable(int code);
-
-/* Frees the buffer's memory. The buffer can then be used again. */
-void tp_buffer_free(tp_buffer *buffer);
-
-/* -- Environments -- */
-
-/*
- * Opens the environment in directory, creates it if it is missing, and stores its handle in *env. settings is a text in
- * the form of libtp.toml ("memory = \"64MiB\"\ndurability = \"relaxed\""); it overrides that file, and may be NULL.
- * flags is a sum of TP_NO_CREATE, and TP_KEEP_FILES or TP_KEEP_REGION, or 0. If necessary, the call restarts the
- * environment from its log.
- */
-int tp_env_open(const char *directory, const char *settings, unsigned int flags, tp_env **env);
-
-/* Closes the environment. Returns TP_IN_USE while the handle has a running transaction or an open database. */
-int tp_env_close(tp_env *env);
-
-/* Stores the names of the environment's databases in names, sorted, each followed by a zero byte. */
-int tp_env_databases(tp_env *env, tp_buffer *names);
-
-/* Stores what opening did in json: {"how":"restarted","millis":12,"log_bytes":...}. */
-int tp_env_opened(tp_env *env, tp_buffer *json);
-
-/* Stores the environment's activity and contents in json, with the names that `tp stat --json` uses. */
-int tp_env_stat(tp_env *env, tp_buffer *json);
-
-/*
- * Checks the pages of the database name against each other, and its indices. Stores each fault in findings as a
- * sentence followed by a zero byte; the size is 0 if there is no fault. No process should change the database
- * meanwhile: changes can be reported as faults.
- */
-int tp_env_verify(tp_env *env, const char *name, tp_buffer *findings);
-
-/* Takes a checkpoint now, unless another session is taking one. */
-int tp_env_checkpoint(tp_env *env);
-
-/* Writes all commits so far to disk. */
-int tp_env_flush(tp_env *env);
-
-/* Does one round of background work, for programs that set "no_background = true". */
-int tp_env_background_step(tp_env *env);
-
-/* -- Transactions -- */
-
-/*
- * Begins a transaction and stores its handle in *txn. durability decides when the commit returns: TP_DEFAULT, TP_SYNC,
- * TP_RELAXED or TP_RIO.
- */
-int tp_begin(tp_env *env, int durability, tp_txn **txn);
-
-/*
- * Commits the transaction with the changes since its savepoints, and ends the handle, whatever it returns. After
- * TP_OUTCOME_UNKNOWN the transaction may be committed or not. After TP_FILES_WAITING it is committed, but a plain file
- * is not in its place yet. After any other code it was aborted. Only after TP_MISUSE the transaction goes on, because
- * the handle was refused or a changed page was not unpinned.
- */
-int tp_commit(tp_txn *txn);
-
-/*
- * Commits as tp_commit does, without waiting for the disk, and stores a handle of the commit in *pending. Other
- * transactions see the changes at once. tp_wait_durable waits for the disk.
- */
-int tp_commit_async(tp_txn *txn, tp_pending **pending);
-
-/* Waits until the commit is on disk, and ends the handle, whatever it returns. */
-int tp_wait_durable(tp_pending *pending);
-
-/* Ends the handle of a commit without waiting. */
-int tp_pending_free(tp_pending *pending);
-
-/* Undoes the transaction and ends the handle, whatever it returns. */
-int tp_abort(tp_txn *txn);
-
-/*
- * Calls work in a transaction and commits it. If work or the commit returns a retryable code, the call runs work again
- * in a new transaction. If work returns a code of the program, the call aborts the transaction and returns that code.
- */
-int tp_run(tp_env *env, int durability, tp_work *work, void *argument);
-
-/* Stores the transaction's number, which tools show, in *id. */
-int tp_txn_id(tp_txn *txn, uint64_t *id);
-
-/* Changes the durability of the transaction's commit. TP_DEFAULT restores the durability given to tp_begin. */
-int tp_set_durability(tp_txn *txn, int durability);
-
-/*
- * Sets the longest wait for each lock from now on, in milliseconds, whatever the settings say: 0 does not wait, and a
- * negative number waits without limit. To limit a single call, set the time before it and reset it afterwards.
- */
-int tp_set_lock_timeout(tp_txn *txn, int64_t millis);
-
-/*
- * Ends all lock waits of the transactions that this process is running. The waiting calls return TP_CANCELLED within
- * some milliseconds. The next call that would have to wait, in a running transaction that does not wait now, returns
- * TP_CANCELLED, too. All other calls, and commits, work as usual. A signal handler may call this function, and the
- * function may be the handler: signal(SIGINT, tp_cancel_waits). It ignores its argument.
- */
-void tp_cancel_waits(int signal);
-
-/*
- * Passes the running transaction on, with its locks and changes, and stores a text in word. One thread or process of
- * the environment can continue the transaction with tp_attach and this text, once. Its savepoints are forgotten; the
- * changes since them stay. The call ends the handle, whatever it returns, except with TP_MISUSE and TP_FULL: then the
- * transaction goes on. After any other failure the transaction was undone (TP_NOT_PASSED if it has joined memory, read
- * or changed plain files, or dropped or renamed databases). If this process dies, or closes the environment, before the
- * transaction is taken over, the transaction is undone. The durability set by tp_set_durability is not passed on.
- */
-int tp_detach(tp_txn *txn, tp_buffer *word);
-
-/*
- * Continues the transaction that tp_detach described by word, and stores its handle in *txn. Returns TP_NOT_PASSED if
- * the transaction is no longer available.
- */
-int tp_attach(tp_env *env, const char *word, tp_txn **txn);
-
-/*
- * Aborts the transaction with number id, which was passed on and not taken over. Returns TP_NOT_PASSED if no such
- * transaction waits.
- */
-int tp_abort_detached(tp_env *env, uint64_t id);
-
-/*
- * Makes a savepoint and stores its number in *savepoint. Before the program stores to joined memory from now on, it
- * must declare the memory (again) with tp_segment_set_range.
- */
-int tp_savepoint(tp_txn *txn, uint64_t *savepoint);
-
-/* Ends a savepoint, and all later ones. The changes since stay part of the transaction. */
-int tp_savepoint_keep(tp_txn *txn, uint64_t savepoint);
-
-/*
- * Undoes the changes since a savepoint, and ends it and all later ones. The transaction goes on with all its locks.
- * Memory that it joined since returns to its state at the join, and stays joined; memory must be declared again before
- * stores. If this call fails, the transaction can no longer commit.
- */
-int tp_savepoint_roll_back(tp_txn *txn, uint64_t savepoint);
-
-/*
- * Begins a snapshot and stores its handle in *snapshot. The snapshot shows everything that is committed now, and reads
- * it without locks while other transactions write. Pass it to the calls that read. End it with tp_commit or tp_abort,
- * which do the same for a snapshot.
- */
-int tp_snapshot(tp_env *env, tp_txn **snapshot);
-
-/* Waits until everything that the snapshot shows is on disk. */
-int tp_snapshot_durable(tp_txn *snapshot);
-
-/* -- Databases of keys and values -- */
-
-/* Opens the B-tree name, creates it if it is missing, and stores its handle in *db. */
-int tp_btree_open(tp_env *env, const char *name, tp_db **db);
-
-/*
- * Registers an order of keys under a name of 1 to 64 bytes, for the databases that this process opens from now on.
- * encode converts a key to bytes whose byte order is the desired order, and decode converts these bytes to the key.
- * Keys with the same encoded bytes are the same key. The database's file records the name. The functions, and the
- * object at argument, must stay until all environments are closed. The library has the orders "descending",
- * "ascii-caseless" and "little-endian" (unsigned numbers of one length).
- */
-int tp_order(const char *name, tp_recode *encode, tp_recode *decode, void *argument);
-
-/*
- * Opens a B-tree whose keys are in the named order, and creates it if it is missing. Returns TP_DATABASE if its keys
- * are in another order.
- */
-int tp_btree_open_ordered(tp_env *env, const char *name, const char *order, tp_db **db);
-
-/*
- * Opens a hash file, and creates it if it is missing. A hash file finds a key in one step; its keys have no order. Its
- * cursors move forward only: they accept tp_cursor_first, tp_cursor_next, tp_cursor_behind and tp_cursor_each, and
- * return TP_DATABASE for other steps.
- */
-int tp_hash_open(tp_env *env, const char *name, tp_db **db);
-
-/* Closes the database. Returns TP_IN_USE while a transaction has a cursor over it. */
-int tp_db_close(tp_db *db);
-
-/* Stores the length of the longest key that the database accepts, in bytes, in *size. */
-int tp_db_key_max(tp_db *db, size_t *size);
-
-/*
- * Copies the value of a key to value. Returns TP_NOTFOUND if there is no such key. A transaction locks the key for
- * reading until the transaction ends; a snapshot locks nothing.
- */
-int tp_get(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
-
-/*
- * Copies the value as tp_get does, but locks the key for writing at once, so that a later tp_put of the key cannot
- * deadlock over it.
- */
-int tp_get_for_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
-
-/* Calls change to change the value of a key in place; the length stays. Returns TP_NOTFOUND if there is no such key. */
-int tp_update(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_change *change, void *argument);
-
-/* Stores a value under a key, and replaces any earlier value. */
-int tp_put(tp_db *db, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
-
-/* Stores a value under a new key. Returns TP_EXISTS if the key exists. */
-int tp_put_new(tp_db *db, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
-
-/* Removes a key and its value. Returns TP_NOTFOUND if there is no such key. */
-int tp_delete(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
-
 /*
  * Stores the number of keys in the range in *count. In a transaction the number stays the same until the transaction
  * ends.
@@ -482,76 +580,62 @@ int tp_delete(tp_db *db, tp_txn *txn, const void *key, size_t key_size);
 int tp_count(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *count);
 
 /*
- * Removes all keys in the range, and stores their number in *count, unless count is NULL. An empty range is no error.
- * If the call fails, some keys may be removed: abort the transaction, or go back to a savepoint.
+ * Removes all keys in the range, and stores their number in *count, unless count is NULL. No other transaction can insert
+ * such a key until this transaction ends. An empty range is no error. If the call fails, some keys may be removed: abort
+ * the transaction, or go back to a savepoint.
  */
 int tp_delete_range(tp_db *db, tp_txn *txn, const tp_range *range, uint64_t *count);
 
-/*
- * Stores the address of a key's record in *link, and locks the key for reading. Returns TP_NOTFOUND if there is no such
- * key. Refuses a snapshot.
+/* -- visit a database in the order of its keys
+ *
+ * A cursor stands nowhere at first. In a transaction it locks the records it passes for reading until the transaction
+ * ends, and the gaps between them; other transactions can change records that it has not passed. It ends with the
+ * transaction. A call that fails, or returns TP_NOTFOUND, leaves the cursor in its place, with two exceptions: after
+ * TP_NOTFOUND tp_cursor_next leaves it behind all records, and tp_cursor_prev before all. When the record under a cursor
+ * is removed, the cursor stands between the neighbours. All this holds for every kind of cursor.
+ *
+ * A call that moves copies the pair to key and value, either of which may be NULL, or returns TP_NOTFOUND.
+ *
+ *     tp_buffer key = TP_BUFFER, value = TP_BUFFER;
+ *     while ((code = tp_cursor_next(cursor, &key, &value)) == TP_OK)
+ *         printf("%s\n", (char *)key.data);
  */
-int tp_link_of(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_link *link);
 
 /*
- * Copies the record at a link, without a search. Returns TP_NOTFOUND if the record is no longer there, because it was
- * removed or moved: then search by its key. Compare the key: another record is found only if the hashes of both keys
- * are equal. key or value may be NULL. Refuses a snapshot.
+ * Visits a pair, for tp_cursor_each. Key and value stay until the function returns. It returns TP_OK to go on to the
+ * next pair. Calls with the same transaction are refused meanwhile.
  */
-int tp_get_at(tp_db *db, tp_txn *txn, const tp_link *link, tp_buffer *key, tp_buffer *value);
+typedef int tp_visit(const void *key, size_t key_size, const void *value, size_t value_size, void *argument);
 
-/*
- * Loads the pairs that next supplies into an empty B-tree, and stores the resulting number of keys in *count. Of equal
- * keys the last counts. The load is a transaction of its own that locks the whole database. If it fails, nothing was
- * loaded. flags is TP_LOAD_SORTED; or 0 to sort the pairs first, in about memory bytes (0: 64 MiB) and a file. Pages
- * are filled to fill_percent, 10 to 100 (0: 100). next and watch are called with argument; watch and count may be NULL.
- */
-int tp_load(tp_db *db, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next, tp_watch *watch,
-            void *argument, uint64_t *count);
-
-/*
- * Merges neighbouring pages that hold little, so that the remaining ones are filled to fill_percent at most, 10 to 100,
- * while other transactions read and write. Stores the number of leaves visited in *leaves, and the number of freed ones
- * in *merged; either may be NULL. The file does not become shorter: the database reuses the freed pages.
- */
-int tp_compact(tp_db *db, unsigned int fill_percent, tp_watch *watch, void *argument, uint64_t *leaves, uint64_t *merged);
-
-/*
- * Opens a cursor, which stands nowhere at first, and stores its handle in *cursor. In a transaction it locks the
- * records it passes for reading, and the gaps between them. It ends with the transaction; tp_cursor_close frees its
- * handle, before or after that. A call that fails, or returns TP_NOTFOUND, leaves the cursor in its place, with two
- * exceptions: after TP_NOTFOUND tp_cursor_next leaves it behind all records, and tp_cursor_prev before all. When the
- * record under a cursor is removed, the cursor stands between the neighbours. All this holds for every kind of cursor.
- */
+/* Opens a cursor in a transaction or a snapshot, and stores its handle in *cursor. */
 int tp_cursor_open(tp_db *db, tp_txn *txn, tp_cursor **cursor);
 
-/* Opens a cursor over the keys in a range. It moves and locks only within the range. */
+/* Opens a cursor over the keys in a range (tp_count). It moves and locks only within the range. */
 int tp_cursor_open_range(tp_db *db, tp_txn *txn, const tp_range *range, tp_cursor **cursor);
 
+/* Frees the handle of a cursor, before or after the end of its transaction. */
 int tp_cursor_close(tp_cursor *cursor);
 
-/*
- * Moves to the first pair and copies it, or returns TP_NOTFOUND if there is none. Here and below, key or value may be
- * NULL.
- */
+/* Moves to the first pair. */
 int tp_cursor_first(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* Moves to the last pair and copies it. */
+/* Moves to the last pair. */
 int tp_cursor_last(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* Moves to the first pair whose key is `from` or greater, and copies it. */
+/* Moves to the first pair whose key is `from` or greater. */
 int tp_cursor_seek(tp_cursor *cursor, const void *from, size_t from_size, tp_buffer *key, tp_buffer *value);
 
 /*
- * Moves to the first pair behind the key `from`, whether or not that key exists, and copies it. With this call a new
- * cursor continues where another one stopped. It works in a hash file, too.
+ * Moves to the first pair behind the key `from`, whether or not that key exists. With this call a new cursor continues
+ * where another one stopped. It works in a hash file, too.
  */
 int tp_cursor_behind(tp_cursor *cursor, const void *from, size_t from_size, tp_buffer *key, tp_buffer *value);
 
-/*
- * Moves to the next pair and copies it; to the first if the cursor stands nowhere. Returns TP_NOTFOUND after the last.
- */
+/* Moves to the next pair, or to the first if the cursor stands nowhere. */
 int tp_cursor_next(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
+
+/* Moves to the previous pair, or to the last if the cursor stands nowhere. */
+int tp_cursor_prev(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
 /*
  * Calls visit with the next pair, and with each further pair, until visit returns another code than TP_OK. The call
@@ -560,13 +644,120 @@ int tp_cursor_next(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
  */
 int tp_cursor_each(tp_cursor *cursor, tp_visit *visit, void *argument);
 
-/*
- * Moves to the previous pair and copies it; to the last if the cursor stands nowhere. Returns TP_NOTFOUND before the
- * first.
+/* -- addresses of records
+ *
+ *     tp_link link;
+ *     if (tp_link_of(parts, txn, "screw", 5, &link) == TP_OK)
+ *         tp_put(parts, txn, "hinge", 5, &link, sizeof link);
  */
-int tp_cursor_prev(tp_cursor *cursor, tp_buffer *key, tp_buffer *value);
 
-/* -- Databases of records by number -- */
+/* The address of a record. The program can store these bytes in another record. */
+typedef struct tp_link {
+    unsigned char bytes[16];
+} tp_link;
+
+/*
+ * Stores the address of a key's record in *link, and locks the key for reading. Returns TP_NOTFOUND if there is no such
+ * key. Refuses a snapshot.
+ */
+int tp_link_of(tp_db *db, tp_txn *txn, const void *key, size_t key_size, tp_link *link);
+
+/*
+ * Copies the record at a link, without a search. Returns TP_NOTFOUND if the record is no longer there: it was removed, or
+ * moved when its page was split or it grew. Then search by its key, and take a new link. Compare the key: another record
+ * is found only if the hashes of both keys are equal, once in 2^64 pairs unless keys are chosen for that. key or value may
+ * be NULL. Refuses a snapshot.
+ */
+int tp_get_at(tp_db *db, tp_txn *txn, const tp_link *link, tp_buffer *key, tp_buffer *value);
+
+/* -- indices, which find records by other keys than their own
+ *
+ *     static int town(const void *key, size_t key_size, const void *value, size_t value_size,
+ *                     tp_index_keys *keys, void *argument)
+ *     {
+ *         const char *end = memchr(value, ':', value_size);
+ *         return end == NULL ? 1 : tp_index_add(keys, value, end - (const char *)value);
+ *     }
+ *     tp_index_open(people, "people by town", town, NULL, &by_town);
+ *     tp_index_get(by_town, txn, "London", 6, &name, &person);
+ */
+
+/*
+ * Adds the keys under which an index finds a record, for tp_index_open: calls tp_index_add for each key, none or several,
+ * and returns TP_OK. Any other code refuses the record: the call that was to store the record changes nothing and returns
+ * that code, and tp_error names the index. Every thread that writes to the database calls the function, several at once,
+ * while the record is locked. It must add the same keys for the same record, in every process that writes to the database:
+ * if you change the keys that it adds, give the index another name. It may call only tp_index_add and tp_error of this
+ * library.
+ */
+typedef int tp_index_function(const void *key, size_t key_size, const void *value, size_t value_size, tp_index_keys *keys,
+                              void *argument);
+
+/*
+ * Opens the index name of a database, and stores its handle in *index. function computes its keys. If the index is
+ * missing, the call makes it from all records, in one transaction; other transactions that write to the database wait for
+ * it. From then on every change of a record updates the index. Every process that writes to the database must call this
+ * first, with the same function; otherwise its writes return TP_DATABASE. The function, and the object at argument, must
+ * stay until the environment is closed, even if the index is closed before.
+ */
+int tp_index_open(tp_db *db, const char *name, tp_index_function *function, void *argument, tp_index **index);
+
+/* Closes the handle; writes still update the index. Returns TP_IN_USE while a transaction has a cursor over it. */
+int tp_index_close(tp_index *index);
+
+/*
+ * Adds a key under which the index finds the record. Only a tp_index_function calls this. A key added twice counts
+ * once.
+ */
+int tp_index_add(tp_index_keys *keys, const void *key, size_t key_size);
+
+/* Drops an index of the database: writes no longer update it. Returns TP_NOTFOUND if the database has no such index. */
+int tp_index_drop(tp_db *db, const char *name);
+
+/* Stores the number of records with an index key in *count. */
+int tp_index_count(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, uint64_t *count);
+
+/*
+ * Copies the first record with an index key; tp_index_cursor_open visits all. Returns TP_NOTFOUND if there is none. key or
+ * value may be NULL.
+ */
+int tp_index_get(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, tp_buffer *key, tp_buffer *value);
+
+/*
+ * Compares the index with the records, by its function. Stores each fault in findings as a sentence followed by a zero
+ * byte; the size is 0 if there is no fault.
+ */
+int tp_index_verify(tp_index *index, tp_txn *txn, tp_buffer *findings);
+
+/* -- visit records in the order of an index
+ *
+ * These work as the calls of tp_cursor_open, over the index keys in a range (tp_count), NULL for all: the index keys in
+ * order, and the records of each in the order of their own keys. Each of the three buffers may be NULL. A cursor in a
+ * transaction locks the index entries and records it passes for reading; in a snapshot index and records are of the same
+ * moment.
+ *
+ *     tp_range l = {"L", 1, NULL, 0, TP_PREFIX};
+ *     tp_index_cursor_open(by_town, txn, &l, &cursor);
+ *     while (tp_index_cursor_next(cursor, &town, &name, NULL) == TP_OK)
+ *         printf("%s: %s\n", (char *)town.data, (char *)name.data);
+ */
+
+int tp_index_cursor_open(tp_index *index, tp_txn *txn, const tp_range *range, tp_index_cursor **cursor);
+int tp_index_cursor_close(tp_index_cursor *cursor);
+int tp_index_cursor_first(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
+int tp_index_cursor_last(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
+int tp_index_cursor_seek(tp_index_cursor *cursor, const void *from, size_t from_size, tp_buffer *index_key, tp_buffer *key,
+                         tp_buffer *value);
+int tp_index_cursor_next(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
+int tp_index_cursor_prev(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
+
+/* -- databases of records by number
+ *
+ * Numbers begin with 1.
+ *
+ *     uint64_t number;
+ *     code = tp_recno_append(history, txn, &entry, sizeof entry, &number);
+ */
 
 /*
  * Opens a database whose records all have record_size bytes, creates it if it is missing, and stores its handle in
@@ -580,7 +771,7 @@ int tp_recno_close(tp_recno *recno);
 /* Stores the length of each record, in bytes, in *size. */
 int tp_recno_record_size(tp_recno *recno, uint32_t *size);
 
-/* Copies the record with that number. Returns TP_NOTFOUND if there is none. */
+/* Copies the record with that number, in a transaction or a snapshot. Returns TP_NOTFOUND if there is none. */
 int tp_recno_get(tp_recno *recno, tp_txn *txn, uint64_t number, tp_buffer *record);
 
 /* Stores a record under a number, and replaces any earlier record. */
@@ -595,7 +786,13 @@ int tp_recno_append(tp_recno *recno, tp_txn *txn, const void *record, size_t rec
 /* Removes a record. Returns TP_NOTFOUND if there is none. */
 int tp_recno_delete(tp_recno *recno, tp_txn *txn, uint64_t number);
 
-/* These work as the tp_cursor calls, in the order of the record numbers. */
+/* -- visit records in the order of their numbers
+ *
+ * These work as the calls of tp_cursor_open. Each call that moves stores the number of the record in *number, and copies
+ * the record; number or record may be NULL. tp_recno_cursor_seek moves to the first record whose number is `from` or
+ * greater.
+ */
+
 int tp_recno_cursor_open(tp_recno *recno, tp_txn *txn, tp_recno_cursor **cursor);
 int tp_recno_cursor_close(tp_recno_cursor *cursor);
 int tp_recno_cursor_first(tp_recno_cursor *cursor, uint64_t *number, tp_buffer *record);
@@ -604,12 +801,24 @@ int tp_recno_cursor_seek(tp_recno_cursor *cursor, uint64_t from, uint64_t *numbe
 int tp_recno_cursor_next(tp_recno_cursor *cursor, uint64_t *number, tp_buffer *record);
 int tp_recno_cursor_prev(tp_recno_cursor *cursor, uint64_t *number, tp_buffer *record);
 
-/* -- Databases of keys with several values each -- */
+/* -- databases of keys with several values each
+ *
+ *     tp_multi *tags;
+ *     tp_multi_open(env, "tags", TP_SORTED, NULL, &tags);
+ *     tp_multi_put(tags, txn, "pear", 4, "green", 5);
+ *     tp_multi_put(tags, txn, "pear", 4, "fruit", 5);
+ */
+
+/* The order of a key's values, for tp_multi_open. */
+enum {
+    TP_SORTED = 1,      /* a sorted set, in the order of their bytes */
+    TP_AS_THEY_CAME = 2 /* a list in the order of insertion */
+};
 
 /*
  * Opens a database whose keys have several values each, TP_SORTED or TP_AS_THEY_CAME, creates it if it is missing, and
  * stores its handle in *multi. order is the name of an order of the keys (tp_order), or NULL for the order of their
- * bytes.
+ * bytes. Returns TP_DATABASE if the database was created otherwise.
  */
 int tp_multi_open(tp_env *env, const char *name, int how, const char *order, tp_multi **multi);
 
@@ -623,15 +832,16 @@ int tp_multi_close(tp_multi *multi);
 int tp_multi_pair_max(tp_multi *multi, size_t *size);
 
 /*
- * Adds a value to a key. Returns TP_EXISTS if values are sorted and the key has this value. With TP_AS_THEY_CAME,
- * another transaction that adds a value to the same key waits until this transaction ends.
+ * Adds a value to a key: at its place in the order, or as the last. Returns TP_EXISTS if values are sorted and the key
+ * has this value. With TP_AS_THEY_CAME, another transaction that adds a value to the same key waits until this
+ * transaction ends.
  */
 int tp_multi_put(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, const void *value, size_t value_size);
 
 /* Copies the first value of a key. Returns TP_NOTFOUND if the key has none. */
 int tp_multi_get(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, tp_buffer *value);
 
-/* Stores the number of a key's values in *count. */
+/* Stores the number of a key's values in *count: 0 if there is no such key. */
 int tp_multi_count(tp_multi *multi, tp_txn *txn, const void *key, size_t key_size, uint64_t *count);
 
 /*
@@ -655,18 +865,16 @@ int tp_multi_count_range(tp_multi *multi, tp_txn *txn, const tp_range *range, ui
  */
 int tp_multi_delete_range(tp_multi *multi, tp_txn *txn, const tp_range *range, uint64_t *count);
 
-/*
- * Loads pairs as tp_load does, and stores the resulting number of pairs in *count. With TP_LOAD_SORTED the pairs must
- * come in key order, and with TP_SORTED also the values of each key in order.
+/* -- visit keys with several values
+ *
+ * These work as the calls of tp_cursor_open, over all pairs, or over the pairs of a range of keys (tp_count): the keys in
+ * order, and the values of each key in their order.
+ *
+ *     for (code = tp_multi_cursor_seek(cursor, "pear", 4, &key, &value); code == TP_OK;
+ *          code = tp_multi_cursor_next_value(cursor, NULL, &value))
+ *         printf("%s\n", (char *)value.data);
  */
-int tp_multi_load(tp_multi *multi, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next,
-                  tp_watch *watch, void *argument, uint64_t *count);
 
-/* Merges pages as tp_compact does. */
-int tp_multi_compact(tp_multi *multi, unsigned int fill_percent, tp_watch *watch, void *argument, uint64_t *leaves,
-                     uint64_t *merged);
-
-/* These work as the tp_cursor calls, over all pairs: the keys in order, and the values of each key in their order. */
 int tp_multi_cursor_open(tp_multi *multi, tp_txn *txn, tp_multi_cursor **cursor);
 int tp_multi_cursor_open_range(tp_multi *multi, tp_txn *txn, const tp_range *range, tp_multi_cursor **cursor);
 int tp_multi_cursor_close(tp_multi_cursor *cursor);
@@ -715,12 +923,18 @@ int tp_multi_cursor_place(tp_multi_cursor *cursor, tp_buffer *place);
 /* Moves to the pair at the place, or to the first pair behind if that pair is gone, and copies it. */
 int tp_multi_cursor_go_to(tp_multi_cursor *cursor, const void *place, size_t place_size, tp_buffer *key, tp_buffer *value);
 
-/* -- Lists: records of any length, numbered from 1 without gaps -- */
-
-/*
- * Opens a list, creates it if it is missing, and stores its handle in *list. Inserting or removing a record changes the
- * numbers of all records that follow.
+/* -- lists: records of any length, numbered from 1 without gaps
+ *
+ * Inserting or removing a record changes the numbers of all records that follow. Any number of transactions read a list,
+ * and replace records, at once. A transaction that inserts or removes has the list to itself until it ends.
+ *
+ *     tp_list *lines;
+ *     tp_list_open(env, "lines", &lines);
+ *     tp_list_append(lines, txn, "second", 6, NULL);
+ *     tp_list_insert_before(lines, txn, 1, "first", 5);
  */
+
+/* Opens a list, creates it if it is missing, and stores its handle in *list. */
 int tp_list_open(tp_env *env, const char *name, tp_list **list);
 
 /* Closes the list. Returns TP_IN_USE while a transaction has a cursor over it, or a text file of it is open. */
@@ -753,11 +967,17 @@ int tp_list_insert_after(tp_list *list, tp_txn *txn, uint64_t number, const void
 /* Removes a record: all behind it move down by one. Returns TP_NOTFOUND if the list is shorter. */
 int tp_list_delete(tp_list *list, tp_txn *txn, uint64_t number);
 
-/*
- * These work as the tp_recno_cursor calls. A cursor stands on a number: after an insertion or removal before it that
- * did not use this cursor, another record has that number. Changes through the cursor adjust its number.
- * tp_list_cursor_seek moves to the record with exactly that number.
+/* -- visit a list, and change it on the way
+ *
+ * These work as the calls of tp_recno_cursor_open. A cursor stands on a number: after an insertion or removal before it
+ * that did not use this cursor, another record has that number. Changes through the cursor adjust its number, and it stays
+ * on its record. tp_list_cursor_seek moves to the record with exactly that number. If the cursor stands on no record, a
+ * call that needs one returns TP_NOTFOUND. In a snapshot nothing can be changed.
+ *
+ *     if (tp_list_cursor_last(cursor, &number, NULL) == TP_OK)
+ *         tp_list_cursor_insert_before(cursor, "last but one", 12, NULL);
  */
+
 int tp_list_cursor_open(tp_list *list, tp_txn *txn, tp_list_cursor **cursor);
 int tp_list_cursor_close(tp_list_cursor *cursor);
 int tp_list_cursor_first(tp_list_cursor *cursor, uint64_t *number, tp_buffer *record);
@@ -766,10 +986,10 @@ int tp_list_cursor_seek(tp_list_cursor *cursor, uint64_t number, tp_buffer *reco
 int tp_list_cursor_next(tp_list_cursor *cursor, uint64_t *number, tp_buffer *record);
 int tp_list_cursor_prev(tp_list_cursor *cursor, uint64_t *number, tp_buffer *record);
 
-/* Stores the number under the cursor in *number. Returns TP_NOTFOUND if the cursor stands on no record. */
+/* Stores the number under the cursor in *number. */
 int tp_list_cursor_number(tp_list_cursor *cursor, uint64_t *number);
 
-/* Replaces the record under the cursor. Here and below, TP_NOTFOUND means that the cursor stands on no record. */
+/* Replaces the record under the cursor. */
 int tp_list_cursor_put(tp_list_cursor *cursor, const void *record, size_t record_size);
 
 /* Stores a record under a number, and moves there. */
@@ -790,17 +1010,27 @@ int tp_list_cursor_insert_after(tp_list_cursor *cursor, const void *record, size
 /* Removes the record under the cursor, which then stands between the neighbours. */
 int tp_list_cursor_delete(tp_list_cursor *cursor);
 
+/* -- text files whose records are in a list
+ *
+ *     tp_text *text;
+ *     tp_text_open(lines, "/etc/motd", 0, '\n', &text);
+ *     tp_list_append(lines, txn, "Be kind.", 8, NULL);
+ *     tp_commit(txn);
+ *     tp_text_close(text);
+ */
+
 /*
- * Reads a text file into a list, unless both have the same records already, and stores a handle in *text. With
- * record_size 0 each record ends with byte, usually '\n'; otherwise each record has record_size bytes, and shorter ones
- * are filled up with byte. A list with committed changes that were not written back stays as it is. Returns TP_DATABASE
- * if both were changed since they were equal.
+ * Reads a text file into a list, unless both have the same records already, and stores a handle in *text. A missing file
+ * counts as a file without records. With record_size 0 each record ends with byte, usually '\n', which may be missing
+ * behind the last record; otherwise each record has record_size bytes, and shorter ones are filled up with byte. A list
+ * with committed changes that were not written back stays as it is: the next sync writes it. Returns TP_DATABASE if both
+ * were changed since they were equal, because neither is known to be right.
  */
 int tp_text_open(tp_list *list, const char *path, size_t record_size, int byte, tp_text **text);
 
 /*
- * Writes the file if the list was changed since it was read or last written: it writes a whole new file, which then
- * replaces the old one. Stores 1 in *is_written if it wrote, and 0 otherwise; is_written may be NULL.
+ * Writes the file if the list was changed since it was read or last written: it writes a whole new file, which replaces
+ * the old one when it is on disk. Stores 1 in *is_written if it wrote, and 0 otherwise; is_written may be NULL.
  */
 int tp_text_sync(tp_text *text, int *is_written);
 
@@ -810,30 +1040,118 @@ int tp_text_sync(tp_text *text, int *is_written);
  */
 int tp_text_close(tp_text *text);
 
-/* -- Databases as a whole -- */
+/* -- load many records at once
+ *
+ *     static int next(tp_pair *pair, void *argument)
+ *     {
+ *         char *line = argument;
+ *         if (fgets(line, 80, stdin) == NULL)
+ *             return TP_NOTFOUND;
+ *         pair->key = line;
+ *         pair->key_size = strcspn(line, "\n");
+ *         return TP_OK;
+ *     }
+ *     tp_load(words, 0, 0, 0, next, NULL, line, NULL);
+ */
+
+/* The flag of tp_load and tp_multi_load. */
+enum {
+    TP_LOAD_SORTED = 1 /* the records come in key order; if one does not, nothing is loaded (TP_OUT_OF_ORDER) */
+};
+
+/*
+ * A key and a value that a function of the program lends to the library: they stay until the function is called again,
+ * or until the library call returns.
+ */
+typedef struct tp_pair {
+    const void *key;
+    size_t key_size;
+    const void *value;
+    size_t value_size;
+} tp_pair;
+
+/*
+ * Supplies the next pair, for tp_load: fills in pair and returns TP_OK, or returns TP_NOTFOUND after the last pair. Any
+ * other code ends the load, which returns that code. The function must not use the database that is loaded.
+ */
+typedef int tp_next_pair(tp_pair *pair, void *argument);
+
+/*
+ * Receives the progress of a call now and then: what names the step (such as "sorting"), done counts the finished
+ * units, and total all units; total is 0 if unknown.
+ */
+typedef void tp_watch(const char *what, uint64_t done, uint64_t total, void *argument);
+
+/*
+ * Loads the pairs that next supplies into an empty B-tree, and stores the resulting number of keys in *count. Of equal
+ * keys the last counts. The load is a transaction of its own that locks the whole database. If it fails, nothing was
+ * loaded; it returns TP_NOT_EMPTY if the database has records already. flags is TP_LOAD_SORTED; or 0 to sort the pairs
+ * first, in about memory bytes (0: 64 MiB) and a file in the environment's directory. Pages are filled to fill_percent,
+ * 10 to 100 (0: 100); leave room if keys will be inserted between the loaded ones. next and watch are called with
+ * argument; watch and count may be NULL.
+ */
+int tp_load(tp_db *db, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next, tp_watch *watch,
+            void *argument, uint64_t *count);
+
+/*
+ * Loads pairs as tp_load does, and stores the resulting number of pairs in *count. With TP_LOAD_SORTED the pairs must
+ * come in key order, and with TP_SORTED also the values of each key in order.
+ */
+int tp_multi_load(tp_multi *multi, unsigned int flags, unsigned int fill_percent, uint64_t memory, tp_next_pair *next,
+                  tp_watch *watch, void *argument, uint64_t *count);
+
+/* -- merge pages that hold little
+ *
+ *     uint64_t merged;
+ *     if (tp_compact(db, 90, NULL, NULL, NULL, &merged) == TP_OK)
+ *         printf("%lu pages won\n", (unsigned long)merged);
+ */
+
+/*
+ * Merges neighbouring pages that hold little, so that the remaining ones are filled to fill_percent at most, 10 to 100,
+ * while other transactions read and write. Stores the number of leaves visited in *leaves, and the number of freed ones
+ * in *merged; either may be NULL. The file does not become shorter: the database reuses the freed pages. Deleted records
+ * are removed where no snapshot needs them and no running transaction may restore them, and a second call may free more.
+ * watch receives the number of pages visited; it is called with argument, and may be NULL. Returns TP_DATABASE for a hash
+ * file.
+ */
+int tp_compact(tp_db *db, unsigned int fill_percent, tp_watch *watch, void *argument, uint64_t *leaves, uint64_t *merged);
+
+/* Merges pages as tp_compact does. */
+int tp_multi_compact(tp_multi *multi, unsigned int fill_percent, tp_watch *watch, void *argument, uint64_t *leaves,
+                     uint64_t *merged);
+
+/* -- drop, rename and empty databases
+ *
+ * TP_NO_DATABASE means that there is no such database.
+ */
 
 /*
  * Drops a database with its indices when the transaction commits; its name is then free. No other transaction uses the
- * database until this one ends. After the commit, calls with older handles return TP_DROPPED. The commit waits while a
- * backup is taken.
+ * database or its name until this one ends. After the commit, calls with older handles return TP_DROPPED. To replace a
+ * database by another, drop the one and rename the other in one transaction. The commit returns when it is on disk. It
+ * waits while a backup is taken.
  */
 int tp_drop(tp_txn *txn, const char *name);
 
 /*
- * Renames a database when the transaction commits. Older handles stay valid. Returns TP_DATABASE if another database
- * has the new name, unless the transaction drops or renames that database.
+ * Renames a database when the transaction commits, as tp_drop drops one. Older handles stay valid. Returns TP_DATABASE if
+ * the new name is invalid, or another database has it, unless the transaction drops or renames that database; databases
+ * cannot trade their names.
  */
 int tp_rename(tp_txn *txn, const char *name, const char *new_name);
 
 /*
  * Removes all records of a database and the entries of its indices, and stores the number of records in *count, unless
- * count is NULL. The database can be used at once. Returns TP_DATABASE for an index and for a file of pages.
+ * count is NULL. The database can be used at once, with any handle. Each removal is logged; to free the disk space, drop
+ * the database and create it again. The numbers of a database of records by number continue after the removed ones.
+ * Returns TP_DATABASE for an index and for a file of pages.
  */
 int tp_empty(tp_txn *txn, const char *name, uint64_t *count);
 
 /*
  * Stores the kind of a database ("btree", "multi", "list", "index", "hash", "recno", "pages", or "missing" if its file
- * is not in its place) in *kind, and the length of its file in bytes in *bytes. Either may be NULL.
+ * is not in its place) in *kind, and the length of its file in bytes in *bytes. Either may be NULL. Do not free the text.
  */
 int tp_env_database(tp_env *env, const char *name, const char **kind, uint64_t *bytes);
 
@@ -843,20 +1161,36 @@ int tp_env_database(tp_env *env, const char *name, const char **kind, uint64_t *
  */
 int tp_env_count_records(tp_env *env, const char *name, uint64_t *count);
 
-/* -- Plain files, changed together with records -- */
+/* -- plain files, changed together with records
+ *
+ * These calls change ordinary files outside of the environment. The commit of the transaction makes all of its changes of
+ * files and records, or none. Other programs see no change before. Each file is whole at every moment. A program that does
+ * not use this library and reads several files during a commit may see some old and some new ones.
+ *
+ * The commit of a transaction with files returns when it is on disk, whatever its durability, and the files are in their
+ * places. If it returns TP_FILES_WAITING, it is committed, but some files could not be put in their places: the next
+ * process that opens the environment, or changes one of these files, tries again. If another program has changed a file
+ * since the transaction first used it, the commit changes nothing and returns TP_FILE.
+ *
+ * A path contains no symbolic link and no "..", and is not in the environment's directory. Access lists, extended
+ * attributes and further names of a replaced file are not kept. A transaction with files cannot be passed on (tp_detach),
+ * and these calls refuse a snapshot.
+ *
+ *     tp_put(users, txn, "margo", 5, "1001", 4);
+ *     tp_file_replace(txn, "/srv/etc/passwd", lines, strlen(lines));
+ *     tp_file_replace(txn, "/srv/etc/group", groups, strlen(groups));
+ *     tp_commit(txn);
+ */
 
 /*
- * Creates a plain file when the transaction commits: outside of the environment, visible to every program after the
- * commit and to none before. The call writes the size bytes of contents to a temporary file in the same directory at
- * once. The commit of a transaction with files returns when it is on disk and the files are in their places
- * (TP_FILES_WAITING: committed, but a file could not be put in its place yet). Returns TP_FILE if the path exists, or
- * cannot exist. A path contains no symbolic link and no `..', and is not in the environment's directory.
+ * Creates a plain file when the transaction commits. The call writes the size bytes of contents to a temporary file in
+ * the same directory at once. Returns TP_FILE if the path exists, or cannot exist.
  */
 int tp_file_create(tp_txn *txn, const char *path, const void *contents, size_t size);
 
 /*
- * Replaces the contents of a file when the transaction commits. The new file keeps the old one's mode, owner and group.
- * Returns TP_FILE if there is no such file.
+ * Replaces the contents of a file when the transaction commits. The call writes them to a temporary file in the same
+ * directory at once. The new file keeps the old one's mode, owner and group. Returns TP_FILE if there is no such file.
  */
 int tp_file_replace(tp_txn *txn, const char *path, const void *contents, size_t size);
 
@@ -870,9 +1204,9 @@ int tp_file_rename(tp_txn *txn, const char *from, const char *to);
 int tp_file_remove(tp_txn *txn, const char *path);
 
 /*
- * Copies the contents of a file, as this transaction sees it, to contents, which may be NULL. Of another transaction's
- * files it sees all changes or none. Returns TP_NOTFOUND if there is no such file. The path stays locked until the
- * transaction ends.
+ * Copies the contents of a file, as this transaction sees it, with its own changes, to contents, which may be NULL. Of
+ * another transaction's files it sees all changes or none. Returns TP_NOTFOUND if there is no such file. The path stays
+ * locked until the transaction ends.
  */
 int tp_file_read(tp_txn *txn, const char *path, tp_buffer *contents);
 
@@ -889,60 +1223,29 @@ int tp_env_waiting_files(tp_env *env, tp_buffer *paths);
  */
 int tp_env_forget_file(tp_env *env, const char *path, int *is_forgotten);
 
-/* -- Indices: records found by other keys than their own -- */
-
-/*
- * Opens the index name of a database, and stores its handle in *index. function computes its keys. If the index is
- * missing, the call makes it from all records, in one transaction. From then on every change of a record updates the
- * index. Every process that writes to the database must call this first, with the same function; otherwise its writes
- * return TP_DATABASE. The function, and the object at argument, must stay until the environment is closed, even if the
- * index is closed before.
+/* -- recoverable memory in a transaction
+ *
+ * A segment is memory in a file, which every process of the environment may open and which outlives the processes. A
+ * transaction that joins it stores to it directly, and its commit decides for records and memory together. vista_map maps
+ * memory without an environment.
+ *
+ *     void *memory;
+ *     if (tp_segment_join(segment, txn, &memory, NULL) == TP_OK &&
+ *         tp_segment_set_range(segment, txn, memory, sizeof(long)) == TP_OK)
+ *         *(long *)memory += 1;
  */
-int tp_index_open(tp_db *db, const char *name, tp_index_function *function, void *argument, tp_index **index);
 
-/* Closes the handle; writes still update the index. Returns TP_IN_USE while a transaction has a cursor over it. */
-int tp_index_close(tp_index *index);
-
-/*
- * Adds a key under which the index finds the record. Only a tp_index_function calls this. A key added twice counts
- * once.
- */
-int tp_index_add(tp_index_keys *keys, const void *key, size_t key_size);
-
-/* Drops an index of the database: writes no longer update it. Returns TP_NOTFOUND if the database has no such index. */
-int tp_index_drop(tp_db *db, const char *name);
-
-/* Stores the number of records with an index key in *count. */
-int tp_index_count(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, uint64_t *count);
-
-/* Copies the first record with an index key. Returns TP_NOTFOUND if there is none. key or value may be NULL. */
-int tp_index_get(tp_index *index, tp_txn *txn, const void *index_key, size_t index_key_size, tp_buffer *key, tp_buffer *value);
-
-/*
- * Compares the index with the records, by its function. Stores each fault in findings as a sentence followed by a zero
- * byte.
- */
-int tp_index_verify(tp_index *index, tp_txn *txn, tp_buffer *findings);
-
-/*
- * These work as the tp_cursor calls, over the index keys in the range, NULL for all: the records of each index key come
- * in the order of their own keys. Each of the three buffers may be NULL.
- */
-int tp_index_cursor_open(tp_index *index, tp_txn *txn, const tp_range *range, tp_index_cursor **cursor);
-int tp_index_cursor_close(tp_index_cursor *cursor);
-int tp_index_cursor_first(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
-int tp_index_cursor_last(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
-int tp_index_cursor_seek(tp_index_cursor *cursor, const void *from, size_t from_size, tp_buffer *index_key, tp_buffer *key,
-                         tp_buffer *value);
-int tp_index_cursor_next(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
-int tp_index_cursor_prev(tp_index_cursor *cursor, tp_buffer *index_key, tp_buffer *key, tp_buffer *value);
-
-/* -- Recoverable memory in a transaction; vista.h has memory without an environment -- */
+/* Flags of tp_segment_open_at, to be added. tp_segment_survives stores 0 or one of the last two. */
+enum {
+    TP_GUARDED = 1,         /* a store to undeclared memory ends the process, as with vista_map_guarded */
+    TP_ANYWHERE = 2,        /* the segment has no pointers: it may lie at any address */
+    TP_SURVIVES_SYSTEM = 4, /* the program vouches that the memory outlives a crash of the operating system */
+    TP_SURVIVES_POWER = 8   /* the program vouches that the memory outlives a loss of power, too */
+};
 
 /*
  * Opens the segment name in the environment's directory, creates it if it is missing, and stores its handle in
- * *segment. Its flat part has size bytes; size 0 opens an existing segment, whatever its size. The memory outlives
- * every process; tp_segment_survives reports what else it outlives.
+ * *segment. Its flat part has size bytes; size 0 opens an existing segment, whatever its size.
  */
 int tp_segment_open(tp_env *env, const char *name, uint64_t size, tp_segment **segment);
 
@@ -957,14 +1260,16 @@ int tp_segment_close(tp_segment *segment);
 
 /*
  * Stores in *what which failure the memory outlives beyond the death of processes: 0 (none), TP_SURVIVES_SYSTEM or
- * TP_SURVIVES_POWER.
+ * TP_SURVIVES_POWER. If the environment's commits outlive more than the segment, and the machine goes down while the
+ * segment is in use, the records are kept, but the segment can no longer be opened.
  */
 int tp_segment_survives(tp_segment *segment, unsigned int *what);
 
 /*
  * Joins a segment to a transaction, and locks it until the transaction ends. The commit keeps what the transaction
- * stores to it; an abort undoes the stores. Stores the address of the flat part in *memory, and its length in bytes in
- * *size, unless size is NULL. The transaction can then not be passed on. Joining again stores the same answers.
+ * stores to it; an abort undoes the stores. Savepoints include them. Stores the address of the flat part in *memory, and
+ * its length in bytes in *size, unless size is NULL. The transaction can then not be passed on (tp_detach). Joining again
+ * stores the same answers.
  */
 int tp_segment_join(tp_segment *segment, tp_txn *txn, void **memory, size_t *size);
 
@@ -983,21 +1288,27 @@ int tp_segment_malloc(tp_segment *segment, tp_txn *txn, size_t size, void **plac
 /* Frees an allocation when the transaction commits. It works on a full disk, too. */
 int tp_segment_free(tp_segment *segment, tp_txn *txn, void *place);
 
-/* -- Backups -- */
+/* -- back an environment up while it is at work, and restore it
+ *
+ * watch, which may be NULL, receives the progress, and is called with argument. TP_BACKUP means that no backup can be made
+ * or continued there, or that the state cannot be restored from it; TP_CORRUPT that a page or a log record is damaged;
+ * TP_ENVIRONMENT that the directory for the new environment is not empty.
+ *
+ *     tp_backup(env, "copy", 0, NULL, NULL, NULL);
+ *     tp_backup(env, "copy", TP_BACKUP_MORE, NULL, NULL, NULL);
+ *     tp_restore("copy", "other", TP_UNTIL_END, 0, NULL, NULL, NULL);
+ */
 
-/* The flag of tp_backup: add the log since the last backup to the backup that is there. */
+/* The flag of tp_backup. */
 enum {
-    TP_BACKUP_MORE = 1
+    TP_BACKUP_MORE = 1 /* add the log since the last backup to the backup that is there */
 };
 
-/*
- * The state that tp_restore restores: the latest; the transactions that were committed before a log sequence number; or
- * the state that was on disk at a time, in microseconds since 1970.
- */
+/* The state that tp_restore restores. */
 enum {
-    TP_UNTIL_END = 0,
-    TP_UNTIL_LSN = 1,
-    TP_UNTIL_TIME = 2
+    TP_UNTIL_END = 0, /* the latest; value is ignored */
+    TP_UNTIL_LSN = 1, /* all transactions that were committed before the log sequence number value */
+    TP_UNTIL_TIME = 2 /* all commits that were reported as on disk by the time value, in microseconds since 1970 */
 };
 
 /* A backup, and the states that can be restored from it. */
@@ -1010,22 +1321,33 @@ typedef struct {
 } tp_backed_up;
 
 /*
- * Copies the environment to the directory to, which must be missing or empty, while other sessions go on. Segments of
- * memory are not copied. flags is 0 or TP_BACKUP_MORE. watch is called with argument. watch and done may be NULL.
+ * Copies the environment to the directory to, which must be missing or empty, while other sessions go on. The copy has
+ * all commits made before the call begins, and some of those made meanwhile. Segments of memory are not copied. flags is
+ * 0 or TP_BACKUP_MORE. done may be NULL.
  */
 int tp_backup(tp_env *env, const char *to, unsigned int flags, tp_watch *watch, void *argument, tp_backed_up *done);
 
-/* Reads a whole backup, and checks every page and every log record. watch and found may be NULL. */
+/* Reads a whole backup, and checks every page and every log record. found may be NULL. */
 int tp_backup_check(const char *backup, tp_watch *watch, void *argument, tp_backed_up *found);
 
 /*
  * Makes an environment from a backup, in the directory to, which must be missing, or empty but for a libtp.toml. until
  * is TP_UNTIL_END, TP_UNTIL_LSN or TP_UNTIL_TIME, and value the LSN or the time. Stores the LSN at which the new log
- * continues in *end, unless end is NULL. The program's log record types must be registered before.
+ * continues in *end, unless end is NULL. The program's log record types (tp_log_type) must be registered before.
  */
 int tp_restore(const char *backup, const char *to, int until, uint64_t value, tp_watch *watch, void *argument, uint64_t *end);
 
-/* -- The primitive calls -- */
+/* -- pages of the program's own under transactions
+ *
+ * Pages are numbered from 0, and added one behind the other.
+ *
+ *     void *page;
+ *     size_t size;
+ *     tp_lock(fid, txn, 0, WRITE_LOCK);
+ *     buf_get(fid, txn, 0, BF_PIN, &page, &size);
+ *     strcpy(page, "hello");
+ *     buf_unpin(fid, txn, 0);
+ */
 
 /*
  * Flags of buf_open, to be added. They have no effect: the cache is always shared by all processes, and pages are
@@ -1041,29 +1363,9 @@ enum {
     BF_PIN = 1
 };
 
-/* Modes of locks: shared for reading, exclusive for writing. */
-enum {
-    READ_LOCK = 1,
-    WRITE_LOCK = 2
-};
-
 /*
- * Makes or undoes a change of a page, as described by argument. Returns 0, or another number to refuse. It works on a
- * copy of the page. It may be called more than once for one change, in any process that has registered it, so it must
- * depend only on its arguments. It must not call this library.
- */
-typedef int tp_page_change(void *page, size_t page_size, const void *argument, size_t argument_size);
-
-/*
- * Registers a type of log record for the environments that this process opens from now on. code is at least 1, and name
- * has 1 to 64 bytes. redo makes a change of this type, and undo reverses it. If undo is NULL, an undo restores the
- * previous bytes.
- */
-int tp_log_type(uint16_t code, const char *name, tp_page_change *redo, tp_page_change *undo);
-
-/*
- * Opens a file of pages, creates it if it is missing, and stores its handle in *fid. flags is a sum of DB_SHARED and
- * DB_TP, or 0.
+ * Opens a file of pages, whose contents the program defines, creates it if it is missing, and stores its handle in *fid.
+ * flags is a sum of DB_SHARED and DB_TP, or 0.
  */
 int buf_open(tp_env *env, const char *name, unsigned int flags, tp_pages **fid);
 
@@ -1074,36 +1376,89 @@ int buf_close(tp_pages *fid);
 int buf_page_size(tp_pages *fid, size_t *size);
 
 /*
- * Copies page pageno for the transaction, and stores the address of the copy in *page. The copy stays until buf_unpin,
- * or until the transaction ends. Stores the page's length in bytes in *size, or 0 if all its bytes are zero, as in a
- * page that was never written; size may be NULL. how is BF_PIN. Lock the page before. A transaction with a changed copy
- * that was not unpinned cannot commit (TP_MISUSE). Going back to a savepoint does not change copies: unpin them before.
+ * Copies page pageno for the transaction, and stores the address of the copy in *page. The program reads and changes the
+ * copy as it likes. The copy stays until buf_unpin, or until the transaction ends. Stores the page's length in bytes in
+ * *size, or 0 if all its bytes are zero, as in a page that was never written; size may be NULL. how is BF_PIN. Lock the
+ * page before (tp_lock). A transaction with a changed copy that was not unpinned cannot commit (TP_MISUSE). Going back to
+ * a savepoint does not change copies: unpin them before.
  */
 int buf_get(tp_pages *fid, tp_txn *txn, uint32_t pageno, int how, void **page, size_t *size);
 
 /*
  * Gives the copy of a page back. If the program changed the copy, the call logs the change and makes it; the page must
- * be locked with WRITE_LOCK. If the call fails (as with TP_DATABASE), the page is unchanged, and the copy is gone.
+ * be locked with WRITE_LOCK. If the call fails (as with TP_DATABASE), the page is unchanged, and the copy is gone. An abort
+ * of the transaction undoes its changes.
  */
 int buf_unpin(tp_pages *fid, tp_txn *txn, uint32_t pageno);
+
+/* -- lock pages of the program's own
+ *
+ *     if (tp_lock(fid, txn, 0, READ_LOCK) != TP_OK)
+ *         return tp_abort(txn);
+ */
+
+/* Modes of locks. */
+enum {
+    READ_LOCK = 1, /* shared, for reading: other transactions may read, too */
+    WRITE_LOCK = 2 /* exclusive, for writing */
+};
 
 /* Locks a page until the transaction ends. mode is READ_LOCK or WRITE_LOCK. */
 int tp_lock(tp_pages *fid, tp_txn *txn, uint32_t pageno, int mode);
 
-/* Releases a READ_LOCK of a page before the transaction ends. */
+/*
+ * Releases a READ_LOCK of a page before the transaction ends. Other transactions may then change the page. A WRITE_LOCK
+ * stays, because changes of the page may have to be undone.
+ */
 int tp_unlock(tp_pages *fid, tp_txn *txn, uint32_t pageno);
+
+/* -- log records of the program's own
+ *
+ *     tp_log_type(1, "counter add", redo_add, undo_add);
+ *     tp_env_open("directory", NULL, 0, &env);
+ *     buf_open(env, "counters", DB_SHARED | DB_TP, &fid);
+ *     tp_log(fid, txn, 0, 1, &by, sizeof by);
+ */
+
+/*
+ * Makes or undoes a change of a page, as described by argument. Returns 0, or another number to refuse. It works on a
+ * copy of the page. It may be called more than once for one change, in any process that has registered it, so it must
+ * depend only on its arguments. It must not call this library.
+ */
+typedef int tp_page_change(void *page, size_t page_size, const void *argument, size_t argument_size);
+
+/*
+ * Registers a type of log record for the environments that this process opens from now on. code is at least 1, and must
+ * never be used for anything else; name has 1 to 64 bytes, and each record of the type holds it. redo makes a change of
+ * this type, and undo reverses it on the page's state at that time. If undo is NULL, an undo restores the previous bytes.
+ *
+ * A process that has not registered a type leaves a dead process's changes of that type to other processes, and a restart
+ * that meets such a change returns TP_LOG_TYPE; tp_error names the type and its code.
+ */
+int tp_log_type(uint16_t code, const char *name, tp_page_change *redo, tp_page_change *undo);
 
 /*
  * Logs a change of the registered type code, and makes it: calls the type's redo with argument. If the type has an
- * undo, no lock is needed before: several transactions can make such changes of a page at once.
+ * undo, no lock is needed before: several transactions can make such changes of a page at once, and a transaction that
+ * reads the page waits for them.
  */
 int tp_log(tp_pages *fid, tp_txn *txn, uint32_t pageno, uint16_t code, const void *argument, size_t argument_size);
+
+/* -- read the log
+ *
+ * These calls pass records of the log to a function of the program and change nothing. A record is named by its log
+ * sequence number (LSN).
+ *
+ *     tp_last_lsn(txn, &last);
+ *     tp_commit(txn);
+ *     log_unroll(env, last, show, NULL);
+ */
 
 /* A record of the log. */
 typedef struct {
     uint64_t lsn;             /* its log sequence number */
     uint64_t prev;            /* LSN of the transaction's previous record; 0 if it is the first */
-    uint64_t txn;             /* number of its transaction; 0 for none */
+    uint64_t txn;             /* number of its transaction (tp_txn_id); 0 for none */
     uint16_t code;            /* code of its type */
     uint16_t is_compensation; /* 1 if it undoes another record's change */
     const char *kind;         /* name of its type */
@@ -1118,18 +1473,21 @@ typedef struct {
  */
 typedef int tp_log_visit(const tp_log_record *record, void *argument);
 
-/* Calls visit with the record at lsn. Returns TP_NOTFOUND if the record is no longer kept, or not logged yet. */
+/*
+ * Calls visit with the record at lsn. Returns TP_NOTFOUND if the record is no longer kept, or not logged yet, and
+ * TP_CORRUPT if no record begins at that LSN.
+ */
 int log_read(tp_env *env, uint64_t lsn, tp_log_visit *visit, void *argument);
 
 /*
- * Calls visit with all records from LSN from on (0: the oldest kept) up to the end of the log, until visit returns
- * another code than TP_OK. The call returns that code. It changes nothing.
+ * Calls visit with all records from LSN `from` on (0: the oldest kept) up to the end that the log had when the call
+ * began, until visit returns another code than TP_OK. The call returns that code.
  */
 int log_roll(tp_env *env, uint64_t from, tp_log_visit *visit, void *argument);
 
 /*
  * Calls visit with the record at LSN last, with the previous record of the same transaction, and so on back to its
- * first, as log_roll does. It undoes nothing.
+ * first or to the oldest record that is kept, as log_roll does. It undoes nothing.
  */
 int log_unroll(tp_env *env, uint64_t last, tp_log_visit *visit, void *argument);
 
@@ -1138,16 +1496,26 @@ int log_unroll(tp_env *env, uint64_t last, tp_log_visit *visit, void *argument);
  */
 int tp_last_lsn(tp_txn *txn, uint64_t *lsn);
 
+/* -- lock objects that the program names
+ *
+ * The program defines the meaning of an object's name.
+ *
+ *     lock_get(txn, "printer", 7, WRITE_LOCK);
+ */
+
 /*
- * Locks an object that the program names, until the transaction ends. mode is READ_LOCK or WRITE_LOCK. A lock already
- * held is traded for the stronger of the two.
+ * Locks an object until the transaction ends. mode is READ_LOCK or WRITE_LOCK (tp_lock). A lock already held is traded
+ * for the stronger of the two.
  */
 int lock_get(tp_txn *txn, const void *name, size_t name_size, int mode);
 
 /* Trades the lock of such an object for a weaker one. */
 int lock_downgrade(tp_txn *txn, const void *name, size_t name_size, int mode);
 
-/* Releases the lock of such an object before the transaction ends. */
+/*
+ * Releases the lock of such an object before the transaction ends. Other transactions can then see changes of the object
+ * before this transaction commits.
+ */
 int lock_release(tp_txn *txn, const void *name, size_t name_size);
 
 /* Releases the locks of all such objects. Locks of records and pages stay until the transaction ends. */

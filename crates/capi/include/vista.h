@@ -5,18 +5,18 @@
  * vista_end_transaction returns, the stores of the transaction are permanent, whatever becomes of the process. The stores of
  * a transaction that did not end are undone: by vista_abort_transaction, or by the next vista_map.
  *
- * One process maps a segment, and one thread at a time uses it. A `vista *` is a handle. A call fails if the handle is NULL or
- * invalid, if the segment was unmapped, or while another thread is in a call with the segment.
+ * Return values. Calls that can fail return -1 or NULL and change nothing, unless their description says otherwise. vista_error
+ * then returns the reason.
  *
- * The child of a fork or clone has a copy of the segment, which still belongs to the parent. In the child every call on
+ * Handles. One process maps a segment, and one thread at a time uses it. A `vista *` is a handle. A call fails if the handle
+ * is NULL or invalid, if the segment was unmapped, or while another thread is in a call with the segment.
+ *
+ * Fork. The child of a fork or clone has a copy of the segment, which still belongs to the parent. In the child every call on
  * transactions, vista_malloc and vista_free fail; the parent goes on undisturbed. The child may read the memory. vista_unmap
  * gives the copy up and changes nothing in the parent. The child can map the segment again when the parent has unmapped it. If
  * another thread of the parent was in a call with the segment when the child was made, every call of the child with the
  * segment fails, even vista_unmap, and the copy ends with the child. The library cannot stop a child from storing to a range
  * that the parent has declared: such a store changes the parent's memory.
- *
- * Calls that can fail return -1 or NULL and change nothing, unless their comment says otherwise. vista_error then returns the
- * reason.
  */
 #ifndef VISTA_H
 #define VISTA_H
@@ -28,6 +28,16 @@ extern "C" {
 #endif
 
 typedef struct vista vista;
+
+/* -- recoverable memory
+ *
+ *     vista *segment = vista_map("list", 4096);
+ *     long *count = vista_address(segment);
+ *     vista_begin_transaction(segment);
+ *     vista_set_range(segment, count, sizeof *count);
+ *     *count += 1;
+ *     vista_end_transaction(segment);
+ */
 
 /* Does nothing and returns 0. No program has to call it: it is here because the paper has it. */
 int vista_init(void);
@@ -50,7 +60,7 @@ vista *vista_map_guarded(const char *path, size_t bytes);
 /*
  * Aborts the running transaction, if there is one, and unmaps the segment. If it succeeds, the segment is safe on its
  * disk, if it has one; if it fails, the segment may not be safe there. Either way the segment is unmapped, and every
- * later call with it fails.
+ * later call with it fails, even a second vista_unmap.
  */
 int vista_unmap(vista *segment);
 

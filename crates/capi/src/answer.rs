@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, CStr, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -167,7 +167,7 @@ impl From<Error> for Trouble {
             Error::Backup { .. } => TP_BACKUP,
             Error::Dropped { .. } => TP_DROPPED,
             // A function of an index belongs to the program, and so does the code that it returned.
-            Error::Refused { .. } => crate::index::refused(),
+            Error::Refused { .. } => REFUSED.get(),
             _ => TP_OTHER,
         };
         Trouble::new(code, error.to_string())
@@ -184,11 +184,18 @@ pub(crate) fn reason(code: c_int) -> String {
 }
 
 thread_local! {
+    /// The code with which a function of the program last refused a record in this thread.
+    static REFUSED: Cell<c_int> = const { Cell::new(TP_OK) };
     static LAST_ERROR: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
 }
 
 fn last_error() -> CString {
     LAST_ERROR.try_with(|message| message.borrow().clone().into_owned()).unwrap_or_default()
+}
+
+/// Stores the code with which a function of the program refuses a record.
+pub(crate) fn refuse_with(code: c_int) {
+    REFUSED.set(code);
 }
 
 /// Stores the text that `tp_error` returns.

@@ -80,6 +80,13 @@ impl<T> Out<T> {
         Ok(self)
     }
 
+    /// Stores `before` and then the answer. Refuses NULL before it makes the answer.
+    pub(crate) fn answer(&self, what: &str, before: T, make: impl FnOnce() -> Outcome<T>) -> Outcome<()> {
+        self.needed(what, before)?;
+        self.set(make()?);
+        Ok(())
+    }
+
     /// Stores the value, unless the place is NULL.
     pub(crate) fn set(&self, value: T) {
         if !self.0.is_null() {
@@ -172,6 +179,11 @@ impl Fill {
         unsafe { libc::free(buffer.data) };
         *buffer = Buffer { data: std::ptr::null_mut(), size: 0, room: 0 };
     }
+}
+
+/// Returns the function of the program. Refuses NULL.
+pub(crate) fn given<F>(function: Option<F>) -> Outcome<F> {
+    function.ok_or_else(|| Trouble::misuse("NULL was given for the function"))
 }
 
 /// Returns the texts, each followed by a zero byte.

@@ -11,7 +11,7 @@ use crate::arguments::{Out, Text};
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
 use crate::load::{progress_callback, Watch};
-use crate::primitives::with_log_types;
+use crate::log_types::with_log_types;
 
 /// The flag as in `libtp.h`.
 const TP_BACKUP_MORE: c_uint = 1;

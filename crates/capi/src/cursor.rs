@@ -4,42 +4,24 @@
 use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
 
-use libtp::{Cursor, RecnoCursor, Result};
+use libtp::{Cursor, RecnoCursor};
 
-use crate::answer::{c_call, Outcome, Trouble, TP_OK};
-use crate::arguments::{Fill, In, Out};
+use crate::answer::{c_call, Trouble, TP_OK};
+use crate::arguments::{given, Fill, In, Out};
 use crate::database::{KeyedDatabase, NumberedDatabase};
 use crate::handles::Handle;
-use crate::places::{self, ended, KeyedPlace, NumberedPlace, Place};
+use crate::places::{self, placed, steps};
 use crate::ranges::Keys;
-use crate::transaction::{both, with_reader, Transaction};
+use crate::transaction::{with_reader, Transaction};
 
-/// Moves a cursor and hands out the record at its new place.
-fn step(
-    cursor: Handle<KeyedPlace>,
-    (mut key, mut value): (Fill, Fill),
-    go: impl FnOnce(&mut Cursor<'static>) -> Result<Option<libtp::Pair>>,
-) -> Outcome<()> {
-    places::at(cursor, |place, _| {
-        let Place::Keyed(cursor, _) = place else { return Err(ended()) };
-        let (found_key, found_value) = go(cursor)?.ok_or_else(Trouble::not_found)?;
-        key.with(&found_key)?;
-        value.with(&found_value)
-    })
+placed! {
+    /// The type that C calls `tp_cursor`.
+    KeyedPlace = 4: Cursor<'static>, KeyedDatabase
 }
 
-/// Moves a cursor over numbered records and hands out the record at its new place.
-fn step_number(
-    cursor: Handle<NumberedPlace>,
-    (number, mut record): (Out<u64>, Fill),
-    go: impl FnOnce(&mut RecnoCursor<'static>) -> Result<Option<(u64, Vec<u8>)>>,
-) -> Outcome<()> {
-    places::at(cursor, |place, _| {
-        let Place::Numbered(cursor, _) = place else { return Err(ended()) };
-        let (at, bytes) = go(cursor)?.ok_or_else(Trouble::not_found)?;
-        number.set(at);
-        record.with(&bytes)
-    })
+placed! {
+    /// The type that C calls `tp_recno_cursor`.
+    NumberedPlace = 5: RecnoCursor<'static>, NumberedDatabase
 }
 
 /// See `libtp.h`.
@@ -50,11 +32,7 @@ pub extern "C" fn tp_cursor_open(
     cursor: Out<Handle<KeyedPlace>>,
 ) -> c_int {
     c_call("tp_cursor_open", || {
-        let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (db, mut held) = both(db, txn)?;
-        places::open(out, txn, &mut held, db, |db, reader, pin| {
-            Ok(Place::Keyed(with_reader!(reader, reader => db.db.cursor(reader)), pin))
-        })
+        places::open(&cursor, db, txn, |db, reader| Ok(with_reader!(reader, reader => db.db.cursor(reader))))
     })
 }
 
@@ -67,11 +45,9 @@ pub extern "C" fn tp_cursor_open_range(
     cursor: Out<Handle<KeyedPlace>>,
 ) -> c_int {
     c_call("tp_cursor_open_range", || {
-        let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (db, mut held) = both(db, txn)?;
-        let keys = range.keys()?;
-        places::open(out, txn, &mut held, db, |db, reader, pin| {
-            Ok(Place::Keyed(with_reader!(reader, reader => db.db.range(reader, keys))?, pin))
+        places::open(&cursor, db, txn, |db, reader| {
+            let keys = range.keys()?;
+            Ok(with_reader!(reader, reader => db.db.range(reader, keys))?)
         })
     })
 }
@@ -82,16 +58,12 @@ pub extern "C" fn tp_cursor_close(cursor: Handle<KeyedPlace>) -> c_int {
     c_call("tp_cursor_close", || places::close(cursor))
 }
 
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_cursor_first(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    c_call("tp_cursor_first", || step(cursor, (key, value), Cursor::first))
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_cursor_last(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    c_call("tp_cursor_last", || step(cursor, (key, value), Cursor::last))
+steps! {
+    KeyedPlace (key: Fill, value: Fill)
+    tp_cursor_first = Cursor::first;
+    tp_cursor_last = Cursor::last;
+    tp_cursor_next = Cursor::next;
+    tp_cursor_prev = Cursor::prev;
 }
 
 /// See `libtp.h`.
@@ -105,7 +77,7 @@ pub extern "C" fn tp_cursor_seek(
 ) -> c_int {
     c_call("tp_cursor_seek", || {
         let from = from.bytes("a key", from_size)?;
-        step(cursor, (key, value), |cursor| cursor.seek(from))
+        places::step(cursor, (key, value), |cursor| cursor.seek(from))
     })
 }
 
@@ -120,14 +92,8 @@ pub extern "C" fn tp_cursor_behind(
 ) -> c_int {
     c_call("tp_cursor_behind", || {
         let from = from.bytes("a key", from_size)?;
-        step(cursor, (key, value), |cursor| cursor.next_behind(from))
+        places::step(cursor, (key, value), |cursor| cursor.next_behind(from))
     })
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_cursor_next(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    c_call("tp_cursor_next", || step(cursor, (key, value), Cursor::next))
 }
 
 /// `tp_visit`.
@@ -143,7 +109,7 @@ pub type Visit = extern "C" fn(
 #[no_mangle]
 pub extern "C" fn tp_cursor_each(cursor: Handle<KeyedPlace>, visit: Option<Visit>, argument: *mut c_void) -> c_int {
     c_call("tp_cursor_each", || {
-        let visit = visit.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let visit = given(visit)?;
         let shown = |key: &[u8], value: &[u8]| match visit(
             key.as_ptr().cast(),
             key.len(),
@@ -154,21 +120,11 @@ pub extern "C" fn tp_cursor_each(cursor: Handle<KeyedPlace>, visit: Option<Visit
             TP_OK => ControlFlow::Continue(()),
             code => ControlFlow::Break(code),
         };
-        let broke = places::at(cursor, |place, _| {
-            let Place::Keyed(cursor, _) = place else { return Err(ended()) };
-            Ok(cursor.for_each(shown)?)
-        })?;
-        match broke {
+        match places::at(cursor, |cursor, _, _| Ok(cursor.for_each(shown)?))? {
             Some(code) => Err(Trouble::of_the_program(code, "the cursor stands where it did")),
             None => Ok(()),
         }
     })
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_cursor_prev(cursor: Handle<KeyedPlace>, key: Fill, value: Fill) -> c_int {
-    c_call("tp_cursor_prev", || step(cursor, (key, value), Cursor::prev))
 }
 
 /// See `libtp.h`.
@@ -179,10 +135,8 @@ pub extern "C" fn tp_recno_cursor_open(
     cursor: Out<Handle<NumberedPlace>>,
 ) -> c_int {
     c_call("tp_recno_cursor_open", || {
-        let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (recno, mut held) = both(recno, txn)?;
-        places::open(out, txn, &mut held, recno, |recno, reader, pin| {
-            Ok(Place::Numbered(with_reader!(reader, reader => recno.recno.cursor(reader)), pin))
+        places::open(&cursor, recno, txn, |recno, reader| {
+            Ok(with_reader!(reader, reader => recno.recno.cursor(reader)))
         })
     })
 }
@@ -193,16 +147,12 @@ pub extern "C" fn tp_recno_cursor_close(cursor: Handle<NumberedPlace>) -> c_int 
     c_call("tp_recno_cursor_close", || places::close(cursor))
 }
 
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_recno_cursor_first(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    c_call("tp_recno_cursor_first", || step_number(cursor, (number, record), RecnoCursor::first))
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_recno_cursor_last(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    c_call("tp_recno_cursor_last", || step_number(cursor, (number, record), RecnoCursor::last))
+steps! {
+    NumberedPlace (number: Out<u64>, record: Fill)
+    tp_recno_cursor_first = RecnoCursor::first;
+    tp_recno_cursor_last = RecnoCursor::last;
+    tp_recno_cursor_next = RecnoCursor::next;
+    tp_recno_cursor_prev = RecnoCursor::prev;
 }
 
 /// See `libtp.h`.
@@ -213,17 +163,5 @@ pub extern "C" fn tp_recno_cursor_seek(
     number: Out<u64>,
     record: Fill,
 ) -> c_int {
-    c_call("tp_recno_cursor_seek", || step_number(cursor, (number, record), |cursor| cursor.seek(from)))
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_recno_cursor_next(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    c_call("tp_recno_cursor_next", || step_number(cursor, (number, record), RecnoCursor::next))
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_recno_cursor_prev(cursor: Handle<NumberedPlace>, number: Out<u64>, record: Fill) -> c_int {
-    c_call("tp_recno_cursor_prev", || step_number(cursor, (number, record), RecnoCursor::prev))
+    c_call("tp_recno_cursor_seek", || places::step(cursor, (number, record), |cursor| cursor.seek(from)))
 }

@@ -6,54 +6,23 @@ use std::ffi::{c_int, c_void};
 use libtp::{Database, Db, Env, Link, Recno, Result};
 
 use crate::answer::{c_call, Outcome, Trouble};
-use crate::arguments::{Fill, In, Out, Put, Text};
+use crate::arguments::{given, Fill, In, Out, Put, Text};
 use crate::environment::{environment, Environment};
-use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::handles::Handle;
 use crate::order::order_named;
-use crate::transaction::{both, with_reader, Opened, Transaction};
-
-static KEYED: Table<KeyedDatabase> = Table::new();
-static NUMBERED: Table<NumberedDatabase> = Table::new();
+use crate::transaction::{both, opened, with_reader, Transaction};
 
 /// The advice in the error for a database that cannot be closed.
 pub(crate) const USERS: &str = "end the transactions that have cursors over it first, or close those, and let no other thread be in a call with it";
 
-/// The type that C calls `tp_db`.
-pub struct KeyedDatabase {
-    pub(crate) db: Db,
-    env: Pinned<Environment>,
+opened! {
+    /// The type that C calls `tp_db`.
+    KeyedDatabase { db: Db } = 2
 }
 
-/// The type that C calls `tp_recno`.
-pub struct NumberedDatabase {
-    pub(crate) recno: Recno,
-    env: Pinned<Environment>,
-}
-
-impl Kind for KeyedDatabase {
-    const CODE: usize = 2;
-    fn table() -> &'static Table<KeyedDatabase> {
-        &KEYED
-    }
-}
-
-impl Kind for NumberedDatabase {
-    const CODE: usize = 3;
-    fn table() -> &'static Table<NumberedDatabase> {
-        &NUMBERED
-    }
-}
-
-impl Opened for KeyedDatabase {
-    fn environment(&self) -> &Pinned<Environment> {
-        &self.env
-    }
-}
-
-impl Opened for NumberedDatabase {
-    fn environment(&self) -> &Pinned<Environment> {
-        &self.env
-    }
+opened! {
+    /// The type that C calls `tp_recno`.
+    NumberedDatabase { recno: Recno } = 3
 }
 
 /// Returns `Ok` if the record was there, and the code for a missing record otherwise.
@@ -74,7 +43,7 @@ fn open_keyed(
     let place = db.needed("the database", Handle::NULL)?;
     let env = environment(env)?;
     let db = open(&env.env, name.needed("the name")?)?;
-    place.set(KEYED.insert(KeyedDatabase { db, env })?);
+    place.set(Handle::of(KeyedDatabase { db, env })?);
     Ok(())
 }
 
@@ -108,22 +77,13 @@ pub extern "C" fn tp_hash_open(env: Handle<Environment>, name: Text, db: Out<Han
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_db_close(db: Handle<KeyedDatabase>) -> c_int {
-    c_call("tp_db_close", || {
-        if !db.is_null() {
-            drop(KEYED.remove(db, USERS)?);
-        }
-        Ok(())
-    })
+    c_call("tp_db_close", || db.close(USERS))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_db_key_max(db: Handle<KeyedDatabase>, bytes: Out<usize>) -> c_int {
-    c_call("tp_db_key_max", || {
-        let place = bytes.needed("the length", 0)?;
-        place.set(KEYED.pin(db)?.db.key_bytes_max());
-        Ok(())
-    })
+    c_call("tp_db_key_max", || bytes.answer("the length", 0, || Ok(db.pin()?.db.key_bytes_max())))
 }
 
 /// See `libtp.h`.
@@ -175,7 +135,7 @@ pub extern "C" fn tp_update(
 ) -> c_int {
     c_call("tp_update", || {
         let (db, txn) = both(db, txn)?;
-        let change = change.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let change = given(change)?;
         let key = key.bytes("a key", key_size)?;
         let changed = db.db.update_with(txn.writer()?, key, |value| {
             change(value.as_mut_ptr().cast(), value.len(), argument);
@@ -243,11 +203,11 @@ pub extern "C" fn tp_link_of(
     link: Out<LinkBytes>,
 ) -> c_int {
     c_call("tp_link_of", || {
-        let place = link.needed("the link", LinkBytes { bytes: [0; 16] })?;
-        let (db, txn) = both(db, txn)?;
-        let found = db.db.link_of(txn.writer()?, key.bytes("a key", key_size)?)?;
-        place.set(LinkBytes { bytes: found.ok_or_else(Trouble::not_found)?.to_bytes() });
-        Ok(())
+        link.answer("the link", LinkBytes { bytes: [0; 16] }, || {
+            let (db, txn) = both(db, txn)?;
+            let found = db.db.link_of(txn.writer()?, key.bytes("a key", key_size)?)?;
+            Ok(LinkBytes { bytes: found.ok_or_else(Trouble::not_found)?.to_bytes() })
+        })
     })
 }
 
@@ -279,40 +239,31 @@ pub extern "C" fn tp_recno_open(
     recno: Out<Handle<NumberedDatabase>>,
 ) -> c_int {
     c_call("tp_recno_open", || {
-        let place = recno.needed("the database", Handle::NULL)?;
-        let env = environment(env)?;
-        let name = name.needed("the name")?;
-        let recno = match record_size {
-            0 => match env.env.database(name)? {
-                Database::Recno(recno) => recno,
-                _ => env.env.recno(name, 0)?,
-            },
-            size => env.env.recno(name, size)?,
-        };
-        place.set(NUMBERED.insert(NumberedDatabase { recno, env })?);
-        Ok(())
+        recno.answer("the database", Handle::NULL, || {
+            let env = environment(env)?;
+            let name = name.needed("the name")?;
+            let recno = match record_size {
+                0 => match env.env.database(name)? {
+                    Database::Recno(recno) => recno,
+                    _ => env.env.recno(name, 0)?,
+                },
+                size => env.env.recno(name, size)?,
+            };
+            Handle::of(NumberedDatabase { recno, env })
+        })
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_close(recno: Handle<NumberedDatabase>) -> c_int {
-    c_call("tp_recno_close", || {
-        if !recno.is_null() {
-            drop(NUMBERED.remove(recno, USERS)?);
-        }
-        Ok(())
-    })
+    c_call("tp_recno_close", || recno.close(USERS))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_recno_record_size(recno: Handle<NumberedDatabase>, bytes: Out<u32>) -> c_int {
-    c_call("tp_recno_record_size", || {
-        let place = bytes.needed("the length", 0)?;
-        place.set(NUMBERED.pin(recno)?.recno.record_bytes());
-        Ok(())
-    })
+    c_call("tp_recno_record_size", || bytes.answer("the length", 0, || Ok(recno.pin()?.recno.record_bytes())))
 }
 
 /// See `libtp.h`.

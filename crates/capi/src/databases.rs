@@ -56,9 +56,7 @@ pub extern "C" fn tp_env_database(
 #[no_mangle]
 pub extern "C" fn tp_env_count_records(env: Handle<Environment>, name: Text, count: Out<u64>) -> c_int {
     c_call("tp_env_count_records", || {
-        let place = count.needed("the count", 0)?;
-        place.set(environment(env)?.env.count_records(name.needed("the name")?)?.unwrap_or(0));
-        Ok(())
+        count.answer("the count", 0, || Ok(environment(env)?.env.count_records(name.needed("the name")?)?.unwrap_or(0)))
     })
 }
 

@@ -39,7 +39,7 @@ use std::ffi::{c_int, c_uint};
 
 use crate::answer::{say, unpanicked, Trouble};
 use crate::arguments::Text;
-use crate::handles::{Handle, Held, Kind, Table};
+use crate::handles::{kind, Handle, Held};
 use dbt::DbtPointer;
 use info::{FileInfo, Info};
 use keyed::Keyed;
@@ -50,8 +50,6 @@ use refusal::{Answer, Refusal};
 pub(crate) const SUCCESS: c_int = 0;
 const SPECIAL: c_int = 1;
 const ERROR: c_int = -1;
-
-static OPENED: Table<Opened> = Table::new();
 
 /// The store of an open file's records.
 pub(crate) enum Store {
@@ -67,12 +65,7 @@ pub struct Opened {
     data: Vec<u8>,
 }
 
-impl Kind for Opened {
-    const CODE: usize = 7;
-    fn table() -> &'static Table<Opened> {
-        &OPENED
-    }
-}
+kind!(Opened = 7);
 
 /// `DB`.
 #[repr(C)]
@@ -108,7 +101,7 @@ impl MethodsPointer {
     }
 
     fn opened(&self) -> Answer<Held<Opened>> {
-        Ok(OPENED.hold(self.handle()?)?)
+        Ok(self.handle()?.hold()?)
     }
 
     /// Frees the structure.
@@ -151,7 +144,7 @@ pub extern "C" fn dbopen(file: Text, flags: c_uint, mode: c_uint, kind: Type, op
         let is_without_keys = matches!(&info, FileInfo::Recno(records) if records.is_without_keys);
         let store = open::open(file.optional_path(), &OpenMode::new(flags, mode)?, info)?;
         let opened = Opened { store, is_without_keys, key: Vec::new(), data: Vec::new() };
-        let internal = OPENED.insert(opened)?;
+        let internal = Handle::of(opened)?;
         made = Box::into_raw(Box::new(Methods { kind, close, del, get, put, seq, sync, internal, fd }));
         Ok(SUCCESS)
     });

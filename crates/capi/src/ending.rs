@@ -7,12 +7,10 @@ use std::time::Duration;
 use libtp::{CommitLsn, Durability};
 
 use crate::answer::{c_call, is_retryable, Outcome, Trouble, TP_LOCK_TIMEOUT, TP_OK};
-use crate::arguments::Out;
+use crate::arguments::{given, Out};
 use crate::environment::Environment;
-use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::handles::{kind, Handle, Pinned};
 use crate::transaction::{begin, durability, goes_on, transaction, Transaction};
-
-static COMMITS: Table<Pending> = Table::new();
 
 /// Most retries of `tp_run`.
 const TRIES: u32 = 1000;
@@ -23,12 +21,7 @@ pub struct Pending {
     env: Pinned<Environment>,
 }
 
-impl Kind for Pending {
-    const CODE: usize = 6;
-    fn table() -> &'static Table<Pending> {
-        &COMMITS
-    }
-}
+kind!(Pending = 6);
 
 /// See `libtp.h`.
 #[no_mangle]
@@ -38,7 +31,7 @@ pub extern "C" fn tp_commit_async(txn: Handle<Transaction>, pending: Out<Handle<
         let held = transaction(txn)?;
         held.refuse_unlogged()?;
         if let Some((commit, env)) = held.remove().commit_async()? {
-            place.set(COMMITS.insert(Pending { commit, env })?);
+            place.set(Handle::of(Pending { commit, env })?);
         }
         Ok(())
     })
@@ -51,7 +44,7 @@ pub extern "C" fn tp_wait_durable(pending: Handle<Pending>) -> c_int {
         if pending.is_null() {
             return Ok(());
         }
-        let Pending { commit, env } = COMMITS.hold(pending)?.remove();
+        let Pending { commit, env } = pending.hold()?.remove();
         Ok(env.env.wait_durable(commit)?)
     })
 }
@@ -61,7 +54,7 @@ pub extern "C" fn tp_wait_durable(pending: Handle<Pending>) -> c_int {
 pub extern "C" fn tp_pending_free(pending: Handle<Pending>) -> c_int {
     c_call("tp_pending_free", || {
         if !pending.is_null() {
-            COMMITS.hold(pending)?.remove();
+            pending.hold()?.remove();
         }
         Ok(())
     })
@@ -83,7 +76,7 @@ pub extern "C" fn tp_cancel_waits(_signal: c_int) {
 #[no_mangle]
 pub extern "C" fn tp_run(env: Handle<Environment>, how: c_int, work: Option<Work>, argument: *mut c_void) -> c_int {
     c_call("tp_run", || {
-        let work = work.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+        let work = given(work)?;
         let is_again_after_timeout = how & TP_AGAIN != 0;
         let how = durability(how & !TP_AGAIN)?;
         let is_again = |code| is_retryable(code) || (is_again_after_timeout && code == TP_LOCK_TIMEOUT);

@@ -7,31 +7,24 @@ use libtp::{Env, Keep, Settings};
 
 use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{lines, Fill, Out, Text};
-use crate::handles::{Handle, Kind, Pinned, Table};
-use crate::primitives::with_log_types;
+use crate::handles::{kind, Handle, Pinned};
+use crate::log_types::with_log_types;
 
 /// Flags of `tp_env_open`, as in `libtp.h`.
 const TP_NO_CREATE: c_uint = 1;
 const TP_KEEP_FILES: c_uint = 2;
 const TP_KEEP_REGION: c_uint = 4;
 
-static ENVIRONMENTS: Table<Environment> = Table::new();
-
 /// The type that C calls `tp_env`. Every transaction, database and other handle made in it keeps it pinned.
 pub struct Environment {
     pub(crate) env: Env,
 }
 
-impl Kind for Environment {
-    const CODE: usize = 0;
-    fn table() -> &'static Table<Environment> {
-        &ENVIRONMENTS
-    }
-}
+kind!(Environment = 0);
 
 /// The environment of a handle.
 pub(crate) fn environment(handle: Handle<Environment>) -> Outcome<Pinned<Environment>> {
-    ENVIRONMENTS.pin(handle)
+    handle.pin()
 }
 
 fn open(directory: &Text, settings: &Text, flags: c_uint) -> Outcome<Environment> {
@@ -57,9 +50,7 @@ fn open(directory: &Text, settings: &Text, flags: c_uint) -> Outcome<Environment
 #[no_mangle]
 pub extern "C" fn tp_env_open(directory: Text, settings: Text, flags: c_uint, env: Out<Handle<Environment>>) -> c_int {
     c_call("tp_env_open", || {
-        let place = env.needed("the environment", Handle::NULL)?;
-        place.set(ENVIRONMENTS.insert(open(&directory, &settings, flags)?)?);
-        Ok(())
+        env.answer("the environment", Handle::NULL, || Handle::of(open(&directory, &settings, flags)?))
     })
 }
 
@@ -67,12 +58,7 @@ pub extern "C" fn tp_env_open(directory: Text, settings: Text, flags: c_uint, en
 #[no_mangle]
 pub extern "C" fn tp_env_close(env: Handle<Environment>) -> c_int {
     c_call("tp_env_close", || {
-        if !env.is_null() {
-            let users =
-                "end its transactions and close its databases first, and let no other thread be in a call with it";
-            drop(ENVIRONMENTS.remove(env, users)?);
-        }
-        Ok(())
+        env.close("end its transactions and close its databases first, and let no other thread be in a call with it")
     })
 }
 

@@ -66,6 +66,50 @@ pub(crate) trait Kind: Send + Sized + 'static {
     fn table() -> &'static Table<Self>;
 }
 
+/// Makes a type a kind of value, with its code and a table of its own.
+macro_rules! kind {
+    ($name:ident = $code:literal) => {
+        impl $crate::handles::Kind for $name {
+            const CODE: usize = $code;
+            fn table() -> &'static $crate::handles::Table<$name> {
+                static TABLE: $crate::handles::Table<$name> = $crate::handles::Table::new();
+                &TABLE
+            }
+        }
+    };
+}
+pub(crate) use kind;
+
+impl<T: Kind> Handle<T> {
+    /// Stores a value and returns its handle.
+    pub(crate) fn of(value: T) -> Outcome<Handle<T>> {
+        T::table().insert(value)
+    }
+
+    /// Shares the value with other users until the returned guard is dropped.
+    pub(crate) fn pin(self) -> Outcome<Pinned<T>> {
+        T::table().pin(self)
+    }
+
+    /// Uses the value alone until the returned guard is dropped.
+    pub(crate) fn hold(self) -> Outcome<Held<T>> {
+        T::table().hold(self)
+    }
+
+    /// Removes the value if it has no user. `in_use` is the advice in the error if it has one.
+    pub(crate) fn remove(self, in_use: &str) -> Outcome<T> {
+        T::table().remove(self, in_use)
+    }
+
+    /// Drops the value if it has no user. NULL has no effect.
+    pub(crate) fn close(self, in_use: &str) -> Outcome<()> {
+        if !self.is_null() {
+            drop(self.remove(in_use)?);
+        }
+        Ok(())
+    }
+}
+
 /// The names of all kinds, by code.
 const NAMES: [&str; 19] = [
     "an environment",

@@ -4,61 +4,27 @@
 //! function returns. The code that it returns becomes the answer of the call that wrote (`tp_put`, say).
 #![allow(unsafe_code)]
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
-use libtp::{Index, IndexEntry, IndexKeys};
+use libtp::{Index, IndexCursor, IndexKeys, Snapshot, Txn};
 
-use crate::answer::{c_call, reason, Outcome, Trouble, TP_OK};
-use crate::arguments::{lines, Fill, In, Out, Text};
+use crate::answer::{c_call, reason, refuse_with, Trouble, TP_OK};
+use crate::arguments::{given, lines, Fill, In, Out, Text};
 use crate::database::{found, KeyedDatabase, USERS};
-use crate::environment::Environment;
-use crate::handles::{Handle, Kind, Pinned, Table};
-use crate::places::{self, ended, IndexPlace, IndexedPlace, Place};
+use crate::handles::{kind, Handle};
+use crate::places::{self, placed, steps};
 use crate::ranges::Keys;
-use crate::transaction::{both, with_reader, Opened, ReaderRef, Transaction};
+use crate::transaction::{both, opened, with_reader, Either, Opened, Transaction};
 
-static INDICES: Table<IndexOfDatabase> = Table::new();
-static ADDED: Table<Added> = Table::new();
-
-thread_local! {
-    /// The last code other than `TP_OK` that a function of the program returned.
-    static REFUSED: Cell<c_int> = const { Cell::new(TP_OK) };
-}
-
-/// Returns the code with which a function of the program last refused a record in this thread.
-pub(crate) fn refused() -> c_int {
-    REFUSED.get()
-}
-
-/// The type that C calls `tp_index`.
-pub struct IndexOfDatabase {
-    index: Index,
-    env: Pinned<Environment>,
-}
-
-impl Kind for IndexOfDatabase {
-    const CODE: usize = 14;
-    fn table() -> &'static Table<IndexOfDatabase> {
-        &INDICES
-    }
-}
-
-impl Opened for IndexOfDatabase {
-    fn environment(&self) -> &Pinned<Environment> {
-        &self.env
-    }
+opened! {
+    /// The type that C calls `tp_index`.
+    IndexOfDatabase { index: Index } = 14
 }
 
 /// The type that C calls `tp_index_keys`: the keys that a function has added so far.
 pub struct Added(Vec<Vec<u8>>);
 
-impl Kind for Added {
-    const CODE: usize = 16;
-    fn table() -> &'static Table<Added> {
-        &ADDED
-    }
-}
+kind!(Added = 16);
 
 /// `tp_index_function`.
 pub type Function = extern "C" fn(
@@ -75,21 +41,21 @@ fn called(function: Function, argument: *mut c_void) -> impl Fn(&[u8], &[u8], &m
     let argument = argument.expose_provenance();
     move |key, value, keys| {
         let mut refuse = |trouble: &Trouble| {
-            REFUSED.set(trouble.code());
+            refuse_with(trouble.code());
             keys.refuse(trouble.text());
         };
-        let handle = match ADDED.insert(Added(Vec::new())) {
+        let handle = match Handle::of(Added(Vec::new())) {
             Ok(handle) => handle,
             Err(trouble) => return refuse(&trouble),
         };
         let argument = std::ptr::with_exposed_provenance_mut(argument);
         let code = function(key.as_ptr().cast(), key.len(), value.as_ptr().cast(), value.len(), handle, argument);
-        match ADDED.hold(handle) {
+        match handle.hold() {
             Ok(added) => added.remove().0.into_iter().for_each(|key| keys.add(key)),
             Err(trouble) => return refuse(&trouble),
         }
         if code != TP_OK {
-            REFUSED.set(code);
+            refuse_with(code);
             keys.refuse(reason(code));
         }
     }
@@ -99,7 +65,7 @@ fn called(function: Function, argument: *mut c_void) -> impl Fn(&[u8], &[u8], &m
 #[no_mangle]
 pub extern "C" fn tp_index_add(keys: Handle<Added>, key: In, key_size: usize) -> c_int {
     c_call("tp_index_add", || {
-        ADDED.hold(keys)?.0.push(key.bytes("a key", key_size)?.to_vec());
+        keys.hold()?.0.push(key.bytes("a key", key_size)?.to_vec());
         Ok(())
     })
 }
@@ -114,31 +80,26 @@ pub extern "C" fn tp_index_open(
     index: Out<Handle<IndexOfDatabase>>,
 ) -> c_int {
     c_call("tp_index_open", || {
-        let place = index.needed("the index", Handle::NULL)?;
-        let function = function.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
-        let db = KeyedDatabase::table().pin(db)?;
-        let index = db.db.index(name.needed("the name")?, called(function, argument))?;
-        place.set(INDICES.insert(IndexOfDatabase { index, env: db.environment().again() })?);
-        Ok(())
+        index.answer("the index", Handle::NULL, || {
+            let function = given(function)?;
+            let db = db.pin()?;
+            let index = db.db.index(name.needed("the name")?, called(function, argument))?;
+            Handle::of(IndexOfDatabase { index, env: db.environment().again() })
+        })
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_index_close(index: Handle<IndexOfDatabase>) -> c_int {
-    c_call("tp_index_close", || {
-        if !index.is_null() {
-            drop(INDICES.remove(index, USERS)?);
-        }
-        Ok(())
-    })
+    c_call("tp_index_close", || index.close(USERS))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_index_drop(db: Handle<KeyedDatabase>, name: Text) -> c_int {
     c_call("tp_index_drop", || {
-        let db = KeyedDatabase::table().pin(db)?;
+        let db = db.pin()?;
         found(db.db.drop_index(name.needed("the name")?)?)
     })
 }
@@ -153,11 +114,11 @@ pub extern "C" fn tp_index_count(
     count: Out<u64>,
 ) -> c_int {
     c_call("tp_index_count", || {
-        let place = count.needed("the count", 0)?;
-        let (index, txn) = both(index, txn)?;
-        let key = index_key.bytes("a key of the index", index_key_size)?;
-        place.set(with_reader!(txn.reader(), reader => index.index.count(reader, key))?);
-        Ok(())
+        count.answer("the count", 0, || {
+            let (index, txn) = both(index, txn)?;
+            let key = index_key.bytes("a key of the index", index_key_size)?;
+            Ok(with_reader!(txn.reader(), reader => index.index.count(reader, key))?)
+        })
     })
 }
 
@@ -196,6 +157,12 @@ pub extern "C" fn tp_index_verify(
     })
 }
 
+placed! {
+    /// The type that C calls `tp_index_cursor`.
+    IndexedPlace = 15:
+    Either<IndexCursor<'static, Txn<'static>>, IndexCursor<'static, Snapshot<'static>>>, IndexOfDatabase
+}
+
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_index_cursor_open(
@@ -205,15 +172,9 @@ pub extern "C" fn tp_index_cursor_open(
     cursor: Out<Handle<IndexedPlace>>,
 ) -> c_int {
     c_call("tp_index_cursor_open", || {
-        let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (index, mut held) = both(index, txn)?;
-        let keys = range.keys()?;
-        places::open(out, txn, &mut held, index, |index, reader, pin| {
-            let place = match reader {
-                ReaderRef::Txn(txn) => IndexPlace::InTxn(index.index.range(txn, keys)),
-                ReaderRef::Snapshot(snapshot) => IndexPlace::InSnapshot(index.index.range(snapshot, keys)),
-            };
-            Ok(Place::Index(place, pin))
+        places::open(&cursor, index, txn, |index, reader| match (reader, range.keys()?) {
+            (Either::Txn(txn), keys) => Ok(Either::Txn(index.index.range(txn, keys))),
+            (Either::Snapshot(snapshot), keys) => Ok(Either::Snapshot(index.index.range(snapshot, keys))),
         })
     })
 }
@@ -224,43 +185,12 @@ pub extern "C" fn tp_index_cursor_close(cursor: Handle<IndexedPlace>) -> c_int {
     c_call("tp_index_cursor_close", || places::close(cursor))
 }
 
-/// Does the same work with a cursor in a transaction or in a snapshot.
-macro_rules! at_either {
-    ($cursor:expr, $name:ident => $work:expr) => {
-        places::at($cursor, |place, _| match place {
-            Place::Index(IndexPlace::InTxn($name), _) => Ok($work?),
-            Place::Index(IndexPlace::InSnapshot($name), _) => Ok($work?),
-            _ => Err(ended()),
-        })
-    };
-}
-
-fn hand_out(found: Option<IndexEntry>, (mut index_key, mut key, mut value): (Fill, Fill, Fill)) -> Outcome<()> {
-    let entry = found.ok_or_else(Trouble::not_found)?;
-    index_key.with(&entry.index_key)?;
-    key.with(&entry.key)?;
-    value.with(&entry.value)
-}
-
-/// The steps whose only argument is the cursor.
-macro_rules! steps {
-    ($($name:ident = $step:ident;)*) => {$(
-        /// See `libtp.h`.
-        #[no_mangle]
-        pub extern "C" fn $name(cursor: Handle<IndexedPlace>, index_key: Fill, key: Fill, value: Fill) -> c_int {
-            c_call(stringify!($name), || {
-                let found = at_either!(cursor, cursor => cursor.$step())?;
-                hand_out(found, (index_key, key, value))
-            })
-        }
-    )*};
-}
-
 steps! {
-    tp_index_cursor_first = first;
-    tp_index_cursor_last = last;
-    tp_index_cursor_next = next;
-    tp_index_cursor_prev = prev;
+    IndexedPlace (index_key: Fill, key: Fill, value: Fill)
+    tp_index_cursor_first = |cursor| with_reader!(cursor, cursor => cursor.first());
+    tp_index_cursor_last = |cursor| with_reader!(cursor, cursor => cursor.last());
+    tp_index_cursor_next = |cursor| with_reader!(cursor, cursor => cursor.next());
+    tp_index_cursor_prev = |cursor| with_reader!(cursor, cursor => cursor.prev());
 }
 
 /// See `libtp.h`.
@@ -275,7 +205,6 @@ pub extern "C" fn tp_index_cursor_seek(
 ) -> c_int {
     c_call("tp_index_cursor_seek", || {
         let from = from.bytes("a key of the index", from_size)?;
-        let found = at_either!(cursor, cursor => cursor.seek(from))?;
-        hand_out(found, (index_key, key, value))
+        places::step(cursor, (index_key, key, value), |cursor| with_reader!(cursor, cursor => cursor.seek(from)))
     })
 }

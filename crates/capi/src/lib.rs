@@ -21,6 +21,7 @@ mod index;
 mod list;
 mod load;
 mod log_reading;
+mod log_types;
 mod multi;
 mod order;
 mod passing;

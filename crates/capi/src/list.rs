@@ -3,68 +3,47 @@
 
 use std::ffi::c_int;
 
-use libtp::{List, ListCursor, Txn};
+use libtp::{List, ListCursor, Snapshot, Txn};
 
 use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Fill, In, Out, Text};
 use crate::database::{found, USERS};
 use crate::environment::{environment, Environment};
-use crate::handles::{Handle, Kind, Pinned, Table};
-use crate::places::{self, ended, ListPlace, ListedPlace, Place};
-use crate::transaction::{both, with_reader, Opened, ReaderRef, Transaction};
+use crate::handles::Handle;
+use crate::places::{self, placed, steps};
+use crate::transaction::{both, in_snapshot, opened, with_reader, Either, Transaction};
 
-static LISTS: Table<ListDatabase> = Table::new();
-
-/// The type that C calls `tp_list`.
-pub struct ListDatabase {
-    pub(crate) list: List,
-    pub(crate) env: Pinned<Environment>,
-}
-
-impl Kind for ListDatabase {
-    const CODE: usize = 11;
-    fn table() -> &'static Table<ListDatabase> {
-        &LISTS
-    }
-}
-
-impl Opened for ListDatabase {
-    fn environment(&self) -> &Pinned<Environment> {
-        &self.env
-    }
+opened! {
+    /// The type that C calls `tp_list`.
+    ListDatabase { list: List } = 11
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_open(env: Handle<Environment>, name: Text, list: Out<Handle<ListDatabase>>) -> c_int {
     c_call("tp_list_open", || {
-        let place = list.needed("the list", Handle::NULL)?;
-        let env = environment(env)?;
-        let list = env.env.list(name.needed("the name")?)?;
-        place.set(LISTS.insert(ListDatabase { list, env })?);
-        Ok(())
+        list.answer("the list", Handle::NULL, || {
+            let env = environment(env)?;
+            let list = env.env.list(name.needed("the name")?)?;
+            Handle::of(ListDatabase { list, env })
+        })
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_close(list: Handle<ListDatabase>) -> c_int {
-    c_call("tp_list_close", || {
-        if !list.is_null() {
-            drop(LISTS.remove(list, USERS)?);
-        }
-        Ok(())
-    })
+    c_call("tp_list_close", || list.close(USERS))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_count(list: Handle<ListDatabase>, txn: Handle<Transaction>, count: Out<u64>) -> c_int {
     c_call("tp_list_count", || {
-        let place = count.needed("the count", 0)?;
-        let (list, txn) = both(list, txn)?;
-        place.set(with_reader!(txn.reader(), reader => list.list.count(reader))?);
-        Ok(())
+        count.answer("the count", 0, || {
+            let (list, txn) = both(list, txn)?;
+            Ok(with_reader!(txn.reader(), reader => list.list.count(reader))?)
+        })
     })
 }
 
@@ -170,6 +149,15 @@ pub extern "C" fn tp_list_delete(list: Handle<ListDatabase>, txn: Handle<Transac
     })
 }
 
+placed! {
+    /// The type that C calls `tp_list_cursor`.
+    ListedPlace = 12: Either<InTxn, InSnapshot>, ListDatabase
+}
+
+/// A cursor in a transaction, which can change the list.
+type InTxn = ListCursor<'static, Txn<'static>>;
+type InSnapshot = ListCursor<'static, Snapshot<'static>>;
+
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_list_cursor_open(
@@ -178,14 +166,9 @@ pub extern "C" fn tp_list_cursor_open(
     cursor: Out<Handle<ListedPlace>>,
 ) -> c_int {
     c_call("tp_list_cursor_open", || {
-        let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (list, mut held) = both(list, txn)?;
-        places::open(out, txn, &mut held, list, |list, reader, pin| {
-            let place = match reader {
-                ReaderRef::Txn(txn) => ListPlace::InTxn(list.list.cursor(txn)),
-                ReaderRef::Snapshot(snapshot) => ListPlace::InSnapshot(list.list.cursor(snapshot)),
-            };
-            Ok(Place::List(place, pin))
+        places::open(&cursor, list, txn, |list, reader| match reader {
+            Either::Txn(txn) => Ok(Either::Txn(list.list.cursor(txn))),
+            Either::Snapshot(snapshot) => Ok(Either::Snapshot(list.list.cursor(snapshot))),
         })
     })
 }
@@ -196,56 +179,20 @@ pub extern "C" fn tp_list_cursor_close(cursor: Handle<ListedPlace>) -> c_int {
     c_call("tp_list_cursor_close", || places::close(cursor))
 }
 
-/// Does the same work with a cursor in a transaction or in a snapshot.
-macro_rules! at_either {
-    ($cursor:expr, $name:ident => $work:expr) => {
-        places::at($cursor, |place, _| match place {
-            Place::List(ListPlace::InTxn($name), _) => Ok($work),
-            Place::List(ListPlace::InSnapshot($name), _) => Ok($work),
-            _ => Err(ended()),
-        })
-    };
-}
-
 /// Makes a change through a cursor.
-fn change<T>(
-    cursor: Handle<ListedPlace>,
-    work: impl FnOnce(&mut ListCursor<'static, Txn<'static>>) -> libtp::Result<T>,
-) -> Outcome<T> {
-    places::at(cursor, |place, reader| {
-        reader.writer()?;
-        match place {
-            Place::List(ListPlace::InTxn(cursor), _) => Ok(work(cursor)?),
-            _ => Err(ended()),
-        }
+fn change<T>(cursor: Handle<ListedPlace>, work: impl FnOnce(&mut InTxn) -> libtp::Result<T>) -> Outcome<T> {
+    places::at(cursor, |cursor, _, _| match cursor {
+        Either::Txn(cursor) => Ok(work(cursor)?),
+        Either::Snapshot(_) => Err(in_snapshot()),
     })
 }
 
-fn hand_out(found: Option<(u64, Vec<u8>)>, number: &Out<u64>, record: &mut Fill) -> Outcome<()> {
-    let (at, bytes) = found.ok_or_else(Trouble::not_found)?;
-    number.set(at);
-    record.with(&bytes)
-}
-
-/// The steps whose only argument is the cursor.
-macro_rules! steps {
-    ($($name:ident = $step:ident;)*) => {$(
-        /// See `libtp.h`.
-        #[no_mangle]
-        pub extern "C" fn $name(cursor: Handle<ListedPlace>, number: Out<u64>, mut record: Fill) -> c_int {
-            c_call(stringify!($name), || {
-                let found = at_either!(cursor, cursor => cursor.$step()?)?;
-                hand_out(found, &number, &mut record)
-            })
-        }
-    )*};
-}
-
 steps! {
-    tp_list_cursor_first = first;
-    tp_list_cursor_last = last;
-    tp_list_cursor_next = next;
-    tp_list_cursor_prev = prev;
+    ListedPlace (number: Out<u64>, record: Fill)
+    tp_list_cursor_first = |cursor| with_reader!(cursor, cursor => cursor.first());
+    tp_list_cursor_last = |cursor| with_reader!(cursor, cursor => cursor.last());
+    tp_list_cursor_next = |cursor| with_reader!(cursor, cursor => cursor.next());
+    tp_list_cursor_prev = |cursor| with_reader!(cursor, cursor => cursor.prev());
 }
 
 /// See `libtp.h`.
@@ -254,7 +201,7 @@ pub extern "C" fn tp_list_cursor_seek(cursor: Handle<ListedPlace>, number: u64, 
     c_call("tp_list_cursor_seek", || {
         let found = match number {
             0 => None,
-            number => at_either!(cursor, cursor => cursor.seek(number)?)?,
+            number => places::at(cursor, |cursor, _, _| Ok(with_reader!(cursor, cursor => cursor.seek(number))?))?,
         };
         record.with(&found.ok_or_else(Trouble::not_found)?.1)
     })
@@ -265,7 +212,7 @@ pub extern "C" fn tp_list_cursor_seek(cursor: Handle<ListedPlace>, number: u64, 
 pub extern "C" fn tp_list_cursor_number(cursor: Handle<ListedPlace>, number: Out<u64>) -> c_int {
     c_call("tp_list_cursor_number", || {
         let place = number.needed("the number", 0)?;
-        let at = at_either!(cursor, cursor => cursor.number())?;
+        let at = places::at(cursor, |cursor, _, _| Ok(with_reader!(cursor, cursor => cursor.number())))?;
         place.set(at.ok_or_else(Trouble::not_found)?);
         Ok(())
     })

@@ -6,9 +6,9 @@ use std::ffi::{c_char, c_int, c_uint, c_void, CString};
 use libtp::{Bytes, Compaction, Load, Pair, Progress};
 
 use crate::answer::{c_call, Outcome, Trouble, TP_NOTFOUND, TP_OK};
-use crate::arguments::{In, Out};
+use crate::arguments::{given, In, Out};
 use crate::database::KeyedDatabase;
-use crate::handles::{Handle, Kind};
+use crate::handles::Handle;
 use crate::multi::MultiDatabase;
 
 /// The flag as in `libtp.h`.
@@ -102,8 +102,8 @@ pub extern "C" fn tp_load(
     c_call("tp_load", || {
         count.set(0);
         let how = how(flags, fill_percent, memory)?;
-        let next = next.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
-        let db = KeyedDatabase::table().pin(db)?;
+        let next = given(next)?;
+        let db = db.pin()?;
         count.set(db.db.try_load(&how, Source { next, argument }, &mut progress_callback(watch, argument))?);
         Ok(())
     })
@@ -124,8 +124,8 @@ pub extern "C" fn tp_multi_load(
     c_call("tp_multi_load", || {
         count.set(0);
         let how = how(flags, fill_percent, memory)?;
-        let next = next.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
-        let multi = MultiDatabase::table().pin(multi)?;
+        let next = given(next)?;
+        let multi = multi.pin()?;
         count.set(multi.multi.try_load(&how, Source { next, argument }, &mut progress_callback(watch, argument))?);
         Ok(())
     })
@@ -157,7 +157,7 @@ pub extern "C" fn tp_compact(
     merged: Out<u64>,
 ) -> c_int {
     c_call("tp_compact", || {
-        let db = KeyedDatabase::table().pin(db)?;
+        let db = db.pin()?;
         compact((watch, argument), (leaves, merged), |progress_callback| {
             db.db.compact_watched(percent(fill_percent), progress_callback)
         })
@@ -175,7 +175,7 @@ pub extern "C" fn tp_multi_compact(
     merged: Out<u64>,
 ) -> c_int {
     c_call("tp_multi_compact", || {
-        let multi = MultiDatabase::table().pin(multi)?;
+        let multi = multi.pin()?;
         compact((watch, argument), (leaves, merged), |progress_callback| {
             multi.multi.compact_watched(percent(fill_percent), progress_callback)
         })

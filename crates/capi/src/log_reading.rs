@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_int, c_void, CString};
 use std::ops::ControlFlow;
 
 use crate::answer::{c_call, Outcome, Trouble, TP_OK};
-use crate::arguments::Out;
+use crate::arguments::{given, Out};
 use crate::environment::{environment, Environment};
 use crate::handles::Handle;
 use crate::transaction::{transaction, Transaction};
@@ -61,7 +61,7 @@ fn walk(
     argument: *mut c_void,
     through: impl FnOnce(&mut dyn FnMut(libtp::LogRecord) -> bool) -> libtp::Result<()>,
 ) -> Outcome<()> {
-    let visit = visit.ok_or_else(|| Trouble::misuse("NULL was given for the function"))?;
+    let visit = given(visit)?;
     let mut ended = ControlFlow::Continue(());
     through(&mut |record| {
         ended = show(visit, &record, argument);
@@ -122,9 +122,5 @@ pub extern "C" fn log_unroll(
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_last_lsn(txn: Handle<Transaction>, lsn: Out<u64>) -> c_int {
-    c_call("tp_last_lsn", || {
-        let place = lsn.needed("the number", 0)?;
-        place.set(transaction(txn)?.writer()?.last_lsn());
-        Ok(())
-    })
+    c_call("tp_last_lsn", || lsn.answer("the number", 0, || Ok(transaction(txn)?.writer()?.last_lsn())))
 }

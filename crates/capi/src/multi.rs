@@ -3,37 +3,21 @@
 
 use std::ffi::c_int;
 
-use libtp::{Duplicates, Multi, MultiCursor, Result};
+use libtp::{Duplicates, Multi, MultiCursor};
 
 use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Fill, In, Out, Text};
 use crate::database::{found, USERS};
 use crate::environment::{environment, Environment};
-use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::handles::Handle;
 use crate::order::order_named;
-use crate::places::{self, ended, MultiPlace, Place};
+use crate::places::{self, placed, steps};
 use crate::ranges::Keys;
-use crate::transaction::{both, with_reader, Opened, Transaction};
+use crate::transaction::{both, opened, with_reader, Transaction};
 
-static MULTIS: Table<MultiDatabase> = Table::new();
-
-/// The type that C calls `tp_multi`.
-pub struct MultiDatabase {
-    pub(crate) multi: Multi,
-    env: Pinned<Environment>,
-}
-
-impl Kind for MultiDatabase {
-    const CODE: usize = 9;
-    fn table() -> &'static Table<MultiDatabase> {
-        &MULTIS
-    }
-}
-
-impl Opened for MultiDatabase {
-    fn environment(&self) -> &Pinned<Environment> {
-        &self.env
-    }
+opened! {
+    /// The type that C calls `tp_multi`.
+    MultiDatabase { multi: Multi } = 9
 }
 
 fn duplicates(code: c_int) -> Outcome<Duplicates> {
@@ -56,36 +40,27 @@ pub extern "C" fn tp_multi_open(
     multi: Out<Handle<MultiDatabase>>,
 ) -> c_int {
     c_call("tp_multi_open", || {
-        let place = multi.needed("the database", Handle::NULL)?;
-        let (env, name, how) = (environment(env)?, name.needed("the name")?, duplicates(how)?);
-        let multi = match order.optional("the name of the order")? {
-            Some(order) => env.env.multi_ordered(name, how, order_named(order)?)?,
-            None => env.env.multi(name, how)?,
-        };
-        place.set(MULTIS.insert(MultiDatabase { multi, env })?);
-        Ok(())
+        multi.answer("the database", Handle::NULL, || {
+            let (env, name, how) = (environment(env)?, name.needed("the name")?, duplicates(how)?);
+            let multi = match order.optional("the name of the order")? {
+                Some(order) => env.env.multi_ordered(name, how, order_named(order)?)?,
+                None => env.env.multi(name, how)?,
+            };
+            Handle::of(MultiDatabase { multi, env })
+        })
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_close(multi: Handle<MultiDatabase>) -> c_int {
-    c_call("tp_multi_close", || {
-        if !multi.is_null() {
-            drop(MULTIS.remove(multi, USERS)?);
-        }
-        Ok(())
-    })
+    c_call("tp_multi_close", || multi.close(USERS))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_multi_pair_max(multi: Handle<MultiDatabase>, size: Out<usize>) -> c_int {
-    c_call("tp_multi_pair_max", || {
-        let place = size.needed("the length", 0)?;
-        place.set(MULTIS.pin(multi)?.multi.pair_bytes_max());
-        Ok(())
-    })
+    c_call("tp_multi_pair_max", || size.answer("the length", 0, || Ok(multi.pin()?.multi.pair_bytes_max())))
 }
 
 /// See `libtp.h`.
@@ -135,11 +110,11 @@ pub extern "C" fn tp_multi_count(
     count: Out<u64>,
 ) -> c_int {
     c_call("tp_multi_count", || {
-        let place = count.needed("the count", 0)?;
-        let (multi, txn) = both(multi, txn)?;
-        let key = key.bytes("a key", key_size)?;
-        place.set(with_reader!(txn.reader(), reader => multi.multi.count(reader, key))?);
-        Ok(())
+        count.answer("the count", 0, || {
+            let (multi, txn) = both(multi, txn)?;
+            let key = key.bytes("a key", key_size)?;
+            Ok(with_reader!(txn.reader(), reader => multi.multi.count(reader, key))?)
+        })
     })
 }
 
@@ -178,18 +153,9 @@ pub extern "C" fn tp_multi_delete_value(
     })
 }
 
-/// Moves a cursor and hands out the record at its new place.
-fn step(
-    cursor: Handle<MultiPlace>,
-    (mut key, mut value): (Fill, Fill),
-    go: impl FnOnce(&mut MultiCursor<'static>) -> Result<Option<libtp::Pair>>,
-) -> Outcome<()> {
-    places::at(cursor, |place, _| {
-        let Place::Multi(cursor, _) = place else { return Err(ended()) };
-        let (found_key, found_value) = go(cursor)?.ok_or_else(Trouble::not_found)?;
-        key.with(&found_key)?;
-        value.with(&found_value)
-    })
+placed! {
+    /// The type that C calls `tp_multi_cursor`.
+    MultiPlace = 10: MultiCursor<'static>, MultiDatabase
 }
 
 /// See `libtp.h`.
@@ -200,10 +166,8 @@ pub extern "C" fn tp_multi_cursor_open(
     cursor: Out<Handle<MultiPlace>>,
 ) -> c_int {
     c_call("tp_multi_cursor_open", || {
-        let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (multi, mut held) = both(multi, txn)?;
-        places::open(out, txn, &mut held, multi, |multi, reader, pin| {
-            Ok(Place::Multi(with_reader!(reader, reader => multi.multi.cursor(reader)), pin))
+        places::open(&cursor, multi, txn, |multi, reader| {
+            Ok(with_reader!(reader, reader => multi.multi.cursor(reader)))
         })
     })
 }
@@ -217,11 +181,9 @@ pub extern "C" fn tp_multi_cursor_open_range(
     cursor: Out<Handle<MultiPlace>>,
 ) -> c_int {
     c_call("tp_multi_cursor_open_range", || {
-        let out = cursor.needed("the cursor", Handle::NULL)?;
-        let (multi, mut held) = both(multi, txn)?;
-        let keys = range.keys()?;
-        places::open(out, txn, &mut held, multi, |multi, reader, pin| {
-            Ok(Place::Multi(with_reader!(reader, reader => multi.multi.range(reader, keys))?, pin))
+        places::open(&cursor, multi, txn, |multi, reader| {
+            let keys = range.keys()?;
+            Ok(with_reader!(reader, reader => multi.multi.range(reader, keys))?)
         })
     })
 }
@@ -235,11 +197,11 @@ pub extern "C" fn tp_multi_count_range(
     count: Out<u64>,
 ) -> c_int {
     c_call("tp_multi_count_range", || {
-        let place = count.needed("the count", 0)?;
-        let (multi, txn) = both(multi, txn)?;
-        let keys = range.keys()?;
-        place.set(with_reader!(txn.reader(), reader => multi.multi.count_range(reader, keys))?);
-        Ok(())
+        count.answer("the count", 0, || {
+            let (multi, txn) = both(multi, txn)?;
+            let keys = range.keys()?;
+            Ok(with_reader!(txn.reader(), reader => multi.multi.count_range(reader, keys))?)
+        })
     })
 }
 
@@ -265,25 +227,15 @@ pub extern "C" fn tp_multi_cursor_close(cursor: Handle<MultiPlace>) -> c_int {
     c_call("tp_multi_cursor_close", || places::close(cursor))
 }
 
-/// The steps whose only argument is the cursor.
-macro_rules! steps {
-    ($($name:ident = $step:ident;)*) => {$(
-        /// See `libtp.h`.
-        #[no_mangle]
-        pub extern "C" fn $name(cursor: Handle<MultiPlace>, key: Fill, value: Fill) -> c_int {
-            c_call(stringify!($name), || step(cursor, (key, value), MultiCursor::$step))
-        }
-    )*};
-}
-
 steps! {
-    tp_multi_cursor_first = first;
-    tp_multi_cursor_last = last;
-    tp_multi_cursor_next = next;
-    tp_multi_cursor_prev = prev;
-    tp_multi_cursor_next_value = next_duplicate;
-    tp_multi_cursor_next_key = next_key;
-    tp_multi_cursor_prev_key = prev_key;
+    MultiPlace (key: Fill, value: Fill)
+    tp_multi_cursor_first = MultiCursor::first;
+    tp_multi_cursor_last = MultiCursor::last;
+    tp_multi_cursor_next = MultiCursor::next;
+    tp_multi_cursor_prev = MultiCursor::prev;
+    tp_multi_cursor_next_value = MultiCursor::next_duplicate;
+    tp_multi_cursor_next_key = MultiCursor::next_key;
+    tp_multi_cursor_prev_key = MultiCursor::prev_key;
 }
 
 /// See `libtp.h`.
@@ -297,7 +249,7 @@ pub extern "C" fn tp_multi_cursor_seek(
 ) -> c_int {
     c_call("tp_multi_cursor_seek", || {
         let from = from.bytes("a key", from_size)?;
-        step(cursor, (key, value), |cursor| cursor.seek(from))
+        places::step(cursor, (key, value), |cursor| cursor.seek(from))
     })
 }
 
@@ -306,10 +258,7 @@ pub extern "C" fn tp_multi_cursor_seek(
 pub extern "C" fn tp_multi_cursor_put(cursor: Handle<MultiPlace>, value: In, value_size: usize) -> c_int {
     c_call("tp_multi_cursor_put", || {
         let value = value.bytes("a value", value_size)?;
-        places::at(cursor, |place, reader| {
-            let Place::Multi(cursor, multi) = place else { return Err(ended()) };
-            found(multi.multi.put_at(reader.writer()?, cursor, value)?)
-        })
+        places::at(cursor, |cursor, multi, reader| found(multi.multi.put_at(reader.writer()?, cursor, value)?))
     })
 }
 
@@ -317,10 +266,7 @@ pub extern "C" fn tp_multi_cursor_put(cursor: Handle<MultiPlace>, value: In, val
 #[no_mangle]
 pub extern "C" fn tp_multi_cursor_delete(cursor: Handle<MultiPlace>) -> c_int {
     c_call("tp_multi_cursor_delete", || {
-        places::at(cursor, |place, reader| {
-            let Place::Multi(cursor, multi) = place else { return Err(ended()) };
-            found(multi.multi.delete_at(reader.writer()?, cursor)?)
-        })
+        places::at(cursor, |cursor, multi, reader| found(multi.multi.delete_at(reader.writer()?, cursor)?))
     })
 }
 
@@ -329,10 +275,7 @@ pub extern "C" fn tp_multi_cursor_delete(cursor: Handle<MultiPlace>) -> c_int {
 pub extern "C" fn tp_multi_cursor_place(cursor: Handle<MultiPlace>, mut place: Fill) -> c_int {
     c_call("tp_multi_cursor_place", || {
         place.needed()?;
-        places::at(cursor, |at, _| {
-            let Place::Multi(cursor, _) = at else { return Err(ended()) };
-            place.with(cursor.place().ok_or_else(Trouble::not_found)?)
-        })
+        places::at(cursor, |cursor, _, _| place.with(cursor.place().ok_or_else(Trouble::not_found)?))
     })
 }
 
@@ -347,6 +290,6 @@ pub extern "C" fn tp_multi_cursor_go_to(
 ) -> c_int {
     c_call("tp_multi_cursor_go_to", || {
         let place = place.bytes("a place", place_size)?;
-        step(cursor, (key, value), |cursor| cursor.go_to(place))
+        places::step(cursor, (key, value), |cursor| cursor.go_to(place))
     })
 }

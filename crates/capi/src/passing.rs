@@ -34,10 +34,10 @@ pub extern "C" fn tp_detach(txn: Handle<Transaction>, mut word: Fill) -> c_int {
 #[no_mangle]
 pub extern "C" fn tp_attach(env: Handle<Environment>, word: Text, txn: Out<Handle<Transaction>>) -> c_int {
     c_call("tp_attach", || {
-        let place = txn.needed("the transaction", Handle::NULL)?;
-        let detached: Detached = word.needed("the word")?.parse()?;
-        place.set(attach(env, &detached)?);
-        Ok(())
+        txn.answer("the transaction", Handle::NULL, || {
+            let detached: Detached = word.needed("the word")?.parse()?;
+            attach(env, &detached)
+        })
     })
 }
 

@@ -2,43 +2,14 @@
 //!
 //! A handle of a cursor names its place: the transaction's handle, and a number in that transaction. The cursor itself
 //! borrows from the database and from the transaction, so it is stored in the transaction's value, with a pin of its
-//! database.
-//!
-//! Invariant: a place is dropped before the values it borrows from. Each variant has the cursor before the pin, and
-//! fields drop in that order. [`transaction`](crate::transaction) keeps the order of the rest.
+//! database ([`transaction`](crate::transaction)).
 
-use libtp::{Cursor, IndexCursor, ListCursor, MultiCursor, RecnoCursor, Snapshot, Txn};
+use libtp::{IndexEntry, Pair, Result};
 
 use crate::answer::{Outcome, Trouble};
-use crate::arguments::Out;
-use crate::database::{KeyedDatabase, NumberedDatabase};
-use crate::handles::{Handle, Kind, Pinned, Table};
-use crate::index::IndexOfDatabase;
-use crate::list::ListDatabase;
-use crate::multi::MultiDatabase;
-use crate::transaction::{goes_on, transaction, ReaderRef, Transaction};
-
-/// A cursor with the pin of its database.
-#[allow(dead_code)] // pins are held and seldom read
-pub(crate) enum Place {
-    Keyed(Cursor<'static>, Pinned<KeyedDatabase>),
-    Numbered(RecnoCursor<'static>, Pinned<NumberedDatabase>),
-    Multi(MultiCursor<'static>, Pinned<MultiDatabase>),
-    List(ListPlace, Pinned<ListDatabase>),
-    Index(IndexPlace, Pinned<IndexOfDatabase>),
-}
-
-/// A cursor over a list. In a transaction it can change the list.
-pub(crate) enum ListPlace {
-    InTxn(ListCursor<'static, Txn<'static>>),
-    InSnapshot(ListCursor<'static, Snapshot<'static>>),
-}
-
-/// A cursor over an index.
-pub(crate) enum IndexPlace {
-    InTxn(IndexCursor<'static, Txn<'static>>),
-    InSnapshot(IndexCursor<'static, Snapshot<'static>>),
-}
+use crate::arguments::{Fill, Out};
+use crate::handles::{Handle, Kind, Pinned};
+use crate::transaction::{both, goes_on, transaction, Borrowing, Opened, ReaderRef, Transaction};
 
 /// The address of a place: its transaction, and its number there.
 pub(crate) struct Where {
@@ -48,59 +19,99 @@ pub(crate) struct Where {
 
 /// A handle's value for a cursor of any kind.
 pub(crate) trait Placed: Kind {
+    /// The cursor.
+    type Cursor: Borrowing;
+    /// Its database.
+    type On: Opened;
     fn new(at: Where) -> Self;
     fn at(&self) -> &Where;
 }
 
-/// Defines the kinds of cursors, which all store only their address.
+/// Defines a kind of cursor, which stores only its address.
 macro_rules! placed {
-    ($($name:ident = $code:literal in $table:ident, $what:literal;)*) => {$(
-        static $table: Table<$name> = Table::new();
+    ($(#[$doc:meta])* $name:ident = $code:literal: $cursor:ty, $on:ty) => {
+        $(#[$doc])*
+        pub struct $name($crate::places::Where);
 
-        #[doc = $what]
-        pub struct $name(Where);
+        $crate::handles::kind!($name = $code);
 
-        impl Kind for $name {
-            const CODE: usize = $code;
-            fn table() -> &'static Table<$name> {
-                &$table
-            }
-        }
+        impl $crate::places::Placed for $name {
+            type Cursor = $cursor;
+            type On = $on;
 
-        impl Placed for $name {
-            fn new(at: Where) -> $name {
+            fn new(at: $crate::places::Where) -> $name {
                 $name(at)
             }
 
-            fn at(&self) -> &Where {
+            fn at(&self) -> &$crate::places::Where {
                 &self.0
             }
         }
+    };
+}
+pub(crate) use placed;
+
+/// Defines the calls that move a cursor and hand out the record at its new place.
+macro_rules! steps {
+    ($place:ident $answers:tt $($name:ident = $step:expr;)*) => {$(
+        $crate::places::step_call! { $place $answers $name = $step }
     )*};
 }
+pub(crate) use steps;
 
-placed! {
-    KeyedPlace = 4 in CURSORS, "What C calls `tp_cursor`.";
-    NumberedPlace = 5 in NUMBER_CURSORS, "What C calls `tp_recno_cursor`.";
-    MultiPlace = 10 in MULTI_CURSORS, "What C calls `tp_multi_cursor`.";
-    ListedPlace = 12 in LIST_CURSORS, "What C calls `tp_list_cursor`.";
-    IndexedPlace = 15 in INDEX_CURSORS, "What C calls `tp_index_cursor`.";
+macro_rules! step_call {
+    ($place:ident ($($answer:ident: $type:ty),*) $name:ident = $step:expr) => {
+        /// See `libtp.h`.
+        #[no_mangle]
+        pub extern "C" fn $name(cursor: Handle<$place>, $($answer: $type),*) -> c_int {
+            c_call(stringify!($name), || $crate::places::step(cursor, ($($answer),*), $step))
+        }
+    };
+}
+pub(crate) use step_call;
+
+/// A record that C gets through several arguments.
+pub(crate) trait Shown<To> {
+    fn show(&self, to: To) -> Outcome<()>;
 }
 
-pub(crate) fn ended() -> Trouble {
+impl Shown<(Fill, Fill)> for Pair {
+    fn show(&self, (mut key, mut value): (Fill, Fill)) -> Outcome<()> {
+        key.with(&self.0)?;
+        value.with(&self.1)
+    }
+}
+
+impl Shown<(Out<u64>, Fill)> for (u64, Vec<u8>) {
+    fn show(&self, (number, mut record): (Out<u64>, Fill)) -> Outcome<()> {
+        number.set(self.0);
+        record.with(&self.1)
+    }
+}
+
+impl Shown<(Fill, Fill, Fill)> for IndexEntry {
+    fn show(&self, (mut index_key, mut key, mut value): (Fill, Fill, Fill)) -> Outcome<()> {
+        index_key.with(&self.index_key)?;
+        key.with(&self.key)?;
+        value.with(&self.value)
+    }
+}
+
+fn ended() -> Trouble {
     Trouble::misuse("the cursor's transaction has ended, and the cursor with it: it can only be closed")
 }
 
-/// Puts a cursor into its transaction and hands out its handle.
-pub(crate) fn open<P: Placed, D: Kind + Sync>(
-    out: &Out<Handle<P>>,
+/// Opens a cursor over a database, puts it into its transaction and hands out its handle.
+pub(crate) fn open<P: Placed>(
+    cursor: &Out<Handle<P>>,
+    on: Handle<P::On>,
     txn: Handle<Transaction>,
-    held: &mut Transaction,
-    on: Pinned<D>,
-    make: impl FnOnce(&'static D, ReaderRef<'static>, Pinned<D>) -> Outcome<Place>,
+    make: impl FnOnce(&'static P::On, ReaderRef<'static>) -> Outcome<P::Cursor>,
 ) -> Outcome<()> {
+    let out = cursor.needed("the cursor", Handle::NULL)?;
+    let (on, mut held) = both(on, txn)?;
     let number = held.add_place(on, make)?;
-    match P::table().insert(P::new(Where { txn, number })) {
+    match Handle::of(P::new(Where { txn, number })) {
         Ok(handle) => out.set(handle),
         Err(refused) => {
             held.drop_place(number);
@@ -113,16 +124,25 @@ pub(crate) fn open<P: Placed, D: Kind + Sync>(
 /// Does some work at a cursor. The call uses the transaction alone meanwhile.
 pub(crate) fn at<P: Placed, T>(
     cursor: Handle<P>,
-    work: impl FnOnce(&mut Place, ReaderRef<'_>) -> Outcome<T>,
+    work: impl FnOnce(&mut P::Cursor, &Pinned<P::On>, ReaderRef<'_>) -> Outcome<T>,
 ) -> Outcome<T> {
-    let held = P::table().hold(cursor)?;
+    let held = cursor.hold()?;
     let Where { txn, number } = *held.at();
     if !goes_on(txn) {
         return Err(ended());
     }
     let mut txn = transaction(txn)?;
-    let (place, reader) = txn.place(number).ok_or_else(ended)?;
-    work(place, reader)
+    let ((cursor, on), reader) = txn.place(number).ok_or_else(ended)?;
+    work(cursor, on, reader)
+}
+
+/// Moves a cursor and hands out the record at its new place.
+pub(crate) fn step<P: Placed, R: Shown<To>, To>(
+    cursor: Handle<P>,
+    to: To,
+    go: impl FnOnce(&mut P::Cursor) -> Result<Option<R>>,
+) -> Outcome<()> {
+    at(cursor, |cursor, _, _| go(cursor)?.ok_or_else(Trouble::not_found)?.show(to))
 }
 
 /// Removes a cursor from its transaction, if that has not ended, and closes its handle. NULL has no effect.
@@ -130,7 +150,7 @@ pub(crate) fn close<P: Placed>(cursor: Handle<P>) -> Outcome<()> {
     if cursor.is_null() {
         return Ok(());
     }
-    let held = P::table().hold(cursor)?;
+    let held = cursor.hold()?;
     let Where { txn, number } = *held.at();
     if goes_on(txn) {
         transaction(txn)?.drop_place(number);

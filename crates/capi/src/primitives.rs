@@ -6,84 +6,23 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::{Mutex, PoisonError};
 
-use libtp::{Builder, LogType, Mode, PageFile, PageLock};
+use libtp::{Mode, PageFile, PageLock};
 
 use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{In, Out, Text};
 use crate::environment::{environment, Environment};
-use crate::handles::{Handle, Kind, Pinned, Table};
-use crate::transaction::{both, transaction, Opened, Transaction};
+use crate::handles::Handle;
+use crate::transaction::{both, opened, transaction, Transaction};
 
 /// Flags as in `libtp.h`.
 const DB_SHARED: c_uint = 1;
 const DB_TP: c_uint = 2;
 const BF_PIN: c_int = 1;
 
-static FILES: Table<Pages> = Table::new();
-static LOG_TYPES: Mutex<Vec<LogType>> = Mutex::new(Vec::new());
-
-/// The type that C calls `tp_pages`.
-pub struct Pages {
-    file: PageFile,
-    env: Pinned<Environment>,
-}
-
-impl Kind for Pages {
-    const CODE: usize = 8;
-    fn table() -> &'static Table<Pages> {
-        &FILES
-    }
-}
-
-impl Opened for Pages {
-    fn environment(&self) -> &Pinned<Environment> {
-        &self.env
-    }
-}
-
-/// Adds the registered log types to the builder of an environment.
-pub(crate) fn with_log_types(builder: Builder) -> Builder {
-    let types = LOG_TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-    types.iter().cloned().fold(builder, Builder::log_type)
-}
-
-/// `tp_page_change`.
-pub type PageChange = extern "C" fn(*mut c_void, usize, *const c_void, usize) -> c_int;
-
-/// Returns the program's function as a Rust closure.
-fn called(change: PageChange) -> impl Fn(&mut [u8], &[u8]) -> Result<(), String> + Send + Sync {
-    move |page, argument| {
-        let code = change(page.as_mut_ptr().cast(), page.len(), argument.as_ptr().cast(), argument.len());
-        match code {
-            0 => Ok(()),
-            code => Err(format!("it returned {code}")),
-        }
-    }
-}
-
-/// See `libtp.h`.
-#[no_mangle]
-pub extern "C" fn tp_log_type(code: u16, name: Text, redo: Option<PageChange>, undo: Option<PageChange>) -> c_int {
-    c_call("tp_log_type", || {
-        let name = name.needed("the name")?;
-        let redo = redo.ok_or_else(|| Trouble::misuse("NULL was given for the function that makes the change"))?;
-        if code == 0 || name.is_empty() || name.len() > 64 {
-            return Err(Trouble::misuse("codes begin with 1, and names have 1 to 64 bytes"));
-        }
-        let mut made = LogType::new(code, name, called(redo));
-        if let Some(undo) = undo {
-            made = made.undo(called(undo));
-        }
-        let mut types = LOG_TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(other) = types.iter().find(|other| other.code() == code && other.name() != name) {
-            return Err(Trouble::misuse(format!("the code {code} is that of \"{}\" already", other.name())));
-        }
-        types.retain(|other| other.code() != code);
-        types.push(made);
-        Ok(())
-    })
+opened! {
+    /// The type that C calls `tp_pages`.
+    Pages { file: PageFile } = 8
 }
 
 /// See `libtp.h`.
@@ -96,7 +35,7 @@ pub extern "C" fn buf_open(env: Handle<Environment>, name: Text, flags: c_uint, 
         }
         let env = environment(env)?;
         let file = env.env.pages(name.needed("the name")?)?;
-        place.set(FILES.insert(Pages { file, env })?);
+        place.set(Handle::of(Pages { file, env })?);
         Ok(())
     })
 }
@@ -104,22 +43,13 @@ pub extern "C" fn buf_open(env: Handle<Environment>, name: Text, flags: c_uint, 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn buf_close(fid: Handle<Pages>) -> c_int {
-    c_call("buf_close", || {
-        if !fid.is_null() {
-            drop(FILES.remove(fid, "let no other thread be in a call with it")?);
-        }
-        Ok(())
-    })
+    c_call("buf_close", || fid.close("let no other thread be in a call with it"))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn buf_page_size(fid: Handle<Pages>, size: Out<usize>) -> c_int {
-    c_call("buf_page_size", || {
-        let place = size.needed("the size", 0)?;
-        place.set(FILES.pin(fid)?.file.page_bytes());
-        Ok(())
-    })
+    c_call("buf_page_size", || size.answer("the size", 0, || Ok(fid.pin()?.file.page_bytes())))
 }
 
 /// See `libtp.h`.
@@ -139,11 +69,11 @@ pub extern "C" fn buf_get(
             return Err(Trouble::misuse(format!("{how} is no way to get a page; BF_PIN is")));
         }
         let (pages, mut txn) = both(fid, txn)?;
-        if txn.copy(fid, pageno).is_none() {
+        if txn.copy(fid.word(), pageno).is_none() {
             let copy = pages.file.get(txn.writer()?, pageno)?;
-            txn.add_copy(fid, pageno, copy);
+            txn.add_copy(fid.word(), pageno, copy);
         }
-        let copy = txn.copy(fid, pageno).ok_or_else(Trouble::not_found)?;
+        let copy = txn.copy(fid.word(), pageno).ok_or_else(Trouble::not_found)?;
         // A page of zeros was never written.
         size.set(if copy.bytes.iter().all(|&byte| byte == 0) { 0 } else { copy.bytes.len() });
         place.set(copy.bytes.as_mut_ptr().cast());
@@ -157,7 +87,7 @@ pub extern "C" fn buf_unpin(fid: Handle<Pages>, txn: Handle<Transaction>, pageno
     c_call("buf_unpin", || {
         let (pages, mut txn) = both(fid, txn)?;
         let not_there = || Trouble::misuse(format!("the transaction has not got page {pageno} of this file"));
-        let copied = txn.take_copy(fid, pageno).ok_or_else(not_there)?;
+        let copied = txn.take_copy(fid.word(), pageno).ok_or_else(not_there)?;
         if !copied.is_changed() {
             return Ok(());
         }
@@ -201,7 +131,7 @@ pub extern "C" fn tp_log(
 ) -> c_int {
     c_call("tp_log", || {
         let (pages, mut txn) = both(fid, txn)?;
-        if txn.copy(fid, pageno).is_some() {
+        if txn.copy(fid.word(), pageno).is_some() {
             return Err(Trouble::misuse(format!("the transaction has got page {pageno}: unpin it first")));
         }
         pages.file.apply(txn.writer()?, pageno, code, argument.bytes("the argument", size)?)?;

@@ -62,11 +62,11 @@ fn no_range(how: c_uint) -> Trouble {
 #[no_mangle]
 pub extern "C" fn tp_count(db: Handle<KeyedDatabase>, txn: Handle<Transaction>, range: Keys, count: Out<u64>) -> c_int {
     c_call("tp_count", || {
-        let place = count.needed("the count", 0)?;
-        let (db, txn) = both(db, txn)?;
-        let keys = range.keys()?;
-        place.set(with_reader!(txn.reader(), reader => db.db.count(reader, keys))?);
-        Ok(())
+        count.answer("the count", 0, || {
+            let (db, txn) = both(db, txn)?;
+            let keys = range.keys()?;
+            Ok(with_reader!(txn.reader(), reader => db.db.count(reader, keys))?)
+        })
     })
 }
 

@@ -13,10 +13,8 @@ use libtp::{Joined, Segment};
 use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::{Out, Text};
 use crate::environment::{environment, Environment};
-use crate::handles::{Handle, Kind, Pinned, Table};
-use crate::transaction::{both, Opened, Transaction};
-
-static SEGMENTS: Table<MemorySegment> = Table::new();
+use crate::handles::Handle;
+use crate::transaction::{both, opened, Transaction};
 
 /// Flags as in `libtp.h`.
 const TP_GUARDED: c_uint = 1;
@@ -24,23 +22,9 @@ const TP_ANYWHERE: c_uint = 2;
 const TP_SURVIVES_SYSTEM: c_uint = 4;
 const TP_SURVIVES_POWER: c_uint = 8;
 
-/// The type that C calls `tp_segment`.
-pub struct MemorySegment {
-    segment: Segment,
-    env: Pinned<Environment>,
-}
-
-impl Kind for MemorySegment {
-    const CODE: usize = 17;
-    fn table() -> &'static Table<MemorySegment> {
-        &SEGMENTS
-    }
-}
-
-impl Opened for MemorySegment {
-    fn environment(&self) -> &Pinned<Environment> {
-        &self.env
-    }
+opened! {
+    /// The type that C calls `tp_segment`.
+    MemorySegment { segment: Segment } = 17
 }
 
 /// See `libtp.h`.
@@ -52,11 +36,11 @@ pub extern "C" fn tp_segment_open(
     segment: Out<Handle<MemorySegment>>,
 ) -> c_int {
     c_call("tp_segment_open", || {
-        let place = segment.needed("the segment", Handle::NULL)?;
-        let env = environment(env)?;
-        let segment = env.env.segment(name.needed("the name")?, size)?;
-        place.set(SEGMENTS.insert(MemorySegment { segment, env })?);
-        Ok(())
+        segment.answer("the segment", Handle::NULL, || {
+            let env = environment(env)?;
+            let segment = env.env.segment(name.needed("the name")?, size)?;
+            Handle::of(MemorySegment { segment, env })
+        })
     })
 }
 
@@ -89,36 +73,31 @@ pub extern "C" fn tp_segment_open_at(
     segment: Out<Handle<MemorySegment>>,
 ) -> c_int {
     c_call("tp_segment_open_at", || {
-        let place = segment.needed("the segment", Handle::NULL)?;
-        let env = environment(env)?;
-        let segment = env.env.segment_at(path.path("the path")?, &options(size, flags)?)?;
-        place.set(SEGMENTS.insert(MemorySegment { segment, env })?);
-        Ok(())
+        segment.answer("the segment", Handle::NULL, || {
+            let env = environment(env)?;
+            let segment = env.env.segment_at(path.path("the path")?, &options(size, flags)?)?;
+            Handle::of(MemorySegment { segment, env })
+        })
     })
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_segment_close(segment: Handle<MemorySegment>) -> c_int {
-    c_call("tp_segment_close", || {
-        if !segment.is_null() {
-            drop(SEGMENTS.remove(segment, "end the transactions that have joined it first")?);
-        }
-        Ok(())
-    })
+    c_call("tp_segment_close", || segment.close("end the transactions that have joined it first"))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_segment_survives(segment: Handle<MemorySegment>, what: Out<c_uint>) -> c_int {
     c_call("tp_segment_survives", || {
-        let place = what.needed("what it survives", 0)?;
-        place.set(match SEGMENTS.pin(segment)?.segment.survives() {
-            Survives::Process => 0,
-            Survives::System => TP_SURVIVES_SYSTEM,
-            Survives::Power => TP_SURVIVES_POWER,
-        });
-        Ok(())
+        what.answer("what it survives", 0, || {
+            Ok(match segment.pin()?.segment.survives() {
+                Survives::Process => 0,
+                Survives::System => TP_SURVIVES_SYSTEM,
+                Survives::Power => TP_SURVIVES_POWER,
+            })
+        })
     })
 }
 
@@ -131,16 +110,16 @@ pub extern "C" fn tp_segment_join(
     size: Out<usize>,
 ) -> c_int {
     c_call("tp_segment_join", || {
-        let place = memory.needed("the memory", std::ptr::null_mut())?;
-        size.set(0);
-        let (segment, mut txn) = both(segment, txn)?;
-        let joined = txn.writer()?.join(&segment.segment)?;
-        let (address, bytes) = (joined.segment().address(), joined.bytes().len());
-        drop(joined);
-        txn.keep_segment(segment);
-        size.set(bytes);
-        place.set(std::ptr::with_exposed_provenance_mut(address));
-        Ok(())
+        memory.answer("the memory", std::ptr::null_mut(), || {
+            size.set(0);
+            let (pin, mut txn) = both(segment, txn)?;
+            let joined = txn.writer()?.join(&pin.segment)?;
+            let (address, bytes) = (joined.segment().address(), joined.bytes().len());
+            drop(joined);
+            txn.keep(segment.word(), pin);
+            size.set(bytes);
+            Ok(std::ptr::with_exposed_provenance_mut(address))
+        })
     })
 }
 
@@ -150,12 +129,12 @@ fn inside<T>(
     txn: Handle<Transaction>,
     work: impl FnOnce(&mut Joined<'_>, usize) -> libtp::Result<T>,
 ) -> Outcome<T> {
-    let (segment, txn) = both(segment, txn)?;
+    let (pin, txn) = both(segment, txn)?;
     let writer = txn.writer()?;
-    if !txn.has_joined(&segment) {
+    if !txn.keeps(segment.word()) {
         return Err(Trouble::misuse("the transaction has not joined the segment: call tp_segment_join first"));
     }
-    let mut joined = writer.join(&segment.segment)?;
+    let mut joined = writer.join(&pin.segment)?;
     let address = joined.segment().address();
     Ok(work(&mut joined, address)?)
 }

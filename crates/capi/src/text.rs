@@ -7,10 +7,8 @@ use libtp::{TextFile, TextForm};
 
 use crate::answer::{c_call, Trouble};
 use crate::arguments::{Out, Text};
-use crate::handles::{Handle, Kind, Pinned, Table};
+use crate::handles::{kind, Handle, Pinned};
 use crate::list::ListDatabase;
-
-static TEXTS: Table<ListText> = Table::new();
 
 /// The type that C calls `tp_text`.
 pub struct ListText {
@@ -19,12 +17,7 @@ pub struct ListText {
     _list: Pinned<ListDatabase>,
 }
 
-impl Kind for ListText {
-    const CODE: usize = 13;
-    fn table() -> &'static Table<ListText> {
-        &TEXTS
-    }
-}
+kind!(ListText = 13);
 
 /// See `libtp.h`.
 #[no_mangle]
@@ -36,16 +29,16 @@ pub extern "C" fn tp_text_open(
     text: Out<Handle<ListText>>,
 ) -> c_int {
     c_call("tp_text_open", || {
-        let place = text.needed("the file of text", Handle::NULL)?;
-        let (list, path) = (ListDatabase::table().pin(list)?, path.path("the path")?);
-        let byte = u8::try_from(byte).map_err(|_| Trouble::misuse(format!("{byte} is no byte: 0 to 255 are")))?;
-        let form = match record_size {
-            0 => TextForm::Delimited(byte),
-            bytes => TextForm::Fixed { bytes, pad: byte },
-        };
-        let text = TextFile::open(&list.env.env, &list.list, path, form)?;
-        place.set(TEXTS.insert(ListText { text, _list: list })?);
-        Ok(())
+        text.answer("the file of text", Handle::NULL, || {
+            let (list, path) = (list.pin()?, path.path("the path")?);
+            let byte = u8::try_from(byte).map_err(|_| Trouble::misuse(format!("{byte} is no byte: 0 to 255 are")))?;
+            let form = match record_size {
+                0 => TextForm::Delimited(byte),
+                bytes => TextForm::Fixed { bytes, pad: byte },
+            };
+            let text = TextFile::open(&list.env.env, &list.list, path, form)?;
+            Handle::of(ListText { text, _list: list })
+        })
     })
 }
 
@@ -54,7 +47,7 @@ pub extern "C" fn tp_text_open(
 pub extern "C" fn tp_text_sync(text: Handle<ListText>, is_written: Out<c_int>) -> c_int {
     c_call("tp_text_sync", || {
         is_written.set(0);
-        is_written.set(c_int::from(TEXTS.pin(text)?.text.sync()?));
+        is_written.set(c_int::from(text.pin()?.text.sync()?));
         Ok(())
     })
 }
@@ -66,7 +59,7 @@ pub extern "C" fn tp_text_close(text: Handle<ListText>) -> c_int {
         true => Ok(()),
         false => {
             // The file is closed before the pin of its list is dropped.
-            let ListText { text, _list } = TEXTS.remove(text, "let no other thread be in a call with it")?;
+            let ListText { text, _list } = text.remove("let no other thread be in a call with it")?;
             Ok(text.close()?)
         }
     })

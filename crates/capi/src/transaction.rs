@@ -9,37 +9,36 @@
 //! 2. No value that borrows leaves this one.
 #![allow(unsafe_code)]
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::rc::Rc;
 use std::time::Duration;
 
-use libtp::{CommitLsn, Detached, Durability, PageCopy, Savepoint, Snapshot, Txn};
+use libtp::{
+    CommitLsn, Cursor, Detached, Durability, IndexCursor, ListCursor, MultiCursor, PageCopy, RecnoCursor, Savepoint,
+    Snapshot, Txn,
+};
 
 use crate::answer::{c_call, Outcome, Trouble};
 use crate::arguments::Out;
 use crate::environment::{environment, Environment};
-use crate::handles::{Handle, Held, Kind, Pinned, Table};
-use crate::places::Place;
-use crate::primitives::Pages;
-use crate::segment::MemorySegment;
-
-static TRANSACTIONS: Table<Transaction> = Table::new();
+use crate::handles::{kind, Handle, Held, Kind, Pinned};
 
 /// The type that C calls `tp_txn`.
 pub struct Transaction {
-    /// By number. Numbers are not used again.
-    places: BTreeMap<u64, Place>,
+    /// Cursors by number, each in a pair with the pin of its database. Numbers are not used again.
+    places: BTreeMap<u64, Box<dyn Any>>,
     /// Oldest first.
     savepoints: Vec<(u64, Savepoint<'static, 'static>)>,
     made: u64,
-    /// Copies of pages, by file handle and page number. C works on them until it gives them back.
+    /// Copies of pages, by the word of the file's handle and the page number. C works on them until it gives them back.
     copies: BTreeMap<(u64, u32), Copied>,
     /// The durability that C has asked for since the begin.
     durability: Option<Durability>,
     reader: Reading,
-    /// Segments that the transaction has joined. C stores to their memory.
-    segments: Vec<Pinned<MemorySegment>>,
+    /// Pins of the segments that the transaction has joined, by the words of their handles. C stores to their memory.
+    kept: BTreeMap<u64, Box<dyn Any + Send>>,
     env: Pinned<Environment>,
 }
 
@@ -59,39 +58,52 @@ impl Copied {
 /// The parts of a transaction that its end needs, in the order in which they are dropped.
 struct Ending {
     reader: Reading,
-    _segments: Vec<Pinned<MemorySegment>>,
+    _kept: BTreeMap<u64, Box<dyn Any + Send>>,
     env: Pinned<Environment>,
 }
 
-enum Reading {
-    Locking(Rc<Txn<'static>>),
-    Snapshot(Rc<Snapshot<'static>>),
+/// A value that has one type in a transaction and another in a snapshot.
+#[derive(Clone, Copy)]
+pub(crate) enum Either<T, S> {
+    Txn(T),
+    Snapshot(S),
 }
+
+type Reading = Either<Rc<Txn<'static>>, Rc<Snapshot<'static>>>;
 
 /// The source of reads: a transaction or a snapshot.
-#[derive(Clone, Copy)]
-pub(crate) enum ReaderRef<'a> {
-    Txn(&'a Txn<'static>),
-    Snapshot(&'a Snapshot<'static>),
-}
+pub(crate) type ReaderRef<'a> = Either<&'a Txn<'static>, &'a Snapshot<'static>>;
 
-/// Does the same work with a transaction or with a snapshot.
+/// Does the same work with either value.
 macro_rules! with_reader {
     ($reader:expr, $name:ident => $work:expr) => {
         match $reader {
-            $crate::transaction::ReaderRef::Txn($name) => $work,
-            $crate::transaction::ReaderRef::Snapshot($name) => $work,
+            $crate::transaction::Either::Txn($name) => $work,
+            $crate::transaction::Either::Snapshot($name) => $work,
         }
     };
 }
 pub(crate) use with_reader;
 
+/// A cursor that borrows from its transaction and is stored in the transaction's value.
+pub(crate) trait Borrowing: 'static {}
+
+impl Borrowing for Cursor<'static> {}
+impl Borrowing for RecnoCursor<'static> {}
+impl Borrowing for MultiCursor<'static> {}
+impl Borrowing for Either<ListCursor<'static, Txn<'static>>, ListCursor<'static, Snapshot<'static>>> {}
+impl Borrowing for Either<IndexCursor<'static, Txn<'static>>, IndexCursor<'static, Snapshot<'static>>> {}
+
+pub(crate) fn in_snapshot() -> Trouble {
+    Trouble::misuse("a snapshot was given, in which nothing can be changed")
+}
+
 impl<'a> ReaderRef<'a> {
     /// Returns the transaction, for a change. Refuses a snapshot.
     pub(crate) fn writer(self) -> Outcome<&'a Txn<'static>> {
         match self {
-            ReaderRef::Txn(txn) => Ok(txn),
-            ReaderRef::Snapshot(_) => Err(Trouble::misuse("a snapshot was given, in which nothing can be changed")),
+            Either::Txn(txn) => Ok(txn),
+            Either::Snapshot(_) => Err(in_snapshot()),
         }
     }
 }
@@ -101,9 +113,29 @@ pub(crate) trait Opened: Kind + Sync {
     fn environment(&self) -> &Pinned<Environment>;
 }
 
+/// Defines the type of a value opened in an environment, with its table and the pin of its environment.
+macro_rules! opened {
+    ($(#[$doc:meta])* $name:ident { $field:ident: $type:ty } = $code:literal) => {
+        $(#[$doc])*
+        pub struct $name {
+            pub(crate) $field: $type,
+            pub(crate) env: $crate::handles::Pinned<$crate::environment::Environment>,
+        }
+
+        $crate::handles::kind!($name = $code);
+
+        impl $crate::transaction::Opened for $name {
+            fn environment(&self) -> &$crate::handles::Pinned<$crate::environment::Environment> {
+                &self.env
+            }
+        }
+    };
+}
+pub(crate) use opened;
+
 /// Pins the opened value and holds the transaction. Refuses them if their environments differ.
 pub(crate) fn both<D: Opened>(opened: Handle<D>, txn: Handle<Transaction>) -> Outcome<(Pinned<D>, Held<Transaction>)> {
-    let (opened, txn) = (D::table().pin(opened)?, transaction(txn)?);
+    let (opened, txn) = (opened.pin()?, transaction(txn)?);
     match txn.env.is(opened.environment()) {
         true => Ok((opened, txn)),
         false => Err(Trouble::misuse("transaction and database belong to different handles of environments")),
@@ -118,31 +150,26 @@ const _: () = {
 };
 
 // SAFETY: a transaction may move to another thread, and everything that borrows from it moves along: all of it is in
-// this value, which one thread uses at a time. `Cursor` and `Savepoint` are not `Send` because alone they would leave
-// the transaction behind.
+// this value, which one thread uses at a time. Cursors (`Borrowing` names their types: a place has no other, beside a
+// pin, which is `Send`) and `Savepoint` are not `Send` because alone they would leave the transaction behind.
 unsafe impl Send for Transaction {}
 
-impl Kind for Transaction {
-    const CODE: usize = 1;
-    fn table() -> &'static Table<Transaction> {
-        &TRANSACTIONS
-    }
-}
+kind!(Transaction = 1);
 
 /// Returns the transaction of a handle, for this call alone.
 pub(crate) fn transaction(handle: Handle<Transaction>) -> Outcome<Held<Transaction>> {
-    TRANSACTIONS.hold(handle)
+    handle.hold()
 }
 
 /// Returns whether the transaction has not ended.
 pub(crate) fn goes_on(handle: Handle<Transaction>) -> bool {
-    TRANSACTIONS.has(handle)
+    Transaction::table().has(handle)
 }
 
 impl Transaction {
     fn new(reader: Reading, env: Pinned<Environment>) -> Transaction {
-        let (places, copies, savepoints, segments) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
-        Transaction { places, savepoints, made: 0, copies, durability: None, reader, segments, env }
+        let (places, copies, kept) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Transaction { places, savepoints: Vec::new(), made: 0, copies, durability: None, reader, kept, env }
     }
 
     /// Begins a transaction by `begin` in the environment.
@@ -152,7 +179,7 @@ impl Transaction {
     ) -> Outcome<Transaction> {
         // SAFETY: all that borrows from the environment is dropped before the pin (invariant 1).
         let txn = begin(&unsafe { env.beyond() }.env)?;
-        Ok(Transaction::new(Reading::Locking(Rc::new(txn)), env))
+        Ok(Transaction::new(Either::Txn(Rc::new(txn)), env))
     }
 
     fn begin(env: Pinned<Environment>, durability: Option<Durability>) -> Outcome<Transaction> {
@@ -169,14 +196,14 @@ impl Transaction {
     fn snapshot(env: Pinned<Environment>) -> Outcome<Transaction> {
         // SAFETY: as in `begun`.
         let snapshot = unsafe { env.beyond() }.env.snapshot()?;
-        Ok(Transaction::new(Reading::Snapshot(Rc::new(snapshot)), env))
+        Ok(Transaction::new(Either::Snapshot(Rc::new(snapshot)), env))
     }
 
     /// Returns the source for reads.
     pub(crate) fn reader(&self) -> ReaderRef<'_> {
         match &self.reader {
-            Reading::Locking(txn) => ReaderRef::Txn(txn),
-            Reading::Snapshot(snapshot) => ReaderRef::Snapshot(snapshot),
+            Either::Txn(txn) => Either::Txn(&**txn),
+            Either::Snapshot(snapshot) => Either::Snapshot(&**snapshot),
         }
     }
 
@@ -190,66 +217,68 @@ impl Transaction {
         self.made
     }
 
-    /// Makes a place from the database and the source of reads, stores it, and returns its number.
-    pub(crate) fn add_place<D: Kind + Sync>(
+    /// Makes a cursor from the database and the source of reads, stores it with the pin of the database, and returns its
+    /// number.
+    pub(crate) fn add_place<C: Borrowing, D: Kind + Sync>(
         &mut self,
         on: Pinned<D>,
-        make: impl FnOnce(&'static D, ReaderRef<'static>, Pinned<D>) -> Outcome<Place>,
+        make: impl FnOnce(&'static D, ReaderRef<'static>) -> Outcome<C>,
     ) -> Outcome<u64> {
-        // SAFETY: the place owns the pin, which is dropped after the cursor (`places`).
+        // SAFETY: the place has the cursor before the pin, so the pin is dropped after the cursor.
         let lasting = unsafe { on.beyond() };
         let reader = match &self.reader {
             // SAFETY: the place is dropped before the transaction, and the `Rc` keeps the transaction's address
             // (invariant 1).
-            Reading::Locking(txn) => ReaderRef::Txn(unsafe { &*Rc::as_ptr(txn) }),
+            Either::Txn(txn) => Either::Txn(unsafe { &*Rc::as_ptr(txn) }),
             // SAFETY: as above.
-            Reading::Snapshot(snapshot) => ReaderRef::Snapshot(unsafe { &*Rc::as_ptr(snapshot) }),
+            Either::Snapshot(snapshot) => Either::Snapshot(unsafe { &*Rc::as_ptr(snapshot) }),
         };
-        let place = make(lasting, reader, on)?;
+        let cursor = make(lasting, reader)?;
         let number = self.number();
-        self.places.insert(number, place);
+        self.places.insert(number, Box::new((cursor, on)));
         Ok(number)
     }
 
-    /// Returns a place and the source of its reads.
-    pub(crate) fn place(&mut self, number: u64) -> Option<(&mut Place, ReaderRef<'_>)> {
+    /// Returns a cursor with its database, and the source of its reads.
+    pub(crate) fn place<C: Borrowing, D: Kind + Sync>(
+        &mut self,
+        number: u64,
+    ) -> Option<(&mut (C, Pinned<D>), ReaderRef<'_>)> {
         let reader = match &self.reader {
-            Reading::Locking(txn) => ReaderRef::Txn(txn),
-            Reading::Snapshot(snapshot) => ReaderRef::Snapshot(snapshot),
+            Either::Txn(txn) => Either::Txn(&**txn),
+            Either::Snapshot(snapshot) => Either::Snapshot(&**snapshot),
         };
-        self.places.get_mut(&number).map(|place| (place, reader))
+        Some((self.places.get_mut(&number)?.downcast_mut()?, reader))
     }
 
     pub(crate) fn drop_place(&mut self, number: u64) {
         self.places.remove(&number);
     }
 
-    /// Keeps a segment open until the transaction ends.
-    pub(crate) fn keep_segment(&mut self, segment: Pinned<MemorySegment>) {
-        if !self.segments.iter().any(|kept| kept.is(&segment)) {
-            self.segments.push(segment);
-        }
+    /// Keeps a value open until the transaction ends.
+    pub(crate) fn keep<D: Kind + Sync>(&mut self, word: u64, pin: Pinned<D>) {
+        self.kept.entry(word).or_insert_with(|| Box::new(pin));
     }
 
-    /// Returns whether the transaction has joined the segment.
-    pub(crate) fn has_joined(&self, segment: &Pinned<MemorySegment>) -> bool {
-        self.segments.iter().any(|kept| kept.is(segment))
+    /// Returns whether the transaction keeps the value of the handle with this word open.
+    pub(crate) fn keeps(&self, word: u64) -> bool {
+        self.kept.contains_key(&word)
     }
 
     /// Returns the copy that C has of a page, if it has one.
-    pub(crate) fn copy(&mut self, file: Handle<Pages>, page: u32) -> Option<&mut PageCopy> {
-        self.copies.get_mut(&(file.word(), page)).map(|copied| &mut copied.copy)
+    pub(crate) fn copy(&mut self, file: u64, page: u32) -> Option<&mut PageCopy> {
+        self.copies.get_mut(&(file, page)).map(|copied| &mut copied.copy)
     }
 
     /// Stores a copy of a page for C.
-    pub(crate) fn add_copy(&mut self, file: Handle<Pages>, page: u32, copy: PageCopy) {
+    pub(crate) fn add_copy(&mut self, file: u64, page: u32, copy: PageCopy) {
         let before = copy.bytes.clone();
-        self.copies.insert((file.word(), page), Copied { copy, before });
+        self.copies.insert((file, page), Copied { copy, before });
     }
 
     /// Removes the copy that C gives back.
-    pub(crate) fn take_copy(&mut self, file: Handle<Pages>, page: u32) -> Option<Copied> {
-        self.copies.remove(&(file.word(), page))
+    pub(crate) fn take_copy(&mut self, file: u64, page: u32) -> Option<Copied> {
+        self.copies.remove(&(file, page))
     }
 
     /// Refuses to commit or pass on a transaction with a changed copy of a page that C has not given back. That change
@@ -266,7 +295,7 @@ impl Transaction {
     fn savepoint(&mut self) -> Outcome<u64> {
         self.writer()?;
         let number = self.number();
-        if let Reading::Locking(txn) = &self.reader {
+        if let Either::Txn(txn) = &self.reader {
             // SAFETY: the savepoint is dropped before the transaction (invariant 1).
             let lasting = unsafe { &*Rc::as_ptr(txn) };
             self.savepoints.push((number, lasting.savepoint()));
@@ -293,14 +322,14 @@ impl Transaction {
         while let Some((_, savepoint)) = self.savepoints.pop() {
             savepoint.keep();
         }
-        Ending { reader: self.reader, _segments: self.segments, env: self.env }
+        Ending { reader: self.reader, _kept: self.kept, env: self.env }
     }
 
     /// Does the same as `finish` and sets the durability that C asked for.
     fn finish_durable(self) -> Ending {
         let durability = self.durability;
         let mut ending = self.finish();
-        if let (Reading::Locking(txn), Some(durability)) = (&mut ending.reader, durability) {
+        if let (Either::Txn(txn), Some(durability)) = (&mut ending.reader, durability) {
             Rc::get_mut(txn).expect("what borrowed from it has gone").set_durability(durability);
         }
         ending
@@ -309,8 +338,8 @@ impl Transaction {
     pub(crate) fn commit(self) -> Outcome<()> {
         let ending = self.finish_durable();
         match ending.reader {
-            Reading::Locking(txn) => Ok(alone(txn).commit()?),
-            Reading::Snapshot(_) => Ok(()),
+            Either::Txn(txn) => Ok(alone(txn).commit()?),
+            Either::Snapshot(_) => Ok(()),
         }
     }
 
@@ -318,24 +347,24 @@ impl Transaction {
     pub(crate) fn commit_async(self) -> Outcome<Option<(CommitLsn, Pinned<Environment>)>> {
         let ending = self.finish_durable();
         match ending.reader {
-            Reading::Locking(txn) => Ok(Some((alone(txn).commit_async()?, ending.env))),
-            Reading::Snapshot(_) => Ok(None),
+            Either::Txn(txn) => Ok(Some((alone(txn).commit_async()?, ending.env))),
+            Either::Snapshot(_) => Ok(None),
         }
     }
 
     pub(crate) fn detach(self) -> Outcome<Detached> {
         let ending = self.finish();
         match ending.reader {
-            Reading::Locking(txn) => Ok(alone(txn).detach()?),
-            Reading::Snapshot(_) => Err(Trouble::misuse("a snapshot was given, which is not passed on: take another")),
+            Either::Txn(txn) => Ok(alone(txn).detach()?),
+            Either::Snapshot(_) => Err(Trouble::misuse("a snapshot was given, which is not passed on: take another")),
         }
     }
 
     pub(crate) fn abort(self) -> Outcome<()> {
         let ending = self.finish();
         match ending.reader {
-            Reading::Locking(txn) => Ok(alone(txn).abort()?),
-            Reading::Snapshot(_) => Ok(()),
+            Either::Txn(txn) => Ok(alone(txn).abort()?),
+            Either::Snapshot(_) => Ok(()),
         }
     }
 }
@@ -357,21 +386,17 @@ pub(crate) fn durability(code: c_int) -> Outcome<Option<Durability>> {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_begin(env: Handle<Environment>, how: c_int, txn: Out<Handle<Transaction>>) -> c_int {
-    c_call("tp_begin", || {
-        let place = txn.needed("the transaction", Handle::NULL)?;
-        place.set(begin(env, durability(how)?)?);
-        Ok(())
-    })
+    c_call("tp_begin", || txn.answer("the transaction", Handle::NULL, || begin(env, durability(how)?)))
 }
 
 /// Begins a transaction for the library itself; C has no handle of it yet.
 pub(crate) fn begin(env: Handle<Environment>, how: Option<Durability>) -> Outcome<Handle<Transaction>> {
-    TRANSACTIONS.insert(Transaction::begin(environment(env)?, how)?)
+    Handle::of(Transaction::begin(environment(env)?, how)?)
 }
 
 /// Continues a transaction that was passed on.
 pub(crate) fn attach(env: Handle<Environment>, detached: &Detached) -> Outcome<Handle<Transaction>> {
-    TRANSACTIONS.insert(Transaction::attach(environment(env)?, detached)?)
+    Handle::of(Transaction::attach(environment(env)?, detached)?)
 }
 
 /// See `libtp.h`.
@@ -400,9 +425,7 @@ pub extern "C" fn tp_set_lock_timeout(txn: Handle<Transaction>, millis: i64) -> 
 #[no_mangle]
 pub extern "C" fn tp_snapshot(env: Handle<Environment>, snapshot: Out<Handle<Transaction>>) -> c_int {
     c_call("tp_snapshot", || {
-        let place = snapshot.needed("the snapshot", Handle::NULL)?;
-        place.set(TRANSACTIONS.insert(Transaction::snapshot(environment(env)?)?)?);
-        Ok(())
+        snapshot.answer("the snapshot", Handle::NULL, || Handle::of(Transaction::snapshot(environment(env)?)?))
     })
 }
 
@@ -410,8 +433,8 @@ pub extern "C" fn tp_snapshot(env: Handle<Environment>, snapshot: Out<Handle<Tra
 #[no_mangle]
 pub extern "C" fn tp_snapshot_durable(snapshot: Handle<Transaction>) -> c_int {
     c_call("tp_snapshot_durable", || match &transaction(snapshot)?.reader {
-        Reading::Snapshot(snapshot) => Ok(snapshot.durable()?),
-        Reading::Locking(_) => Err(Trouble::misuse("a transaction was given that is no snapshot")),
+        Either::Snapshot(snapshot) => Ok(snapshot.durable()?),
+        Either::Txn(_) => Err(Trouble::misuse("a transaction was given that is no snapshot")),
     })
 }
 
@@ -437,21 +460,13 @@ pub extern "C" fn tp_abort(txn: Handle<Transaction>) -> c_int {
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_txn_id(txn: Handle<Transaction>, id: Out<u64>) -> c_int {
-    c_call("tp_txn_id", || {
-        let place = id.needed("the number", 0)?;
-        place.set(transaction(txn)?.writer()?.id());
-        Ok(())
-    })
+    c_call("tp_txn_id", || id.answer("the number", 0, || Ok(transaction(txn)?.writer()?.id())))
 }
 
 /// See `libtp.h`.
 #[no_mangle]
 pub extern "C" fn tp_savepoint(txn: Handle<Transaction>, savepoint: Out<u64>) -> c_int {
-    c_call("tp_savepoint", || {
-        let place = savepoint.needed("the savepoint", 0)?;
-        place.set(transaction(txn)?.savepoint()?);
-        Ok(())
-    })
+    c_call("tp_savepoint", || savepoint.answer("the savepoint", 0, || transaction(txn)?.savepoint()))
 }
 
 /// See `libtp.h`.

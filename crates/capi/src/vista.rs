@@ -11,13 +11,11 @@ use ::vista::{Guard, Options, Segment, Txn};
 
 use crate::answer::Trouble;
 use crate::arguments::Text;
-use crate::handles::{Handle, Held, Kind, Table};
+use crate::handles::{kind, Handle, Held};
 
 thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
-
-static MAPPED: Table<Mapped> = Table::new();
 
 /// The type that C calls `vista`.
 pub struct Mapped {
@@ -25,12 +23,7 @@ pub struct Mapped {
     is_in_transaction: bool,
 }
 
-impl Kind for Mapped {
-    const CODE: usize = 18;
-    fn table() -> &'static Table<Mapped> {
-        &MAPPED
-    }
-}
+kind!(Mapped = 18);
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -49,7 +42,7 @@ fn boxed(trouble: &Trouble) -> Box<dyn std::error::Error> {
 
 /// Returns the segment, for this call alone.
 fn mapped(segment: Handle<Mapped>) -> Outcome<Held<Mapped>> {
-    MAPPED.hold(segment).map_err(|trouble| boxed(&trouble))
+    segment.hold().map_err(|trouble| boxed(&trouble))
 }
 
 impl Mapped {
@@ -111,7 +104,7 @@ pub extern "C" fn vista_init() -> c_int {
 fn map(path: Text, options: &Options) -> Handle<Mapped> {
     let map = || -> Outcome<Handle<Mapped>> {
         let segment = options.open(path.path("the path").map_err(|trouble| boxed(&trouble))?)?;
-        MAPPED.insert(Mapped { segment, is_in_transaction: false }).map_err(|trouble| boxed(&trouble))
+        Handle::of(Mapped { segment, is_in_transaction: false }).map_err(|trouble| boxed(&trouble))
     };
     answer(map(), Handle::NULL)
 }

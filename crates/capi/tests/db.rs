@@ -11,20 +11,28 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use c::{
-    by_turns, compiled, is_turn_of_valgrind, plainly, says, says_under_valgrind, told, under_valgrind, workshop, Link,
+    compiled, compiled_together, is_deep, is_turn_of_valgrind, plainly, say_together_under_valgrind, says,
+    says_under_valgrind, told, under_valgrind, workshop, Link,
 };
 
 #[test]
 fn what_the_manual_of_db_says_is_so_in_every_mode_and_valgrind_finds_nothing() {
     let workshop = workshop();
-    let program = compiled("tests/c/db3.c", workshop.path(), Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let at = |mode: &str| home.path().join(mode).display().to_string();
     // The shared modes take ten times as long.
-    for (mode, number, of) in [("memory", 0, 1), ("plain", 0, 1), ("lock", 0, 6), ("txn", 2, 6), ("within", 4, 6)] {
-        for run in by_turns(number, of) {
-            let home = tempfile::tempdir().unwrap();
-            let directory = home.path().join("files");
-            assert_eq!(run(&program, &[directory.to_str().unwrap(), mode]), "0 wrong\n", "{mode}");
-        }
+    let modes = [("memory", 0, 1), ("plain", 0, 1), ("lock", 0, 6), ("txn", 2, 6), ("within", 4, 6)];
+    let (under_valgrind, others): (Vec<_>, Vec<_>) =
+        modes.into_iter().partition(|&(_, number, of)| is_turn_of_valgrind(number, of));
+    // In one process, because valgrind takes seconds to begin and to translate the library.
+    let program = compiled_together(&["tests/c/db3.c"], workshop.path());
+    let arguments = under_valgrind.iter().map(|(mode, ..)| vec!["db3".into(), at(mode), (*mode).to_owned()]);
+    let outputs = say_together_under_valgrind(&program, &arguments.collect::<Vec<_>>());
+    assert_eq!(outputs, vec!["0 wrong\n"; under_valgrind.len()]);
+    let program = compiled("tests/c/db3.c", workshop.path(), Link::Shared);
+    let directly = others.into_iter().chain(under_valgrind.into_iter().filter(|_| is_deep()));
+    for (number, (mode, ..)) in directly.enumerate() {
+        assert_eq!(says(&program, &[&at(&format!("directly-{number}")), mode]), "0 wrong\n", "{mode}");
     }
 }
 

@@ -9,11 +9,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use c::{by_turns, compiled, is_turn_of_valgrind, plainly, says, told, under_valgrind, workshop, Link, FOUND};
+use c::{
+    compiled, compiled_together, is_deep, is_turn_of_valgrind, plainly, say_together_under_valgrind, says,
+    says_under_valgrind, told, under_valgrind, workshop, Link, FOUND,
+};
 
 /// Each program, its arguments after the environment's directory (@ before a file name: beside that directory), and the
 /// lines that it prints. An expected line may be a prefix where the rest varies.
-const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
+const PROGRAMS: &[Program] = &[
     (
         "examples/waits.c",
         &[],
@@ -269,45 +272,63 @@ const PROGRAMS: &[(&str, &[&str], &[&str])] = &[
     ("tests/c/fork.c", &["killed"], &["the child was ended by signal 9", "shared: by the parent"]),
 ];
 
+/// A program, its arguments and the lines that it prints.
+type Program = (&'static str, &'static [&'static str], &'static [&'static str]);
+
 #[test]
 fn programs_in_c_do_what_they_are_told_and_valgrind_finds_nothing() {
-    let halves = PROGRAMS.chunks(PROGRAMS.len().div_ceil(2));
-    // Each half runs in a thread of its own, because valgrind takes seconds for a program, and in a workshop of its
-    // own, because a program may be in both halves.
+    // The examples are under valgrind in one process: its start, and its translation of the library, take longer than
+    // an example. A program with processes of its own is alone.
+    let is_example = |source: &str| source.starts_with("examples/") && !source.ends_with("handed.c");
+    let turns = PROGRAMS.iter().enumerate().map(|(number, program)| (program, is_turn_of_valgrind(number, 6)));
+    let (together, alone): (Vec<_>, Vec<_>) = turns.partition(|((source, ..), is_turn)| *is_turn && is_example(source));
     std::thread::scope(|scope| {
-        halves.for_each(|half| {
-            scope.spawn(|| {
-                let workshop = workshop();
-                half.iter().enumerate().for_each(|(number, program)| {
-                    does_what_it_is_told(program, &by_turns(number, 6), workshop.path());
-                });
-            });
+        scope.spawn(|| {
+            let workshop = workshop();
+            for (program, is_turn) in alone {
+                does_what_it_is_told(program, if is_turn { says_under_valgrind } else { says }, workshop.path());
+            }
         });
+        let programs: Vec<&Program> = together.into_iter().map(|(program, _)| program).collect();
+        let workshop = workshop();
+        do_together_what_they_are_told(&programs, workshop.path());
+        for program in PROGRAMS.iter().filter(|_| is_deep()) {
+            does_what_it_is_told(program, says, workshop.path());
+        }
     });
 }
 
-fn does_what_it_is_told(
-    &(source, arguments, expected): &(&str, &[&str], &[&str]),
-    runs: &[fn(&Path, &[&str]) -> String],
-    workshop: &Path,
-) {
-    let program = compiled(source, workshop, Link::Shared);
-    for run in runs {
-        let home = tempfile::tempdir().unwrap();
-        let directory = home.path().join("environment");
-        let mut all = vec![directory.to_str().unwrap()];
-        let beside: Vec<String> = arguments
-            .iter()
-            .map(|argument| match argument.strip_prefix('@') {
-                Some(name) => home.path().join(name).display().to_string(),
-                None => (*argument).to_owned(),
-            })
-            .collect();
-        all.extend(beside.iter().map(String::as_str));
-        let message = run(&program, &all);
-        let agrees = message.lines().zip(expected).all(|(line, expected)| line.starts_with(expected));
-        assert!(agrees && message.lines().count() == expected.len(), "{source}:\n{message}");
+/// Returns a program's arguments, in a directory of its own.
+fn arguments_of(&(source, arguments, _): &Program, home: &Path) -> Vec<String> {
+    let name = Path::new(source).file_stem().unwrap().to_str().unwrap();
+    let at = |name: &str| home.join(name).display().to_string();
+    let given = arguments.iter().map(|argument| argument.strip_prefix('@').map_or_else(|| (*argument).to_owned(), at));
+    [name.to_owned(), at("environment")].into_iter().chain(given).collect()
+}
+
+fn check_output(&(source, _, expected): &Program, message: &str) {
+    let agrees = message.lines().zip(expected).all(|(line, expected)| line.starts_with(expected));
+    assert!(agrees && message.lines().count() == expected.len(), "{source}:\n{message}");
+}
+
+fn do_together_what_they_are_told(programs: &[&Program], workshop: &Path) {
+    if programs.is_empty() {
+        return;
     }
+    let sources: Vec<&str> = programs.iter().map(|(source, ..)| *source).collect();
+    let all = compiled_together(&sources, workshop);
+    let homes: Vec<_> = programs.iter().map(|_| tempfile::tempdir().unwrap()).collect();
+    let arguments = programs.iter().zip(&homes).map(|(program, home)| arguments_of(program, home.path()));
+    let outputs = say_together_under_valgrind(&all, &arguments.collect::<Vec<_>>());
+    assert_eq!(outputs.len(), programs.len());
+    programs.iter().zip(&outputs).for_each(|(program, output)| check_output(program, output));
+}
+
+fn does_what_it_is_told(program: &Program, run: fn(&Path, &[&str]) -> String, workshop: &Path) {
+    let compiled = compiled(program.0, workshop, Link::Shared);
+    let home = tempfile::tempdir().unwrap();
+    let arguments = arguments_of(program, home.path());
+    check_output(program, &run(&compiled, &arguments[1..].iter().map(String::as_str).collect::<Vec<_>>()));
 }
 
 /// Not under valgrind, which takes a minute for each guard over all addresses that a segment may grow into.

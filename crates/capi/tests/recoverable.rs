@@ -4,55 +4,26 @@
 mod c;
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-/// Returns the library as C links it, which cargo has built beside this test.
-fn library() -> PathBuf {
-    let here = std::env::current_exe().unwrap();
-    let built = |folder: &Path| folder.join("libtp.a");
-    here.ancestors()
-        .skip(1)
-        .take(2)
-        .map(built)
-        .find(|library| library.exists())
-        .expect("cargo builds the static library")
-}
-
-fn compile(to: &Path) {
-    compile_as("examples/list.c", to);
-}
-
-fn compile_as(program: &str, to: &Path) {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-    let status = Command::new(compiler)
-        .args(["-std=c11", "-D_DEFAULT_SOURCE", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", "-I"])
-        .arg(source.join("include"))
-        .arg(source.join(program))
-        .arg(library())
-        // Without debug information: valgrind would read all of it at each start.
-        .args(["-Wl,--strip-debug", "-lpthread", "-ldl", "-lm", "-o"])
-        .arg(to)
-        .status();
-    assert!(status.expect("a C compiler is installed").success(), "the example does not compile");
-}
+use c::{compiled, workshop, Link};
 
 fn run(program: &Path, file: &Path, what: &[&str]) -> Output {
     Command::new(program).arg(file).args(what).output().unwrap()
 }
 
 fn run_under_valgrind(program: &Path, file: &Path, what: &[&str]) -> Output {
-    let ends_with_it = program.ends_with("fork") || what.contains(&"die");
+    let ends_with_it = program.ends_with("vista_fork") || what.contains(&"die");
     let leaks = if ends_with_it { c::Leaks::Unsought } else { c::Leaks::Errors };
     c::valgrind(program, &[&[file.to_str().unwrap()], what].concat(), leaks).output().unwrap()
 }
 
 #[test]
 fn a_program_in_c_keeps_what_it_ended_and_no_more() {
-    let directory = tempfile::tempdir().unwrap();
-    let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
-    compile(&program);
+    let workshop = workshop();
+    let program = compiled("examples/list.c", workshop.path(), Link::Static);
+    let file = workshop.path().join("segment");
     keeps_what_it_ended(&program, &file, run);
     std::fs::remove_file(&file).unwrap();
     keeps_what_it_ended(&program, &file, run_under_valgrind);
@@ -91,9 +62,9 @@ fn keeps_what_it_ended(program: &Path, file: &Path, run: impl Fn(&Path, &Path, &
 /// Not under valgrind, like the guard test of `records.rs`.
 #[test]
 fn a_store_that_nothing_declares_is_stopped_where_c_asked_for_the_guard() {
-    let directory = tempfile::tempdir().unwrap();
-    let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
-    compile(&program);
+    let workshop = workshop();
+    let program = compiled("examples/list.c", workshop.path(), Link::Shared);
+    let file = workshop.path().join("segment");
     assert!(run(&program, &file, &["add", "3"]).status.success());
     let stopped = run(&program, &file, &["wild"]);
     let told = String::from_utf8(stopped.stderr).unwrap();
@@ -110,13 +81,12 @@ fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
     if !c::is_installed("valgrind", "valgrind") {
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("closed");
-    compile_as("tests/c/closed.c", &program);
+    let workshop = workshop();
+    let program = compiled("tests/c/closed.c", workshop.path(), Link::Shared);
     for round in ["made", "opened again"] {
         let output = Command::new("valgrind")
             .args(["--quiet", "--error-exitcode=99", "--leak-check=full"])
-            .args([&program, &directory.path().join("env")])
+            .args([&program, &workshop.path().join("env")])
             .output()
             .unwrap();
         assert!(output.status.success(), "{round}: {}", c::told(&output));
@@ -125,9 +95,9 @@ fn valgrind_finds_nothing_in_a_program_that_closes_its_environment() {
 
 #[test]
 fn a_segment_that_another_has_is_refused_in_a_sentence() {
-    let directory = tempfile::tempdir().unwrap();
-    let (program, file) = (directory.path().join("list"), directory.path().join("segment"));
-    compile(&program);
+    let workshop = workshop();
+    let program = compiled("examples/list.c", workshop.path(), Link::Shared);
+    let file = workshop.path().join("segment");
     let segment = vista::Segment::open(&file, 4096).unwrap();
     let refused = run(&program, &file, &["show"]);
     assert_eq!(refused.status.code(), Some(1));
@@ -139,9 +109,9 @@ fn a_segment_that_another_has_is_refused_in_a_sentence() {
 
 #[test]
 fn a_child_is_refused_in_its_parents_transaction_which_is_whole() {
-    let directory = tempfile::tempdir().unwrap();
-    let (program, file) = (directory.path().join("fork"), directory.path().join("segment"));
-    compile_as("tests/c/vista_fork.c", &program);
+    let workshop = workshop();
+    let program = compiled("tests/c/vista_fork.c", workshop.path(), Link::Shared);
+    let file = workshop.path().join("segment");
     let rounds = ["0 and 0", "0 and 0", "1 and 1", "1 and 1"];
     let expected = rounds.map(|has| format!("the child ended with 0\nthe parent has {has}\n")).concat();
     for run in [run, run_under_valgrind] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use libtp::{Bytes, Env, Error};
 
 use crate::db::refusal::{Answer, Refusal};
-use crate::primitives::with_log_types;
+use crate::log_types::with_log_types;
 
 /// An open environment.
 pub(crate) struct OpenEnvironment {

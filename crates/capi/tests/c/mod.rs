@@ -25,6 +25,13 @@ pub fn compiler(variable: &str, usual: &str) -> Command {
     Command::new(std::env::var(variable).unwrap_or_else(|_| usual.into()))
 }
 
+/// Returns the compiler of C with all warnings, for a program with these headers.
+fn strict_compiler() -> Command {
+    let mut command = compiler("CC", "cc");
+    command.args(["-std=c99", "-D_DEFAULT_SOURCE", "-g", "-O1"]).args(WARNINGS).arg("-I").arg(home().join("include"));
+    command
+}
+
 /// How a program finds the library.
 #[derive(Clone, Copy)]
 pub enum Link {
@@ -49,16 +56,51 @@ pub fn workshop() -> tempfile::TempDir {
 pub fn compiled(source: &str, workshop: &Path, link: Link) -> PathBuf {
     let source = home().join(source);
     let program = workshop.join(source.file_stem().unwrap());
-    let mut command = compiler("CC", "cc");
-    command.args(["-std=c99", "-D_DEFAULT_SOURCE", "-g", "-O1"]).args(WARNINGS);
-    command.arg("-I").arg(home().join("include")).arg(&source);
+    let mut command = strict_compiler();
+    command.arg(&source);
+    linked(command, workshop, link, program)
+}
+
+/// Compiles sources of this crate into one program, which runs the named ones after each other (`together.c`).
+pub fn compiled_together(sources: &[&str], workshop: &Path) -> PathBuf {
+    let mut command = strict_compiler();
+    let mut programs = String::new();
+    for source in sources.iter().map(|source| home().join(source)) {
+        let name = source.file_stem().unwrap().to_str().unwrap();
+        let renamed = workshop.join(format!("main_of_{name}.c"));
+        let text = format!(
+            "int main_of_{name}(int argc, char **argv);\n#define main main_of_{name}\n#include \"{}\"\n",
+            source.display()
+        );
+        std::fs::write(&renamed, text).unwrap();
+        command.arg(renamed);
+        programs += &format!("PROGRAM({name})\n");
+    }
+    std::fs::write(workshop.join("programs.h"), programs).unwrap();
+    command.arg("-I").arg(workshop).arg(home().join("tests/c/together.c"));
+    linked(command, workshop, Link::Shared, workshop.join("together"))
+}
+
+/// Links a program, and returns its path.
+fn linked(mut command: Command, workshop: &Path, link: Link, program: PathBuf) -> PathBuf {
     match link {
-        Link::Static => command.arg(built("libtp.a")),
+        // Without debug information, as in `workshop`.
+        Link::Static => command.arg(built("libtp.a")).arg("-Wl,--strip-debug"),
         Link::Shared => command.arg("-L").arg(workshop).arg("-ltp").arg(format!("-Wl,-rpath,{}", workshop.display())),
     };
     let status = command.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program).status();
-    assert!(status.expect("a C compiler is installed").success(), "{} does not compile", source.display());
+    assert!(status.expect("a C compiler is installed").success(), "{} does not compile", program.display());
     program
+}
+
+/// Runs programs that were compiled together in one process under valgrind, if that is installed; valgrind has to find
+/// nothing. Returns the output of each.
+pub fn say_together_under_valgrind(program: &Path, arguments: &[Vec<String>]) -> Vec<String> {
+    let all = arguments.join(&"--".to_owned());
+    let message = says_under_valgrind(program, &all.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut outputs: Vec<String> = message.split("---- next program\n").map(str::to_owned).collect();
+    assert_eq!(outputs.pop().as_deref(), Some(""), "each ends with the line");
+    outputs
 }
 
 /// Returns the output with its code.
@@ -131,17 +173,9 @@ pub fn is_turn_of_valgrind(number: usize, days: usize) -> bool {
     is_deep() || seed.is_none_or(|seed| (seed + number) % days == 0)
 }
 
-fn is_deep() -> bool {
+/// Returns whether all programs run directly and under valgrind.
+pub fn is_deep() -> bool {
     std::env::var_os("LIBTP_TEST_DEEP").is_some()
-}
-
-/// Returns the ways to run such a program: directly or under valgrind; under `--deep` both.
-pub fn by_turns(number: usize, days: usize) -> Vec<fn(&Path, &[&str]) -> String> {
-    match (is_deep(), is_turn_of_valgrind(number, days)) {
-        (true, _) => vec![says, says_under_valgrind],
-        (false, true) => vec![says_under_valgrind],
-        (false, false) => vec![says],
-    }
 }
 
 fn succeeded(command: &mut Command) -> String {
