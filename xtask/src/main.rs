@@ -83,7 +83,7 @@ enum Verb {
     },
     /// Branches of recovery, the log and the latches that no test takes, beside the reasons in docs/coverage.md
     Coverage,
-    /// Put the library for C, its headers, pkg-config file and manual pages under a directory; and tp, tp(1) and completions
+    /// Put the library for C, its headers, pkg-config file and manual pages under a directory; and tp with tp(1) and completions, and tp-bench
     Install {
         /// The directory above bin, lib, include and share
         #[arg(long, default_value = "/usr/local")]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::report::{micros, nanos, per_second};
 use crate::Histogram;
+use libtp_console::numbers::{micros, nanos, per_second};
 
 /// Bytes of one write: a TPC-B commit's log records are about that long.
 pub const WRITE_BYTES: usize = 512;

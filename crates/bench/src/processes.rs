@@ -63,7 +63,7 @@ pub fn run_processes(
 ) -> Result<Report> {
     check(settings)?;
     let before = Before::look(engine)?;
-    let clients = all_processes(settings, before.first_client, command, progress)?;
+    let clients = all_processes(settings, before.history.first_client, command, progress)?;
     before.report(engine, settings, ClientsAs::Processes, &clients, 0)
 }
 

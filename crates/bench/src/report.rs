@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use libtp_console::numbers::{micros, per_second};
+
 use crate::engine::{Durability, Engine};
 use crate::tpcb::Scale;
 use crate::Histogram;
@@ -210,26 +212,9 @@ impl Report {
     }
 }
 
-/// Returns `count` events in `nanos` nanoseconds as a whole number per second, rounded.
-pub fn per_second(count: u64, nanos: u64) -> u64 {
-    let nanos = u128::from(nanos.max(1));
-    let rate = (u128::from(count) * 1_000_000_000 + nanos / 2) / nanos;
-    u64::try_from(rate).unwrap_or(u64::MAX)
-}
-
 /// Returns `count` for each thousand of `of`, to the third decimal.
 pub(crate) fn per_thousand(count: u64, of: u64) -> f64 {
     (count as f64 * 1_000_000.0 / of.max(1) as f64).round() / 1_000.0
-}
-
-/// Converts nanoseconds to microseconds.
-pub fn micros(nanos: u64) -> f64 {
-    nanos as f64 / 1000.0
-}
-
-/// Returns a duration in whole nanoseconds; 584 years and more are all the same.
-pub fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl<'a> Turns<'a> {
     pub fn new(engine: &'a dyn Engine, settings: &RunSettings) -> Result<Turns<'a>> {
         check(settings)?;
         let before = Before::look(engine)?;
-        let (settings, next_client) = (settings.clone(), before.first_client);
+        let (settings, next_client) = (settings.clone(), before.history.first_client);
         Ok(Turns { engine, settings, before, next_client, clients: Vec::new() })
     }
 

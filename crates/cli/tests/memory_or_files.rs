@@ -5,9 +5,10 @@
 mod tp;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale};
 use serde_json::json;
 use tempfile::{tempdir, TempDir};
 use tp::tp;
@@ -21,11 +22,25 @@ fn disagreement() -> TempDir {
     directory
 }
 
+/// Loads a bank and starts a process that makes transfers in it.
+fn at_work(env: &Path, durability: Durability) -> Child {
+    let scale = Scale::with_accounts(500);
+    let bank = Libtp::open(env, durability, Granularity::Record, &mut |_, _, _| {}).unwrap();
+    bank.load(&scale, &mut |_| {}).unwrap();
+    drop(bank);
+    let Scale { accounts, tellers, branches } = scale;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+    command.args(["demo-worker", "--seed", "1", "--client", "0", "--durability", durability.name()]);
+    for (name, number) in [("--accounts", accounts), ("--tellers", tellers), ("--branches", branches)] {
+        command.args([name, &number.to_string()]);
+    }
+    command.arg("--env").arg(env);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
 /// Lets a process work in a bank until the log has `log_bytes_min` bytes, and kills it.
 fn work_and_die(env: &Path, log_bytes_min: u64) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-    command.args(["bench", "tpcb", "--accounts", "500", "--seconds", "600", "--env"]).arg(env);
-    let mut victim = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut victim = at_work(env, Durability::Sync);
     let log_bytes = || tp("stat", env, &["--json"]).json().pop().and_then(|stat| stat["log_tail"].as_u64());
     while victim.try_wait().unwrap().is_none() && log_bytes().unwrap_or(0) < log_bytes_min {
         std::thread::yield_now();
@@ -122,11 +137,7 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
         std::fs::write(env.join("libtp.toml"), &settings).unwrap();
     }
     tp("put", &other, &["names", "key", "value"]).text();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-    command
-        .args(["bench", "tpcb", "--accounts", "500", "--durability", "relaxed", "--seconds", "600", "--env"])
-        .arg(&old);
-    let mut victim = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut victim = at_work(&old, Durability::Relaxed);
     let ahead = |stat: &serde_json::Value| stat["log_tail"].as_u64() > stat["log_durable"].as_u64();
     while victim.try_wait().unwrap().is_none()
         && !tp("stat", &old, &["--json"])

@@ -35,8 +35,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("libtp-histogram", &[]),
-    ("libtp-bench", &["libtp", "libtp-histogram", "rvm", "vista"]),
-    ("libtp-cli", &["libtp", "libtp-bench", "vista"]),
+    ("libtp-console", &["libtp"]),
+    ("libtp-bank", &["libtp", "libtp-console"]),
+    ("libtp-bench", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "rvm", "vista"]),
+    ("libtp-cli", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "vista"]),
     ("libtp-capi", &["libtp", "vista"]),
     ("libtp-sim", &["libtp-io"]),
     // The log and processes by themselves: tests choose to the byte where a log ends.

@@ -188,7 +188,7 @@ impl Bank {
             done?;
         }
         let before = Before::look(engine.as_ref())?;
-        let (history, next_client) = (Cell::new(before.history_count), Cell::new(before.first_client));
+        let (history, next_client) = (Cell::new(before.history.count), Cell::new(before.history.first_client));
         let (contender, directory) = (contender.clone(), directory.to_path_buf());
         Ok(Bank { engine, contender, directory, scale, history, next_client })
     }
@@ -222,7 +222,7 @@ impl Bank {
         if sent_all.is_err() && !slice.is_read_only {
             // The number of transfers of the other clients is unknown, so from here on the current history counts. The
             // audit still checks the sums.
-            self.history.set(Before::look(engine)?.history_count);
+            self.history.set(Before::look(engine)?.history.count);
         }
         let clients = sent_all?;
         // The count begins with the shared memory, which may have been made anew meanwhile.

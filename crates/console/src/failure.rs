@@ -72,12 +72,3 @@ impl From<libtp::Error> for Failure {
         Failure::Failed(error.to_string())
     }
 }
-
-impl From<libtp_bench::Error> for Failure {
-    fn from(error: libtp_bench::Error) -> Failure {
-        match error {
-            libtp_bench::Error::Settings(what) => Failure::Usage(what),
-            other => Failure::Failed(other.to_string()),
-        }
-    }
-}

@@ -1,14 +1,13 @@
 //! `bench synthetic|swap|debit-credit|order-entry`: their fields of JSON, their defaults, and that they leave no files.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
-mod tp;
+mod tp_bench;
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{json, Value};
 use tempfile::{tempdir_in, TempDir};
-use tp::{run, tp_words, Said};
+use tp_bench::{command, run, tp_bench, Said};
 
 /// Two fresh directories: one in memory, for segments, and one on a disk.
 fn places() -> (TempDir, TempDir) {
@@ -21,8 +20,8 @@ fn is_empty(directory: &Path) -> bool {
 
 /// Makes a short run with JSON; `words` begin with the benchmark.
 fn bench(words: &[&str], memory: &Path, disk: &Path) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-    command.arg("bench").args(words).args(["--seconds", "0.05", "--json", "--memory"]).arg(memory).env("TMPDIR", disk);
+    let mut command = command();
+    command.args(words).args(["--seconds", "0.05", "--json", "--memory"]).arg(memory).env("TMPDIR", disk);
     run(command, b"")
 }
 
@@ -65,7 +64,7 @@ fn any_number_of_bytes_up_to_the_papers_longest_can_be_changed() {
         assert_eq!((result["bytes"].to_string().as_str(), &result["audit"]), (bytes, &json!("ok")));
     }
     for bytes in ["0", "1048577", "-8", "many"] {
-        let refused = tp_words(&["bench", "synthetic", &format!("--bytes={bytes}")], b"");
+        let refused = tp_bench(&["synthetic", &format!("--bytes={bytes}")]);
         assert!(refused.refused(2).contains("--bytes"), "{}", refused.err);
     }
 }
@@ -83,7 +82,7 @@ fn rvm_keeps_its_files_where_it_is_told_and_takes_a_group() {
 
 #[test]
 fn without_anything_said_it_runs_for_five_seconds_on_vista() {
-    let message = tp_words(&["bench", "debit-credit", "--help"], b"").text();
+    let message = tp_bench(&["debit-credit", "--help"]).text();
     for (option, default) in
         [("--seconds", "5"), ("--engine", "vista"), ("--group", "1"), ("--threads", "1"), ("--memory", "/dev/shm")]
     {
@@ -91,7 +90,7 @@ fn without_anything_said_it_runs_for_five_seconds_on_vista() {
         let of_it = behind.split("\n      --").next().unwrap();
         assert!(of_it.contains(&format!("[default: {default}]")), "{option}: {of_it}");
     }
-    let message = tp_words(&["bench", "synthetic", "--help"], b"").text();
+    let message = tp_bench(&["synthetic", "--help"]).text();
     assert!(message.contains("[default: 8]"), "{message}");
 }
 

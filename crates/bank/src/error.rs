@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use libtp_console::failure::Failure;
+
 /// The result of every fallible function here.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -49,6 +51,15 @@ pub enum Error {
         /// Its failure.
         what: String,
     },
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Settings(what) => Failure::Usage(what),
+            other => Failure::Failed(other.to_string()),
+        }
+    }
 }
 
 impl Error {

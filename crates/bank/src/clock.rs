@@ -3,6 +3,7 @@
 use rustix::time::{clock_gettime, ClockId};
 
 /// Returns the nanoseconds since a fixed moment before these processes began.
+#[inline]
 pub fn now_nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let part = |number: i64| u64::try_from(number).expect("the clock began at zero and goes forward");

@@ -83,11 +83,13 @@ impl InMemory {
     }
 
     /// Falsifies one balance, for tests of the audit.
-    #[cfg(test)]
-    pub(crate) fn spoil(&self, table: Table, id: u32, amount: i64) {
+    ///
+    /// # Panics
+    /// If there is no such balance.
+    pub fn spoil(&self, table: Table, id: u32, amount: i64) {
         let mut bank = self.bank();
-        let at = place(table).unwrap();
-        add_to_balance(bank.tables[at].get_mut(id).unwrap(), amount);
+        let record = place(table).and_then(|at| bank.tables[at].get_mut(id)).expect("the bank has the balance");
+        add_to_balance(record, amount);
     }
 }
 

@@ -34,6 +34,7 @@ impl Libtp {
     ///
     /// # Errors
     /// As [`Libtp::open`].
+    #[cfg(feature = "unprotected")]
     pub fn unprotected(directory: &Path, once: bool) -> Result<Libtp> {
         let builder = Env::builder().unprotected();
         Libtp::build(

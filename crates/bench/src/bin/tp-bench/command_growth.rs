@@ -8,11 +8,11 @@ use clap::Args;
 use libtp_bench::growth::{run_growth, Growth, GrowthSettings};
 use libtp_bench::paper::Contender;
 
-use crate::bank::BankDirectory;
-use crate::command_bench_paper::{build, client, show, typed, RunDirectory};
-use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
-use crate::progress::Progress;
+use crate::command_paper::{build, client, show, typed, RunDirectory};
+use libtp_bank::BankDirectory;
+use libtp_console::failure::{Ending, Failure, Result};
+use libtp_console::output::Output;
+use libtp_console::progress::Progress;
 
 /// The command line.
 #[derive(Args)]

@@ -1,13 +1,12 @@
 //! `bench paper`: its report, with a row for every engine that was asked for.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
-mod tp;
+mod tp_bench;
 
 use std::path::Path;
-use std::process::Command;
 
 use tempfile::{tempdir_in, TempDir};
-use tp::{run, Said};
+use tp_bench::{command, run, Said};
 
 /// Measures some figures in the smallest run, with `--peers`, or without that option if `peers` is empty. The report is
 /// in the directory.
@@ -19,9 +18,9 @@ fn paper(only: &str, peers: &str) -> (Said, TempDir) {
 fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, TempDir) {
     let (out, disk, memory) =
         (tempdir_in("/var/tmp").unwrap(), tempdir_in("/var/tmp").unwrap(), tempdir_in("/dev/shm").unwrap());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
+    let mut command = command();
     command.env_remove("LIBTP_KERNEL_LATCHES").envs(variables.iter().copied());
-    command.args(["bench", "paper", "--tiny", "--only", only, "--out"]).arg(out.path());
+    command.args(["paper", "--tiny", "--only", only, "--out"]).arg(out.path());
     if !peers.is_empty() {
         command.args(["--peers", peers]);
     }
@@ -241,7 +240,7 @@ fn latches_call_the_kernel_in_the_build_that_is_named_and_without_one_the_report
     std::fs::write(&program, STAND_IN).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (report, left) =
-        figure_5(&[("LIBTP_KERNEL_LATCHES", program.as_path()), ("TP", Path::new(env!("CARGO_BIN_EXE_tp")))]);
+        figure_5(&[("LIBTP_KERNEL_LATCHES", program.as_path()), ("TP", Path::new(env!("CARGO_BIN_EXE_tp-bench")))]);
     assert!(!report.contains("not measured:") && left.iter().flatten().count() == 3, "{report}");
     let asked = std::fs::read_to_string(directory.path().join("stand-in.asked")).unwrap();
     let paying = asked.lines().map(|contender| contender.contains("\"calls_kernel\":true"));

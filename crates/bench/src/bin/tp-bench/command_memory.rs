@@ -10,10 +10,10 @@ use clap::{Args, ValueEnum};
 use libtp_bench::memory::{serve_memory, LOG_BYTES};
 use libtp_bench::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload, PMEMOBJ_VARIABLES};
 
-use crate::bank::BankDirectory;
-use crate::failure::{Ending, Failure, Result};
-use crate::output::Output;
-use crate::spelling::{grouped, some_seconds};
+use libtp_bank::BankDirectory;
+use libtp_console::failure::{Ending, Failure, Result};
+use libtp_console::numbers::{grouped, some_seconds};
+use libtp_console::output::Output;
 
 /// The arguments that all these benchmarks have.
 #[derive(Args)]

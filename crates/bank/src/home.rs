@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use libtp_bench::{Engine, Scale, Table};
+use libtp_console::failure::{Failure, Result};
+use libtp_console::output::{note, Output};
+use libtp_console::progress::Progress;
 
-use crate::failure::{Failure, Result};
-use crate::output::{note, Output};
-use crate::progress::Progress;
+use crate::engine::Engine;
+use crate::tpcb::{Scale, Table};
 
 /// The directory of a bank.
 pub struct BankDirectory {
@@ -136,7 +137,7 @@ fn scale_of(engine: &dyn Engine) -> Result<Option<Scale>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libtp_bench::{InMemory, MapKind};
+    use crate::engine_in_memory::{InMemory, MapKind};
 
     #[test]
     fn a_bank_is_loaded_once_and_keeps_its_size() {

@@ -9,10 +9,10 @@ use libtp_bench::paper::{
 };
 use libtp_bench::EngineKind;
 
-use crate::bank::BankDirectory;
-use crate::failure::{Ending, Failure, Result};
-use crate::output::{note, Output};
-use crate::progress::Progress;
+use libtp_bank::BankDirectory;
+use libtp_console::failure::{Ending, Failure, Result};
+use libtp_console::output::{note, Output};
+use libtp_console::progress::Progress;
 
 /// The command line.
 #[derive(Args)]
@@ -67,11 +67,12 @@ impl Arguments {
             .map(|program| move |contender: &Contender, bank: &Path| self::client(program, contender, bank));
         let memory_client = |job: &str| {
             let mut command = Command::new(&program);
-            command.arg("bench-memory-client").arg(job);
+            command.arg("memory-client").arg(job);
             command
         };
         let shell = |env: &Path| {
-            let mut command = Command::new(&program);
+            // `tp` is installed beside this program.
+            let mut command = Command::new(program.with_file_name("tp"));
             command.args(["shell", "--env"]).arg(env);
             command
         };
@@ -193,14 +194,12 @@ impl Drop for RunDirectory {
 /// Variable with the command that the user typed, set by a program that starts this one (`cargo xtask bench`).
 const COMMAND: &str = "LIBTP_BENCH_COMMAND";
 
-/// Returns the command that the user typed, without the program's directory.
+/// Returns the command that the user typed, by the name that users give this program.
 pub fn typed() -> String {
     if let Ok(command) = std::env::var(COMMAND) {
         return command;
     }
-    let mut words = std::env::args();
-    let program = words.next().map(|word| word.rsplit('/').next().unwrap_or(&word).to_owned());
-    program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+    std::iter::once("tp bench".to_owned()).chain(std::env::args().skip(1)).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a program whose latches can be made to call the kernel: this one if it was built with that feature, else the
@@ -216,7 +215,7 @@ fn kernel_program(own: &Path) -> Option<PathBuf> {
 pub fn client(program: &Path, contender: &Contender, bank: &Path) -> Command {
     let mut command = Command::new(program);
     let contender = serde_json::to_string(contender).expect("names and switches are text");
-    command.arg("bench-client").arg("--contender").arg(contender).arg("--env").arg(bank);
+    command.arg("client").arg("--contender").arg(contender).arg("--env").arg(bank);
     command
 }
 

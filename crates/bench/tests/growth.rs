@@ -1,16 +1,16 @@
 //! `bench growth`: its report, its messages, and that it leaves no databases.
 #![allow(clippy::unwrap_used)] // The whole file is tests.
 
-mod tp;
+mod tp_bench;
 
 use std::path::Path;
 
 use tempfile::tempdir;
-use tp::{tp_words, Said};
+use tp_bench::{tp_bench, Said};
 
 fn growth(out: &Path, dir: &Path, words: &[&str]) -> Said {
     let (out, dir) = (out.to_str().unwrap(), dir.to_str().unwrap());
-    tp_words(&[&["bench", "growth", "--quick", "--out", out, "--dir", dir], words].concat(), b"")
+    tp_bench(&[&["growth", "--quick", "--out", out, "--dir", dir], words].concat())
 }
 
 #[test]
