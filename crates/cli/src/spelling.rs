@@ -71,11 +71,17 @@ pub fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-fn from_hex(digits: &[u8]) -> std::result::Result<Vec<u8>, String> {
+/// Returns the bytes that hexadecimal digits of either case stand for.
+pub fn from_hex(digits: &[u8]) -> std::result::Result<Vec<u8>, String> {
     if digits.len() % 2 != 0 {
         return Err("an odd number of hexadecimal digits".to_string());
     }
-    digits.chunks_exact(2).map(|pair| Ok(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
+    digits.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
+}
+
+/// Returns the byte that two hexadecimal digits stand for.
+pub fn byte_of(high: u8, low: u8) -> std::result::Result<u8, String> {
+    Ok(digit(high)? << 4 | digit(low)?)
 }
 
 fn digit(letter: u8) -> std::result::Result<u8, String> {
