@@ -4,6 +4,7 @@
 //! client. The driver makes one dynamic call for each transaction.
 
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,9 @@ pub trait Engine: Send + Sync {
 
     /// Returns the bytes that the engine has written to its log so far, by its own account; 0 if it has no log or does
     /// not report it.
-    fn log_bytes(&self) -> Result<u64>;
+    fn log_bytes(&self) -> Result<u64> {
+        Ok(0)
+    }
 
     /// Returns the number of syncs of the engine's log so far, or `None` if it does not report it.
     fn log_syncs(&self) -> Result<Option<u64>> {
@@ -92,6 +95,31 @@ pub trait Engine: Send + Sync {
         self.walk(Table::History, &mut |_, record| tally.see_history(record))?;
         Ok(tally.finish())
     }
+}
+
+/// Calls `load` for the records of a new bank, at most `most` of one file at a time, and `progress` after each call with
+/// the number of records so far.
+///
+/// # Errors
+/// The error of `load`.
+pub fn load_in_batches(
+    scale: &Scale,
+    most: u32,
+    progress: &mut dyn FnMut(u64),
+    mut load: impl FnMut(Table, Range<u32>) -> Result<()>,
+) -> Result<()> {
+    let mut loaded = 0;
+    for table in Table::BALANCES {
+        let mut id = 0;
+        while id < scale.count(table) {
+            let end = scale.count(table).min(id.saturating_add(most));
+            load(table, id..end)?;
+            loaded += u64::from(end - id);
+            id = end;
+            progress(loaded);
+        }
+    }
+    Ok(())
 }
 
 /// The operations of one client.

@@ -131,10 +131,6 @@ impl Engine for InMemory {
         Ok(())
     }
 
-    fn log_bytes(&self) -> Result<u64> {
-        Ok(0)
-    }
-
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }

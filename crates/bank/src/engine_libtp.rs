@@ -8,7 +8,7 @@ use std::path::Path;
 
 use libtp::{Db, Env, Reader, Recno, Txn};
 
-use crate::engine::{Durability, Engine, Granularity, Outcome, Session};
+use crate::engine::{load_in_batches, Durability, Engine, Granularity, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{add_to_balance, balance_of, new_record, Scale, Table, Transfer, HISTORY_BYTES};
 
@@ -128,7 +128,9 @@ impl Libtp {
     }
 
     /// Writes records `ids` of one file in one transaction.
-    fn load_batch(&self, table: Table, db: &Db, ids: std::ops::Range<u32>) -> Result<()> {
+    fn load_batch(&self, table: Table, ids: std::ops::Range<u32>) -> Result<()> {
+        let place = Table::BALANCES.into_iter().position(|one| one == table).expect("the history begins empty");
+        let db = &self.balances[place];
         let loaded = self.env.run_with(libtp::Durability::Relaxed, |txn| {
             ids.clone().try_for_each(|id| db.put(txn, &key_of(id), &new_record(id, 0)))
         });
@@ -191,17 +193,7 @@ impl Engine for Libtp {
 
     fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let failed = || Error::engine::<libtp::Error>(NAME, "writing the loaded bank to disk");
-        let mut loaded = 0;
-        for (table, db) in Table::BALANCES.into_iter().zip(&self.balances) {
-            let mut id = 0;
-            while id < scale.count(table) {
-                let end = scale.count(table).min(id + BATCH);
-                self.load_batch(table, db, id..end)?;
-                loaded += u64::from(end - id);
-                id = end;
-                progress(loaded);
-            }
-        }
+        load_in_batches(scale, BATCH, progress, |table, ids| self.load_batch(table, ids))?;
         self.env.flush().map_err(failed())?;
         // Returns false only while the background thread is making a checkpoint.
         self.env.checkpoint().map_err(failed())?;
@@ -337,7 +329,7 @@ fn aborted(txn: Txn<'_>, error: libtp::Error, doing: &'static str) -> Result<Out
 
 #[cold]
 fn missing(table: Table, transfer: &Transfer) -> Error {
-    Error::Missing { engine: NAME, table: table.name(), id: u64::from(transfer.record_in(table)) }
+    Error::missing(NAME, table, transfer.record_in(table))
 }
 
 fn table_doing(table: Table) -> &'static str {

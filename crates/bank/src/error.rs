@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use libtp_console::failure::Failure;
 
+use crate::tpcb::Table;
+
 /// The result of every fallible function here.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -66,6 +68,11 @@ impl Error {
     /// Wraps an engine's own error; for use in `map_err`.
     pub fn engine<E: std::fmt::Display>(engine: &'static str, doing: &'static str) -> impl FnOnce(E) -> Error {
         move |why| Error::Engine { engine, doing, why: why.to_string() }
+    }
+
+    /// Returns the error for a record that does not exist.
+    pub fn missing(engine: &'static str, table: Table, id: u32) -> Error {
+        Error::Missing { engine, table: table.name(), id: u64::from(id) }
     }
 
     /// Wraps an error of the file system; for use in `map_err`.

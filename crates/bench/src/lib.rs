@@ -1,7 +1,7 @@
 //! The papers' workloads, and the peers they are compared with.
 //!
 //! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, the workloads of recoverable memory in [`memory`], plain
-//! records in [`rows`], and databases of growing size in [`growth`]. An engine is a file `engine_*.rs` that defines how
+//! records in [`rows`], and databases of growing size in [`growth`]. A peer is a file of [`peers`] that defines how
 //! it opens, loads, and carries out one transfer; the driver, the latencies and the audit are the same for all. SQLite,
 //! LMDB, redb and fjall are behind feature `peers`, because they take long to compile, and two of them need a C
 //! compiler; RocksDB, Berkeley DB and libpmemobj are behind `peers-all`, because they need Debian's packages.
@@ -32,40 +32,26 @@ mod c_path;
 mod c_tables;
 pub mod catalogue;
 mod cold;
-#[cfg(feature = "peers-all")]
-pub mod engine_bdb;
-#[cfg(feature = "peers")]
-pub mod engine_fjall;
-#[cfg(feature = "peers")]
-pub mod engine_lmdb;
-#[cfg(feature = "peers-all")]
-pub mod engine_postgres;
-#[cfg(feature = "peers")]
-pub mod engine_redb;
-#[cfg(feature = "peers-all")]
-pub mod engine_rocksdb;
-#[cfg(feature = "peers")]
-pub mod engine_sqlite;
 pub mod engine_unprotected;
 pub mod growth;
+pub mod kinds;
 mod median;
 pub mod memory;
 pub mod oo1;
 pub mod paper;
 mod peer_version;
-#[cfg(feature = "peers-all")]
-mod postgres_server;
+pub mod peers;
 pub mod processes;
 pub mod processors;
 mod random;
 pub mod report;
 pub mod rows;
 pub mod run;
-pub mod turns;
 pub mod window;
 
-pub use bare_disk::{BareDisk, BareDiskReport};
-pub use catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
+pub use bare_disk::BareDisk;
+pub use catalogue::open_engine;
+pub use kinds::{EngineKind, OpenSettings, Sharing};
 pub use libtp_bank::{audit, engine, engine_in_memory, engine_libtp, error, tpcb};
 pub use libtp_bank::{
     Audit, Durability, Engine, Error, Granularity, InMemory, MapKind, Outcome, Result, Scale, Session, Table, Tally,
@@ -79,5 +65,4 @@ pub use processors::line_transfer;
 pub use random::Random;
 pub use report::{ClientReport, ClientsAs, Report, RunSettings};
 pub use run::{run_client, run_threads, Progress};
-pub use turns::Turns;
 pub use window::Window;

@@ -64,17 +64,6 @@ pub struct ClientReport {
     pub latency: Histogram,
 }
 
-impl ClientReport {
-    /// Adds a later slice of the same run, which had another client number.
-    pub fn extend(&mut self, later: &ClientReport) {
-        self.committed_outside += later.committed_outside;
-        self.committed += later.committed;
-        self.aborts += later.aborts;
-        self.elapsed_ns += later.elapsed_ns;
-        self.latency.merge(&later.latency);
-    }
-}
-
 /// The clients' result in their shared window.
 pub(crate) struct Together {
     pub(crate) committed: u64,

@@ -20,7 +20,6 @@ use crate::engine::{Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::report::{sent, ClientReport, ClientsAs, Report, RunSettings};
 use crate::tpcb::{Table, Transfer, Transfers};
-use crate::turns::Turns;
 use crate::window::Window;
 use crate::Histogram;
 use libtp_bank::clock::now_nanos;
@@ -77,19 +76,18 @@ impl Before {
         Ok(Before { history: History::read(engine)?, log_bytes: engine.log_bytes()? })
     }
 
-    /// Audits the bank after a run and makes the report. Other runs have written `by_others` transfers meanwhile.
+    /// Audits the bank after a run and makes the report.
     pub fn report(
         &self,
         engine: &dyn Engine,
         settings: &RunSettings,
         clients_as: ClientsAs,
         clients: &[ClientReport],
-        by_others: u64,
     ) -> Result<Report> {
         let log_bytes = engine.log_bytes()?.saturating_sub(self.log_bytes);
         let audit = engine.audit(&settings.scale)?;
         let written = if settings.read_only { 0 } else { sent(clients) };
-        let verdict = audit.verdict(self.history.count + written + by_others);
+        let verdict = audit.verdict(self.history.count + written);
         Ok(Report::merge(engine, settings, clients_as, clients, verdict, log_bytes))
     }
 }
@@ -100,9 +98,10 @@ impl Before {
 /// The first client's error, or an audit that could not be carried out. A bank that does not add up is not an error
 /// here: the report states it.
 pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut dyn FnMut(&Progress)) -> Result<Report> {
-    let mut turns = Turns::new(engine, settings)?;
-    turns.run_for(settings.measured, progress)?;
-    turns.report()
+    check(settings)?;
+    let before = Before::look(engine)?;
+    let clients = all_threads(engine, settings, before.history.first_client, progress)?;
+    before.report(engine, settings, ClientsAs::Threads, &clients)
 }
 
 /// Runs one client on this thread. Calls `start` when its session is open; `start` returns when all clients may start

@@ -34,19 +34,23 @@ fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, Te
 
 #[test]
 fn we_alone_are_a_report_with_samples_and_pictures() {
-    let (message, out) = paper("peers-memory", "none");
+    let (message, out) = paper("peers-memory,peers-rows", "none");
     message.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     assert!(report.contains("| libtp |") && !report.contains("not measured:"), "{report}");
     let raw = std::fs::read_to_string(out.path().join("raw.jsonl")).unwrap();
     assert!(raw.contains("peers-memory-tpcb"), "{raw}");
+    for words in ["## peers-rows:", "## peers-rows-bytes:", "| dense |", "| btreemap |"] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
     assert!(out.path().join("peers-memory-tpcb.svg").is_file());
 }
 
 #[test]
 fn every_figure_of_the_paper_of_libtp_is_measured_by_us_alone() {
-    let all = "libtp-4 libtp-6 libtp-7 libtp-7-syncs libtp-8 libtp-4.2 libtp-4.2-syncs libtp-order";
-    let raw = all_are_measured("libtp-4,libtp-6,libtp-7,libtp-8,libtp-order", all);
+    let all = "libtp-4 libtp-6 libtp-7 libtp-7-syncs libtp-8 libtp-deadlocks libtp-deadlocks-victims libtp-4.2 libtp-4.2-syncs \
+               libtp-order";
+    let raw = all_are_measured("libtp-4,libtp-6,libtp-7,libtp-8,libtp-deadlocks,libtp-order", all);
     let mut commits = raw.lines().filter(|line| line.contains("\"figure\":\"libtp-7\""));
     assert!(commits.all(|line| line.contains("\"log_syncs\":") && !line.contains("\"log_syncs\":null")), "{raw}");
 }
@@ -178,7 +182,7 @@ fn every_peer_has_a_row_in_every_figure_and_one_that_refuses_says_why() {
     message.text();
     let report = std::fs::read_to_string(out.path().join("report.md")).unwrap();
     let figures: Vec<&str> = report.split("\n## ").skip(1).collect();
-    assert_eq!(figures.len(), 8, "{report}");
+    assert_eq!(figures.len(), 10, "{report}");
     for peer in std::iter::once(&"libtp").chain(&peers) {
         for figure in &figures {
             assert!(figure.contains(&format!("\n| {peer} |")), "{peer}: {figure}");

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::rounds::Sample;
-use crate::catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
+use crate::catalogue::open_engine;
 use crate::engine::{Durability, Engine, Granularity, Outcome};
 use crate::engine_libtp::Libtp;
 use crate::engine_unprotected::{Substitute, Unprotected};
 use crate::error::{Error, Result};
+use crate::kinds::{EngineKind, OpenSettings, Sharing};
 use crate::processes::all_processes;
 use crate::report::{sent, ClientsAs, RunSettings, Together};
 use crate::run::{all_threads, Before};
@@ -97,8 +98,21 @@ impl Contender {
     /// # Errors
     /// The engine's error, or that the engine is not available here.
     pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
+        self.open_watched(directory, join, &mut |_, _, _| {})
+    }
+
+    /// Does the same, and calls `watch` with the progress of libtp's recovery: the step, the bytes done, and the total.
+    ///
+    /// # Errors
+    /// As [`Contender::open`].
+    pub fn open_watched(
+        &self,
+        directory: &Path,
+        join: bool,
+        watch: &mut dyn FnMut(&'static str, u64, u64),
+    ) -> Result<Box<dyn Engine>> {
         if self.engine == "libtp" {
-            let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_, _, _| {})?;
+            let bank = Libtp::open(directory, self.durability, self.granularity, watch)?;
             let bank = bank.reading_first(self.reads_first).reversing_one_in(self.reversing_one_in);
             return Ok(Box::new(bank.reading_snapshots(self.reads_snapshots)));
         }

@@ -112,7 +112,7 @@ fn a_child_runs_when_told_to_and_reports_what_the_bank_shows() {
     });
     assert_eq!(reports[0].client, 5);
     assert!(reports[0].committed > 0);
-    let report = before.report(&engine, &quick(1), ClientsAs::Processes, &reports, 0).unwrap();
+    let report = before.report(&engine, &quick(1), ClientsAs::Processes, &reports).unwrap();
     assert_eq!(report.audit, "ok");
 }
 

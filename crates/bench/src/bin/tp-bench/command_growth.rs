@@ -8,7 +8,7 @@ use clap::Args;
 use libtp_bench::growth::{run_growth, Growth, GrowthSettings};
 use libtp_bench::paper::Contender;
 
-use crate::command_paper::{build, client, show, typed, RunDirectory};
+use crate::command_paper::{build, client, show, typed};
 use libtp_bank::BankDirectory;
 use libtp_console::failure::{Ending, Failure, Result};
 use libtp_console::output::Output;
@@ -41,7 +41,7 @@ impl Arguments {
         if self.dir.is_none() {
             directory = directory.removed_at_end();
         }
-        let own = RunDirectory::make(directory.path())?;
+        let own = BankDirectory::inside(directory.path(), "libtp-growth")?;
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = |contender: &Contender, bank: &Path| -> Command { client(&program, contender, bank) };
         let settings = GrowthSettings {

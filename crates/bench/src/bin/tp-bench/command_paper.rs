@@ -58,7 +58,7 @@ impl Arguments {
         if self.dir.is_none() {
             directory = directory.removed_at_end();
         }
-        let own = RunDirectory::make(directory.path())?;
+        let own = BankDirectory::inside(directory.path(), "libtp-paper")?;
         let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
         let client = |contender: &Contender, bank: &Path| client(&program, contender, bank);
         let kernel_program = kernel_program(&program);
@@ -78,7 +78,7 @@ impl Arguments {
         };
         let settings = PaperSettings {
             out: self.out.clone(),
-            disk: own.0.clone(),
+            disk: own.path().to_path_buf(),
             memory: self.memory.clone(),
             is_quick: self.quick || self.tiny,
             is_tiny: self.tiny,
@@ -163,31 +163,6 @@ impl Peers {
             )));
         }
         Ok(kinds.into_iter().map(|kind| kind.name().to_owned()).collect())
-    }
-}
-
-/// A directory of this run alone, inside a directory that may have other contents. Dropping it removes it.
-pub struct RunDirectory(PathBuf);
-
-impl RunDirectory {
-    /// Makes the directory inside `parent`.
-    pub fn make(parent: &Path) -> Result<RunDirectory> {
-        let path = parent.join(format!("libtp-paper-{}", std::process::id()));
-        std::fs::create_dir(&path).map_err(Failure::doing(format!("make the directory {}", path.display())))?;
-        Ok(RunDirectory(path))
-    }
-
-    /// Returns the directory's path.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for RunDirectory {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            note(format_args!("cannot remove {}: {error}", self.0.display()));
-        }
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::paper::Contender;
 use libtp_bench::{
-    open_engine, run_processes, run_threads, serve_client, ClientsAs, Durability, Engine, EngineKind, Granularity,
-    OpenSettings, Progress as Rate, Report, RunSettings, Scale, Sharing,
+    run_processes, run_threads, serve_client, ClientsAs, Durability, Engine, EngineKind, Granularity, Progress as Rate,
+    Report, RunSettings, Scale,
 };
 
+use crate::command_paper::client;
 use libtp_bank::home::{self, BankDirectory};
 use libtp_console::failure::{Ending, Failure, Result};
 use libtp_console::numbers::{grouped, seconds, some_seconds, time};
@@ -50,11 +50,11 @@ pub struct Arguments {
 }
 
 /// Settings for opening the bank.
-#[derive(Args, Clone, Copy)]
+#[derive(Args)]
 struct Bank {
-    /// Engine that keeps the bank.
-    #[arg(long, value_enum, default_value_t = EngineName::Libtp)]
-    engine: EngineName,
+    /// Engine that keeps the bank: this library, or a peer, if it was built in (and installed: a server of postgresql).
+    #[arg(long, default_value = OURS, value_parser = PossibleValuesParser::new(engines()))]
+    engine: String,
     /// Event that an acknowledged commit survives: `sync`: loss of power; `relaxed`: the death of every process; `rio`
     /// (libtp only): all events that the memory named by `libtp.toml` in the environment's directory survives.
     #[arg(long, default_value = "sync")]
@@ -72,26 +72,6 @@ struct Bank {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EngineName {
-    /// This library.
-    Libtp,
-    /// SQLite, if it was built in.
-    Sqlite,
-    /// LMDB, if it was built in.
-    Lmdb,
-    /// redb, if it was built in.
-    Redb,
-    /// fjall, if it was built in.
-    Fjall,
-    /// RocksDB, if it was built in.
-    Rocksdb,
-    /// Berkeley DB 5.3, if it was built in.
-    Bdb,
-    /// PostgreSQL, if that was built in and a server is installed.
-    Postgresql,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum As {
     /// A thread of this process.
     Threads,
@@ -102,25 +82,27 @@ enum As {
 /// The command line of a client process, which takes its orders from standard input.
 #[derive(Args)]
 pub struct ClientArguments {
-    #[command(flatten)]
-    bank: Bank,
-    /// Contender of `tp bench paper`, as JSON, instead of the settings above.
+    /// The contender, as JSON.
     #[arg(long)]
-    contender: Option<String>,
+    contender: String,
     #[arg(long)]
     env: PathBuf,
 }
 
+/// The name of this library among the engines.
+const OURS: &str = "libtp";
+
+/// Returns the names of the engines that keep a bank on a disk.
+fn engines() -> Vec<&'static str> {
+    let peers = EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY).chain([EngineKind::Postgres]);
+    std::iter::once(OURS).chain(peers.map(EngineKind::name)).collect()
+}
+
 /// Runs one client for the process that started this one.
 pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
-    match &arguments.contender {
-        Some(contender) => {
-            let contender: Contender = serde_json::from_str(contender)
-                .map_err(|why| Failure::Usage(format!("--contender {contender}: {why}")))?;
-            contender.paying(|| serve(contender.open(&arguments.env, true)?))?;
-        }
-        None => serve(arguments.bank.open(&arguments.env, Sharing::Joined, false)?)?,
-    }
+    let contender: Contender = serde_json::from_str(&arguments.contender)
+        .map_err(|why| Failure::Usage(format!("--contender {}: {why}", arguments.contender)))?;
+    contender.paying(|| serve(contender.open(&arguments.env, true)?))?;
     Ok(Ending::Done)
 }
 
@@ -138,24 +120,32 @@ impl Arguments {
         if self.env.is_none() {
             directory = directory.removed_at_end();
         }
-        let sharing = match self.clients_as {
-            As::Threads => Sharing::Alone,
-            As::Processes => Sharing::First,
-        };
-        let engine = self.bank.open(directory.path(), sharing, output.may_draw())?;
+        let contender = self.bank.contender(self.clients_as);
+        let (shown, mut bar) = (output.may_draw(), None);
+        let engine = contender.open_watched(directory.path(), false, &mut |what, done, total| {
+            bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
+        })?;
+        drop(bar);
         let usual = Scale::PAPER.accounts;
         let loaded = home::load(engine.as_ref(), self.size, usual, output)?;
         if let (Some(time), false) = (loaded.time, output.is_json()) {
             note(format_args!("{} records loaded in {:.1} s", grouped(loaded.scale.total()), time.as_secs_f64()));
         }
-        let report = self.measure(engine.as_ref(), loaded.scale, directory.path(), output)?;
+        let report = self.measure(engine.as_ref(), &contender, loaded.scale, directory.path(), output)?;
         engine.close()?;
         output.object(&report)?;
         write(output, &report)?;
         Ok(Ending::of(report.audit_is_ok()))
     }
 
-    fn measure(&self, engine: &dyn Engine, scale: Scale, directory: &Path, output: &Output) -> Result<Report> {
+    fn measure(
+        &self,
+        engine: &dyn Engine,
+        contender: &Contender,
+        scale: Scale,
+        directory: &Path,
+        output: &Output,
+    ) -> Result<Report> {
         let settings = RunSettings {
             scale,
             seed: self.seed,
@@ -175,7 +165,7 @@ impl Arguments {
             As::Threads => run_threads(engine, &settings, &mut show)?,
             As::Processes => {
                 let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
-                let mut again = |_client| self.bank.client_command(&program, directory);
+                let mut again = |_client| client(&program, contender, directory);
                 run_processes(engine, &settings, &mut again, &mut show)?
             }
         };
@@ -184,57 +174,26 @@ impl Arguments {
 }
 
 impl Bank {
-    fn open(self, directory: &Path, sharing: Sharing, shown: bool) -> Result<Box<dyn Engine>> {
-        let durability = self.durability;
-        if let Some(kind) = self.engine.peer() {
-            return Ok(open_engine(kind, &OpenSettings { directory, durability, sharing })?);
-        }
-        let mut bar = None;
-        let mut watch = |what, done, total| {
-            bar.get_or_insert_with(|| Progress::bytes(shown, what, total)).set(done);
-        };
-        let bank = Libtp::open(directory, durability, self.granularity, &mut watch)?;
-        Ok(Box::new(bank.reading_first(self.read_first).reversing_one_in(self.reverse_one_in)))
-    }
-
-    /// Returns the command that starts this program as one client.
-    fn client_command(self, program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
-        let engine = self.engine.to_possible_value().expect("no engine's name is skipped");
-        command.arg("client").args(["--engine", engine.get_name()]);
-        command.args(["--durability", self.durability.name(), "--granularity", self.granularity.name()]);
-        command.args(self.read_first.then_some("--read-first"));
-        command.args(["--reverse-one-in", &self.reverse_one_in.to_string()]);
-        command.arg("--env").arg(directory);
-        command
-    }
-}
-
-impl EngineName {
-    /// Returns the peer's kind; `None` for this library.
-    fn peer(self) -> Option<EngineKind> {
-        match self {
-            EngineName::Libtp => None,
-            EngineName::Sqlite => Some(EngineKind::Sqlite),
-            EngineName::Lmdb => Some(EngineKind::Lmdb),
-            EngineName::Redb => Some(EngineKind::Redb),
-            EngineName::Fjall => Some(EngineKind::Fjall),
-            EngineName::Rocksdb => Some(EngineKind::RocksDb),
-            EngineName::Bdb => Some(EngineKind::Bdb),
-            EngineName::Postgresql => Some(EngineKind::Postgres),
+    fn contender(&self, clients_as: As) -> Contender {
+        Contender {
+            granularity: self.granularity,
+            reads_first: self.read_first,
+            reversing_one_in: self.reverse_one_in,
+            is_shared: clients_as == As::Processes,
+            ..Contender::of(&self.engine, self.durability)
         }
     }
-}
 
-impl Bank {
     /// Refuses settings that this build or engine cannot follow, before anything is made on disk.
-    fn check(self) -> Result<()> {
-        let Some(peer) = self.engine.peer() else { return Ok(()) };
+    fn check(&self) -> Result<()> {
+        if self.engine == OURS {
+            return Ok(());
+        }
         if self.read_first || self.reverse_one_in != 0 {
             let why = "--read-first and --reverse-one-in are libtp's alone: leave them out for a peer";
             return Err(Failure::Usage(why.to_string()));
         }
-        peer.check_built_in().map_err(|why| Failure::Usage(why.to_string()))
+        Ok(self.engine.parse::<EngineKind>()?.check_built_in()?)
     }
 }
 

@@ -7,7 +7,10 @@
 mod command_growth;
 mod command_memory;
 mod command_paper;
+mod command_recovery;
+mod command_snapshots;
 mod command_tpcb;
+mod recovery_child;
 
 use std::process::ExitCode;
 
@@ -43,10 +46,16 @@ enum Verb {
     Paper(command_paper::Arguments),
     /// Measure the cost of operations by records, cache, bytes of values and processes; write a report with pictures.
     Growth(command_growth::Arguments),
+    /// Measure the cost of snapshots for readers and writers.
+    Snapshots(command_snapshots::Arguments),
+    /// Measure opening after a crash, and the size of a small and of a large environment.
+    Recovery(command_recovery::Arguments),
     #[command(hide = true)]
     Client(command_tpcb::ClientArguments),
     #[command(hide = true)]
     MemoryClient(command_memory::ClientArguments),
+    #[command(hide = true, name = recovery_child::VERB)]
+    RecoveryChild(recovery_child::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -71,8 +80,11 @@ fn run(verb: &Verb, output: &mut Output) -> Result<Ending> {
         Verb::OrderEntry(memory) => memory.run(Workload::OrderEntry, output),
         Verb::Paper(paper) => paper.run(output),
         Verb::Growth(growth) => growth.run(output),
+        Verb::Snapshots(snapshots) => snapshots.run(output),
+        Verb::Recovery(recovery) => recovery.run(output),
         Verb::Client(client) => command_tpcb::run_client(client),
         Verb::MemoryClient(client) => command_memory::run_client(client),
+        Verb::RecoveryChild(child) => recovery_child::run(child),
     }
 }
 

@@ -5,27 +5,28 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::path::Path;
 
-use super::keys::{arriving, leaving, neighbour};
-use super::traversal::{depth_first, Look};
-use super::{not_there, sorted, Client, Glance, Graph, Parts, Way, CONNECTION_BYTES, PART_BYTES};
-use crate::c_tables::{Pairs, ReadTables, Tables};
+use super::{Pairs, ReadTables, Tables};
 use crate::engine::Durability;
 use crate::error::Result;
+use crate::oo1::{
+    arriving, depth_first, leaving, neighbour, not_there, sorted, Client, Glance, Graph, Look, Parts, Way,
+    CONNECTION_BYTES, PART_BYTES,
+};
 
 const PARTS: c_int = 0;
 const FROM: c_int = 1;
 const TO: c_int = 2;
 
 /// A database of three tables with durable commits.
-pub(super) struct InC<T>(T);
+pub(crate) struct PartsInC<T>(T);
 
-impl<T: Tables> InC<T> {
+impl<T: Tables> PartsInC<T> {
     /// Opens the database in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
     /// The engine's error.
-    pub(super) fn open(directory: &Path) -> Result<InC<T>> {
-        T::open(directory, 3, Durability::Sync).map(InC)
+    pub(crate) fn open(directory: &Path) -> Result<PartsInC<T>> {
+        T::open(directory, 3, Durability::Sync).map(PartsInC)
     }
 }
 
@@ -49,7 +50,7 @@ impl Records {
     }
 }
 
-impl<T: Tables> Parts for InC<T> {
+impl<T: Tables> Parts for PartsInC<T> {
     fn client(&self) -> Result<Box<dyn Client + '_>> {
         Ok(Box::new(self))
     }
@@ -59,7 +60,7 @@ impl<T: Tables> Parts for InC<T> {
     }
 }
 
-impl<T: Tables> Client for &InC<T> {
+impl<T: Tables> Client for &PartsInC<T> {
     fn load(&self, graph: &Graph, ids: Range<u32>) -> Result<()> {
         let to = sorted::arriving(graph, ids.clone()).map(|(to, from, nth)| (arriving(to, from, nth), []));
         let records = Records::of(graph, ids, to.collect());

@@ -5,18 +5,22 @@
 //! environment and prints how long that took.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
-use std::process::{ChildStdout, Command, ExitCode, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Instant;
 
+use clap::Args;
 use libtp::Env;
 use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::{Durability, Engine, Error, Granularity, Outcome, Result, Scale, Transfers};
+use libtp_console::failure::{self, Ending, Failure};
 use serde::{Deserialize, Serialize};
 
-const ROLE_OPEN: &str = "child-open";
-const ROLE_WORK: &str = "child-work";
-const ROLE_FILL: &str = "child-fill";
+/// The verb of this program for such a process.
+pub const VERB: &str = "recovery-child";
+const ROLE_OPEN: &str = "open";
+const ROLE_WORK: &str = "work";
+const ROLE_FILL: &str = "fill";
 /// Transfers between two lines.
 const TRANSFERS_A_LINE: u32 = 2_000;
 const SEED: u64 = 0x7ec0;
@@ -80,7 +84,7 @@ impl Child {
     fn start(role: &str, path: &Path, numbers: &[u64]) -> Result<Child> {
         let program = std::env::current_exe().map_err(Error::file("find the program of", Path::new(role)))?;
         let mut command = Command::new(&program);
-        command.arg(role).arg(path).args(numbers.iter().map(u64::to_string));
+        command.arg(VERB).arg(role).arg(path).args(numbers.iter().map(u64::to_string));
         let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = started.map_err(Error::file("start", &program))?;
         let lines = BufReader::new(process.stdout.take().expect("it was started with a pipe"));
@@ -118,23 +122,24 @@ impl Drop for Child {
     }
 }
 
+/// The command line of a child.
+#[derive(Args)]
+pub struct Arguments {
+    role: String,
+    path: PathBuf,
+    numbers: Vec<u64>,
+}
+
 /// Runs the child's side.
-pub fn main(role: &str, words: &[String]) -> ExitCode {
-    let numbers: Option<Vec<u64>> = words.iter().skip(1).map(|word| word.parse().ok()).collect();
-    let (Some(path), Some(numbers)) = (words.first(), numbers) else { return ExitCode::from(2) };
-    let done = match (role, numbers.as_slice()) {
-        (ROLE_OPEN, []) => open(Path::new(path)),
-        (ROLE_WORK, &[accounts, client, tells]) => work(Path::new(path), accounts, client, tells != 0),
-        (ROLE_FILL, &[records, locks]) => fill(Path::new(path), records, locks),
-        _ => return ExitCode::from(2),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{role}: {error}");
-            ExitCode::FAILURE
-        }
+pub fn run(arguments: &Arguments) -> failure::Result<Ending> {
+    let path = &arguments.path;
+    match (arguments.role.as_str(), arguments.numbers.as_slice()) {
+        (ROLE_OPEN, []) => open(path)?,
+        (ROLE_WORK, &[accounts, client, tells]) => work(path, accounts, client, tells != 0)?,
+        (ROLE_FILL, &[records, locks]) => fill(path, records, locks)?,
+        (role, numbers) => return Err(Failure::Usage(format!("no child is a {role} with {numbers:?}"))),
     }
+    Ok(Ending::Done)
 }
 
 fn open(path: &Path) -> Result<()> {

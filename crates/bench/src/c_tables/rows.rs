@@ -3,25 +3,25 @@
 
 use std::path::Path;
 
-use super::{Pair, Rows, BATCH, VALUE_BYTES};
-use crate::c_tables::{Pairs, ReadTables, Tables};
+use super::{Pairs, ReadTables, Tables};
 use crate::engine::Durability;
 use crate::error::Result;
+use crate::rows::{Pair, Rows, BATCH, VALUE_BYTES};
 
 /// A database of one table.
-pub(super) struct InC<T>(T);
+pub(crate) struct RowsInC<T>(T);
 
-impl<T: Tables> InC<T> {
+impl<T: Tables> RowsInC<T> {
     /// Opens the database in `directory`, and makes it if it does not exist.
     ///
     /// # Errors
     /// The engine's error.
-    pub(super) fn open(directory: &Path) -> Result<InC<T>> {
-        T::open(directory, 1, Durability::Relaxed).map(InC)
+    pub(crate) fn open(directory: &Path) -> Result<RowsInC<T>> {
+        T::open(directory, 1, Durability::Relaxed).map(RowsInC)
     }
 }
 
-impl<T: Tables> Rows for InC<T> {
+impl<T: Tables> Rows for RowsInC<T> {
     fn load_sorted(&self, pairs: &[Pair]) -> Result<()> {
         self.0.load(&Pairs::of(0, pairs))
     }

@@ -4,18 +4,23 @@
 //! process, as libtp's do. `Sync` is its default. Locks are on pages, for the history on records. A deadlock's victim
 //! is `Aborted`, and the driver sends it again. Several processes may open one bank; the first one recovers it. No
 //! checkpoint runs during a measurement: that favours it, and its log grows by about 60 MB a second.
+//!
+//! Plain records and OO1 use B-trees, through the C functions of `bdb_tables.c`, which documents each step.
 #![allow(unsafe_code)] // A C library.
 
-use std::ffi::{c_char, c_int, CStr};
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::path::Path;
 use std::ptr::NonNull;
 
 use crate::c_path::c_path;
-use crate::engine::{Durability, Engine, Outcome, Session};
+use crate::c_tables::{
+    check as check_table, Found, Pairs, ReadTables, Tables, CACHE_BYTES as TABLES_CACHE_BYTES, TABLES_MAX,
+};
+use crate::engine::{load_in_batches, Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::tpcb::{new_record, Scale, Table, Transfer, HISTORY_BYTES, RECORD_BYTES};
 
-pub(crate) const NAME: &str = "bdb";
+const NAME: &str = "bdb";
 /// Room for all of the paper's bank and some minutes of history.
 const CACHE_BYTES: u64 = 512 << 20;
 /// Records of one transaction of the load. Their pages stay locked until it commits.
@@ -23,7 +28,7 @@ const LOAD_BATCH: u32 = 10_000;
 
 const BDB_ABORTED: c_int = -1;
 /// There is no such record, or no next one.
-pub(crate) const BDB_END: c_int = -2;
+const BDB_END: c_int = -2;
 
 /// `struct bank` of `bdb_bank.c`.
 #[repr(C)]
@@ -125,17 +130,7 @@ impl Engine for Bdb {
     }
 
     fn load(&self, scale: &Scale, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut loaded = 0;
-        for table in Table::BALANCES {
-            let mut id = 0;
-            while id < scale.count(table) {
-                let end = scale.count(table).min(id + LOAD_BATCH);
-                self.load_batch(table, id, end)?;
-                loaded += u64::from(end - id);
-                id = end;
-                progress(loaded);
-            }
-        }
+        load_in_batches(scale, LOAD_BATCH, progress, |table, ids| self.load_batch(table, ids.start, ids.end))?;
         checkpoint(self)
     }
 
@@ -243,13 +238,13 @@ fn outcome(ret: c_int, doing: &'static str, balance: i64, transfer: &Transfer) -
     match ret {
         0 => Ok(Outcome::Committed { balance }),
         BDB_ABORTED => Ok(Outcome::Aborted),
-        BDB_END => Err(Error::Missing { engine: NAME, table: Table::Account.name(), id: u64::from(transfer.account) }),
+        BDB_END => Err(Error::missing(NAME, Table::Account, transfer.account)),
         _ => check(ret, doing).map(|()| Outcome::Aborted),
     }
 }
 
 /// Turns an error code into an error with a text.
-pub(crate) fn check(ret: c_int, doing: &'static str) -> Result<()> {
+fn check(ret: c_int, doing: &'static str) -> Result<()> {
     if ret == 0 {
         return Ok(());
     }
@@ -268,5 +263,188 @@ fn place(table: Table) -> c_int {
         Table::Teller => 1,
         Table::Branch => 2,
         Table::History => 3,
+    }
+}
+
+/// `struct bdb_tables` of `bdb_tables.c`.
+#[repr(C)]
+struct RawTables {
+    _opaque: [u8; 0],
+}
+
+/// `struct bdb_reader`.
+#[repr(C)]
+struct RawReader {
+    _opaque: [u8; 0],
+}
+
+extern "C" {
+    fn bdb_tables_open(home: *const c_char, count: c_int, sync: c_int, cache: u64, out: *mut *mut RawTables) -> c_int;
+    fn bdb_tables_close(tables: *mut RawTables) -> c_int;
+    fn bdb_tables_put(tables: *mut RawTables, pairs: *const Pairs<'_>, count: usize, bulk: c_int) -> c_int;
+    fn bdb_tables_checkpoint(tables: *mut RawTables) -> c_int;
+    fn bdb_reader_begin(tables: *mut RawTables, out: *mut *mut RawReader) -> c_int;
+    fn bdb_reader_end(reader: *mut RawReader) -> c_int;
+    fn bdb_reader_get(
+        reader: *mut RawReader,
+        table: c_int,
+        key: *const c_void,
+        key_bytes: usize,
+        value: *mut c_void,
+        room: usize,
+        size: *mut usize,
+    ) -> c_int;
+    fn bdb_reader_first(
+        reader: *mut RawReader,
+        table: c_int,
+        key: *const c_void,
+        key_bytes: usize,
+        found: *mut Found,
+    ) -> c_int;
+    fn bdb_reader_next(reader: *mut RawReader, table: c_int, found: *mut Found) -> c_int;
+    fn bdb_reader_scan(reader: *mut RawReader, table: c_int, bytes: *mut u64) -> c_int;
+}
+
+/// B-trees of a Berkeley DB environment of its own.
+///
+/// Invariant: `raw` comes from `bdb_tables_open` and is closed once, when this is dropped. It stays on one thread: a
+/// pointer is not `Send`.
+pub(crate) struct BdbTables {
+    raw: NonNull<RawTables>,
+    count: c_int,
+}
+
+impl BdbTables {
+    fn put_as(&self, pairs: &[Pairs<'_>], is_bulk: bool, doing: &'static str) -> Result<()> {
+        pairs.iter().for_each(|pairs| check_table(pairs.table, self.count));
+        // SAFETY: `raw` is an open environment (invariant) with these tables, and the pairs outlive the call.
+        let ret = unsafe { bdb_tables_put(self.raw.as_ptr(), pairs.as_ptr(), pairs.len(), c_int::from(is_bulk)) };
+        check(ret, doing)
+    }
+}
+
+impl Drop for BdbTables {
+    fn drop(&mut self) {
+        // SAFETY: `raw` is an open environment (invariant), and no code uses it after this drop. The answer could only
+        // report a loss after the last checkpoint, which does not matter here.
+        unsafe { bdb_tables_close(self.raw.as_ptr()) };
+    }
+}
+
+impl Tables for BdbTables {
+    const NAME: &'static str = NAME;
+
+    type Reader<'t> = Reader<'t>;
+
+    fn open(directory: &Path, count: c_int, durability: Durability) -> Result<BdbTables> {
+        let doing = "opening its environment";
+        check_table(count - 1, TABLES_MAX);
+        let home = c_path(directory, NAME, doing)?;
+        let sync = c_int::from(durability == Durability::Sync);
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `home` is a C string and `raw` a place for a pointer; both outlive the call. There is room for
+        // `count` tables.
+        let ret = unsafe { bdb_tables_open(home.as_ptr(), count, sync, TABLES_CACHE_BYTES, &mut raw) };
+        check(ret, doing)?;
+        let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, doing)("there is no memory"))?;
+        let tables = BdbTables { raw, count };
+        if durability == Durability::Sync {
+            // With synced commits, the first write to a log file fills its 256 MiB with zeros. This happens here, not
+            // in the first of those commits.
+            tables.settle()?;
+        }
+        Ok(tables)
+    }
+
+    fn load(&self, pairs: &Pairs<'_>) -> Result<()> {
+        self.put_as(std::slice::from_ref(pairs), true, "loading")
+    }
+
+    fn put(&self, pairs: &[Pairs<'_>]) -> Result<()> {
+        self.put_as(pairs, false, "inserting")
+    }
+
+    fn settle(&self) -> Result<()> {
+        // SAFETY: `raw` is an open environment (invariant).
+        check(unsafe { bdb_tables_checkpoint(self.raw.as_ptr()) }, "making a checkpoint")
+    }
+
+    fn reader(&self) -> Result<Reader<'_>> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: `raw` is an open environment (invariant), and stays one while the reader borrows it.
+        check(unsafe { bdb_reader_begin(self.raw.as_ptr(), &mut raw) }, "reading")?;
+        let raw = NonNull::new(raw).ok_or_else(|| Error::engine(NAME, "reading")("it began nothing"))?;
+        Ok(Reader { raw, tables: self })
+    }
+}
+
+/// A transaction that reads.
+///
+/// Invariant: `raw` comes from `bdb_reader_begin` and ends once, when this is dropped.
+pub(crate) struct Reader<'t> {
+    raw: NonNull<RawReader>,
+    tables: &'t BdbTables,
+}
+
+impl ReadTables for Reader<'_> {
+    fn get(&mut self, table: c_int, key: &[u8], value: &mut [u8]) -> Result<Option<usize>> {
+        check_table(table, self.tables.count);
+        let (raw, mut size, room) = (self.raw.as_ptr(), 0, value.len());
+        let (key_at, value_at) = (key.as_ptr().cast(), value.as_mut_ptr().cast());
+        // SAFETY: the reader is open (invariant) and has this table, key and value have the given lengths, and `size`
+        // is a place for the answer.
+        let ret = unsafe { bdb_reader_get(raw, table, key_at, key.len(), value_at, room, &mut size) };
+        is_there(ret).map(|is_there| is_there.then_some(size))
+    }
+
+    fn prefix(&mut self, table: c_int, prefix: &[u8], mut each: impl FnMut(&[u8], &[u8])) -> Result<()> {
+        check_table(table, self.tables.count);
+        let (raw, mut found) = (self.raw.as_ptr(), Found::NONE);
+        // SAFETY: the reader is open (invariant) and has this table, the prefix has the given length, and `found` is a
+        // place for the answer.
+        let mut ret = unsafe { bdb_reader_first(raw, table, prefix.as_ptr().cast(), prefix.len(), &mut found) };
+        while is_there(ret)? {
+            // SAFETY: the pair was found, and its reader is not called before the next turn.
+            let (key, value) = unsafe { found.bytes() };
+            if !key.starts_with(prefix) {
+                break;
+            }
+            each(key, value);
+            // SAFETY: as above; `bdb_reader_first` was called for this table.
+            ret = unsafe { bdb_reader_next(raw, table, &mut found) };
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, table: c_int) -> Result<u64> {
+        check_table(table, self.tables.count);
+        let mut bytes = 0;
+        // SAFETY: the reader is open (invariant) and has this table, and `bytes` is a place for the answer.
+        let ret = unsafe { bdb_reader_scan(self.raw.as_ptr(), table, &mut bytes) };
+        is_there(ret).map(|_| bytes)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the reader is open (invariant), and no code uses it after this. It changed nothing, so its answer
+        // does not matter.
+        unsafe { bdb_reader_end(self.raw.as_ptr()) };
+    }
+}
+
+/// Returns whether the pair exists.
+fn is_there(ret: c_int) -> Result<bool> {
+    match ret {
+        BDB_END => Ok(false),
+        ret => check(ret, "reading").map(|()| true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn tables_are_read_as_they_were_put() {
+        crate::c_tables::tests::tables_are_read_as_they_were_put::<super::BdbTables>();
     }
 }

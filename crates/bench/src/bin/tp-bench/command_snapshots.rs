@@ -1,101 +1,86 @@
-//! The cost of snapshots for readers and writers: `cargo xtask bench snapshots`.
+//! The cost of snapshots for readers and writers: `tp bench snapshots`.
 //!
-//! Four figures: the first read of a record with a long history; a snapshot held for `--seconds` while 8 writers make
-//! `--paced` transactions of TPC-B per second; the loss of writers at full speed while a snapshot is held and read, in
-//! `--pairs` of turns of `--turn` seconds; and a scan of all `--accounts` under update, in a snapshot and with shared
-//! locks. `--dir` has the environment, which is removed. Only ratios within one run count.
-#![forbid(unsafe_code)]
+//! Four figures: the first read of a record with a long history; a snapshot held while 8 writers make transactions of
+//! TPC-B at a fixed pace; the loss of writers at full speed while a snapshot is held and read, in pairs of turns; and a
+//! scan of all accounts under update, in a snapshot and with shared locks. Only ratios within one run count.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use libtp::{Db, Env, Snapshot};
+use libtp_bank::BankDirectory;
 use libtp_bench::engine_libtp::Libtp;
 use libtp_bench::tpcb::balance_of;
-use libtp_bench::{median, Durability, Engine, Error, Granularity, Outcome, Result, Scale, Session, Table, Transfers};
+use libtp_bench::{median, Durability, Engine, Error, Granularity, Outcome, Scale, Session, Table, Transfers};
+use libtp_console::failure::{Ending, Result};
+use libtp_console::numbers::seconds;
+use libtp_console::output::Output;
+use serde_json::json;
 
 /// The number from which the paper's multi-user runs become crowded.
 const WRITERS: u32 = 8;
 /// The seed of the transfers.
 const SEED: u64 = 1;
 
-struct Wanted {
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    /// Accounts of the bank.
+    #[arg(long, default_value_t = 1_000_000)]
     accounts: u32,
+    /// Versions of the record with a long history.
+    #[arg(long, default_value_t = 200_000)]
     updates: u32,
+    /// How long a snapshot is held beside writers at a fixed pace, in seconds.
+    #[arg(long, default_value = "60", value_parser = seconds)]
     seconds: Duration,
+    /// Transactions a second of these writers, all together.
+    #[arg(long, default_value_t = 20_000)]
     paced: u32,
+    /// Pairs of turns, with a snapshot and without, of writers at full speed.
+    #[arg(long, default_value_t = 10)]
     pairs: u32,
+    /// Length of such a turn, in seconds.
+    #[arg(long, default_value = "5", value_parser = seconds)]
     turn: Duration,
-    directory: PathBuf,
+    /// Directory for the environment; without it, that of temporary files.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
-fn main() -> ExitCode {
-    match wanted(std::env::args().skip(1)).and_then(|wanted| run(&wanted)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("snapshots: {error}");
-            ExitCode::from(1)
-        }
+impl Arguments {
+    /// Measures, and audits the bank.
+    pub fn run(&self, output: &mut Output) -> Result<Ending> {
+        let parent = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let directory = BankDirectory::inside(&parent, "libtp-snapshots")?;
+        measure(self, directory.path(), output)
     }
 }
 
-fn wanted(mut arguments: impl Iterator<Item = String>) -> Result<Wanted> {
-    let mut wanted = Wanted {
-        accounts: 1_000_000,
-        updates: 200_000,
-        seconds: Duration::from_secs(60),
-        paced: 20_000,
-        pairs: 10,
-        turn: Duration::from_secs(5),
-        directory: std::env::temp_dir(),
-    };
-    let known = "--accounts N, --updates N, --seconds S, --paced N, --pairs N, --turn S and --dir DIR are known";
-    let refused = |word: &str| Error::Settings(format!("{word}: {known}"));
-    while let Some(word) = arguments.next() {
-        let value = arguments.next().ok_or_else(|| refused(&word))?;
-        let number = || value.parse().map_err(|_| refused(&value));
-        let seconds = || value.parse().ok().and_then(|it| Duration::try_from_secs_f64(it).ok()).ok_or(refused(&value));
-        match word.as_str() {
-            "--accounts" => wanted.accounts = number()?,
-            "--updates" => wanted.updates = number()?,
-            "--seconds" => wanted.seconds = seconds()?,
-            "--paced" => wanted.paced = number()?,
-            "--pairs" => wanted.pairs = number()?,
-            "--turn" => wanted.turn = seconds()?,
-            "--dir" => wanted.directory = PathBuf::from(value),
-            _ => return Err(refused(&word)),
-        }
-    }
-    Ok(wanted)
-}
-
-fn run(wanted: &Wanted) -> Result<()> {
-    let directory = wanted.directory.join(format!("libtp-snapshots-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).map_err(Error::file("make", &directory))?;
-    let done = measure(wanted, &directory);
-    let removed = std::fs::remove_dir_all(&directory).map_err(Error::file("remove", &directory));
-    done.and(removed)
-}
-
-fn measure(wanted: &Wanted, directory: &Path) -> Result<()> {
+fn measure(wanted: &Arguments, directory: &Path, output: &mut Output) -> Result<Ending> {
     let settings = format!("[database.{LONG_HISTORY:?}]\npage_bytes = \"64 KiB\"\n");
     let place = directory.join(libtp::SETTINGS_NAME);
     std::fs::write(&place, settings).map_err(Error::file("write", &place))?;
     let bank = Libtp::open(directory, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?;
     let scale = Scale::with_accounts(wanted.accounts);
     bank.load(&scale, &mut |_| {})?;
-    long_history(bank.env(), wanted.updates)?;
-    held(&bank, scale, wanted)?;
-    lost(&bank, scale, wanted)?;
-    scan(&bank, scale)?;
+    long_history(bank.env(), wanted.updates, output)?;
+    held(&bank, scale, wanted, output)?;
+    lost(&bank, scale, wanted, output)?;
+    scan(&bank, scale, output)?;
     let audit = bank.audit(&scale)?;
-    match audit.verdict(audit.history_count) {
-        verdict if verdict == "ok" => println!("audit: ok, {} transfers", audit.history_count),
-        wrong => return Err(Error::Settings(wrong)),
-    }
-    Ok(())
+    let verdict = audit.verdict(audit.history_count);
+    say(output, format!("audit: {verdict}, {} transfers", audit.history_count))?;
+    Ok(Ending::of(verdict == "ok"))
+}
+
+/// Writes a finding.
+fn say(output: &mut Output, finding: String) -> Result<()> {
+    output.object(&json!({ "finding": finding }))?;
+    output.line(finding)?;
+    output.flush()
 }
 
 /// The table of the record with a long history.
@@ -107,7 +92,7 @@ fn failed(doing: &'static str) -> impl FnOnce(libtp::Error) -> Error {
 
 /// Measures the first read of a record in a snapshot that is `updates` versions old: a short record, one of the size of
 /// a common row, longer ones, and the longest that a page of 64 KiB allows.
-fn long_history(env: &Env, updates: u32) -> Result<()> {
+fn long_history(env: &Env, updates: u32, output: &mut Output) -> Result<()> {
     let table = env.btree(LONG_HISTORY).map_err(failed("opening"))?;
     for bytes in [100_usize, 1000, 4000, 16_000] {
         let put = |value: &[u8]| env.run_with(libtp::Durability::Relaxed, |txn| table.put(txn, b"hot", value));
@@ -126,12 +111,15 @@ fn long_history(env: &Env, updates: u32) -> Result<()> {
             Ok(took)
         };
         let (first, second) = (read()?, read()?);
-        println!(
-            "{bytes} bytes, {updates} versions back: first read {:.1} us, {} log records; second {:.1} us",
-            micros(first),
-            snapshot.log_reads(),
-            micros(second)
-        );
+        say(
+            output,
+            format!(
+                "{bytes} bytes, {updates} versions back: first read {:.1} us, {} log records; second {:.1} us",
+                micros(first),
+                snapshot.log_reads(),
+                micros(second)
+            ),
+        )?;
     }
     Ok(())
 }
@@ -197,11 +185,11 @@ fn sum_in(snapshot: &Snapshot<'_>, table: &Db) -> Result<(u64, i64)> {
 }
 
 fn table(bank: &Libtp, table: Table) -> Result<Db> {
-    bank.env().btree(table.name()).map_err(failed("opening"))
+    Ok(bank.env().btree(table.name()).map_err(failed("opening"))?)
 }
 
 /// Measures a snapshot that is held while writers work, and read every second.
-fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
+fn held(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
     let before = Sizes::look(bank)?;
     let (made, (times, log_bytes)) = with_writers(bank, scale, Some(wanted.paced), || {
@@ -228,13 +216,13 @@ fn held(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
         median(times.iter().map(|time| micros(*time))).unwrap_or_default(),
         log_bytes as f64 / 1e6
     );
-    let grown = |what: &str, before: u64, after: u64| {
-        println!("{what} before and after: {:.1} and {:.1} MB", before as f64 / 1e6, after as f64 / 1e6);
+    let mut grown = |what: &str, before: u64, after: u64| -> Result<()> {
+        say(output, format!("{what} before and after: {:.1} and {:.1} MB", before as f64 / 1e6, after as f64 / 1e6))
     };
     let after = Sizes::look(bank)?;
-    grown("files of accounts, tellers and branches", before.files, after.files);
-    grown("memory of this process's own", before.own, after.own);
-    grown("shared memory", before.shared, after.shared);
+    grown("files of accounts, tellers and branches", before.files, after.files)?;
+    grown("memory of this process's own", before.own, after.own)?;
+    grown("shared memory", before.shared, after.shared)?;
     Ok(())
 }
 
@@ -261,7 +249,7 @@ impl Sizes {
 }
 
 /// Measures the loss of writers at full speed while a snapshot is held, and read every second.
-fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
+fn lost(bank: &Libtp, scale: Scale, wanted: &Arguments, output: &mut Output) -> Result<()> {
     let branches = table(bank, Table::Branch)?;
     let turn = |with: bool| {
         let beside = || {
@@ -287,19 +275,25 @@ fn lost(bank: &Libtp, scale: Scale, wanted: &Wanted) -> Result<()> {
                 (turn(true)?, without)
             }
         };
-        println!("pair {pair}: {with:.0} a second with a snapshot, {without:.0} without: {:.3}", with / without);
+        say(
+            output,
+            format!("pair {pair}: {with:.0} a second with a snapshot, {without:.0} without: {:.3}", with / without),
+        )?;
         ratios.push(with / without);
     }
-    println!(
-        "writers at full speed beside a snapshot: median of {} pairs {:.3}",
-        wanted.pairs,
-        median(ratios).unwrap_or_default()
-    );
+    say(
+        output,
+        format!(
+            "writers at full speed beside a snapshot: median of {} pairs {:.3}",
+            wanted.pairs,
+            median(ratios).unwrap_or_default()
+        ),
+    )?;
     Ok(())
 }
 
 /// Measures a scan of all accounts under update, in a snapshot and with locks.
-fn scan(bank: &Libtp, scale: Scale) -> Result<()> {
+fn scan(bank: &Libtp, scale: Scale, output: &mut Output) -> Result<()> {
     let accounts = table(bank, Table::Account)?;
     let in_snapshot = || {
         let begun = Instant::now();
@@ -324,12 +318,10 @@ fn scan(bank: &Libtp, scale: Scale) -> Result<()> {
     };
     let (snapshot_rate, snapshot_time) = with_writers(bank, scale, None, in_snapshot)?;
     let (lock_rate, lock_time) = with_writers(bank, scale, None, with_locks)?;
-    println!(
-        "scan of {} accounts under update: in a snapshot {:.2} s ({snapshot_rate:.0} transactions a second meanwhile), with locks \
+    say(output, format!("scan of {} accounts under update: in a snapshot {:.2} s ({snapshot_rate:.0} transactions a second meanwhile), with locks \
          {:.2} s ({lock_rate:.0})",
         scale.accounts,
         snapshot_time.as_secs_f64(),
-        lock_time.as_secs_f64()
-    );
+        lock_time.as_secs_f64()))?;
     Ok(())
 }

@@ -14,9 +14,9 @@ use postgres::error::SqlState;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{Client, NoTls, Statement};
 
+use super::postgres_server::{Server, NAME};
 use crate::engine::{Durability, Engine, Outcome, Session};
 use crate::error::{Error, Result};
-use crate::postgres_server::{Server, NAME};
 use crate::tpcb::{new_record, Scale, Table, Transfer, BALANCE_AT, RECORD_BYTES};
 
 /// Start of the filler in a record.
