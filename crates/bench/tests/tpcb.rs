@@ -117,7 +117,7 @@ fn an_audit_that_disagrees_ends_with_one_and_says_what_disagrees() {
     tpcb(&env, &words).result();
     let bank = Libtp::open(&env, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {}).unwrap();
     let accounts = bank.env().btree("account").unwrap();
-    let robbed = |record: &mut [u8]| record[10] = 0xff;
+    let robbed = |record: &mut [u8]| record[10] ^= 0xff;
     bank.env().run(|txn| accounts.update_with(txn, &7_u32.to_be_bytes(), robbed)).unwrap();
     drop((accounts, bank));
     let message = tpcb(&env, &words);

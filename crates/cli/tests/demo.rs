@@ -102,7 +102,8 @@ fn an_audit_that_disagrees_ends_with_one_and_says_what_disagrees() {
     tp("demo", &env, &[&["--accounts", "100"], &short[..]].concat()).result();
     let account = tp("get", &env, &["account", "--hex", "00000007", "--json"]).result();
     let honest = account["value_hex"].as_str().unwrap();
-    let robbed = format!("{}ff{}", &honest[..20], &honest[22..]);
+    let other = if &honest[20..22] == "ff" { "00" } else { "ff" };
+    let robbed = format!("{}{other}{}", &honest[..20], &honest[22..]);
     tp("put", &env, &["account", "--hex", "00000007", &robbed]).text();
     let message = tp("demo", &env, &short);
     assert_eq!(message.code, Some(1), "{}", message.err);

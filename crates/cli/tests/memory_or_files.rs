@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale};
+use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale, Session, Transfers};
 use serde_json::json;
 use tempfile::{tempdir, TempDir};
 use tp::tp;
@@ -22,20 +22,29 @@ fn disagreement() -> TempDir {
     directory
 }
 
-/// Loads a bank and starts a process that makes transfers in it.
+/// The variables that make this program the process at work: the environment, and the durability of commits.
+const VICTIM: [&str; 2] = ["LIBTP_TEST_VICTIM", "LIBTP_TEST_VICTIM_DURABILITY"];
+
+/// Starts a process that makes a bank and then transfers in it: this program again.
 fn at_work(env: &Path, durability: Durability) -> Child {
-    let scale = Scale::with_accounts(500);
-    let bank = Libtp::open(env, durability, Granularity::Record, &mut |_, _, _| {}).unwrap();
-    bank.load(&scale, &mut |_| {}).unwrap();
-    drop(bank);
-    let Scale { accounts, tellers, branches } = scale;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-    command.args(["demo-worker", "--seed", "1", "--client", "0", "--durability", durability.name()]);
-    for (name, number) in [("--accounts", accounts), ("--tellers", tellers), ("--branches", branches)] {
-        command.args([name, &number.to_string()]);
-    }
-    command.arg("--env").arg(env);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_process_at_work"]).env(VICTIM[0], env).env(VICTIM[1], durability.name());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// No test, but the process at work, until it is killed.
+#[test]
+fn a_process_at_work() {
+    let Some(env) = std::env::var_os(VICTIM[0]) else { return };
+    let durability: Durability = std::env::var(VICTIM[1]).unwrap().parse().unwrap();
+    let bank = Libtp::open(Path::new(&env), durability, Granularity::Record, &mut |_, _, _| {}).unwrap();
+    let scale = Scale::with_accounts(500);
+    bank.load(&scale, &mut |_| {}).unwrap();
+    let mut session = bank.session_at(durability);
+    let mut transfers = Transfers::new(scale, 1, 0);
+    loop {
+        session.transact(&transfers.next_transfer()).unwrap();
+    }
 }
 
 /// Lets a process work in a bank until the log has `log_bytes_min` bytes, and kills it.
