@@ -4,8 +4,6 @@
 //! the history, are one number. The audit asks more: each balance is the sum of *its own* history, no transfer is there
 //! twice, every record is whole, and the history has one record for each acknowledged transaction.
 
-use crate::engine::Engine;
-use crate::error::Result;
 use crate::tpcb::{balance_of, is_intact, Scale, Table, Transfer, SEQUENCE_BITS};
 
 /// Number of faults that are described; the rest are only counted.
@@ -172,33 +170,8 @@ impl Tally {
     }
 }
 
-/// The history of a bank: runs in one bank must not repeat each other's ids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct History {
-    /// Number of records.
-    pub count: u64,
-    /// The first client number that was never used.
-    pub first_client: u32,
-}
-
-impl History {
-    /// Reads the history.
-    ///
-    /// # Errors
-    /// The engine's error.
-    pub fn read(engine: &dyn Engine) -> Result<History> {
-        let mut count = 0;
-        let mut greatest: Option<u64> = None;
-        engine.walk(Table::History, &mut |_, record| {
-            count += 1;
-            greatest = greatest.max(Transfer::from_history(record).map(|transfer| transfer.id));
-        })?;
-        Ok(History { count, first_client: next_client(greatest.as_ref()) })
-    }
-}
-
 /// Returns the first client number above the client number of the greatest transfer.
-fn next_client(greatest_transfer: Option<&u64>) -> u32 {
+pub(crate) fn next_client(greatest_transfer: Option<&u64>) -> u32 {
     greatest_transfer.map_or(0, |id| u32::try_from(id >> SEQUENCE_BITS).expect("24 bits remain of a transfer's id") + 1)
 }
 

@@ -80,7 +80,7 @@ fn fresh_directory(name: &str) -> Result<PathBuf> {
             Err(error) => return Err(Failure::doing(format!("make the directory {}", path.display()))(error)),
         }
     }
-    unreachable!("a directory cannot hold so many others")
+    unreachable!("a directory cannot hold four billion others")
 }
 
 /// Result of loading.

@@ -10,6 +10,7 @@ pub mod engine;
 pub mod engine_in_memory;
 pub mod engine_libtp;
 pub mod error;
+pub mod history;
 pub mod home;
 pub mod tpcb;
 

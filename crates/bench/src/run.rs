@@ -15,7 +15,6 @@ use std::sync::{mpsc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::audit::History;
 use crate::engine::{Engine, Outcome, Session};
 use crate::error::{Error, Result};
 use crate::report::{sent, ClientReport, ClientsAs, Report, RunSettings};
@@ -23,6 +22,7 @@ use crate::tpcb::{Table, Transfer, Transfers};
 use crate::window::Window;
 use crate::Histogram;
 use libtp_bank::clock::now_nanos;
+use libtp_bank::history::History;
 use libtp_console::numbers::{nanos, per_second};
 
 /// Time between two reports of progress.

@@ -76,7 +76,7 @@ fn rvm_keeps_its_files_where_it_is_told_and_takes_a_group() {
     let words = ["synthetic", "--engine", "rvm", "--group", "64", "--env", env.to_str().unwrap()];
     let result = bench(&words, memory.path(), disk.path()).result();
     assert_eq!((&result["group"], &result["audit"]), (&json!(64), &json!("ok")));
-    assert!(!is_empty(&env), "what was named is not removed");
+    assert!(!is_empty(&env), "a named directory is not removed");
     assert!(is_empty(memory.path()));
 }
 

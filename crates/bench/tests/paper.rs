@@ -27,7 +27,7 @@ fn paper_with(only: &str, peers: &str, variables: &[(&str, &Path)]) -> (Said, Te
     command.arg("--dir").arg(disk.path()).arg("--memory").arg(memory.path());
     let message = run(command, b"");
     for directory in [&disk, &memory] {
-        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "what was made there is removed");
+        assert!(std::fs::read_dir(directory.path()).unwrap().next().is_none(), "the files of the run are removed");
     }
     (message, out)
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use libtp_bank::audit::History;
+use libtp_bank::history::History;
 use libtp_bank::home::{self, BankDirectory};
 use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale};
 use serde::Serialize;
