@@ -1,4 +1,8 @@
-//! Compiles the C side of the engines of Berkeley DB and RocksDB, and links them and libpmemobj, under feature `peers-all` only.
+//! Notes the commit (if git knows this file) and the compiler of `tp-bench`, which its reports name. Under feature
+//! `peers-all` compiles the C side of the engines of Berkeley DB and RocksDB, and links them and libpmemobj.
+
+use std::path::Path;
+use std::process::Command;
 
 /// What is compiled of each library's calls.
 const CALLS: [(&str, [&str; 3]); 2] = [
@@ -10,8 +14,36 @@ const HEADERS: [&str; 3] = ["bdb_open.h", "rocksdb_open.h", "pairs.h"];
 fn main() {
     let sources = CALLS.iter().flat_map(|(_, sources)| sources);
     sources.chain(&HEADERS).for_each(|file| println!("cargo:rerun-if-changed=src/{file}"));
+    note_the_source();
     #[cfg(feature = "peers-all")]
     compile_the_calls();
+}
+
+fn note_the_source() {
+    let commit = match output_of("git", &["ls-files", "--error-unmatch", "build.rs"]) {
+        Some(_) => output_of("git", &["describe", "--always", "--exclude=*", "--abbrev=12", "--dirty= and changes"]),
+        None => None,
+    };
+    // The files that change with a commit or a checkout; and the source, whose changes the reports mention.
+    for name in ["HEAD", "logs/HEAD"] {
+        let path = output_of("git", &["rev-parse", "--git-path", name]).filter(|path| Path::new(path).exists());
+        path.iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
+    }
+    ["..", "../../Cargo.lock"].iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
+    let compiler = std::env::var("RUSTC").ok().and_then(|rustc| output_of(&rustc, &["--version"]));
+    let unknown = || "unknown".to_owned();
+    println!("cargo::rustc-env=TP_COMMIT={}", commit.unwrap_or_else(unknown));
+    println!("cargo::rustc-env=TP_COMPILER={}", compiler.unwrap_or_else(unknown));
+}
+
+/// Returns the line that a program prints, if it ends well.
+fn output_of(program: &str, words: &[&str]) -> Option<String> {
+    // Git must not write into its index.
+    let mut command = Command::new(program);
+    let ended =
+        command.args(words).env("GIT_OPTIONAL_LOCKS", "0").output().ok().filter(|ended| ended.status.success())?;
+    let line = String::from_utf8(ended.stdout).ok()?.trim().to_owned();
+    Some(line).filter(|line| !line.is_empty())
 }
 
 /// Needs `db.h` and `libdb-5.3` (Debian: `libdb5.3-dev`), `rocksdb/c.h` and `librocksdb` (`librocksdb-dev`); `libpmemobj`

@@ -1,62 +1,74 @@
-//! `cargo xtask bench`: TPC-B, reads and synced commits beside the peers; `cargo xtask bench recovery`: sizes, and
-//! opening after a crash; `cargo xtask bench processes`: TPC-B by 1 to 64 processes; `cargo xtask bench memory`:
-//! recoverable memory by the size of a transaction; `cargo xtask bench snapshots`: the cost of snapshots for readers
-//! and writers; `cargo xtask bench rows`: plain records beside the peers; `cargo xtask bench paper`: the papers'
-//! figures and the peers, as a report; `cargo xtask bench counts`: instructions of every hot path beside those kept.
+//! `cargo xtask bench WORKLOAD`: `tp-bench WORKLOAD`, built in release with the peers that it needs; `cargo xtask bench
+//! counts`: instructions of every hot path beside those kept.
+//!
+//! A few names stand for figures of the report `paper`, which then lies in `target/bench`.
 
-use crate::peers::Peers;
+use crate::peers::{values, Peers};
 use crate::workspace::{cargo, Workspace};
-use crate::{command_test, counts, paper, setup};
+use crate::{command_test, counts, paper};
 use std::process::ExitCode;
 
 const PACKAGE: &str = "libtp-bench";
-/// The default benchmark; it needs the peers.
-const HOT_PATHS: &str = "hotpaths";
-const RECOVERY: &str = "recovery";
-const PROCESSES: &str = "processes";
-const MEMORY: &str = "memory";
-const SNAPSHOTS: &str = "snapshots";
-const ROWS: &str = "rows";
-/// Not a benchmark's binary, but a program under callgrind.
+const PROGRAM: &str = "tp-bench";
+/// Not a workload, but a program under callgrind.
 const COUNTS: &str = "counts";
-/// A command of `tp`.
+/// The report.
 const PAPER: &str = "paper";
+/// The workload for a command line without one.
+const HOT_PATHS: &str = "hotpaths";
+/// Names for figures of the report, each with the beginnings of the figures' names and its peers.
+const FIGURES: [(&str, &str, &str); 4] = [
+    (HOT_PATHS, "peers-memory,peers-disk", "all"),
+    ("processes", "libtp-7,libtp-8,libtp-9,libtp-deadlocks", "all"),
+    ("memory", "vista-5,vista-6", "none"),
+    ("rows", "peers-rows", "light"),
+];
 
 /// Builds the benchmark in release and runs it.
 ///
 /// # Errors
-/// When cargo cannot be started.
+/// When cargo or apt-get cannot be started, or a build fails.
 pub fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
-    match arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        Some((COUNTS, rest)) => return counts::counts(workspace, rest),
-        Some((PAPER, rest)) => return paper::paper(workspace, rest),
-        _ => {}
-    }
-    let (binary, features, arguments) = match arguments.split_first() {
-        Some((first, rest)) if first == RECOVERY => (RECOVERY, &[][..], rest),
-        Some((first, rest)) if first == MEMORY => (MEMORY, &[][..], rest),
-        Some((first, rest)) if first == SNAPSHOTS => (SNAPSHOTS, &[][..], rest),
-        Some((first, rest)) if first == PROCESSES => (PROCESSES, &["--features", "peers-all"][..], rest),
-        Some((first, rest)) if first == ROWS => (ROWS, Peers::of(rest).features(), rest),
-        _ => (HOT_PATHS, &["--features", "peers-all"][..], arguments),
+    let (first, rest) = match arguments.split_first() {
+        Some((first, rest)) if !first.starts_with('-') => (first.as_str(), rest),
+        _ => (HOT_PATHS, arguments),
     };
-    if !workspace.has_target(PACKAGE, "bin", binary) {
-        eprintln!("xtask: package {PACKAGE} has no binary {binary} yet: nothing to measure");
-        return Ok(ExitCode::from(2));
+    if first == COUNTS {
+        return counts::counts(workspace, rest);
     }
-    let logs = command_test::logs(workspace);
-    let installed = match binary {
-        RECOVERY | MEMORY | SNAPSHOTS => Ok(()),
-        ROWS => Peers::of(arguments).install(&logs),
-        _ => setup::packages(&logs).map(drop),
+    if let Some(figures) = FIGURES.into_iter().find(|(name, ..)| *name == first) {
+        return paper::paper(workspace, &of_figures(workspace, figures, rest));
+    }
+    if first == PAPER {
+        return paper::paper(workspace, rest);
+    }
+    if !workspace.has_target(PACKAGE, "bin", PROGRAM) {
+        return Err(format!("package {PACKAGE} has no program {PROGRAM}: nothing to measure"));
+    }
+    // Only a bank is kept by peers.
+    let peers = match values(rest, "--engine").any(|engine| engine != "libtp") {
+        true => Peers::All,
+        false => Peers::None,
     };
-    installed.map_err(|error| error.to_string())?;
+    peers.install(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
     let status = cargo()
-        .args(["run", "--release", "--package", PACKAGE, "--bin", binary])
-        .args(features)
-        .arg("--")
-        .args(arguments)
+        .args(["run", "--release", "--package", PACKAGE, "--bin", PROGRAM])
+        .args(peers.features())
+        .args(["--", first])
+        .args(rest)
         .status()
         .map_err(|error| format!("cargo cannot be started: {error}"))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Returns the arguments of the report for some figures. Options of the command line come first, so that they win.
+fn of_figures(workspace: &Workspace, (name, only, peers): (&str, &str, &str), rest: &[String]) -> Vec<String> {
+    let mut all = rest.to_vec();
+    let out = workspace.target.join("bench").join(name).display().to_string();
+    for (option, value) in [("--only", only), ("--peers", peers), ("--out", &out)] {
+        if values(rest, option).next().is_none() {
+            all.extend([option.to_owned(), value.to_owned()]);
+        }
+    }
+    all
 }

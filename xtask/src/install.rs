@@ -1,4 +1,4 @@
-//! `cargo xtask install`: puts all files that programs in C need where they look for them; and the command `tp` with its
+//! `cargo xtask install`: puts all files that programs in C need where they look for them; and the commands `tp` and `tp-bench`, with the
 //! manual page and the completions of the shells, where a Debian system looks for these.
 //!
 //! `lib/libtp.so.0` is the name stored in programs (crates/capi/build.rs sets it); the linker looks for `lib/libtp.so`.
@@ -11,6 +11,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+/// The commands, each with its package.
+const PROGRAMS: [(&str, &str); 2] = [("libtp-cli", "tp"), ("libtp-bench", "tp-bench")];
+
 /// Builds the library and installs everything under `prefix`.
 ///
 /// # Errors
@@ -22,9 +25,12 @@ pub fn install(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, String>
     if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
         return Err("the library does not build; nothing was installed".into());
     }
-    let built = cargo().args(["build", "--release", "--package", "libtp-cli", "--bin", "tp"]).status();
-    if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
-        return Err("the command tp does not build; nothing was installed".into());
+    // One after the other: cargo would build `tp` with the library's features that only the benchmarks need.
+    for (package, program) in PROGRAMS {
+        let built = cargo().args(["build", "--release", "--package", package, "--bin", program]).status();
+        if !built.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
+            return Err(format!("the command {program} does not build; nothing was installed"));
+        }
     }
     let prefix = std::path::absolute(prefix).map_err(|error| error.to_string())?;
     let version = version(&workspace.root)?;
@@ -109,13 +115,15 @@ fn texts_of_command(command: &Path, prefix: &Path) -> Result<Vec<Text>, String> 
     texts(prefix).into_iter().map(print).collect()
 }
 
-/// Copies the command and writes its texts. Returns the number of files.
+/// Copies the commands and writes the texts of `tp`. Returns the number of files.
 fn lay_out_command(built: &Path, prefix: &Path, texts: &[Text]) -> io::Result<usize> {
-    replaced(&prefix.join("bin/tp"), |to| fs::copy(built.join("tp"), to).map(|_| ()))?;
+    for (_, program) in PROGRAMS {
+        replaced(&prefix.join("bin").join(program), |to| fs::copy(built.join(program), to).map(|_| ()))?;
+    }
     for Text { to, text } in texts {
         replaced(to, |to| fs::write(to, text))?;
     }
-    Ok(1 + texts.len())
+    Ok(PROGRAMS.len() + texts.len())
 }
 
 /// Replaces a file by a new one. A running program that has mapped the old file keeps it.
@@ -165,11 +173,13 @@ mod tests {
         let scratch = std::env::temp_dir().join(format!("xtask-install-command-{}", std::process::id()));
         let (built, prefix) = (scratch.join("built"), scratch.join("prefix"));
         fs::create_dir_all(&built).expect("the temporary directory is writable");
-        fs::write(built.join("tp"), "tp").expect("it is still writable");
+        for program in ["tp", "tp-bench"] {
+            fs::write(built.join(program), program).expect("it is still writable");
+        }
         // A program that prints its words, in place of the command.
         let texts = texts_of_command(Path::new("/bin/echo"), &prefix).expect("the program prints");
         for _ in 0..2 {
-            assert_eq!(lay_out_command(&built, &prefix, &texts).expect("also over another"), 5);
+            assert_eq!(lay_out_command(&built, &prefix, &texts).expect("also over another"), 6);
         }
         for (file, text) in [
             ("share/man/man1/tp.1", "man\n"),
@@ -179,7 +189,7 @@ mod tests {
         ] {
             assert_eq!(fs::read_to_string(prefix.join(file)).ok().as_deref(), Some(text), "{file}");
         }
-        assert!(prefix.join("bin/tp").is_file());
+        assert!(prefix.join("bin/tp").is_file() && prefix.join("bin/tp-bench").is_file());
         let [_, _, (_, zsh), _] = super::texts(Path::new("/usr"));
         assert_eq!(zsh, Path::new("/usr/share/zsh/vendor-completions/_tp"));
         assert!(texts_of_command(&scratch.join("missing"), &prefix).is_err());

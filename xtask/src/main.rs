@@ -65,11 +65,10 @@ enum Verb {
         #[arg(long)]
         hours: Option<f64>,
     },
-    /// TPC-B, reads and synced commits, beside peers or a bare loop in the same run; `bench recovery`: sizes, and
-    /// opening after a crash; `bench processes`: TPC-B by 1 to 64 processes; `bench memory`: recoverable memory by the
-    /// size of a transaction; `bench snapshots`: the cost of snapshots; `bench rows`: plain records beside the peers;
-    /// `bench paper`: the papers' figures and the peers; `bench counts`: instructions of every hot path beside the kept
-    /// figures
+    /// TPC-B, reads and synced commits, beside peers or a bare loop in the same run; `bench processes`: TPC-B by 1 to
+    /// 64 processes; `bench memory`: recoverable memory; `bench rows`: plain records beside the peers; `bench paper`:
+    /// the papers' figures and the peers; `bench counts`: instructions of every hot path beside the kept figures; and
+    /// all workloads of `tp bench`: `recovery`, `snapshots`, `tpcb`, `growth`, ..
     Bench {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -84,7 +83,7 @@ enum Verb {
     },
     /// Branches of recovery, the log and the latches that no test takes, beside the reasons in docs/coverage.md
     Coverage,
-    /// Put the library for C, its headers, pkg-config file and manual pages under a directory; and tp, tp(1) and completions
+    /// Put the library for C, its headers, pkg-config file and manual pages under a directory; and tp with tp(1) and completions, and tp-bench
     Install {
         /// The directory above bin, lib, include and share
         #[arg(long, default_value = "/usr/local")]

@@ -8,26 +8,28 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const PACKAGE: &str = "libtp-cli";
-/// The variable that names the second build to `tp`.
+const PACKAGE: &str = "libtp-bench";
+const PROGRAM: &str = "tp-bench";
+/// The variable that names the second build to `tp-bench`.
 const KERNEL_LATCHES: &str = "LIBTP_KERNEL_LATCHES";
 /// The variable with the command line that the report shows.
 const COMMAND: &str = "LIBTP_BENCH_COMMAND";
 /// The figure that needs the second build.
 const FIGURE: &str = "libtp-5";
 
-/// Builds `tp` in release and measures.
+/// Builds `tp-bench` in release, and `tp` beside it, whose shell one figure measures; and measures.
 ///
 /// # Errors
-/// When cargo or apt-get cannot be started, or the second build fails.
+/// When cargo or apt-get cannot be started, or a build fails.
 pub fn paper(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     let peers = Peers::of(arguments);
     peers.install(&command_test::logs(workspace)).map_err(|error| error.to_string())?;
+    build(&["--package", "libtp-cli", "--bin", "tp"])?;
     let kernel_latches = if wants(arguments, FIGURE) { Some(with_kernel_latches(workspace)?) } else { None };
     let status = cargo()
-        .args(["run", "--release", "--package", PACKAGE])
+        .args(["run", "--release", "--package", PACKAGE, "--bin", PROGRAM])
         .args(peers.features())
-        .args(["--", "bench", "paper"])
+        .args(["--", "paper"])
         .args(arguments)
         .env(
             COMMAND,
@@ -43,22 +45,26 @@ pub fn paper(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, St
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Builds `tp` with latches that can be made to call the kernel, and without peers, and returns its path. It is a
+/// Builds `tp-bench` with latches that can be made to call the kernel, and without peers, and returns its path. It is a
 /// separate program because each of its latches checks whether it has to call, which would slow all other figures.
 fn with_kernel_latches(workspace: &Workspace) -> Result<PathBuf, String> {
-    let status = cargo()
-        .args(["build", "--release", "--package", PACKAGE, "--features", "kernel-latches"])
-        .status()
-        .map_err(|error| format!("cargo cannot be started: {error}"))?;
-    if !status.success() {
-        return Err(format!("{PACKAGE} cannot be built with kernel-latches, see above"));
-    }
+    build(&["--package", PACKAGE, "--bin", PROGRAM, "--features", "kernel-latches"])?;
     // Moved, because the other build's program has the same name. A program that still runs keeps its old file.
     let directory = command_test::logs(workspace);
-    let program = directory.join("tp-kernel-latches");
-    let moved = fs::create_dir_all(&directory).and_then(|()| fs::rename(workspace.target.join("release/tp"), &program));
+    let program = directory.join("tp-bench-kernel-latches");
+    let moved =
+        fs::create_dir_all(&directory).and_then(|()| fs::rename(workspace.target.join("release/tp-bench"), &program));
     moved.map_err(|error| format!("{}: {error}", program.display()))?;
     Ok(program)
+}
+
+/// Builds a program in release.
+fn build(words: &[&str]) -> Result<(), String> {
+    let status = cargo().args(["build", "--release"]).args(words).status();
+    match status.map_err(|error| format!("cargo cannot be started: {error}"))?.success() {
+        true => Ok(()),
+        false => Err(format!("cargo build {} failed, see above", words.join(" "))),
+    }
 }
 
 /// Returns whether a figure is among the chosen ones.

@@ -7,7 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use libtp_bench::oo1::{ours, peers, Graph, Way};
+use libtp_bench::catalogue;
+use libtp_bench::oo1::{ours, Graph, Way};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -17,7 +18,8 @@ fn main() {
     let (parts, time) = (parts.parse::<u32>().unwrap(), Duration::from_secs(seconds.parse().unwrap()));
     let way = if way.is_empty() { Way::Forward } else { Way::Backward };
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
-    let (_, open) = ours().into_iter().chain(peers()).find(|(name, _)| name == contender).expect("it is in this build");
+    let (_, open) =
+        ours().into_iter().chain(catalogue::parts()).find(|(name, _)| name == contender).expect("it is in this build");
     let (database, graph) = (open(place.path()).unwrap(), Graph::make(parts, 0));
     let client = database.client().unwrap();
     client.load(&graph, 1..parts + 1).unwrap();

@@ -8,41 +8,22 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use libtp_console::numbers::{nanos, per_second};
 
 use crate::error::{Error, Result};
-use crate::report::{micros, nanos, per_second};
-use crate::Histogram;
 
 /// Bytes of one write: a TPC-B commit's log records are about that long.
 pub const WRITE_BYTES: usize = 512;
 /// The preallocated file; the loop starts again at its end.
 const FILE_BYTES: u64 = 16 << 20;
 
-/// The bare loop, paused between slices. Its file is removed when it is dropped.
+/// The file of the bare loop, is removed when this is dropped.
 #[derive(Debug)]
 pub struct BareDisk {
     file: File,
     path: PathBuf,
     bytes: u64,
     offset: u64,
-    elapsed_ns: u64,
-    latency: Histogram,
-}
-
-/// The result of the bare loop.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BareDiskReport {
-    /// Always `bare-disk`.
-    pub workload: String,
-    /// Writes made durable in a second, one at a time.
-    pub ops_per_second: u64,
-    /// Median latency of a write, in microseconds.
-    pub p50_us: f64,
-    /// 99th percentile of the latency, in microseconds.
-    pub p99_us: f64,
-    /// Number of writes.
-    pub writes: u64,
 }
 
 impl BareDisk {
@@ -62,7 +43,7 @@ impl BareDisk {
             .write(true)
             .open(&path)
             .map_err(Error::file("create", &path))?;
-        let disk = BareDisk { file, path, bytes, offset: 0, elapsed_ns: 0, latency: Histogram::new() };
+        let disk = BareDisk { file, path, bytes, offset: 0 };
         let zeros = vec![0u8; 1 << 20];
         let mut at = 0;
         while at < disk.bytes {
@@ -73,26 +54,18 @@ impl BareDisk {
         Ok(disk)
     }
 
-    /// Runs the loop for this long and adds to the results so far.
-    pub fn run_for(&mut self, time: Duration) -> Result<()> {
-        let record = [b'.'; WRITE_BYTES];
-        let begin = Instant::now();
-        let mut now = begin;
-        while now - begin < time {
-            let written = self.file.write_all_at(&record, self.offset);
-            written.map_err(Error::file("write", &self.path))?;
-            // sync_data is fdatasync(2).
-            self.file.sync_data().map_err(Error::file("sync", &self.path))?;
-            self.offset = (self.offset + WRITE_BYTES as u64) % self.bytes;
-            let after = Instant::now();
-            self.latency.record(nanos(after - now));
-            now = after;
+    /// Writes and syncs for this long. Returns the writes per second.
+    pub(crate) fn slice(&mut self, time: Duration) -> Result<u64> {
+        let (begin, mut elapsed, mut writes) = (Instant::now(), Duration::ZERO, 0);
+        while elapsed < time {
+            self.write(WRITE_BYTES, 1)?;
+            writes += 1;
+            elapsed = begin.elapsed();
         }
-        self.elapsed_ns += nanos(now - begin);
-        Ok(())
+        Ok(per_second(writes, nanos(elapsed)))
     }
 
-    /// Writes `bytes` bytes and syncs them, `times` times. Returns the time; the report does not include it.
+    /// Writes `bytes` bytes and syncs them, `times` times. Returns the time.
     pub(crate) fn write(&mut self, bytes: usize, times: u64) -> Result<Duration> {
         let record = vec![b'.'; bytes];
         let begin = Instant::now();
@@ -105,24 +78,6 @@ impl BareDisk {
             self.offset += bytes as u64;
         }
         Ok(begin.elapsed())
-    }
-
-    /// Does the same as [`BareDisk::run_for`]. Returns the writes per second in this slice alone.
-    pub(crate) fn slice(&mut self, time: Duration) -> Result<u64> {
-        let (writes, elapsed) = (self.latency.count(), self.elapsed_ns);
-        self.run_for(time)?;
-        Ok(per_second(self.latency.count() - writes, self.elapsed_ns - elapsed))
-    }
-
-    /// Returns the results so far.
-    pub fn report(&self) -> BareDiskReport {
-        BareDiskReport {
-            workload: "bare-disk".to_string(),
-            ops_per_second: per_second(self.latency.count(), self.elapsed_ns),
-            p50_us: micros(self.latency.permille(500)),
-            p99_us: micros(self.latency.permille(990)),
-            writes: self.latency.count(),
-        }
     }
 }
 
@@ -138,17 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_add_up_and_the_file_is_gone_afterwards() {
+    fn a_slice_has_a_rate_and_the_file_is_gone_afterwards() {
         let directory = std::env::temp_dir();
         let mut disk = BareDisk::create(&directory).unwrap();
         let path = disk.path.clone();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), FILE_BYTES);
-        disk.run_for(Duration::from_millis(10)).unwrap();
-        let first = disk.report();
-        disk.run_for(Duration::from_millis(10)).unwrap();
-        let both = disk.report();
-        assert!(first.writes > 0 && both.writes > first.writes);
-        assert!(both.ops_per_second > 0 && both.p50_us > 0.0 && both.p50_us <= both.p99_us);
+        assert!(disk.slice(Duration::from_millis(10)).unwrap() > 0);
+        assert!(disk.write(WRITE_BYTES, 3).unwrap() > Duration::ZERO);
         drop(disk);
         assert!(!path.exists());
     }

@@ -1,14 +1,11 @@
 //! Sorted tables in the databases whose libraries are in C, behind one interface for plain records (`rows`) and OO1
 //! (`oo1`).
 //!
-//! | file | contents |
-//! |---|---|
-//! | `bdb`, `bdb_tables.c` | Berkeley DB 5.3: B-trees of an environment |
-//! | `rocksdb`, `rocksdb_tables.c` | RocksDB: column families of a database |
+//! `peers/bdb.rs` and `peers/rocksdb.rs` implement it; `rows` and `parts` use it.
 #![allow(unsafe_code)] // Reads bytes that C functions return.
 
-mod bdb;
-mod rocksdb;
+mod parts;
+mod rows;
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -18,13 +15,13 @@ use std::path::Path;
 use crate::engine::Durability;
 use crate::error::Result;
 
-pub(crate) use bdb::Bdb;
-pub(crate) use rocksdb::RocksDb;
+pub(crate) use parts::PartsInC;
+pub(crate) use rows::RowsInC;
 
 /// Cache size of each engine, in bytes.
 pub(crate) const CACHE_BYTES: u64 = 256 << 20;
 /// Most tables of a database.
-const TABLES_MAX: c_int = 3;
+pub(crate) const TABLES_MAX: c_int = 3;
 
 /// A database with tables in the order of their keys' bytes. It stays on one thread.
 pub(crate) trait Tables: Sized {
@@ -100,7 +97,8 @@ pub(crate) struct Pairs<'p> {
     value_bytes: usize,
     stride: usize,
     count: usize,
-    table: c_int,
+    /// The table.
+    pub(crate) table: c_int,
     of: PhantomData<&'p [u8]>,
 }
 
@@ -123,7 +121,7 @@ impl<'p> Pairs<'p> {
 
 /// A pair that was found, `struct pair` of `pairs.h`: valid until the next call of its reader.
 #[repr(C)]
-struct Found {
+pub(crate) struct Found {
     key: *const u8,
     value: *const u8,
     key_bytes: usize,
@@ -131,13 +129,15 @@ struct Found {
 }
 
 impl Found {
-    const NONE: Found = Found { key: std::ptr::null(), value: std::ptr::null(), key_bytes: 0, value_bytes: 0 };
+    /// No pair.
+    pub(crate) const NONE: Found =
+        Found { key: std::ptr::null(), value: std::ptr::null(), key_bytes: 0, value_bytes: 0 };
 
     /// Returns its key and its value.
     ///
     /// # Safety
     /// A C function has found the pair, and its reader is not called while the slices live.
-    unsafe fn bytes(&self) -> (&[u8], &[u8]) {
+    pub(crate) unsafe fn bytes(&self) -> (&[u8], &[u8]) {
         // SAFETY: `pairs.h` says that a found pair has this number of bytes, and the caller promises that the pair is
         // still valid.
         let key = unsafe { bytes_at(self.key, self.key_bytes) };
@@ -160,12 +160,12 @@ unsafe fn bytes_at<'b>(first: *const u8, count: usize) -> &'b [u8] {
 
 /// Refuses a table that a database of `count` tables does not have: the C functions use it as an index.
 #[inline]
-fn check(table: c_int, count: c_int) {
+pub(crate) fn check(table: c_int, count: c_int) {
     assert!((0..count).contains(&table), "a database of {count} tables has no table {table}");
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn pair(key: [u8; 3], value: u8) -> ([u8; 3], [u8; 2]) {
@@ -179,7 +179,8 @@ mod tests {
         found
     }
 
-    fn tables_are_read_as_they_were_put<T: Tables>() {
+    /// Checks that tables return what was put into them.
+    pub(crate) fn tables_are_read_as_they_were_put<T: Tables>() {
         let dir = tempfile::tempdir().unwrap();
         let (loaded, more) = ([pair(*b"abc", 1), pair(*b"abd", 2), pair(*b"b..", 3)], [pair(*b"abb", 4)]);
         // More pairs than a page or a buffer holds.
@@ -204,15 +205,5 @@ mod tests {
         assert_eq!(value, [2, 0]);
         assert_eq!(reader.get(1, b"abe", &mut value).unwrap(), None);
         assert_eq!((reader.scan(1).unwrap(), reader.scan(2).unwrap()), (4 * 5, 5000 * 34));
-    }
-
-    #[test]
-    fn berkeley_dbs_tables_are_read_as_they_were_put() {
-        tables_are_read_as_they_were_put::<Bdb>();
-    }
-
-    #[test]
-    fn rocksdbs_tables_are_read_as_they_were_put() {
-        tables_are_read_as_they_were_put::<RocksDb>();
     }
 }

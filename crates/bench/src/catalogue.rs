@@ -1,133 +1,19 @@
-//! The engines by name.
+//! Opens the engines by name, and describes them.
 
-use std::path::Path;
-use std::str::FromStr;
-
+#[cfg(feature = "peers-all")]
+use crate::c_tables::{PartsInC, RowsInC};
 use crate::engine::{Durability, Engine};
 use crate::engine_in_memory::{InMemory, MapKind};
 use crate::error::{Error, Result};
+use crate::kinds::{EngineKind, OpenSettings, Sharing, PMEMOBJ};
 use crate::memory::PMEMOBJ_VARIABLES;
+use crate::oo1::OpenParts;
 use crate::peer_version::{peer_version, pmemobj_version};
-
-/// The peer of recoverable memory, which has no bank.
-pub(crate) const PMEMOBJ: &str = "pmemobj";
-
-/// An engine that this crate can open by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineKind {
-    /// SQLite.
-    Sqlite,
-    /// LMDB.
-    Lmdb,
-    /// redb.
-    Redb,
-    /// fjall.
-    Fjall,
-    /// RocksDB.
-    RocksDb,
-    /// Berkeley DB 5.3.
-    Bdb,
-    /// PostgreSQL, in its own server, if it is installed.
-    Postgres,
-    /// std's `HashMap` behind a mutex.
-    HashMap,
-    /// std's `BTreeMap` behind a mutex.
-    BTreeMap,
-}
-
-/// How to open an engine.
-#[derive(Debug, Clone, Copy)]
-pub struct OpenSettings<'a> {
-    /// The bank's directory; it exists. Not used by the engines in memory.
-    pub directory: &'a Path,
-    /// The events that a commit must survive.
-    pub durability: Durability,
-    /// The other processes that use the bank.
-    pub sharing: Sharing,
-}
-
-/// The other processes that use an engine's bank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sharing {
-    /// No other process.
-    Alone,
-    /// Other processes of this benchmark will join, after this one.
-    First,
-    /// Another process of this benchmark has the bank open already.
-    Joined,
-    /// No other process, and this one will be killed: its log is kept whole until then, for the next opening of the
-    /// bank.
-    Doomed,
-}
-
-impl EngineKind {
-    /// All engines.
-    pub const ALL: [EngineKind; 9] = [
-        EngineKind::Sqlite,
-        EngineKind::Lmdb,
-        EngineKind::Redb,
-        EngineKind::Fjall,
-        EngineKind::RocksDb,
-        EngineKind::Bdb,
-        EngineKind::Postgres,
-        EngineKind::HashMap,
-        EngineKind::BTreeMap,
-    ];
-
-    /// The engines of feature `peers`, which need only a C compiler.
-    pub const LIGHT: [EngineKind; 4] = [EngineKind::Sqlite, EngineKind::Lmdb, EngineKind::Redb, EngineKind::Fjall];
-
-    /// The engines that feature `peers-all` adds, with packages of Debian.
-    pub const HEAVY: [EngineKind; 2] = [EngineKind::RocksDb, EngineKind::Bdb];
-
-    /// The name in settings and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineKind::Sqlite => "sqlite",
-            EngineKind::Lmdb => "lmdb",
-            EngineKind::Redb => "redb",
-            EngineKind::Fjall => "fjall",
-            EngineKind::RocksDb => "rocksdb",
-            EngineKind::Bdb => "bdb",
-            EngineKind::Postgres => "postgresql",
-            EngineKind::HashMap => "hashmap",
-            EngineKind::BTreeMap => "btreemap",
-        }
-    }
-
-    /// Returns whether this build has the engine.
-    pub fn is_built_in(self) -> bool {
-        if EngineKind::LIGHT.contains(&self) {
-            return cfg!(feature = "peers");
-        }
-        matches!(self, EngineKind::HashMap | EngineKind::BTreeMap) || cfg!(feature = "peers-all")
-    }
-
-    /// Checks that this build has the engine.
-    ///
-    /// # Errors
-    /// `Settings` if not, with the feature that adds it.
-    pub fn check_built_in(self) -> Result<()> {
-        if self.is_built_in() {
-            return Ok(());
-        }
-        let how = match EngineKind::LIGHT.contains(&self) {
-            true => "install a C compiler and build with --features peers",
-            false => "install librocksdb-dev, libdb5.3-dev and libpmemobj-dev and build with --features peers-all",
-        };
-        Err(Error::Settings(format!("the engine {} is not in this build: {how}", self.name())))
-    }
-}
-
-impl FromStr for EngineKind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<EngineKind> {
-        let known = EngineKind::ALL.map(EngineKind::name).join(", ");
-        let unknown = || Error::Settings(format!("there is no engine {name:?}; there are {known}"));
-        EngineKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(unknown)
-    }
-}
+#[cfg(feature = "peers-all")]
+use crate::peers::{bdb, rocksdb};
+#[cfg(feature = "peers")]
+use crate::peers::{fjall, lmdb, redb, sqlite};
+use crate::rows::{self, Contender as RowsContender};
 
 /// Opens an engine's bank, and creates it if the directory is empty; [`Engine::load`] loads it.
 ///
@@ -148,27 +34,64 @@ pub fn open_engine(kind: EngineKind, settings: &OpenSettings<'_>) -> Result<Box<
         EngineKind::BTreeMap => Ok(Box::new(InMemory::new(MapKind::Tree))),
         #[cfg(feature = "peers")]
         EngineKind::Sqlite => {
-            Ok(Box::new(crate::engine_sqlite::Sqlite::open(settings.directory, durability, sharing)?))
+            Ok(Box::new(crate::peers::sqlite::Sqlite::open(settings.directory, durability, sharing)?))
         }
         #[cfg(feature = "peers")]
-        EngineKind::Lmdb => Ok(Box::new(crate::engine_lmdb::Lmdb::open(settings.directory, durability)?)),
+        EngineKind::Lmdb => Ok(Box::new(crate::peers::lmdb::Lmdb::open(settings.directory, durability)?)),
         #[cfg(feature = "peers")]
-        EngineKind::Redb => Ok(Box::new(crate::engine_redb::Redb::open(settings.directory, durability, sharing)?)),
+        EngineKind::Redb => Ok(Box::new(crate::peers::redb::Redb::open(settings.directory, durability, sharing)?)),
         #[cfg(feature = "peers")]
-        EngineKind::Fjall => Ok(Box::new(crate::engine_fjall::Fjall::open(settings.directory, durability)?)),
+        EngineKind::Fjall => Ok(Box::new(crate::peers::fjall::Fjall::open(settings.directory, durability)?)),
         #[cfg(feature = "peers-all")]
-        EngineKind::RocksDb => Ok(Box::new(crate::engine_rocksdb::RocksDb::open(settings.directory, durability)?)),
+        EngineKind::RocksDb => Ok(Box::new(crate::peers::rocksdb::RocksDb::open(settings.directory, durability)?)),
         #[cfg(feature = "peers-all")]
         EngineKind::Bdb if sharing == Sharing::Joined => {
-            Ok(Box::new(crate::engine_bdb::Bdb::join(settings.directory, durability)?))
+            Ok(Box::new(crate::peers::bdb::Bdb::join(settings.directory, durability)?))
         }
         #[cfg(feature = "peers-all")]
-        EngineKind::Bdb => Ok(Box::new(crate::engine_bdb::Bdb::open(settings.directory, durability)?)),
+        EngineKind::Bdb => Ok(Box::new(crate::peers::bdb::Bdb::open(settings.directory, durability)?)),
         #[cfg(feature = "peers-all")]
-        EngineKind::Postgres => Ok(Box::new(crate::engine_postgres::Postgres::open(settings.directory, durability)?)),
+        EngineKind::Postgres => Ok(Box::new(crate::peers::postgres::Postgres::open(settings.directory, durability)?)),
         #[cfg(not(all(feature = "peers", feature = "peers-all")))]
         _ => unreachable!("it was checked that this build has the engine"),
     }
+}
+
+/// Returns the contenders for plain records, libtp first.
+pub fn rows() -> Vec<RowsContender> {
+    let peers: Vec<RowsContender> = vec![
+        #[cfg(feature = "peers")]
+        RowsContender::peer(EngineKind::Lmdb, |path| Ok(Box::new(lmdb::LmdbRows::open(path)?))),
+        #[cfg(feature = "peers")]
+        RowsContender::peer(EngineKind::Redb, |path| Ok(Box::new(redb::RedbRows::open(path)?))),
+        #[cfg(feature = "peers")]
+        RowsContender::peer(EngineKind::Fjall, |path| Ok(Box::new(fjall::FjallRows::open(path)?))),
+        #[cfg(feature = "peers")]
+        RowsContender::peer(EngineKind::Sqlite, |path| Ok(Box::new(sqlite::SqliteRows::open(path)?))),
+        #[cfg(feature = "peers-all")]
+        RowsContender::peer(EngineKind::RocksDb, |path| Ok(Box::new(RowsInC::<rocksdb::RocksTables>::open(path)?))),
+        #[cfg(feature = "peers-all")]
+        RowsContender::peer(EngineKind::Bdb, |path| Ok(Box::new(RowsInC::<bdb::BdbTables>::open(path)?))),
+    ];
+    rows::ours().into_iter().chain(peers).collect()
+}
+
+/// Returns the peers for OO1.
+pub fn parts() -> Vec<(&'static str, OpenParts)> {
+    vec![
+        #[cfg(feature = "peers")]
+        (EngineKind::Sqlite.name(), |path| Ok(Box::new(sqlite::SqliteParts::open(path)?))),
+        #[cfg(feature = "peers")]
+        (EngineKind::Lmdb.name(), |path| Ok(Box::new(lmdb::LmdbParts::open(path)?))),
+        #[cfg(feature = "peers")]
+        (EngineKind::Redb.name(), |path| Ok(Box::new(redb::RedbParts::open(path)?))),
+        #[cfg(feature = "peers")]
+        (EngineKind::Fjall.name(), |path| Ok(Box::new(fjall::FjallParts::open(path)?))),
+        #[cfg(feature = "peers-all")]
+        (EngineKind::RocksDb.name(), |path| Ok(Box::new(PartsInC::<rocksdb::RocksTables>::open(path)?))),
+        #[cfg(feature = "peers-all")]
+        (EngineKind::Bdb.name(), |path| Ok(Box::new(PartsInC::<bdb::BdbTables>::open(path)?))),
+    ]
 }
 
 /// Refuses an engine that serves only one process.
@@ -247,16 +170,15 @@ fn settings(kind: EngineKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
 
-    #[test]
-    fn engines_are_found_by_name_and_unknown_names_list_the_known_ones() {
-        for kind in EngineKind::ALL {
-            assert_eq!(kind.name().parse::<EngineKind>().unwrap(), kind);
-        }
-        let error = "oracle".parse::<EngineKind>().unwrap_err().to_string();
-        assert!(error.contains("oracle") && error.contains("sqlite, lmdb"), "{error}");
-    }
+    use super::*;
+    use crate::cold::forget_files;
+    use crate::oo1::{ours, Glance, Graph, Seen, Way, INSERTED, TRAVERSED};
+    use crate::rows::{bytes_in, shuffled, sorted, Pair};
+
+    /// Bytes of the value of a plain record.
+    const VALUE_BYTES: usize = crate::rows::VALUE_BYTES;
 
     #[test]
     fn an_engine_of_one_process_refuses_to_be_shared_in_a_sentence() {
@@ -284,5 +206,86 @@ mod tests {
             let refused = open_engine(kind, &settings).err().unwrap().to_string();
             assert!(refused.contains(kind.name()) && refused.contains("--features peers"), "{refused}");
         }
+    }
+
+    #[test]
+    fn every_engine_of_plain_records_gives_back_what_it_was_given() -> Result<()> {
+        let pairs = sorted(5000);
+        let each = u64::try_from(size_of::<Pair>()).unwrap_or(0);
+        for RowsContender { name, open, .. } in rows() {
+            for is_sorted in [true, false] {
+                let dir = tempfile::tempdir().map_err(Error::file("make", Path::new("a directory")))?;
+                let rows = open(dir.path())?;
+                match is_sorted {
+                    true => rows.load_sorted(&pairs)?,
+                    false => rows.insert(&shuffled(pairs.clone()))?,
+                }
+                rows.settle()?;
+                assert_eq!(rows.scan()?, 5000 * each, "{name}");
+                assert_eq!(rows.get(&mut pairs[..100].iter().map(|(key, _)| key))?, 100 * 84, "{name}");
+                // Consecutive keys share most of their bytes, and fjall's tables keep one copy of these.
+                let bytes = bytes_in(dir.path())?;
+                assert!(bytes > 5000 * VALUE_BYTES as u64, "{name}: {bytes} bytes, sorted: {is_sorted}");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_peer_of_the_build_is_among_the_rows() {
+        let peers: Vec<_> = rows().into_iter().filter_map(|engine| engine.peer).collect();
+        for kind in EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY) {
+            assert_eq!(peers.contains(&kind), kind.is_built_in(), "{}", kind.name());
+        }
+    }
+
+    const PARTS: u32 = 1000;
+
+    /// Returns the parts that a contender saw in an operation.
+    fn seen_by(work: impl FnOnce(&mut dyn FnMut(Glance)) -> Result<()>) -> Result<Seen> {
+        let mut seen = Seen::default();
+        work(&mut |part| seen.see(part))?;
+        Ok(seen)
+    }
+
+    #[test]
+    fn every_peer_of_the_build_is_among_the_contenders_once() {
+        let peers: Vec<_> = parts().into_iter().map(|(name, _)| name).collect();
+        for kind in EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY) {
+            let times = peers.iter().filter(|name| **name == kind.name()).count();
+            assert_eq!(times, usize::from(kind.is_built_in()), "{}", kind.name());
+        }
+    }
+
+    #[test]
+    fn every_contender_meets_the_parts_that_the_graph_has_before_and_after_inserts_and_when_opened_again() -> Result<()>
+    {
+        let graph = Graph::make(PARTS, 2);
+        for (name, open) in ours().into_iter().chain(parts()) {
+            let dir = tempfile::tempdir().map_err(Error::file("make", Path::new("a directory")))?;
+            open(dir.path())?.client()?.load(&graph, 1..PARTS + 1)?;
+            let mut last = PARTS;
+            for _ in 0..3 {
+                forget_files(dir.path())?;
+                let database = open(dir.path())?;
+                let client = database.client()?;
+                for root in [1, 17, PARTS / 2, PARTS] {
+                    for way in [Way::Forward, Way::Backward] {
+                        let met = seen_by(|seen| client.traverse(root, way, seen))?;
+                        assert_eq!(met, graph.traversed(root, way, last), "{name}, {way:?} from {root} of {last}");
+                        assert!(way == Way::Backward || met.count == TRAVERSED, "{name}: {met:?}");
+                    }
+                }
+                let ids: Vec<u32> = (1..=last).rev().step_by(7).collect();
+                assert_eq!(seen_by(|seen| client.lookup(&ids, seen))?, graph.looked_up(&ids), "{name}");
+                assert!(seen_by(|seen| client.lookup(&[last + 1], seen)).is_err(), "{name} has a part too many");
+                if last < graph.last() {
+                    client.insert(&graph, last + 1..last + 1 + INSERTED)?;
+                    last += INSERTED;
+                    database.settle()?;
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! The papers' workloads, and the peers they are compared with.
 //!
 //! TPC-B (LIBTP §5.1) runs behind the [`Engine`] trait, the workloads of recoverable memory in [`memory`], plain
-//! records in [`rows`], and databases of growing size in [`growth`]. An engine is a file `engine_*.rs` that defines how
+//! records in [`rows`], and databases of growing size in [`growth`]. A peer is a file of [`peers`] that defines how
 //! it opens, loads, and carries out one transfer; the driver, the latencies and the audit are the same for all. SQLite,
 //! LMDB, redb and fjall are behind feature `peers`, because they take long to compile, and two of them need a C
 //! compiler; RocksDB, Berkeley DB and libpmemobj are behind `peers-all`, because they need Debian's packages.
@@ -25,7 +25,6 @@
 #![cfg_attr(not(feature = "peers"), forbid(unsafe_code))]
 #![cfg_attr(feature = "peers", deny(unsafe_code))]
 
-pub mod audit;
 pub mod bare_disk;
 #[cfg(feature = "peers-all")]
 mod c_path;
@@ -33,49 +32,31 @@ mod c_path;
 mod c_tables;
 pub mod catalogue;
 mod cold;
-pub mod engine;
-#[cfg(feature = "peers-all")]
-pub mod engine_bdb;
-#[cfg(feature = "peers")]
-pub mod engine_fjall;
-pub mod engine_in_memory;
-pub mod engine_libtp;
-#[cfg(feature = "peers")]
-pub mod engine_lmdb;
-#[cfg(feature = "peers-all")]
-pub mod engine_postgres;
-#[cfg(feature = "peers")]
-pub mod engine_redb;
-#[cfg(feature = "peers-all")]
-pub mod engine_rocksdb;
-#[cfg(feature = "peers")]
-pub mod engine_sqlite;
 pub mod engine_unprotected;
-pub mod error;
 pub mod growth;
+pub mod kinds;
 mod median;
 pub mod memory;
 pub mod oo1;
 pub mod paper;
 mod peer_version;
-#[cfg(feature = "peers-all")]
-mod postgres_server;
+pub mod peers;
 pub mod processes;
 pub mod processors;
 mod random;
 pub mod report;
 pub mod rows;
 pub mod run;
-pub mod tpcb;
-pub mod turns;
 pub mod window;
 
-pub use audit::{Audit, Tally};
-pub use bare_disk::{BareDisk, BareDiskReport};
-pub use catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
-pub use engine::{Durability, Engine, Granularity, Outcome, Session};
-pub use engine_in_memory::{InMemory, MapKind};
-pub use error::{Error, Result};
+pub use bare_disk::BareDisk;
+pub use catalogue::open_engine;
+pub use kinds::{EngineKind, OpenSettings, Sharing};
+pub use libtp_bank::{audit, engine, engine_in_memory, engine_libtp, error, tpcb};
+pub use libtp_bank::{
+    Audit, Durability, Engine, Error, Granularity, InMemory, MapKind, Outcome, Result, Scale, Session, Table, Tally,
+    Transfer, Transfers,
+};
 pub use libtp_histogram::Histogram;
 pub use median::median;
 pub use memory::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload, PMEMOBJ_VARIABLES};
@@ -84,6 +65,4 @@ pub use processors::line_transfer;
 pub use random::Random;
 pub use report::{ClientReport, ClientsAs, Report, RunSettings};
 pub use run::{run_client, run_threads, Progress};
-pub use tpcb::{Scale, Table, Transfer, Transfers};
-pub use turns::Turns;
 pub use window::Window;

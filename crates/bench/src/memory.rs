@@ -37,7 +37,7 @@ pub use bound::Bounds;
 pub(crate) use bounded::{bytes_of, run_bounded};
 pub use bounded::{Bounded, BoundedEngine, BoundedReport, SizedWorkload};
 pub(crate) use client::ask;
-pub use client::{serve_memory, MemoryJob};
+pub use client::{serve_memory, MemoryJob, StartMemory};
 pub(crate) use place::filesystem_of;
 pub use report::{Figures, MemoryReport, ResponseTimes};
 

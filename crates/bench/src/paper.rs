@@ -4,16 +4,18 @@
 //! |---|---|
 //! | `figure` | figures, series, points and goals, as data |
 //! | `rounds`, `minutes` | cases in turns, and the record of a run |
-//! | `bank`, `syncs` | a contender's bank, used in slices; syncs for a commit, from the same slices |
+//! | `bank`, `beside` | a contender's bank, used in slices; further values of the same slices |
 //! | `single_user`, `multi_user`, `group_commit` | LIBTP figures 6 to 9, and section 4.2 |
 //! | `interfaces`, `synchronisation`, `oo1` | LIBTP figures 4 and 5; tables 2 and 3 |
 //! | `insertion_order` | LIBTP 5.2.2: the influence of the insertion order on a tree's size |
 //! | `beside_peers` | TPC-B, reads, and durable commits, beside every peer |
+//! | `rows` | plain records beside every peer: load, insert, get, scan, bytes |
 //! | `recovery` | reading the log after the death of all processes, beside every peer that has a log |
 //! | `recoverable` | Rio Vista figures 5 and 6, and section 5.3's factors |
-//! | `machine`, `build`, `draw`, `write` | the machine and the program; pictures; the report |
+//! | `machine`, `build`, `draw`, `tables`, `write` | the machine and the program; pictures; tables; the report |
 
 mod bank;
+mod beside;
 mod beside_peers;
 mod build;
 mod draw;
@@ -28,9 +30,10 @@ mod oo1;
 mod recoverable;
 mod recovery;
 mod rounds;
+mod rows;
 mod single_user;
 mod synchronisation;
-mod syncs;
+mod tables;
 mod write;
 
 use std::collections::BTreeMap;
@@ -41,18 +44,19 @@ use std::time::{Duration, Instant};
 pub(crate) use bank::{number, Slice};
 pub use bank::{Bank, Contender, StartClient};
 pub use build::Build;
-pub(crate) use draw::svg;
 pub(crate) use figure::spelled;
 pub use figure::{Axis, Figure, Goal, Place, Point, Series};
 pub use machine::{CpuTime, Machine};
 pub(crate) use minutes::{wanted, Minutes};
 pub(crate) use rounds::{Case, Order, Sample};
 pub use synchronisation::KERNEL_LATCHES;
+pub(crate) use tables::{line_of_run, table, write_files, By};
 pub use write::Report as PaperReport;
 
-use crate::catalogue::PMEMOBJ;
 use crate::engine::Durability;
 use crate::error::Result;
+use crate::kinds::PMEMOBJ;
+use crate::memory::StartMemory;
 use crate::tpcb::Scale;
 
 /// The choice of measurements and their places.
@@ -85,9 +89,6 @@ pub struct PaperSettings<'s> {
     /// Starts a shell on an environment.
     pub shell: &'s dyn Fn(&Path) -> Command,
 }
-
-/// Starts a process with a job.
-pub type StartMemory<'s> = &'s dyn Fn(&str) -> Command;
 
 /// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,6 +136,9 @@ struct Pace {
     warming: u32,
     /// Records of a database whose size is measured.
     inserted: u32,
+    /// Plain records that are loaded and inserted, and gets of them.
+    rows: u32,
+    gets: usize,
     /// Transactions in a log that recovery reads, and the scale of their bank.
     recovered: u64,
     recovered_scale: Scale,
@@ -154,6 +158,8 @@ const QUICK: Pace = Pace {
     warm_runs: 10,
     warming: 40,
     inserted: 20_000,
+    rows: 100_000,
+    gets: 100_000,
     recovered: 20_000,
     recovered_scale: Scale::SMALL,
 };
@@ -172,6 +178,8 @@ const FULL: Pace = Pace {
     warm_runs: 20,
     warming: 200,
     inserted: 300_000,
+    rows: 1_000_000,
+    gets: 500_000,
     recovered: 50_000,
     recovered_scale: Scale { accounts: 100_000, ..Scale::PAPER },
 };
@@ -187,6 +195,8 @@ const TINY: Pace = Pace {
     warm_runs: 4,
     warming: 8,
     inserted: 2000,
+    rows: 2000,
+    gets: 1000,
     recovered: 100,
     ..QUICK
 };
@@ -207,13 +217,14 @@ struct Paper<'p> {
 /// A part of the report. The names of its figures begin with the part's name.
 type Part = fn(&mut Paper<'_>) -> Result<()>;
 
-const PARTS: [(&str, Part); 14] = [
+const PARTS: [(&str, Part); 16] = [
     ("libtp-4", interfaces::figure_4),
     ("libtp-5", synchronisation::figure_5),
     ("libtp-6", single_user::figure_6),
     ("libtp-7", multi_user::figure_7),
     ("libtp-8", multi_user::figure_8),
     ("libtp-9", multi_user::figure_9),
+    ("libtp-deadlocks", multi_user::deadlocks),
     ("libtp-4.2", group_commit::thresholds),
     ("libtp-oo1", oo1::tables),
     ("libtp-order", insertion_order::sizes),
@@ -221,6 +232,7 @@ const PARTS: [(&str, Part); 14] = [
     ("vista-6", recoverable::figure_6),
     ("peers-memory", beside_peers::without_sync),
     ("peers-disk", beside_peers::durable),
+    ("peers-rows", rows::steps),
     ("peers-recovery", recovery::after_a_death),
 ];
 

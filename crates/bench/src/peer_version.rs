@@ -1,6 +1,6 @@
 //! A peer's version: from the library itself, or, if it has no such call, from the lock file of this build.
 
-use crate::catalogue::EngineKind;
+use crate::kinds::EngineKind;
 
 const LOCK_FILE: &str = include_str!("../../../Cargo.lock");
 
@@ -45,7 +45,7 @@ fn lmdb() -> String {
 
 #[cfg(feature = "peers-all")]
 fn bdb() -> String {
-    crate::engine_bdb::version()
+    crate::peers::bdb::version()
 }
 
 #[cfg(not(feature = "peers-all"))]
@@ -55,7 +55,7 @@ fn bdb() -> String {
 
 #[cfg(feature = "peers-all")]
 fn postgres() -> String {
-    crate::postgres_server::version()
+    crate::peers::postgres_server::version()
 }
 
 #[cfg(not(feature = "peers-all"))]

@@ -63,8 +63,8 @@ pub fn run_processes(
 ) -> Result<Report> {
     check(settings)?;
     let before = Before::look(engine)?;
-    let clients = all_processes(settings, before.first_client, command, progress)?;
-    before.report(engine, settings, ClientsAs::Processes, &clients, 0)
+    let clients = all_processes(settings, before.history.first_client, command, progress)?;
+    before.report(engine, settings, ClientsAs::Processes, &clients)
 }
 
 /// Runs one process for each client, numbered from `first_client`, and returns when all of them are gone, so that an

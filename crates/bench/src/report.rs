@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use libtp_console::numbers::{micros, per_second};
+
 use crate::engine::{Durability, Engine};
 use crate::tpcb::Scale;
 use crate::Histogram;
@@ -60,17 +62,6 @@ pub struct ClientReport {
     pub elapsed_ns: u64,
     /// Times from a transfer's first attempt to its acknowledgement.
     pub latency: Histogram,
-}
-
-impl ClientReport {
-    /// Adds a later slice of the same run, which had another client number.
-    pub fn extend(&mut self, later: &ClientReport) {
-        self.committed_outside += later.committed_outside;
-        self.committed += later.committed;
-        self.aborts += later.aborts;
-        self.elapsed_ns += later.elapsed_ns;
-        self.latency.merge(&later.latency);
-    }
 }
 
 /// The clients' result in their shared window.
@@ -210,26 +201,9 @@ impl Report {
     }
 }
 
-/// Returns `count` events in `nanos` nanoseconds as a whole number per second, rounded.
-pub fn per_second(count: u64, nanos: u64) -> u64 {
-    let nanos = u128::from(nanos.max(1));
-    let rate = (u128::from(count) * 1_000_000_000 + nanos / 2) / nanos;
-    u64::try_from(rate).unwrap_or(u64::MAX)
-}
-
 /// Returns `count` for each thousand of `of`, to the third decimal.
 pub(crate) fn per_thousand(count: u64, of: u64) -> f64 {
     (count as f64 * 1_000_000.0 / of.max(1) as f64).round() / 1_000.0
-}
-
-/// Converts nanoseconds to microseconds.
-pub fn micros(nanos: u64) -> f64 {
-    nanos as f64 / 1000.0
-}
-
-/// Returns a duration in whole nanoseconds; 584 years and more are all the same.
-pub fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -4,39 +4,22 @@
 //! fills one. It need not promise durability before the end of a step, when everything must be on disk. The bytes are
 //! those of all files with records at that time; a log does not count.
 
-#[cfg(feature = "peers-all")]
-mod c_tables;
 mod libtp;
-#[cfg(feature = "peers")]
-mod lmdb;
-#[cfg(feature = "peers")]
-mod others;
-#[cfg(feature = "peers")]
-mod sqlite;
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::EngineKind;
 use crate::error::{Error, Result};
+use crate::kinds::EngineKind;
 use crate::random::Random;
 
 pub use libtp::Libtp;
-#[cfg(feature = "peers")]
-pub use lmdb::Lmdb;
-#[cfg(feature = "peers")]
-pub use others::{Fjall, Redb};
-#[cfg(feature = "peers")]
-pub use sqlite::Sqlite;
 
 const KEY_BYTES: usize = 16;
-const VALUE_BYTES: usize = 84;
+pub(crate) const VALUE_BYTES: usize = 84;
 /// Unit of a file's allocated size.
 const BLOCK_BYTES: u64 = 512;
-/// A peer's cache: room for all of the database. libtp has as much; LMDB has the system's cache.
-#[cfg(feature = "peers")]
-const CACHE_BYTES: usize = 256 << 20;
 /// Records of a transaction that inserts.
 pub const BATCH: usize = 1000;
 
@@ -90,35 +73,18 @@ pub struct Contender {
     pub open: Open,
 }
 
-/// Returns all engines, libtp first.
-pub fn engines() -> Vec<Contender> {
-    vec![
+impl Contender {
+    /// Returns a peer.
+    pub fn peer(kind: EngineKind, open: Open) -> Contender {
+        Contender { name: kind.name(), peer: Some(kind), open }
+    }
+}
+
+/// Returns libtp's contenders.
+pub fn ours() -> [Contender; 2] {
+    [
         Contender { name: libtp::NAME, peer: None, open: |path| Ok(Box::new(Libtp::open(path, false)?)) },
         Contender { name: libtp::DENSE, peer: None, open: |path| Ok(Box::new(Libtp::open(path, true)?)) },
-        #[cfg(feature = "peers")]
-        Contender { name: lmdb::NAME, peer: Some(EngineKind::Lmdb), open: |path| Ok(Box::new(Lmdb::open(path)?)) },
-        #[cfg(feature = "peers")]
-        Contender { name: others::REDB, peer: Some(EngineKind::Redb), open: |path| Ok(Box::new(Redb::open(path)?)) },
-        #[cfg(feature = "peers")]
-        Contender { name: others::FJALL, peer: Some(EngineKind::Fjall), open: |path| Ok(Box::new(Fjall::open(path)?)) },
-        #[cfg(feature = "peers")]
-        Contender {
-            name: sqlite::NAME,
-            peer: Some(EngineKind::Sqlite),
-            open: |path| Ok(Box::new(Sqlite::open(path)?)),
-        },
-        #[cfg(feature = "peers-all")]
-        Contender {
-            name: "RocksDB",
-            peer: Some(EngineKind::RocksDb),
-            open: |path| Ok(Box::new(c_tables::InC::<crate::c_tables::RocksDb>::open(path)?)),
-        },
-        #[cfg(feature = "peers-all")]
-        Contender {
-            name: "BDB",
-            peer: Some(EngineKind::Bdb),
-            open: |path| Ok(Box::new(c_tables::InC::<crate::c_tables::Bdb>::open(path)?)),
-        },
     ]
 }
 
@@ -184,37 +150,6 @@ fn holds_no_records(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_engine_gives_back_what_it_was_given() -> Result<()> {
-        let pairs = sorted(5000);
-        let each = u64::try_from(size_of::<Pair>()).unwrap_or(0);
-        for Contender { name, open, .. } in engines() {
-            for is_sorted in [true, false] {
-                let dir = tempfile::tempdir().map_err(Error::file("make", Path::new("a directory")))?;
-                let rows = open(dir.path())?;
-                match is_sorted {
-                    true => rows.load_sorted(&pairs)?,
-                    false => rows.insert(&shuffled(pairs.clone()))?,
-                }
-                rows.settle()?;
-                assert_eq!(rows.scan()?, 5000 * each, "{name}");
-                assert_eq!(rows.get(&mut pairs[..100].iter().map(|(key, _)| key))?, 100 * 84, "{name}");
-                // Consecutive keys share most of their bytes, and fjall's tables keep one copy of these.
-                let bytes = bytes_in(dir.path())?;
-                assert!(bytes > 5000 * VALUE_BYTES as u64, "{name}: {bytes} bytes, sorted: {is_sorted}");
-            }
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn every_peer_of_the_build_is_among_the_engines() {
-        let peers: Vec<_> = engines().into_iter().filter_map(|engine| engine.peer).collect();
-        for kind in EngineKind::LIGHT.into_iter().chain(EngineKind::HEAVY) {
-            assert_eq!(peers.contains(&kind), kind.is_built_in(), "{}", kind.name());
-        }
-    }
 
     #[test]
     fn logs_and_shared_memory_are_no_records() {

@@ -15,14 +15,15 @@ use std::sync::{mpsc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::audit::next_client;
 use crate::engine::{Engine, Outcome, Session};
 use crate::error::{Error, Result};
-use crate::report::{nanos, per_second, sent, ClientReport, ClientsAs, Report, RunSettings};
+use crate::report::{sent, ClientReport, ClientsAs, Report, RunSettings};
 use crate::tpcb::{Table, Transfer, Transfers};
-use crate::turns::Turns;
-use crate::window::{now_ns, Window};
+use crate::window::Window;
 use crate::Histogram;
+use libtp_bank::clock::now_nanos;
+use libtp_bank::history::History;
+use libtp_console::numbers::{nanos, per_second};
 
 /// Time between two reports of progress.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -60,13 +61,11 @@ impl Counter {
     }
 }
 
-/// The state of the history before a run: runs in one bank must not repeat each other's ids.
+/// The bank before a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Before {
-    /// History records.
-    pub history_count: u64,
-    /// The first client number that was never used.
-    pub first_client: u32,
+    /// The history.
+    pub history: History,
     /// Bytes of the engine's log.
     pub log_bytes: u64,
 }
@@ -74,29 +73,21 @@ pub struct Before {
 impl Before {
     /// Inspects the bank as it is.
     pub fn look(engine: &dyn Engine) -> Result<Before> {
-        let mut history_count = 0;
-        let mut greatest: Option<u64> = None;
-        engine.walk(Table::History, &mut |_, record| {
-            history_count += 1;
-            greatest = greatest.max(Transfer::from_history(record).map(|transfer| transfer.id));
-        })?;
-        let first_client = next_client(greatest.as_ref());
-        Ok(Before { history_count, first_client, log_bytes: engine.log_bytes()? })
+        Ok(Before { history: History::read(engine)?, log_bytes: engine.log_bytes()? })
     }
 
-    /// Audits the bank after a run and makes the report. Other runs have written `by_others` transfers meanwhile.
+    /// Audits the bank after a run and makes the report.
     pub fn report(
         &self,
         engine: &dyn Engine,
         settings: &RunSettings,
         clients_as: ClientsAs,
         clients: &[ClientReport],
-        by_others: u64,
     ) -> Result<Report> {
         let log_bytes = engine.log_bytes()?.saturating_sub(self.log_bytes);
         let audit = engine.audit(&settings.scale)?;
         let written = if settings.read_only { 0 } else { sent(clients) };
-        let verdict = audit.verdict(self.history_count + written + by_others);
+        let verdict = audit.verdict(self.history.count + written);
         Ok(Report::merge(engine, settings, clients_as, clients, verdict, log_bytes))
     }
 }
@@ -107,9 +98,10 @@ impl Before {
 /// The first client's error, or an audit that could not be carried out. A bank that does not add up is not an error
 /// here: the report states it.
 pub fn run_threads(engine: &dyn Engine, settings: &RunSettings, progress: &mut dyn FnMut(&Progress)) -> Result<Report> {
-    let mut turns = Turns::new(engine, settings)?;
-    turns.run_for(settings.measured, progress)?;
-    turns.report()
+    check(settings)?;
+    let before = Before::look(engine)?;
+    let clients = all_threads(engine, settings, before.history.first_client, progress)?;
+    before.report(engine, settings, ClientsAs::Threads, &clients)
 }
 
 /// Runs one client on this thread. Calls `start` when its session is open; `start` returns when all clients may start
@@ -154,18 +146,18 @@ impl Client<'_> {
     fn send_until_the_end(mut self, session: &mut dyn Session, window: &Window) -> Result<ClientReport> {
         let (mut committed, mut outside, mut aborts) = (0, 0, 0);
         let mut latency = Histogram::new();
-        let mut now = now_ns();
+        let mut now = now_nanos();
         // Relaxed: the flag carries nothing but itself.
         while now < window.to_ns && !self.stop.load(Ordering::Relaxed) {
             if self.settings.most == Some(committed + outside) {
                 std::thread::sleep(REST);
-                now = now_ns();
+                now = now_nanos();
                 continue;
             }
             let transfer = self.transfers.next_transfer();
             let mut aborted = 0;
             let done = self.send(session, &transfer, window.to_ns, &mut aborted)?;
-            let after = now_ns();
+            let after = now_nanos();
             let counts = window.contains(after);
             if counts {
                 aborts += aborted;
@@ -203,7 +195,7 @@ impl Client<'_> {
             }
             *aborts += 1;
             attempts += 1;
-            if now_ns() >= end_ns {
+            if now_nanos() >= end_ns {
                 return Ok(false);
             }
             if attempts > RETRIES_BEFORE_YIELD {

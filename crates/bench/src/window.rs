@@ -7,10 +7,9 @@
 
 use std::time::Duration;
 
-use rustix::time::{clock_gettime, ClockId};
+use libtp_bank::clock::now_nanos;
+use libtp_console::numbers::nanos;
 use serde::{Deserialize, Serialize};
-
-use crate::report::nanos;
 
 /// A half-open interval of time, in nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +23,7 @@ pub struct Window {
 impl Window {
     /// Returns the window that begins after `warmup` and lasts for `measured`.
     pub fn after(warmup: Duration, measured: Duration) -> Window {
-        let from_ns = now_ns().saturating_add(nanos(warmup));
+        let from_ns = now_nanos().saturating_add(nanos(warmup));
         Window { from_ns, to_ns: from_ns.saturating_add(nanos(measured)) }
     }
 
@@ -40,14 +39,6 @@ impl Window {
     }
 }
 
-/// Returns the clock's time.
-#[inline]
-pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let (seconds, nanoseconds) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
-    seconds.unwrap_or(0) * 1_000_000_000 + nanoseconds.unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,7 +52,7 @@ mod tests {
 
     #[test]
     fn the_clock_goes_on_and_a_window_lies_before_us() {
-        let before = now_ns();
+        let before = now_nanos();
         let window = Window::after(Duration::from_millis(5), Duration::from_millis(7));
         assert!(window.from_ns >= before + 5_000_000);
         assert_eq!(window.to_ns - window.from_ns, 7_000_000);

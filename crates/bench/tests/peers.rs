@@ -1,6 +1,5 @@
-//! The peers' doubt: an engine that we drive wrongly would be slow, or would lie, and our own
-//! figures beside it would be worth nothing. Each must add up, survive being closed, and be
-//! caught when what it holds is not what was acknowledged.
+//! Each peer must add up, survive being closed, and be caught when its records are not those that were acknowledged: a
+//! figure beside an engine that is driven wrongly would be worth nothing.
 #![cfg(feature = "peers")]
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)] // The whole file is tests.

@@ -8,7 +8,7 @@
 
 use std::io::{Read, Write};
 
-use libtp_bench::{Durability, Transfer};
+use libtp_bank::{Durability, Transfer};
 
 use crate::failure::{Failure, Result};
 
@@ -214,7 +214,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libtp_bench::{Scale, Transfers};
+    use libtp_bank::{Scale, Transfers};
 
     fn noted(count: usize) -> Vec<Acknowledgement> {
         let mut stream = Transfers::new(Scale::SMALL, 1, 3);

@@ -1,311 +1,43 @@
-//! `tp bench tpcb`: TPC-B as the paper ran it, on libtp or on a peer, audited record by record.
-//!
-//! [`command_bench_memory`] has the benchmarks of recoverable memory.
+//! `tp bench`: starts `tp-bench`, the program that has the benchmarks.
 
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
-use libtp_bench::engine_libtp::Libtp;
-use libtp_bench::paper::Contender;
-use libtp_bench::{
-    open_engine, run_processes, run_threads, serve_client, ClientsAs, Durability, Engine, EngineKind, Granularity,
-    OpenSettings, Progress as Rate, Report, RunSettings, Scale, Sharing,
-};
+use clap::Args;
 
-use crate::bank::{self, BankDirectory};
 use crate::failure::{Ending, Failure, Result};
-use crate::output::{note, Output};
-use crate::progress::Progress;
-use crate::spelling::{grouped, seconds, some_seconds, time};
-use crate::{command_bench_growth, command_bench_memory, command_bench_paper};
+use crate::output::Output;
+
+/// The program's name.
+const PROGRAM: &str = "tp-bench";
 
 /// The command line.
 #[derive(Args)]
 pub struct Arguments {
-    #[command(subcommand)]
-    workload: Workload,
+    /// Words for tp-bench: a workload and its options; `tp bench --help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    words: Vec<OsString>,
 }
 
-#[derive(Subcommand)]
-enum Workload {
-    /// Change three balances and write a history record (LIBTP 5.1).
-    Tpcb(Tpcb),
-    /// Change some bytes of recoverable memory at a random place (Rio Vista 5.1).
-    Synthetic(command_bench_memory::Synthetic),
-    /// Swap two pointers in recoverable memory.
-    Swap(command_bench_memory::Swap),
-    /// TPC-B in recoverable memory, with an audit trail of 2 MB (Rio Vista 5.1).
-    DebitCredit(command_bench_memory::Arguments),
-    /// TPC-C's new-order, payment and delivery in recoverable memory (Rio Vista 5.1).
-    OrderEntry(command_bench_memory::Arguments),
-    /// Measure every figure of both papers, and the peers; write a report with pictures.
-    Paper(command_bench_paper::Arguments),
-    /// Measure the cost of operations by records, cache, bytes of values and processes; write a report with pictures.
-    Growth(command_bench_growth::Arguments),
-}
-
-#[derive(Args)]
-struct Tpcb {
-    #[command(flatten)]
-    bank: Bank,
-    #[command(flatten)]
-    size: bank::Size,
-    /// Number of clients at work at the same time.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    clients: u32,
-    /// Kind of the clients.
-    #[arg(long = "as", value_enum, default_value_t = As::Threads)]
-    clients_as: As,
-    /// Length of the measurement, in seconds.
-    #[arg(long, default_value = "5", value_parser = some_seconds)]
-    seconds: Duration,
-    /// Length of the run before the measurement, in seconds.
-    #[arg(long, default_value = "1", value_parser = seconds)]
-    warmup: Duration,
-    /// The seed of all transfers.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Read three balances instead of changing them.
-    #[arg(long)]
-    read_only: bool,
-    /// Directory of the bank; without it, a fresh one that is removed at the end.
-    #[arg(short = 'e', long, value_name = "DIR")]
-    env: Option<PathBuf>,
-}
-
-/// Settings for opening the bank.
-#[derive(Args, Clone, Copy)]
-struct Bank {
-    /// Engine that keeps the bank.
-    #[arg(long, value_enum, default_value_t = EngineName::Libtp)]
-    engine: EngineName,
-    /// Event that an acknowledged commit survives: `sync`: loss of power; `relaxed`: the death of every process; `rio`
-    /// (libtp only): all events that the memory named by `libtp.toml` in the environment's directory survives.
-    #[arg(long, default_value = "sync")]
-    durability: Durability,
-    /// Unit that a lock covers: `record` or `page` (libtp only).
-    #[arg(long, default_value = "record")]
-    granularity: Granularity,
-    /// Read each balance under a shared lock and then lock it for the change, as the paper's programs did, instead of
-    /// locking it for the change at once: two transactions that have read the same balance deadlock (libtp only).
-    #[arg(long)]
-    read_first: bool,
-    /// Let one transfer in this number take its locks in reverse order, to cause deadlocks; 0: none (libtp only).
-    #[arg(long, default_value_t = 0, value_name = "TRANSFERS")]
-    reverse_one_in: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum EngineName {
-    /// This library.
-    Libtp,
-    /// SQLite, if it was built in.
-    Sqlite,
-    /// LMDB, if it was built in.
-    Lmdb,
-    /// redb, if it was built in.
-    Redb,
-    /// fjall, if it was built in.
-    Fjall,
-    /// RocksDB, if it was built in.
-    Rocksdb,
-    /// Berkeley DB 5.3, if it was built in.
-    Bdb,
-    /// PostgreSQL, if that was built in and a server is installed.
-    Postgresql,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum As {
-    /// A thread of this process.
-    Threads,
-    /// A process of its own.
-    Processes,
-}
-
-/// The command line of a client process, which takes its orders from standard input.
-#[derive(Args)]
-pub struct ClientArguments {
-    #[command(flatten)]
-    bank: Bank,
-    /// Contender of `tp bench paper`, as JSON, instead of the settings above.
-    #[arg(long)]
-    contender: Option<String>,
-    #[arg(long)]
-    env: PathBuf,
-}
-
-/// Loads the bank if it is missing, runs the workload, audits, and reports; exit 1 if the audit disagrees.
-pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
-    let tpcb = match &arguments.workload {
-        Workload::Tpcb(tpcb) => tpcb,
-        Workload::Synthetic(synthetic) => return synthetic.run(output),
-        Workload::Swap(swap) => return swap.run(output),
-        Workload::DebitCredit(memory) => return memory.run(libtp_bench::Workload::DebitCredit, output),
-        Workload::OrderEntry(memory) => return memory.run(libtp_bench::Workload::OrderEntry, output),
-        Workload::Paper(paper) => return paper.run(output),
-        Workload::Growth(growth) => return growth.run(output),
-    };
-    tpcb.bank.check()?;
-    let mut directory = BankDirectory::open(tpcb.env.as_deref(), "libtp-bench")?;
-    if tpcb.env.is_none() {
-        directory = directory.removed_at_end();
+/// Replaces this process by `tp-bench`. Returns only on failure.
+pub fn run(arguments: &Arguments, output: &Output) -> Result<Ending> {
+    let mut command = Command::new(beside_this_program().unwrap_or_else(|| PROGRAM.into()));
+    command.args(output.is_json().then_some("--json")).args(&arguments.words);
+    let error = command.exec();
+    if error.kind() != ErrorKind::NotFound {
+        return Err(Failure::doing(format!("start {PROGRAM}"))(error));
     }
-    let sharing = match tpcb.clients_as {
-        As::Threads => Sharing::Alone,
-        As::Processes => Sharing::First,
-    };
-    let engine = tpcb.bank.open(directory.path(), sharing, output.may_draw())?;
-    let usual = Scale::PAPER.accounts;
-    let loaded = bank::load(engine.as_ref(), tpcb.size, usual, output)?;
-    if let (Some(time), false) = (loaded.time, output.is_json()) {
-        note(format_args!("{} records loaded in {:.1} s", grouped(loaded.scale.total()), time.as_secs_f64()));
-    }
-    let report = tpcb.measure(engine.as_ref(), loaded.scale, directory.path(), output)?;
-    engine.close()?;
-    output.object(&report)?;
-    write(output, &report)?;
-    Ok(Ending::of(report.audit_is_ok()))
+    Err(Failure::Failed(format!(
+        "{PROGRAM}, the program that has the benchmarks, is not installed beside tp or in a directory of PATH: build \
+         libtp's source with `cargo xtask install --prefix DIR`, which installs both"
+    )))
 }
 
-/// Runs one client for the process that started this one.
-pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
-    match &arguments.contender {
-        Some(contender) => {
-            let contender: Contender = serde_json::from_str(contender)
-                .map_err(|why| Failure::Usage(format!("--contender {contender}: {why}")))?;
-            contender.paying(|| serve(contender.open(&arguments.env, true)?))?;
-        }
-        None => serve(arguments.bank.open(&arguments.env, Sharing::Joined, false)?)?,
-    }
-    Ok(Ending::Done)
-}
-
-fn serve(engine: Box<dyn Engine>) -> libtp_bench::Result<()> {
-    let mut orders = BufReader::new(std::io::stdin());
-    serve_client(engine.as_ref(), &mut orders, &mut std::io::stdout())?;
-    engine.close()
-}
-
-impl Tpcb {
-    fn measure(&self, engine: &dyn Engine, scale: Scale, directory: &Path, output: &Output) -> Result<Report> {
-        let settings = RunSettings {
-            scale,
-            seed: self.seed,
-            clients: self.clients,
-            warmup: self.warmup,
-            measured: self.seconds,
-            read_only: self.read_only,
-            durability: self.bank.durability,
-            most: None,
-        };
-        let bar = Progress::clock(output.may_draw(), self.warmup + self.seconds);
-        let mut show = |now: &Rate| {
-            bar.set(u64::try_from(now.elapsed.as_millis()).unwrap_or(u64::MAX));
-            bar.say(format!("{} transactions a second", grouped(now.tps_now)));
-        };
-        let report = match self.clients_as {
-            As::Threads => run_threads(engine, &settings, &mut show)?,
-            As::Processes => {
-                let program = std::env::current_exe().map_err(Failure::doing("find this program's own file"))?;
-                let mut again = |_client| self.bank.client_command(&program, directory);
-                run_processes(engine, &settings, &mut again, &mut show)?
-            }
-        };
-        Ok(report)
-    }
-}
-
-impl Bank {
-    fn open(self, directory: &Path, sharing: Sharing, shown: bool) -> Result<Box<dyn Engine>> {
-        let durability = self.durability;
-        if let Some(kind) = self.engine.peer() {
-            return Ok(open_engine(kind, &OpenSettings { directory, durability, sharing })?);
-        }
-        let mut bar = None;
-        let mut watch = |now: libtp::Progress| {
-            bar.get_or_insert_with(|| Progress::bytes(shown, now.step, now.total)).set(now.done);
-        };
-        let bank = Libtp::open(directory, durability, self.granularity, &mut watch)?;
-        Ok(Box::new(bank.reading_first(self.read_first).reversing_one_in(self.reverse_one_in)))
-    }
-
-    /// Returns the command that starts this program as one client.
-    fn client_command(self, program: &Path, directory: &Path) -> Command {
-        let mut command = Command::new(program);
-        let engine = self.engine.to_possible_value().expect("no engine's name is skipped");
-        command.arg("bench-client").args(["--engine", engine.get_name()]);
-        command.args(["--durability", self.durability.name(), "--granularity", self.granularity.name()]);
-        command.args(self.read_first.then_some("--read-first"));
-        command.args(["--reverse-one-in", &self.reverse_one_in.to_string()]);
-        command.arg("--env").arg(directory);
-        command
-    }
-}
-
-impl EngineName {
-    /// Returns the peer's kind; `None` for this library.
-    fn peer(self) -> Option<EngineKind> {
-        match self {
-            EngineName::Libtp => None,
-            EngineName::Sqlite => Some(EngineKind::Sqlite),
-            EngineName::Lmdb => Some(EngineKind::Lmdb),
-            EngineName::Redb => Some(EngineKind::Redb),
-            EngineName::Fjall => Some(EngineKind::Fjall),
-            EngineName::Rocksdb => Some(EngineKind::RocksDb),
-            EngineName::Bdb => Some(EngineKind::Bdb),
-            EngineName::Postgresql => Some(EngineKind::Postgres),
-        }
-    }
-}
-
-impl Bank {
-    /// Refuses settings that this build or engine cannot follow, before anything is made on disk.
-    fn check(self) -> Result<()> {
-        let Some(peer) = self.engine.peer() else { return Ok(()) };
-        if self.read_first || self.reverse_one_in != 0 {
-            let why = "--read-first and --reverse-one-in are libtp's alone: leave them out for a peer";
-            return Err(Failure::Usage(why.to_string()));
-        }
-        peer.check_built_in().map_err(|why| Failure::Usage(why.to_string()))
-    }
-}
-
-fn write(output: &mut Output, report: &Report) -> Result<()> {
-    let clients_as = match report.clients_as {
-        ClientsAs::Threads if report.clients == 1 => "client as a thread",
-        ClientsAs::Threads => "clients as threads",
-        ClientsAs::Processes if report.clients == 1 => "client as a process",
-        ClientsAs::Processes => "clients as processes",
-    };
-    output.line(format_args!(
-        "{} on {}: {} accounts, {} branches, {} {clients_as}, {}, locks on {}s{}",
-        report.workload,
-        report.engine,
-        grouped(u64::from(report.accounts)),
-        report.branches,
-        report.clients,
-        report.durability,
-        report.granularity,
-        if report.reads_first { ", read before the change" } else { "" },
-    ))?;
-    output.line(format_args!(
-        "{} transactions a second; half within {}, 99 of 100 within {}, all within {}",
-        grouped(report.tps),
-        time(report.p50_us),
-        time(report.p99_us),
-        time(report.max_us),
-    ))?;
-    output.line(format_args!(
-        "{} committed in {:.1} s, {} aborted and sent again ({} of 1,000), {} bytes of log; audit: {}",
-        grouped(report.committed),
-        report.seconds,
-        grouped(report.aborts),
-        report.aborts_per_1000,
-        grouped(report.log_bytes),
-        report.audit,
-    ))
+/// Returns the program in the directory of this one, if it is there.
+fn beside_this_program() -> Option<PathBuf> {
+    let beside = std::env::current_exe().ok()?.with_file_name(PROGRAM);
+    beside.exists().then_some(beside)
 }

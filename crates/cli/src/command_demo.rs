@@ -9,13 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use libtp_bench::engine_libtp::Libtp;
-use libtp_bench::run::Before;
-use libtp_bench::{Durability, Engine, Granularity, Scale};
+use libtp_bank::history::History;
+use libtp_bank::home::{self, BankDirectory};
+use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::bank::{self, BankDirectory};
 use crate::demo_audit::audit;
 use crate::demo_business::{self, Plan};
 use crate::demo_worker::durability_of;
@@ -39,7 +38,7 @@ pub struct Arguments {
     #[arg(long, default_value = "5", value_parser = some_seconds)]
     seconds: Duration,
     #[command(flatten)]
-    size: bank::Size,
+    size: home::Size,
     /// Number of processes; every other one waits for the disk at each commit.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     processes: u32,
@@ -140,9 +139,9 @@ pub fn run(arguments: &Arguments, output: &mut Output) -> Result<Ending> {
 /// Loads the bank. Returns its scale and the first client number that was never used.
 fn prepare(arguments: &Arguments, path: &Path, output: &mut Output) -> Result<(Scale, u32)> {
     let bank = open(path, output)?;
-    let loaded = bank::load(&bank, arguments.size, ACCOUNTS, output)?;
+    let loaded = home::load(&bank, arguments.size, ACCOUNTS, output)?;
     let scale = loaded.scale;
-    let first_client = Before::look(&bank)?.first_client;
+    let first_client = History::read(&bank)?.first_client;
     Box::new(bank).close()?;
     let what = format!(
         "a bank of {} accounts, {} tellers and {} branches in {}",

@@ -1,7 +1,6 @@
 //! The audit at the end of a demonstration, which reads every record once.
 
-use libtp_bench::engine_libtp::Libtp;
-use libtp_bench::{Engine, Scale, Table, Tally};
+use libtp_bank::{Engine, Libtp, Scale, Table, Tally};
 
 use crate::acknowledgements::{Acknowledged, Difference};
 use crate::failure::Result;

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use libtp::{Env, Repairs, Settings};
-use libtp_bench::{Scale, Transfers};
+use libtp_bank::{Scale, Transfers};
 use serde::Serialize;
 
 use crate::acknowledgements::{Acknowledged, Acknowledgement};
-use crate::clock;
 use crate::demo_crew::Workers;
 use crate::demo_worker;
 use crate::failure::Result;
@@ -17,6 +16,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::spelling::grouped;
 use crate::stalls::{StallReport, Stalls};
+use libtp_bank::clock;
 
 /// Time between two looks at the clock.
 const TICK: Duration = Duration::from_millis(20);

@@ -10,9 +10,9 @@ use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use crate::acknowledgements::{Acknowledgement, Receiver as AckReader};
-use crate::clock;
 use crate::demo_worker::{self, durability_of};
 use crate::failure::{Failure, Result};
+use libtp_bank::clock;
 
 /// A process that acknowledges nothing for this long is stuck.
 const WATCHDOG: Duration = Duration::from_secs(30);

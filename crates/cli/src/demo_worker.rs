@@ -5,12 +5,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use libtp_bench::engine_libtp::Libtp;
-use libtp_bench::{Durability, Granularity, Outcome, Scale, Session, Transfers};
+use libtp_bank::{Durability, Granularity, Libtp, Outcome, Scale, Session, Transfers};
 
 use crate::acknowledgements::{Acknowledgement, Sender};
-use crate::clock;
 use crate::failure::{Ending, Failure, Result};
+use libtp_bank::clock;
 
 /// The command line.
 #[derive(Args, Clone)]

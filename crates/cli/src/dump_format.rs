@@ -14,6 +14,8 @@
 use std::io::{BufRead, Write};
 
 use crate::dump_header::{DumpType, Header, HeaderLines};
+use crate::dump_spelling::from_print;
+use crate::hexadecimal::from_hex;
 
 /// A fault of a dump.
 #[derive(Debug, thiserror::Error)]
@@ -164,7 +166,7 @@ impl<R: BufRead> Reader<R> {
         let Some(spelled) = self.text.strip_prefix(b" ") else {
             return Err(self.wrong("a data line begins with a space".into()));
         };
-        let bytes = if self.header.print { from_print(spelled) } else { from_hexadecimal(spelled) };
+        let bytes = if self.header.print { from_print(spelled) } else { from_hex(spelled) };
         bytes.map(Some).map_err(|what| self.wrong(what))
     }
 
@@ -197,68 +199,6 @@ impl<R: BufRead> Reader<R> {
         DumpError::Line { line: self.line, what }
     }
 }
-
-fn from_hexadecimal(spelled: &[u8]) -> Result<Vec<u8>, String> {
-    if spelled.len() % 2 != 0 {
-        return Err("an odd number of hexadecimal digits".into());
-    }
-    spelled.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
-}
-
-/// Returns the bytes that `spelled` stands for in `format=print`.
-///
-/// # Errors
-/// A message about the fault of the spelling.
-pub fn from_print(spelled: &[u8]) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(spelled.len());
-    let mut rest = spelled;
-    while let Some((&letter, after)) = rest.split_first() {
-        rest = after;
-        if letter != b'\\' {
-            bytes.push(letter);
-            continue;
-        }
-        match rest {
-            [b'\\', after @ ..] => {
-                bytes.push(b'\\');
-                rest = after;
-            }
-            [high, low, after @ ..] => {
-                bytes.push(byte_of(*high, *low)?);
-                rest = after;
-            }
-            _ => return Err("a backslash at the end of a line".into()),
-        }
-    }
-    Ok(bytes)
-}
-
-/// Returns the bytes as `format=print` spells them.
-pub fn to_print(bytes: &[u8]) -> String {
-    let mut spelled = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b'\\' => spelled.push_str("\\\\"),
-            b' '..=b'~' => spelled.push(char::from(byte)),
-            other => spelled.push_str(&format!("\\{other:02x}")),
-        }
-    }
-    spelled
-}
-
-fn byte_of(high: u8, low: u8) -> Result<u8, String> {
-    Ok(digit_of(high)? << 4 | digit_of(low)?)
-}
-
-fn digit_of(letter: u8) -> Result<u8, String> {
-    match letter {
-        b'0'..=b'9' => Ok(letter - b'0'),
-        b'a'..=b'f' => Ok(letter - b'a' + 10),
-        b'A'..=b'F' => Ok(letter - b'A' + 10),
-        other => Err(format!("`{}` is no hexadecimal digit", char::from(other))),
-    }
-}
-
 /// Writes a key or a value.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::io::Write;
 
 use libtp::Duplicates;
 
-use crate::dump_format::{from_print, to_print};
+use crate::dump_spelling::{from_print, to_print};
 
 /// The kind of a dump's database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::command_load::Arguments;
 use crate::dump_format::{Pair, Reader};
 use crate::dump_header::DumpType;
 use crate::failure::{Failure, Result};
+use crate::load_arguments::Arguments;
 use crate::progress::Progress;
 
 /// Most records of a batch.

@@ -11,9 +11,9 @@ use crate::dump_format::{write_datum, write_end};
 use crate::dump_header::{write_header, DumpType, Header, PAGE_HEADER_BYTES};
 use crate::dump_source::Source;
 use crate::failure::{Ending, Failure, Result};
+use crate::hexadecimal::to_hex;
 use crate::output::{cannot_write, Output};
 use crate::progress::Progress;
-use crate::spelling::to_hex;
 
 /// Most tries to lock the whole file; a deadlock leads to another try.
 const TRIES: u32 = 100;

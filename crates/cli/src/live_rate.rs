@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use libtp_bench::report::{micros, nanos, per_second};
-use libtp_bench::{Durability, Histogram};
+use libtp_bank::Durability;
+use libtp_console::numbers::{micros, nanos, per_second};
+use libtp_histogram::Histogram;
 use serde::Serialize;
 
 use crate::acknowledgements::Acknowledgement;
@@ -134,7 +135,7 @@ impl fmt::Display for Rate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use libtp_bench::{Scale, Transfers};
+    use libtp_bank::{Scale, Transfers};
 
     #[test]
     fn a_second_is_told_once_and_the_whole_has_all_seconds() {

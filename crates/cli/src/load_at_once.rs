@@ -5,9 +5,10 @@
 
 use libtp::{Load, Watch};
 
-use crate::command_load::{Arguments, Target};
 use crate::dump_source::Source;
 use crate::failure::{Failure, Result};
+use crate::load_arguments::Arguments;
+use crate::load_target::Target;
 use crate::progress::Progress;
 
 /// The reason for which a load stopped.

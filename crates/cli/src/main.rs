@@ -1,8 +1,10 @@
-//! `tp`: an environment's records, a benchmark and a demonstration from the command line.
+//! `tp`: an environment's records and a demonstration from the command line.
 //!
-//! Each command has one file, `command_VERB.rs`, with its arguments and `run`. Commands share three modules: only
-//! [`output`] writes to standard output, only [`progress`] draws on standard error, and [`spelling`] defines how bytes
-//! are written on the command line and in JSON.
+//! `tp bench` is another program, `tp-bench`, because most installations need neither its peers nor its pictures.
+//!
+//! Each command has one file, `command_VERB.rs`, with its arguments and `run`. [`output`],
+//! [`progress`] and [`failure`] are those of `tp-bench`, too; [`spelling`] defines how bytes are written on the command
+//! line and in JSON.
 //!
 //! Exit code: 0: done; 1: failed, or an audit disagrees; 2: wrong usage; 141: the reader closed standard output, as in
 //! `tp scan NAME | head`. With `--json` standard output has only JSON,
@@ -10,15 +12,10 @@
 #![forbid(unsafe_code)]
 
 mod acknowledgements;
-mod bank;
-mod clock;
 mod command_abort;
 mod command_archive;
 mod command_backup;
 mod command_bench;
-mod command_bench_growth;
-mod command_bench_memory;
-mod command_bench_paper;
 mod command_checkpoint;
 mod command_compact;
 mod command_completions;
@@ -57,18 +54,19 @@ mod demo_worker;
 mod dump_format;
 mod dump_header;
 mod dump_source;
+mod dump_spelling;
 mod dumped_pages;
 mod environment;
 mod environment_directory;
 mod facts;
-mod failure;
+mod hexadecimal;
 mod in_order;
 mod live_rate;
 mod live_terminal;
+mod load_arguments;
 mod load_at_once;
+mod load_target;
 mod lock_names;
-mod output;
-mod progress;
 mod records;
 mod shell_command;
 mod shell_session;
@@ -82,6 +80,8 @@ mod wait_graph;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use libtp_console::{failure, output, progress};
 
 use failure::{Ending, Result};
 use output::Output;
@@ -101,7 +101,8 @@ struct CommandLine {
 enum Verb {
     /// Make a bank, kill processes in the middle of transfers, recover the bank, and audit every record.
     Demo(command_demo::Arguments),
-    /// Run a workload and audit its result.
+    /// Run a workload and audit its result, with the program tp-bench.
+    #[command(disable_help_flag = true)]
     Bench(command_bench::Arguments),
     /// Print the value of a key.
     Get(command_get::Arguments),
@@ -180,10 +181,6 @@ enum Verb {
     Man,
     #[command(hide = true, name = "demo-worker")]
     DemoWorker(demo_worker::Arguments),
-    #[command(hide = true, name = "bench-client")]
-    BenchClient(command_bench::ClientArguments),
-    #[command(hide = true, name = "bench-memory-client")]
-    BenchMemoryClient(command_bench_memory::ClientArguments),
 }
 
 fn main() -> ExitCode {
@@ -238,8 +235,6 @@ fn run(verb: Verb, output: &mut Output) -> Result<Ending> {
         Verb::Completions(arguments) => command_completions::run(&arguments, output),
         Verb::Man => command_man::run(output),
         Verb::DemoWorker(arguments) => demo_worker::run(&arguments),
-        Verb::BenchClient(arguments) => command_bench::run_client(&arguments),
-        Verb::BenchMemoryClient(arguments) => command_bench_memory::run_client(&arguments),
     }
 }
 

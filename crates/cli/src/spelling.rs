@@ -9,9 +9,11 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+pub use libtp_console::numbers::{grouped, some_seconds, time};
 use serde_json::{Map, Value};
 
 use crate::failure::{Failure, Result};
+use crate::hexadecimal::{from_hex, to_hex};
 
 /// A JSON object in the order in which it is written.
 pub type Object = Map<String, Value>;
@@ -62,41 +64,6 @@ impl Spelling {
     }
 }
 
-/// Returns two hexadecimal digits for each byte.
-pub fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes what is written to it");
-        text
-    })
-}
-
-fn from_hex(digits: &[u8]) -> std::result::Result<Vec<u8>, String> {
-    if digits.len() % 2 != 0 {
-        return Err("an odd number of hexadecimal digits".to_string());
-    }
-    digits.chunks_exact(2).map(|pair| Ok(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
-}
-
-fn digit(letter: u8) -> std::result::Result<u8, String> {
-    let value = char::from(letter).to_digit(16).and_then(|value| u8::try_from(value).ok());
-    value.ok_or_else(|| format!("`{}` is no hexadecimal digit", char::from(letter)))
-}
-
-/// Parses a number of seconds, with or without a fraction.
-pub fn seconds(word: &str) -> std::result::Result<Duration, String> {
-    let number: f64 = word.parse().map_err(|_| "a number of seconds is needed".to_string())?;
-    Duration::try_from_secs_f64(number).map_err(|error| error.to_string())
-}
-
-/// Parses a number of seconds of at least a millisecond.
-pub fn some_seconds(word: &str) -> std::result::Result<Duration, String> {
-    let time = seconds(word)?;
-    if time < Duration::from_millis(1) {
-        return Err("a millisecond at least is needed".to_string());
-    }
-    Ok(time)
-}
-
 /// Parses a length of time with its unit, `500ms` or `1.5s`; zero needs no unit.
 pub fn time_with_unit(word: &str) -> std::result::Result<Duration, String> {
     let unit = word.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(word.len());
@@ -108,28 +75,6 @@ pub fn time_with_unit(word: &str) -> std::result::Result<Duration, String> {
         _ => return Err("a time needs its unit: ms or s".to_string()),
     };
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-/// Returns a number with its digits in groups of three: `1,234,567`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Returns microseconds with a readable unit: `7.3 us`, `1.20 ms`, `2.10 s`.
-pub fn time(micros: f64) -> String {
-    match micros {
-        few if few < 1_000.0 => format!("{few:.1} us"),
-        many if many < 1_000_000.0 => format!("{:.2} ms", many / 1_000.0),
-        many => format!("{:.2} s", many / 1_000_000.0),
-    }
 }
 
 #[cfg(test)]
@@ -157,27 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn seconds_have_fractions_and_an_end() {
-        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
-        assert_eq!(seconds("0"), Ok(Duration::ZERO));
-        for wrong in ["0", "-1", "nan", "inf", "five", ""] {
-            assert!(some_seconds(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn a_time_has_a_unit_unless_it_is_none() {
         let millis = |word| time_with_unit(word).map(|time| time.as_millis());
         assert_eq!(["500ms", "1.5s", "0", "0s"].map(millis), [Ok(500), Ok(1_500), Ok(0), Ok(0)]);
         for wrong in ["500", "ms", "-1s", "1h", "", "1 s x"] {
             assert!(time_with_unit(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn numbers_are_grouped_and_times_have_the_unit_that_fits() {
-        let numbers = [0, 999, 1_000, 12_345_678].map(grouped);
-        assert_eq!(numbers, ["0", "999", "1,000", "12,345,678"]);
-        assert_eq!([7.25, 1_200.0, 2_100_000.0].map(time), ["7.2 us", "1.20 ms", "2.10 s"]);
     }
 }

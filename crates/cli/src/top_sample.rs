@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use libtp::{Env, ProcessState, Stats};
-use libtp_bench::report::{nanos, per_second};
+use libtp_console::numbers::{nanos, per_second};
 use serde::Serialize;
 
 use crate::command_sessions::{shown, stopped_at_work, Session};

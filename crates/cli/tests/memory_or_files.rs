@@ -5,9 +5,10 @@
 mod tp;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use libtp_bank::{Durability, Engine, Granularity, Libtp, Scale, Session, Transfers};
 use serde_json::json;
 use tempfile::{tempdir, TempDir};
 use tp::tp;
@@ -21,11 +22,34 @@ fn disagreement() -> TempDir {
     directory
 }
 
+/// The variables that make this program the process at work: the environment, and the durability of commits.
+const VICTIM: [&str; 2] = ["LIBTP_TEST_VICTIM", "LIBTP_TEST_VICTIM_DURABILITY"];
+
+/// Starts a process that makes a bank and then transfers in it: this program again.
+fn at_work(env: &Path, durability: Durability) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_process_at_work"]).env(VICTIM[0], env).env(VICTIM[1], durability.name());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// No test, but the process at work, until it is killed.
+#[test]
+fn a_process_at_work() {
+    let Some(env) = std::env::var_os(VICTIM[0]) else { return };
+    let durability: Durability = std::env::var(VICTIM[1]).unwrap().parse().unwrap();
+    let bank = Libtp::open(Path::new(&env), durability, Granularity::Record, &mut |_, _, _| {}).unwrap();
+    let scale = Scale::with_accounts(500);
+    bank.load(&scale, &mut |_| {}).unwrap();
+    let mut session = bank.session_at(durability);
+    let mut transfers = Transfers::new(scale, 1, 0);
+    loop {
+        session.transact(&transfers.next_transfer()).unwrap();
+    }
+}
+
 /// Lets a process work in a bank until the log has `log_bytes_min` bytes, and kills it.
 fn work_and_die(env: &Path, log_bytes_min: u64) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-    command.args(["bench", "tpcb", "--accounts", "500", "--seconds", "600", "--env"]).arg(env);
-    let mut victim = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut victim = at_work(env, Durability::Sync);
     let log_bytes = || tp("stat", env, &["--json"]).json().pop().and_then(|stat| stat["log_tail"].as_u64());
     while victim.try_wait().unwrap().is_none() && log_bytes().unwrap_or(0) < log_bytes_min {
         std::thread::yield_now();
@@ -122,11 +146,7 @@ fn memory_that_is_left_and_may_be_wanted_is_shown_with_what_removes_it() {
         std::fs::write(env.join("libtp.toml"), &settings).unwrap();
     }
     tp("put", &other, &["names", "key", "value"]).text();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tp"));
-    command
-        .args(["bench", "tpcb", "--accounts", "500", "--durability", "relaxed", "--seconds", "600", "--env"])
-        .arg(&old);
-    let mut victim = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut victim = at_work(&old, Durability::Relaxed);
     let ahead = |stat: &serde_json::Value| stat["log_tail"].as_u64() > stat["log_durable"].as_u64();
     while victim.try_wait().unwrap().is_none()
         && !tp("stat", &old, &["--json"])

@@ -1,14 +1,15 @@
 //! Recoverable memory on a disk: a segment in memory, and its journal.
 
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use libtp_io::Directory;
+use libtp_io::{Directory, PosixDirectory};
 use rio::planted;
 use vista::{Memory, Persist, Ptr, Segment, Stores};
 
+use crate::file_cache::FileCache;
 use crate::journal::{self, Journal};
 use crate::{Options, Result};
 
@@ -36,8 +37,29 @@ pub struct Txn<'m> {
     journal: &'m mut Journal,
 }
 
+impl Options {
+    /// Opens the memory in the directory at `path`, and makes it if there is none.
+    ///
+    /// # Errors
+    /// `InUse`, `Damaged`, `Disk`, `Segment`.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Rvm> {
+        self.open_in(Arc::new(PosixDirectory::open(path)?))
+    }
+
+    /// As [`Options::open`], for a directory on any disk.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Rvm> {
+        match self.is_file_cache_safe {
+            true => Rvm::open(self, Arc::new(FileCache(directory))),
+            false => Rvm::open(self, directory),
+        }
+    }
+}
+
 impl Rvm {
-    pub(crate) fn open(options: &Options, directory: Arc<dyn Directory>) -> Result<Rvm> {
+    fn open(options: &Options, directory: Arc<dyn Directory>) -> Result<Rvm> {
         let memory = name_of_memory(options);
         if !directory.exists(journal::NAME)? {
             let segment = options.segment.open_in_memory(&memory)?;

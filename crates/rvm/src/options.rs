@@ -1,12 +1,6 @@
 //! Options for opening recoverable memory.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use libtp_io::{Directory, PosixDirectory};
-
-use crate::file_cache::FileCache;
-use crate::{Result, Rvm};
+use std::path::PathBuf;
 
 /// Options for opening recoverable memory.
 #[derive(Clone, Debug)]
@@ -15,7 +9,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) group: u32,
     pub(crate) memory: PathBuf,
-    is_file_cache_safe: bool,
+    pub(crate) is_file_cache_safe: bool,
 }
 
 impl Options {
@@ -37,7 +31,7 @@ impl Options {
     }
 
     /// Sets the size of groups, as the paper tried it: `transactions` transactions are written and synced at once. An
-    /// ended transaction is not safe before the last of its group has ended, or [`Rvm::flush`] was called. 1 by
+    /// ended transaction is not safe before the last of its group has ended, or [`Rvm::flush`](crate::Rvm::flush) was called. 1 by
     /// default.
     #[must_use]
     pub fn group(self, transactions: u32) -> Options {
@@ -56,24 +50,5 @@ impl Options {
     #[must_use]
     pub fn file_cache_is_safe(self, is_safe: bool) -> Options {
         Options { is_file_cache_safe: is_safe, ..self }
-    }
-
-    /// Opens the memory in the directory at `path`, and makes it if there is none.
-    ///
-    /// # Errors
-    /// `InUse`, `Damaged`, `Disk`, `Segment`.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Rvm> {
-        self.open_in(Arc::new(PosixDirectory::open(path)?))
-    }
-
-    /// As [`Options::open`], for a directory on any disk.
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Rvm> {
-        match self.is_file_cache_safe {
-            true => Rvm::open(self, Arc::new(FileCache(directory))),
-            false => Rvm::open(self, directory),
-        }
     }
 }

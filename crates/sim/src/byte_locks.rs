@@ -2,7 +2,7 @@
 
 use libtp_io::LockMode;
 
-use crate::tree::NodeId;
+use crate::node::NodeId;
 
 #[derive(Debug)]
 struct HeldLock {

@@ -24,11 +24,11 @@ use libtp_io::{Directory, Error, File, OpenMode, Operation, PlainFiles, Result};
 
 use crate::byte_locks::ByteLocks;
 use crate::content::{blocks_of, index, offset, BLOCK_BYTES, FILE_BYTES_MAX};
-use crate::crash_images::{CrashImages, LossMode};
 use crate::fault::{Activity, Calls, Counters, Fault, Faults, Repeat, CRASHED_ERRNO};
+use crate::node::NodeId;
 use crate::random::Random;
 use crate::trace::{Change, TraceEntry};
-use crate::tree::{NodeId, Tree};
+use crate::tree::Tree;
 
 mod handles;
 mod plain;
@@ -243,23 +243,10 @@ impl SimDisk {
         Ok(())
     }
 
-    /// Starts a walk along all changes so far, to make crash images.
-    pub fn crash_images(&self) -> CrashImages {
+    /// Returns the disk's first state, its trace, and its fixture.
+    pub(crate) fn recorded(&self) -> (Tree, Arc<[TraceEntry]>, Fixture) {
         let state = self.shared.state();
-        CrashImages::new(state.base.clone(), state.trace.as_slice().into(), state.fixture.clone())
-    }
-
-    /// Makes the disk that a crash would leave after the first `io_index` changes. Each call walks there from the
-    /// beginning: for many images, walk once with [`SimDisk::crash_images`].
-    pub fn image_at(&self, io_index: usize, mode: LossMode, seed: u64) -> SimDisk {
-        let mut images = self.crash_images();
-        images.advance_to(io_index);
-        images.image(mode, seed)
-    }
-
-    /// Makes the disk that a crash now would leave.
-    pub fn crash_image(&self, mode: LossMode, seed: u64) -> SimDisk {
-        self.image_at(usize::MAX, mode, seed)
+        (state.base.clone(), state.trace.as_slice().into(), state.fixture.clone())
     }
 
     /// Returns how often each class of fault was active, on this disk and on all its crash images.

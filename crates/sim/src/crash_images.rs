@@ -22,41 +22,11 @@ use std::sync::Arc;
 use crate::content::{index, offset, Block, BLOCK_BYTES, SECTOR_BYTES};
 use crate::crash_disk::{Fixture, SimDisk};
 use crate::fault::Counters;
+use crate::loss::LossMode;
+use crate::node::NodeId;
 use crate::random::Random;
 use crate::trace::{Change, TraceEntry};
-use crate::tree::{NodeId, Tree};
-
-/// The fate of the unsynced changes in a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LossMode {
-    /// Each write is kept, lost or torn by itself, in sectors of 512 bytes.
-    Torn512,
-    /// Each write is kept, lost or torn by itself, in blocks of 4096 bytes.
-    Torn4096,
-    /// All changes up to some point in the order of the calls are kept whole, the rest is lost.
-    Prefix,
-    /// Any subset of all sectors of all writes reaches the disk, in any order.
-    Reordered,
-    /// Each file and each directory by itself keeps all, none or a prefix of its changes.
-    PerFile,
-    /// All unsynced changes are lost.
-    DropAll,
-    /// All unsynced changes are kept, as when only the processes die.
-    KeepAll,
-}
-
-impl LossMode {
-    /// All modes.
-    pub const ALL: [LossMode; 7] = [
-        LossMode::Torn512,
-        LossMode::Torn4096,
-        LossMode::Prefix,
-        LossMode::Reordered,
-        LossMode::PerFile,
-        LossMode::DropAll,
-        LossMode::KeepAll,
-    ];
-}
+use crate::tree::Tree;
 
 /// A change that no sync has covered yet.
 #[derive(Debug, Clone)]
@@ -193,8 +163,29 @@ pub struct CrashImages {
     fixture: Fixture,
 }
 
+impl SimDisk {
+    /// Starts a walk along all changes so far, to make crash images.
+    pub fn crash_images(&self) -> CrashImages {
+        let (base, trace, fixture) = self.recorded();
+        CrashImages::new(base, trace, fixture)
+    }
+
+    /// Makes the disk that a crash would leave after the first `io_index` changes. Each call walks there from the
+    /// beginning: for many images, walk once with [`SimDisk::crash_images`].
+    pub fn image_at(&self, io_index: usize, mode: LossMode, seed: u64) -> SimDisk {
+        let mut images = self.crash_images();
+        images.advance_to(io_index);
+        images.image(mode, seed)
+    }
+
+    /// Makes the disk that a crash now would leave.
+    pub fn crash_image(&self, mode: LossMode, seed: u64) -> SimDisk {
+        self.image_at(usize::MAX, mode, seed)
+    }
+}
+
 impl CrashImages {
-    pub(crate) fn new(base: Tree, trace: Arc<[TraceEntry]>, fixture: Fixture) -> CrashImages {
+    fn new(base: Tree, trace: Arc<[TraceEntry]>, fixture: Fixture) -> CrashImages {
         CrashImages { trace, position: 0, durable: base.clone(), current: base, unsynced: Vec::new(), fixture }
     }
 

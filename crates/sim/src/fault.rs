@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtp_io::{Error, Operation};
 
-use crate::crash_images::LossMode;
+use crate::loss::LossMode;
 
 /// The error number of every call after the simulated crash (Linux's ESHUTDOWN, which no file gives).
 pub const CRASHED_ERRNO: i32 = 108;

@@ -12,9 +12,10 @@
 //! |---|---|
 //! | `crash_disk` | the disk, its processes and handles |
 //! | `crash_images` | the disk that a crash leaves, at every call and in every loss mode |
+//! | `loss` | the loss modes |
 //! | `fault` | calls that fail on purpose, and the count of faults that were really active |
 //! | `trace` | the record of all changes |
-//! | `tree`, `content` | names and bytes, cheap to fork |
+//! | `tree`, `node`, `content` | names, numbers and bytes, cheap to fork |
 //! | `byte_locks` | the locks, which end with their process |
 //! | `random` | numbers from a seed |
 #![forbid(unsafe_code)]
@@ -24,13 +25,16 @@ mod content;
 mod crash_disk;
 mod crash_images;
 mod fault;
+mod loss;
+mod node;
 mod random;
 mod trace;
 mod tree;
 
 pub use crash_disk::{SimDirectory, SimDisk, SimFile, SimProcess};
-pub use crash_images::{CrashImages, LossMode};
+pub use crash_images::CrashImages;
 pub use fault::{is_crash, Activity, Calls, Fault, Repeat, CRASHED_ERRNO};
+pub use loss::LossMode;
+pub use node::NodeId;
 pub use random::Random;
 pub use trace::{Change, TraceEntry};
-pub use tree::NodeId;

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::tree::NodeId;
+use crate::node::NodeId;
 
 /// One change or sync. The trace has them in the order they took effect; an entry's place is its I/O index.
 #[derive(Debug, Clone)]

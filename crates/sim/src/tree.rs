@@ -6,20 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::content::{index, Content};
+use crate::content::Content;
+use crate::node::NodeId;
 use crate::trace::Change;
-
-/// The number of a file or directory on a simulated disk.  0 is the root directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(pub u32);
-
-impl NodeId {
-    pub(crate) const ROOT: NodeId = NodeId(0);
-
-    fn index(self) -> usize {
-        index(u64::from(self.0))
-    }
-}
 
 type Names = Arc<BTreeMap<Arc<str>, NodeId>>;
 

@@ -43,6 +43,12 @@ pub mod dump_format;
 #[path = "../../../crates/cli/src/dump_header.rs"]
 #[allow(missing_docs)]
 pub mod dump_header;
+#[path = "../../../crates/cli/src/dump_spelling.rs"]
+#[allow(missing_docs)]
+pub mod dump_spelling;
+#[path = "../../../crates/cli/src/hexadecimal.rs"]
+#[allow(missing_docs)]
+pub mod hexadecimal;
 
 /// A target: its name, which is also its corpus's name, and its function.
 pub type Target = (&'static str, fn(&[u8]));

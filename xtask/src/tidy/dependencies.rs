@@ -38,8 +38,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("libtp-histogram", &[]),
-    ("libtp-bench", &["libtp", "libtp-histogram", "rvm", "libtp-vista"]),
-    ("libtp-cli", &["libtp", "libtp-bench", "libtp-vista"]),
+    ("libtp-console", &["libtp"]),
+    ("libtp-bank", &["libtp", "libtp-console"]),
+    ("libtp-bench", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "rvm", "libtp-vista"]),
+    ("libtp-cli", &["libtp", "libtp-bank", "libtp-console", "libtp-histogram", "libtp-vista"]),
     ("libtp-capi", &["libtp", "libtp-vista"]),
     ("libtp-sim", &["libtp-io"]),
     // The log and processes by themselves: tests choose to the byte where a log ends.

@@ -7,7 +7,7 @@ use super::source::{code, line_of, word_places, File};
 use crate::workspace::Package;
 
 /// The files that may contain `unsafe`.
-const HOMES: [&str; 44] = [
+const HOMES: [&str; 42] = [
     "crates/rio/src/anchor.rs",
     "crates/rio/src/fork_mark.rs",
     "crates/rio/src/map.rs",
@@ -39,12 +39,10 @@ const HOMES: [&str; 44] = [
     "crates/io/src/posix.rs",
     "crates/io/src/fork.rs",
     "crates/bench/src/c_tables.rs",
-    "crates/bench/src/c_tables/bdb.rs",
-    "crates/bench/src/c_tables/rocksdb.rs",
-    "crates/bench/src/engine_bdb.rs",
-    "crates/bench/src/engine_lmdb.rs",
-    "crates/bench/src/engine_rocksdb.rs",
     "crates/bench/src/memory/pmemobj.rs",
+    "crates/bench/src/peers/bdb.rs",
+    "crates/bench/src/peers/lmdb.rs",
+    "crates/bench/src/peers/rocksdb.rs",
     "tests/multiprocess/fork.rs",
     "tests/src/forking.rs",
     "tests/lab/port.rs",

@@ -9,7 +9,7 @@ const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 /// Macros that print.
 const PRINTING: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 /// Programs may print; libraries return.
-const PROGRAMS: [&str; 4] = ["crates/cli/", "crates/bench/", "tests/", "xtask/"];
+const PROGRAMS: [&str; 6] = ["crates/bank/", "crates/console/", "crates/cli/", "crates/bench/", "tests/", "xtask/"];
 /// Places that exist on one machine only.
 const MACHINE_PATHS: [&str; 4] =
     [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::bends::{Bend, Seen, TOLERANCE};
 use super::space::mib;
 use super::tree::Size;
-use crate::error::{Error, Result};
-use crate::paper::{number, spelled, svg, Build, Figure, Machine, Point};
+use crate::error::Result;
+use crate::paper::{line_of_run, number, spelled, table, write_files, Build, By, Figure, Machine};
 
 /// A part of the report.
 pub(super) struct Chapter {
@@ -40,35 +40,12 @@ impl Report<'_> {
     /// # Errors
     /// `File` if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
-        let write = |name: &str, text: &str| {
-            let path = directory.join(name);
-            std::fs::write(&path, text).map_err(Error::file("write", &path))
-        };
-        for Chapter { figure, .. } in self.chapters {
-            write(&format!("{}.svg", figure.id), &svg(figure)?)?;
-        }
-        write("report.md", &self.markdown())
+        write_files(directory, self.chapters.iter().map(|chapter| &chapter.figure), &self.markdown())
     }
 
     fn markdown(&self) -> String {
-        let (mut text, machine) = (String::from("# What growth costs\n\n"), self.machine);
-        let _ = writeln!(
-            text,
-            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}{}; load when it began {}. libtp {}, commit {}, {}.\n",
-            self.command,
-            self.seconds,
-            machine.processors,
-            machine.processor,
-            machine.memory_gib,
-            machine.system,
-            machine.kernel,
-            machine.filesystem,
-            machine.disk(),
-            machine.load,
-            machine.libtp,
-            self.build.commit,
-            self.build.compiler,
-        );
+        let mut text = String::from("# What growth costs\n\n");
+        text.push_str(&line_of_run(self.command, self.seconds, self.machine, self.build, &self.machine.load));
         let _ = writeln!(
             text,
             "Nanoseconds an operation, each in a transaction of its own with relaxed durability, on records with keys of 16 bytes that are \
@@ -101,18 +78,7 @@ impl Chapter {
         let figure = &self.figure;
         let _ = writeln!(text, "\n## {}: {}\n\n{}\n", figure.id, figure.title, figure.here);
         let _ = writeln!(text, "![{}]({}.svg)\n", figure.title, figure.id);
-        let names: Vec<_> = figure.series.iter().map(|series| series.name.as_str()).collect();
-        let _ = writeln!(text, "| {} | {} |\n|---|{}", figure.x.name, names.join(" | "), "---|".repeat(names.len()));
-        for place in figure.places() {
-            let cells = figure.series.iter().map(|series| cell(series.points.iter().find(|point| point.x == place)));
-            let _ = writeln!(text, "| {place} | {} |", cells.collect::<Vec<_>>().join(" | "));
-        }
-        let refused = figure.series.iter().flat_map(|series| series.points.iter().map(move |point| (series, point)));
-        for (series, point) in refused {
-            if let Some(why) = &point.refused {
-                let _ = writeln!(text, "\n{}, {}: not measured: {why}", series.name, point.x);
-            }
-        }
+        table(figure, By::Place, text);
         if !self.counted.is_empty() {
             self.write_counted(text);
         }
@@ -142,16 +108,5 @@ impl Chapter {
                 "| {x} | {records} | {file} | {height} | {operation} | {misses} | {writes} | {evictions} | {log} |"
             );
         }
-    }
-}
-
-fn cell(point: Option<&Point>) -> String {
-    let Some(point) = point else { return String::new() };
-    match (point.median(), point.spread()) {
-        (Some(median), Some((least, greatest))) if point.samples.len() > 1 => {
-            format!("{} ({} to {})", spelled(median), spelled(least), spelled(greatest))
-        }
-        (Some(median), _) => spelled(median),
-        (None, _) => "not measured".to_owned(),
     }
 }

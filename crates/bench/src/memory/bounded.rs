@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bound::Bounds;
 use super::change::{Journaled, Memory};
-use super::client::{ask, MemoryJob};
+use super::client::{ask, MemoryJob, StartMemory};
 use super::debit_credit::DebitCredit;
 use super::judge::judge;
 use super::order_entry::OrderEntry;
@@ -21,7 +21,6 @@ use super::rounds::take;
 use super::{size, store, Work};
 use crate::cold::forget_files;
 use crate::error::{Error, Result};
-use crate::paper::StartMemory;
 
 /// Approximate time between two looks at the clock, and the most transactions between them.
 const LOOK: Duration = Duration::from_millis(1);

@@ -4,7 +4,7 @@
 //! then, and answers with one line of JSON.
 
 use std::io::{BufRead, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,6 @@ use super::bound::Bounds;
 use super::bounded::{work_bounded, Bounded};
 use super::{run_memory, MemorySettings};
 use crate::error::{Error, Result};
-use crate::paper::StartMemory;
 
 /// The job of such a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,6 +21,9 @@ pub enum MemoryJob {
     /// Transactions on an existing database.
     Bounded(Bounded),
 }
+
+/// Starts a process with a job.
+pub type StartMemory<'s> = &'s dyn Fn(&str) -> Command;
 
 /// Runs the job in such a process: waits for a line, does the job, and writes the result.
 ///

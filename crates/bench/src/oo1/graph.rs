@@ -23,10 +23,10 @@ const NEAR_ONE_IN: u32 = 100;
 pub struct Part {
     /// Its number, from 1.
     pub id: u32,
-    pub(super) x: u32,
-    pub(super) y: u32,
-    pub(super) kind: [u8; 10],
-    pub(super) built: u64,
+    pub(crate) x: u32,
+    pub(crate) y: u32,
+    pub(crate) kind: [u8; 10],
+    pub(crate) built: u64,
     /// The connections that leave it.
     pub out: [Connection; CONNECTIONS],
 }
@@ -36,8 +36,8 @@ pub struct Part {
 pub struct Connection {
     /// The part that it leads to.
     pub to: u32,
-    pub(super) kind: [u8; 10],
-    pub(super) length: u32,
+    pub(crate) kind: [u8; 10],
+    pub(crate) length: u32,
 }
 
 /// The arguments of the null procedure.

@@ -6,18 +6,18 @@ use std::ops::Range;
 use super::{Connection, Graph, Part};
 
 /// Returns the parts by id.
-pub(super) fn parts(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = &Part> {
+pub(crate) fn parts(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = &Part> {
     ids.map(move |id| graph.part(id))
 }
 
 /// Returns the connections by the part that they leave, and which of its connections each is.
-pub(super) fn leaving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u8, &Connection)> {
+pub(crate) fn leaving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u8, &Connection)> {
     ids.flat_map(move |id| (0..).zip(&graph.part(id).out).map(move |(nth, connection)| (id, nth, connection)))
 }
 
 /// Returns the connections between these parts, by the part that they lead to, the part that they leave, and which of
 /// its connections each is.
-pub(super) fn arriving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u32, u8)> + '_ {
+pub(crate) fn arriving(graph: &Graph, ids: Range<u32>) -> impl Iterator<Item = (u32, u32, u8)> + '_ {
     ids.clone().flat_map(move |id| {
         let (all, ids) = (graph.into_part(id), ids.clone());
         all.iter().filter(move |(from, _)| ids.contains(from)).map(move |(from, nth)| (id, *from, *nth))

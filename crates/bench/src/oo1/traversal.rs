@@ -4,7 +4,7 @@ use super::{Glance, Way, HOPS};
 use crate::error::Result;
 
 /// A read-only transaction of a contender.
-pub(super) trait Look {
+pub(crate) trait Look {
     /// Reads the part with this id.
     fn part(&mut self, id: u32) -> Result<Glance>;
 
@@ -13,7 +13,7 @@ pub(super) trait Look {
 }
 
 /// Visits all parts within [`HOPS`] connections.
-pub(super) fn depth_first(look: &mut impl Look, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
+pub(crate) fn depth_first(look: &mut impl Look, root: u32, way: Way, seen: &mut dyn FnMut(Glance)) -> Result<()> {
     follow(look, root, HOPS, way, &mut Vec::new(), seen)
 }
 

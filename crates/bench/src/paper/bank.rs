@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::rounds::Sample;
-use crate::catalogue::{open_engine, EngineKind, OpenSettings, Sharing};
+use crate::catalogue::open_engine;
 use crate::engine::{Durability, Engine, Granularity, Outcome};
 use crate::engine_libtp::Libtp;
 use crate::engine_unprotected::{Substitute, Unprotected};
 use crate::error::{Error, Result};
+use crate::kinds::{EngineKind, OpenSettings, Sharing};
 use crate::processes::all_processes;
 use crate::report::{sent, ClientsAs, RunSettings, Together};
 use crate::run::{all_threads, Before};
@@ -97,8 +98,16 @@ impl Contender {
     /// # Errors
     /// The engine's error, or that the engine is not available here.
     pub fn open(&self, directory: &Path, join: bool) -> Result<Box<dyn Engine>> {
+        self.open_watched(directory, join, &mut |_| {})
+    }
+
+    /// Does the same, and calls `watch` with the progress of libtp's recovery.
+    ///
+    /// # Errors
+    /// As [`Contender::open`].
+    pub fn open_watched(&self, directory: &Path, join: bool, watch: &mut libtp::Watch<'_>) -> Result<Box<dyn Engine>> {
         if self.engine == "libtp" {
-            let bank = Libtp::open(directory, self.durability, self.granularity, &mut |_| {})?;
+            let bank = Libtp::open(directory, self.durability, self.granularity, watch)?;
             let bank = bank.reading_first(self.reads_first).reversing_one_in(self.reversing_one_in);
             return Ok(Box::new(bank.reading_snapshots(self.reads_snapshots)));
         }
@@ -188,7 +197,7 @@ impl Bank {
             done?;
         }
         let before = Before::look(engine.as_ref())?;
-        let (history, next_client) = (Cell::new(before.history_count), Cell::new(before.first_client));
+        let (history, next_client) = (Cell::new(before.history.count), Cell::new(before.history.first_client));
         let (contender, directory) = (contender.clone(), directory.to_path_buf());
         Ok(Bank { engine, contender, directory, scale, history, next_client })
     }
@@ -222,7 +231,7 @@ impl Bank {
         if sent_all.is_err() && !slice.is_read_only {
             // The number of transfers of the other clients is unknown, so from here on the current history counts. The
             // audit still checks the sums.
-            self.history.set(Before::look(engine)?.history_count);
+            self.history.set(Before::look(engine)?.history.count);
         }
         let clients = sent_all?;
         // The count begins with the shared memory, which may have been made anew meanwhile.

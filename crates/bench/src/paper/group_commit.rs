@@ -4,9 +4,9 @@ use crate::engine::Durability;
 use crate::error::Result;
 
 use super::bank::{Contender, Slice};
+use super::beside::Beside;
 use super::figure::{Axis, Figure, Place};
 use super::rounds::Case;
-use super::syncs::Syncs;
 use super::Paper;
 
 /// Measures commits by number of clients, without deliberate waits and with each threshold.
@@ -25,12 +25,12 @@ pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
     let lines: Vec<_> = lines.into_iter().map(|(name, contender)| (name.to_owned(), contender)).collect();
     let scale = paper.pace.scale;
     let (banks, refused) = paper.banks(&lines, scale);
-    let (syncs, mut cases) = (Syncs::default(), Vec::new());
+    let (syncs, mut cases) = (Beside::syncs(), Vec::new());
     for clients in paper.pace.durable_clients {
         for (name, bank) in &banks {
             let slice = Slice { time: paper.pace.long_slice, ..paper.slice(*clients) };
             let (syncs, place) = (&syncs, Place::Number(f64::from(*clients)));
-            cases.push(Case::new(name, place.clone(), move || syncs.sample(name, &place, bank, &slice)));
+            cases.push(Case::new(name, place.clone(), move || Ok(syncs.sample(name, &place, bank.work(&slice)?))));
         }
     }
     let mut series = paper.measure("libtp-4.2", &mut cases, paper.pace.rounds)?;
@@ -50,7 +50,7 @@ pub(super) fn thresholds(paper: &mut Paper<'_>) -> Result<()> {
         series,
         notes: Vec::new(),
     };
-    let syncs = syncs.figure_beside(&figure);
+    let syncs = syncs.figure_of_syncs(&figure);
     paper.figures.extend([figure, syncs]);
     Ok(())
 }

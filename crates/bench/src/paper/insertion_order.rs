@@ -9,8 +9,9 @@ use super::bank::number;
 use super::figure::{Axis, Figure, Place};
 use super::rounds::{Case, Sample};
 use super::Paper;
+use crate::catalogue::rows;
 use crate::error::{Error, Result};
-use crate::rows::{bytes_in, engines, shuffled, sorted, Contender, Open, Pair};
+use crate::rows::{bytes_in, shuffled, sorted, Contender, Open, Pair};
 
 const ID: &str = "libtp-order";
 /// Bytes of a record, key and value.
@@ -27,11 +28,10 @@ pub(super) fn sizes(paper: &mut Paper<'_>) -> Result<()> {
     let at_random = shuffled(ascending.clone());
     let peers = &paper.settings.peers;
     let is_wanted = |one: &Contender| one.peer.is_none_or(|peer| peers.iter().any(|name| name == peer.name()));
-    let engines: Vec<_> = engines().into_iter().filter(is_wanted).collect();
+    let engines: Vec<_> = rows().into_iter().filter(is_wanted).collect();
     let mut cases = Vec::new();
     for (place, pairs) in ORDERS.into_iter().zip([&ascending, &descending, &at_random]) {
-        for Contender { name, peer, open } in &engines {
-            let name = peer.map_or(*name, |peer| peer.name());
+        for Contender { name, open, .. } in &engines {
             let directory = paper.settings.disk.join(format!("order-{}-{name}", place.replace(' ', "-")));
             cases.push(Case::new(name, Place::Name(place.to_owned()), move || filled(*open, &directory, pairs)));
         }
@@ -124,7 +124,7 @@ mod tests {
         let lossy: Open = |_: &Path| Ok(Box::new(Lossy));
         let sample = filled(lossy, &directory, &sorted(2)).unwrap();
         assert_eq!(sample.audit, "199 bytes are there where 200 were put");
-        let whole = filled(engines()[0].open, &directory, &sorted(2)).unwrap();
+        let whole = filled(rows()[0].open, &directory, &sorted(2)).unwrap();
         assert!(whole.audit == "ok" && whole.value > 1.0, "{whole:?}");
         assert!(!directory.exists());
     }

@@ -1,24 +1,29 @@
 //! Many processes on one bank: LIBTP figures 7, 8 and 9.
 
-use crate::engine::Durability;
+use crate::engine::{Durability, Granularity};
 use crate::error::Result;
+use crate::processors::at_one_distance;
 use crate::tpcb::Scale;
+use libtp_console::numbers::nanos;
 
-use super::bank::{Contender, Slice};
+use super::bank::{Contender, Done, Slice};
+use super::beside::{Beside, Described};
 use super::figure::{Axis, Figure, Place};
 use super::rounds::{Case, Sample};
-use super::syncs::Syncs;
 use super::Paper;
 
 /// Measures many processes whose every commit waits for the disk.
 pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Sync).shared();
-    let lines = [
+    let mut lines = vec![
         Line::new("locks on records", libtp()),
         Line::new("locks on pages, read first, as in the paper", libtp().as_in_the_paper()),
     ];
+    if paper.settings.peers.iter().any(|peer| peer == "bdb") {
+        lines.push(Line::new("bdb", Contender::of("bdb", Durability::Sync).shared()));
+    }
     let scale = paper.pace.scale;
-    let syncs = Syncs::default();
+    let syncs = Beside::syncs();
     let series = by_processes(paper, "libtp-7", &lines, scale, false, &syncs)?;
     let figure = Figure {
         id: "libtp-7".into(),
@@ -26,7 +31,7 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
         paper: "LIBTP figure 7 (5.1.2): multi-user TPC-B, bound by one disk. The text says: about 10 % more at two processes, and at four \
                 less than one did. The plotted values are not in the text."
             .into(),
-        here: "The same bank by 1 to 64 processes, `Sync`. Commits that wait together are written together.".into(),
+        here: "The same bank by 1 to 64 processes, `Sync`. Commits that wait together are written together. `bdb` is Berkeley DB.".into(),
         x: Axis::logarithmic("processes"),
         y: Axis::logarithmic("transactions a second"),
         series,
@@ -40,7 +45,7 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
         ("locks on records", &Place::Number(4.0)),
         ("locks on records", &Place::Number(1.0)),
     );
-    let syncs = syncs.figure_beside(&figure);
+    let syncs = syncs.figure_of_syncs(&figure);
     paper.figures.extend([figure, syncs]);
     Ok(())
 }
@@ -49,13 +54,14 @@ pub(super) fn figure_7(paper: &mut Paper<'_>) -> Result<()> {
 pub(super) fn figure_8(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = || Contender::libtp(Durability::Relaxed).shared();
     let lines = [Line::new("read only", libtp()), Line::new("read only, threads", libtp()).by_threads()];
-    let mut series = by_processes(paper, "libtp-8", &lines, Scale::SMALL, true, &Syncs::default())?;
+    let mut series = by_processes(paper, "libtp-8", &lines, Scale::SMALL, true, &Beside::syncs())?;
     let lines = [
         Line::new("no sync, locks on records", libtp()),
         Line::new("no sync, locks on records, threads", libtp()).by_threads(),
+        Line::new("no sync, locks on pages", Contender { granularity: Granularity::Page, ..libtp() }),
         Line::new("no sync, locks on pages, read first", libtp().as_in_the_paper()),
     ];
-    series.extend(by_processes(paper, "libtp-8", &lines, Scale::SMALL, false, &Syncs::default())?);
+    series.extend(by_processes(paper, "libtp-8", &lines, Scale::SMALL, false, &Beside::syncs())?);
     paper.figures.push(Figure {
         id: "libtp-8".into(),
         title: "Many processes on 1,000 accounts".into(),
@@ -80,7 +86,7 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     let libtp = Contender::libtp(Durability::Relaxed).shared().as_in_the_paper();
     // The paper's large bank waits for its disk, and holds its locks meanwhile.
     let large = Contender { durability: Durability::Sync, ..libtp.clone() };
-    let records = Contender { granularity: crate::engine::Granularity::Record, ..libtp.clone() };
+    let records = Contender { granularity: Granularity::Record, ..libtp.clone() };
     let scale = paper.pace.scale;
     let (mut banks, mut refused) = (Vec::new(), Vec::new());
     // The paper's program looked for deadlocks once a second.
@@ -95,12 +101,13 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
         refused.extend(not_made);
     }
     let mut cases = Vec::new();
+    let moves = Moves::of(paper);
     for processes in paper.pace.processes {
         for (name, bank) in &banks {
             let process = Some(paper.settings.client);
             let slice = Slice { process, time: paper.pace.long_slice, ..paper.slice(*processes) };
             cases.push(Case::new(name, Place::Number(f64::from(*processes)), move || {
-                let done = bank.work(&slice)?;
+                let done = moves.work(&slice, || bank.work(&slice))?;
                 Ok(Sample { value: done.aborts_per_1000, audit: "ok".into(), raw: done.raw })
             }));
         }
@@ -127,6 +134,64 @@ pub(super) fn figure_9(paper: &mut Paper<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Measures deadlocks of other kinds than figure 9: transfers that lock in reverse order, and transfers that read first.
+pub(super) fn deadlocks(paper: &mut Paper<'_>) -> Result<()> {
+    let libtp = || Contender::libtp(Durability::Relaxed).shared();
+    let lines = [
+        Line::new("none in reverse", libtp()),
+        Line::new("one of 16 in reverse", Contender { reversing_one_in: 16, ..libtp() }),
+        Line::new("all read first", Contender { reads_first: true, ..libtp() }),
+    ];
+    let victims = Beside::keeping(|done| Some(done.aborts_per_1000));
+    let series = by_processes(paper, "libtp-deadlocks", &lines, Scale::with_branches(1000, 4), false, &victims)?;
+    let figure = Figure {
+        id: "libtp-deadlocks".into(),
+        title: "Deadlocks on 4 branches".into(),
+        paper: "Not in the paper, whose programs read every balance before they lock it for the change.".into(),
+        here: "1,000 accounts, locks on records, nothing waits for the disk. A transfer in reverse order locks the branch first and the account last."
+            .into(),
+        x: Axis::logarithmic("processes"),
+        y: Axis::logarithmic("transactions a second"),
+        series,
+        notes: Vec::new(),
+    };
+    let victims = victims.figure_beside(
+        &figure,
+        Described {
+            suffix: "victims",
+            title: "Victims of 1,000 transactions",
+            paper: "LIBTP figure 9 has the victims of the paper's order of locks.",
+            here: "Aborts of the same time.",
+            y: Axis::linear("aborts of 1,000 transactions"),
+        },
+    );
+    paper.figures.extend([figure, victims]);
+    Ok(())
+}
+
+/// Whether slices of several processes are repeated when the processors are moved apart. Those of the smallest run are
+/// too short for that.
+#[derive(Clone, Copy)]
+struct Moves {
+    are_seen: bool,
+}
+
+impl Moves {
+    fn of(paper: &Paper<'_>) -> Moves {
+        Moves { are_seen: !paper.settings.is_tiny }
+    }
+
+    /// Works a slice, and adds a cache line's time between processors to its details.
+    fn work(self, slice: &Slice<'_>, mut work: impl FnMut() -> Result<Done>) -> Result<Done> {
+        if !self.are_seen || slice.clients == 1 {
+            return work();
+        }
+        let (mut done, line) = at_one_distance(work)?;
+        done.raw["line_ns"] = nanos(line).into();
+        Ok(done)
+    }
+}
+
 /// A curve of a figure: the contender, and whether its clients are threads.
 struct Line {
     name: &'static str,
@@ -151,11 +216,12 @@ fn by_processes(
     lines: &[Line],
     scale: Scale,
     is_read_only: bool,
-    syncs: &Syncs,
+    beside: &Beside,
 ) -> Result<Vec<super::Series>> {
     let named: Vec<_> = lines.iter().map(|line| (line.name.to_owned(), line.contender.clone())).collect();
     let (banks, refused) = paper.banks(&named, scale);
     let mut cases = Vec::new();
+    let moves = Moves::of(paper);
     // A bank is compared with itself, so its points are neighbours.
     for (name, bank) in &banks {
         let as_threads = lines.iter().any(|line| line.name == name && line.as_threads);
@@ -163,7 +229,10 @@ fn by_processes(
             let process = (!as_threads).then_some(paper.settings.client);
             let slice = Slice { process, time: paper.pace.long_slice, is_read_only, ..paper.slice(*processes) };
             let place = Place::Number(f64::from(*processes));
-            cases.push(Case::new(name, place.clone(), move || syncs.sample(name, &place, bank, &slice)));
+            cases.push(Case::new(name, place.clone(), move || {
+                let done = moves.work(&slice, || bank.work(&slice))?;
+                Ok(beside.sample(name, &place, done))
+            }));
         }
     }
     let mut series = paper.measure(id, &mut cases, paper.pace.rounds)?;

@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::catalogue::parts as peers;
 use crate::cold::forget_files;
 use crate::error::{Error, Result};
-use crate::oo1::{ours, peers, Client, Glance, Graph, OpenParts, Parts, Seen, Way, INSERTED, LOOKED_UP, TRAVERSED};
+use crate::oo1::{ours, Client, Glance, Graph, OpenParts, Parts, Seen, Way, INSERTED, LOOKED_UP, TRAVERSED};
 use crate::random::Random;
 
 use super::figure::{Axis, Figure, Goal, Place, Series};

@@ -18,11 +18,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::memory::{ask, run_memory, MemoryEngine, MemoryJob, MemorySettings, Workload, PMEMOBJ_VARIABLES};
+use crate::memory::{
+    ask, run_memory, MemoryEngine, MemoryJob, MemorySettings, StartMemory, Workload, PMEMOBJ_VARIABLES,
+};
 
 use super::figure::{Place, Series};
 use super::rounds::Sample;
-use super::{Paper, PaperSettings, StartMemory};
+use super::{Paper, PaperSettings};
 
 pub(super) use groups::figure_6;
 
@@ -33,8 +35,7 @@ const VISTA: Contender = Contender { name: "vista", engine: MemoryEngine::Vista,
 const VISTA_ON_DISK: Contender = Contender { name: "vista, a file on the disk", is_on_disk: true, ..VISTA };
 const RVM_RIO: Contender = Contender { name: "rvm-rio", engine: MemoryEngine::RvmRio { group: 1 }, is_on_disk: false };
 const RVM: Contender = Contender { name: "rvm", engine: MemoryEngine::Rvm { group: 1 }, is_on_disk: false };
-const PMEMOBJ: Contender =
-    Contender { name: crate::catalogue::PMEMOBJ, engine: MemoryEngine::Pmemobj, is_on_disk: false };
+const PMEMOBJ: Contender = Contender { name: crate::kinds::PMEMOBJ, engine: MemoryEngine::Pmemobj, is_on_disk: false };
 
 /// Makes figure 5 and the figures that follow from it.
 pub(super) fn figure_5(paper: &mut Paper<'_>) -> Result<()> {

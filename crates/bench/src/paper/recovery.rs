@@ -114,7 +114,7 @@ impl Doomed {
         let bank = self.contender.open(&self.directory, false)?;
         read_one(bank.as_ref(), &settings)?;
         let seconds = begin.elapsed().as_secs_f64();
-        let found = Before::look(bank.as_ref())?.history_count;
+        let found = Before::look(bank.as_ref())?.history.count;
         let mut audit = bank.audit(&self.scale)?.verdict(found);
         if found != transactions {
             audit = format!("{transactions} transactions were acknowledged, and {found} are there");

@@ -1,8 +1,8 @@
 //! One user: LIBTP figure 6.
 
-use crate::catalogue::EngineKind;
 use crate::engine::Durability;
 use crate::error::Result;
+use crate::kinds::EngineKind;
 
 use super::bank::Contender;
 use super::figure::{Axis, Figure, Place, Point, Series};

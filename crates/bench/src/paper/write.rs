@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::build::Build;
-use super::figure::{spelled, Figure, Goal, Place, Point};
+use super::figure::{spelled, Figure, Goal};
 use super::machine::Machine;
-use crate::error::{Error, Result};
+use super::tables::{line_of_run, table, write_files, By};
+use crate::error::Result;
 
 /// The parts of a report.
 pub struct Report<'r> {
@@ -37,35 +38,16 @@ impl Report<'_> {
     /// # Errors
     /// `File` if a file cannot be written.
     pub fn write(&self, directory: &Path) -> Result<()> {
-        for figure in self.figures {
-            write(&directory.join(format!("{}.svg", figure.id)), &super::draw::svg(figure)?)?;
-        }
-        write(&directory.join("report.md"), &self.markdown())
+        write_files(directory, self.figures.iter(), &self.markdown())
     }
 
     /// Returns the report's text.
     pub fn markdown(&self) -> String {
         let mut text = String::from("# The papers' figures, measured here\n\n");
-        let machine = self.machine;
-        let _ = writeln!(
-            text,
-            "`{}` ({:.0} s). {} x {}, {} GiB, {}, Linux {}, {}{}; load when it began {}; {} of the processors' time stolen by other machines. \
-             libtp {}, commit {}, {}.\n",
-            self.command,
-            self.seconds,
-            machine.processors,
-            machine.processor,
-            machine.memory_gib,
-            machine.system,
-            machine.kernel,
-            machine.filesystem,
-            machine.disk(),
-            machine.load,
-            self.stolen_percent.map_or_else(|| "an unknown part".to_owned(), |percent| format!("{percent:.1} %")),
-            machine.libtp,
-            self.build.commit,
-            self.build.compiler,
-        );
+        let stolen =
+            self.stolen_percent.map_or_else(|| "an unknown part".to_owned(), |percent| format!("{percent:.1} %"));
+        let load = format!("{}; {stolen} of the processors' time stolen by other machines", self.machine.load);
+        text.push_str(&line_of_run(self.command, self.seconds, self.machine, self.build, &load));
         text.push_str(
             "Each figure's cases were measured in turns, every other round backwards; shown are medians, and the least and the greatest in \
              brackets. What several clients did is what all of them did in one stretch of time. A goal is the median of what it was in each \
@@ -84,7 +66,7 @@ impl Report<'_> {
         self.write_goals(&mut text);
         for figure in self.figures {
             let _ = writeln!(text, "\n## {}: {}\n\n{}\n\n{}\n", figure.id, figure.title, figure.paper, figure.here);
-            table(figure, &mut text);
+            table(figure, By::Series, &mut text);
             for note in &figure.notes {
                 let _ = writeln!(text, "\n{note}");
             }
@@ -120,54 +102,10 @@ impl Report<'_> {
     }
 }
 
-/// Writes a row for each series, with a column for each place.
-fn table(figure: &Figure, text: &mut String) {
-    let places = figure.places();
-    let _ = write!(text, "| {} by {} |", figure.y.name, figure.x.name);
-    places.iter().for_each(|place| {
-        let _ = write!(text, " {place} |");
-    });
-    let _ = writeln!(text, "\n|---|{}", "---|".repeat(places.len()));
-    let mut refused: Vec<String> = Vec::new();
-    for series in &figure.series {
-        let _ = write!(text, "| {} |", series.name);
-        for place in &places {
-            let point = series.points.iter().find(|point| point.x == *place);
-            let _ = write!(text, " {} |", cell(point, &series.name, place, &mut refused));
-        }
-        text.push('\n');
-    }
-    if !refused.is_empty() {
-        text.push('\n');
-    }
-    refused.iter().for_each(|why| {
-        let _ = writeln!(text, "* {why}");
-    });
-}
-
-fn cell(point: Option<&Point>, series: &str, place: &Place, refused: &mut Vec<String>) -> String {
-    let Some(point) = point else { return String::new() };
-    if let Some(why) = &point.refused {
-        refused.push(format!("{series}, {place}: not measured: {why}"));
-        return "not measured".to_owned();
-    }
-    match (point.median(), point.spread()) {
-        (Some(median), Some((least, greatest))) if point.samples.len() > 1 => {
-            format!("{} ({} to {})", spelled(median), spelled(least), spelled(greatest))
-        }
-        (Some(median), _) => spelled(median),
-        (None, _) => "-".to_owned(),
-    }
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(Error::file("write", path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::figure::{Axis, Series};
+    use crate::paper::figure::{Axis, Place, Point, Series};
 
     #[test]
     fn a_report_has_a_table_and_a_picture_of_each_figure_and_says_what_could_not_be_measured() {

@@ -105,14 +105,14 @@ fn a_child_runs_when_told_to_and_reports_what_the_bank_shows() {
     let mut reports = Vec::new();
     converse(&engine, quick(1), |to, from| {
         assert!(matches!(hear(from).unwrap(), Answer::Ready(true)));
-        assert_eq!(Before::look(&engine).unwrap().history_count, 0, "it ran before it was told to");
+        assert_eq!(Before::look(&engine).unwrap().history.count, 0, "it ran before it was told to");
         go(to, Duration::from_millis(50));
         let Answer::Report(report) = hear(from).unwrap() else { panic!("no report") };
         reports.push(report);
     });
     assert_eq!(reports[0].client, 5);
     assert!(reports[0].committed > 0);
-    let report = before.report(&engine, &quick(1), ClientsAs::Processes, &reports, 0).unwrap();
+    let report = before.report(&engine, &quick(1), ClientsAs::Processes, &reports).unwrap();
     assert_eq!(report.audit, "ok");
 }
 

@@ -31,7 +31,7 @@ fn a_run_reports_what_it_did_and_the_bank_adds_up() {
         assert!(report.p99_us <= report.max_us);
         assert!((0.05..10.0).contains(&report.seconds), "{} s", report.seconds);
         let history = Before::look(&engine).unwrap();
-        assert!(history.history_count >= report.committed);
+        assert!(history.history.count >= report.committed);
     }
 }
 
@@ -41,7 +41,7 @@ fn several_clients_and_several_runs_share_one_bank() {
     for run in 1..=3u32 {
         let report = run_threads(&engine, &quick(4), &mut |_| {}).unwrap();
         assert_eq!(report.audit, "ok");
-        assert_eq!(Before::look(&engine).unwrap().first_client, 4 * run);
+        assert_eq!(Before::look(&engine).unwrap().history.first_client, 4 * run);
     }
 }
 
@@ -52,7 +52,7 @@ fn a_read_only_run_leaves_no_history() {
     let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
     assert_eq!((report.workload.as_str(), report.audit.as_str()), ("tpcb-read-only", "ok"));
     assert!(report.committed > 100);
-    assert_eq!(Before::look(&engine).unwrap().history_count, 0);
+    assert_eq!(Before::look(&engine).unwrap().history.count, 0);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn who_may_send_so_many_sends_no_more_and_stands_still() {
     let settings = RunSettings { most: Some(70), ..quick(2) };
     let report = run_threads(&engine, &settings, &mut |_| {}).unwrap();
     assert_eq!(report.audit, "ok");
-    assert_eq!(Before::look(&engine).unwrap().history_count, 140);
+    assert_eq!(Before::look(&engine).unwrap().history.count, 140);
 }
 
 #[test]

@@ -10,8 +10,8 @@ use libtp_io::{check_name, Directory, Error, File, Identity, LockMode, OpenMode,
 use super::plain::SimPlain;
 use super::{Call, Shared, State};
 use crate::fault::Counters;
+use crate::node::NodeId;
 use crate::trace::Change;
-use crate::tree::NodeId;
 
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;

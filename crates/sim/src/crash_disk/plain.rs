@@ -10,8 +10,8 @@ use libtp_io::{check_name, Directory, File, OpenMode, Operation, PlainFiles, Pla
 
 use super::handles::SimDirectory;
 use super::{index, State};
+use crate::node::NodeId;
 use crate::trace::Change;
-use crate::tree::NodeId;
 
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fault::is_crash;
+use crate::loss::LossMode;
 use libtp_io::LockMode;
 
 fn file(disk: &SimDisk, name: &str) -> Arc<dyn File> {

@@ -1,15 +1,25 @@
 //! The overhead of a transaction of recoverable memory by its size (Rio Vista figure 5a); and the swap of two pointers.
 
 use crate::error::Result;
-use crate::memory::Workload;
-use crate::paper::figure::{Axis, Figure, Place};
+use std::cell::RefCell;
+
+use crate::memory::{MemoryEngine, Workload};
+use crate::paper::figure::{Axis, Figure, Place, Point, Series};
 use crate::paper::rounds::{Case, Sample};
 use crate::paper::Paper;
 
-use super::{contenders, core_lines, figure as number, pmemobj_left_out, rounds, Runner, RVM};
+use super::{contenders, core_lines, figure as number, pmemobj_left_out, rounds, Contender, Runner, RVM, RVM_RIO};
 
 const SIZES: [u32; 8] = [8, 64, 256, 1024, 4096, 16_384, 65_536, 1_048_576];
 const SIZES_QUICK: [u32; 3] = [8, 1024, 1_048_576];
+/// RVM whose transactions share a write of the log, which figure 6 measures at fewer sizes.
+const GROUPED: [Contender; 3] = [
+    Contender { name: "rvm-rio, groups of 64", engine: MemoryEngine::RvmRio { group: 64 }, ..RVM_RIO },
+    Contender { name: "rvm, groups of 8", engine: MemoryEngine::Rvm { group: 8 }, ..RVM },
+    Contender { name: "rvm, groups of 64", engine: MemoryEngine::Rvm { group: 64 }, ..RVM },
+];
+/// The bare write and sync of RVM's rounds.
+const BARE: &str = "bare write and fdatasync";
 /// The swapped pointers, and whether they are always the same.
 const PLACES: [(&str, bool); 2] = [("always the same two", true), ("two at random of 50 MB", false)];
 /// A smaller overhead, in microseconds, cannot be told from none, and would have no place on a logarithmic axis.
@@ -18,18 +28,26 @@ const LEAST: f64 = 0.001;
 pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
     let runner = Runner::of(paper);
     let sizes: &[u32] = if paper.settings.is_quick { &SIZES_QUICK } else { &SIZES };
+    let bare = RefCell::new(Vec::new());
     let mut cases = Vec::new();
     for bytes in sizes {
-        for contender in contenders(paper) {
+        for contender in contenders(paper).into_iter().chain(GROUPED) {
+            let bare = &bare;
             let (workload, runner) = (Workload::Synthetic { bytes: u64::from(*bytes), is_hot: false }, &runner);
             cases.push(Case::new(contender.name, Place::Number(f64::from(*bytes)), move || {
                 let sample = runner.run(workload, contender)?;
+                if let (true, "ok", Ok(ns)) =
+                    (contender.name == RVM.name, sample.audit.as_str(), number(&sample.raw, "/bare_sync/median_ns"))
+                {
+                    bare.borrow_mut().push((*bytes, ns / 1e3));
+                }
                 Ok(Sample { value: (number(&sample.raw, "/overhead_ns")? / 1e3).max(LEAST), ..sample })
             }));
         }
     }
     let mut series = paper.measure("vista-5a", &mut cases, rounds(paper))?;
     drop(cases);
+    series.push(bare_series(sizes, &bare.into_inner()));
     series.extend(pmemobj_left_out(paper, Place::Number(f64::from(sizes[0]))));
     paper.figures.push(Figure {
         id: "vista-5a".into(),
@@ -41,7 +59,7 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
         here: format!(
             "The segment in {}, or where it is said so in a file on the disk, of which the system's file cache has all. `rvm-rio` has its log and its \
              database in memory, too, `rvm` on the disk, synced at each transaction; their log has 5 MB, a tenth of the database, as in the \
-             paper, and their share of truncations is a part of it. What is compared took turns of 0.3 to 5 ms; 0.001 stands for what cannot be \
+             paper, and their share of truncations is a part of it; in groups one write of the log is for several transactions. What is compared took turns of 0.3 to 5 ms; 0.001 stands for what cannot be \
              told from nothing.",
             paper.settings.memory.display()
         ),
@@ -51,6 +69,15 @@ pub(super) fn figure(paper: &mut Paper<'_>) -> Result<()> {
         notes: vec![core_lines::note()],
     });
     Ok(())
+}
+
+/// Returns the series of bare writes, by their size.
+fn bare_series(sizes: &[u32], bare: &[(u32, f64)]) -> Series {
+    let point = |size: &u32| {
+        let samples = bare.iter().filter(|(bytes, _)| bytes == size).map(|(_, micros)| *micros).collect();
+        Point { x: Place::Number(f64::from(*size)), samples, refused: None }
+    };
+    Series { name: BARE.to_owned(), points: sizes.iter().map(point).collect() }
 }
 
 /// Measures the smallest possible transaction.

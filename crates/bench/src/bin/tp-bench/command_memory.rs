@@ -1,0 +1,255 @@
+//! `tp bench synthetic|swap|debit-credit|order-entry`: the benchmarks of recoverable memory (Rio Vista, section 5).
+//! Each alternates in one run with the same work without transactions.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use libtp_bench::memory::{serve_memory, LOG_BYTES};
+use libtp_bench::{run_memory, MemoryEngine, MemoryReport, MemorySettings, Workload, PMEMOBJ_VARIABLES};
+
+use libtp_bank::BankDirectory;
+use libtp_console::failure::{Ending, Failure, Result};
+use libtp_console::numbers::{grouped, some_seconds};
+use libtp_console::output::Output;
+
+/// The arguments that all these benchmarks have.
+#[derive(Args)]
+pub struct Arguments {
+    /// Engine that runs the transactions.
+    #[arg(long, value_enum, default_value_t = EngineName::Vista)]
+    engine: EngineName,
+    /// Number of transactions that RVM writes and syncs together.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    group: u32,
+    /// Length of the run, in seconds.
+    #[arg(long, default_value = "5", value_parser = some_seconds)]
+    seconds: Duration,
+    /// Number of threads that change one segment, each with its own undo log and database; compared with one thread
+    /// (vista only).
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
+    /// Let threads lock stripes of the segment for each transaction, instead of owning parts of it (vista only).
+    #[arg(long)]
+    striped: bool,
+    /// Write stores back from the processor's cache, as for memory that outlives the cache (vista and pmemobj only).
+    #[arg(long)]
+    write_back: bool,
+    /// Directory in whose filesystem the segments lie.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory: PathBuf,
+    /// Directory of RVM's files; without it, a fresh one that is removed at the end.
+    #[arg(short = 'e', long, value_name = "DIR")]
+    env: Option<PathBuf>,
+}
+
+/// The command line of a process that does one job of these benchmarks. The process that starts it sets its limits.
+#[derive(Args)]
+pub struct ClientArguments {
+    /// The job, as JSON.
+    job: String,
+}
+
+/// Does the job after a line has come on standard input; the answer is one line of JSON.
+pub fn run_client(arguments: &ClientArguments) -> Result<Ending> {
+    serve_memory(&arguments.job, &mut std::io::stdin().lock(), &mut std::io::stdout())?;
+    Ok(Ending::Done)
+}
+
+/// The arguments of the synthetic benchmark.
+#[derive(Args)]
+pub struct Synthetic {
+    /// Bytes that a transaction changes, at most 1048576. 8, 64, 1024, 4096, 65536 and 1048576 are known to the
+    /// compiler, in the bare work too.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    bytes: u64,
+    /// Change always the same place, which is then in the processor's cache, instead of a random one of 50 MB.
+    #[arg(long)]
+    hot: bool,
+    #[command(flatten)]
+    common: Arguments,
+}
+
+/// The arguments of the swap benchmark.
+#[derive(Args)]
+pub struct Swap {
+    /// Swap always the same two pointers, which are then in the processor's cache, instead of two random ones of 50 MB.
+    #[arg(long)]
+    hot: bool,
+    #[command(flatten)]
+    common: Arguments,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EngineName {
+    /// Recoverable memory: old bytes are saved in the same memory, and nothing is written at the end.
+    Vista,
+    /// RVM: new bytes go to a redo log on a disk, which is synced.
+    Rvm,
+    /// RVM with its redo log in memory, which no sync waits for: the paper's RVM on Rio.
+    RvmRio,
+    /// libpmemobj, if it was built in: undo logs in a pool, flushed only with --write-back. `pmdk` is the same.
+    #[value(alias = "pmdk")]
+    Pmemobj,
+    /// The bare work against itself, which shows the noise.
+    None,
+}
+
+impl Synthetic {
+    /// Runs the benchmark and reports.
+    pub fn run(&self, output: &mut Output) -> Result<Ending> {
+        self.common.run(Workload::Synthetic { bytes: self.bytes, is_hot: self.hot }, output)
+    }
+}
+
+impl Swap {
+    /// Runs the benchmark and reports.
+    pub fn run(&self, output: &mut Output) -> Result<Ending> {
+        self.common.run(Workload::Swap { is_hot: self.hot }, output)
+    }
+}
+
+impl Arguments {
+    /// Runs a benchmark and reports; exit 1 if the audit disagrees.
+    pub fn run(&self, workload: Workload, output: &mut Output) -> Result<Ending> {
+        self.check()?;
+        self.begin_anew()?;
+        let engine = match self.engine {
+            EngineName::Vista => MemoryEngine::Vista,
+            EngineName::Rvm => MemoryEngine::Rvm { group: self.group },
+            EngineName::RvmRio => MemoryEngine::RvmRio { group: self.group },
+            EngineName::Pmemobj => MemoryEngine::Pmemobj,
+            EngineName::None => MemoryEngine::None,
+        };
+        let directory = self.directory()?;
+        let path = directory.as_ref().map_or(Path::new(""), BankDirectory::path).to_path_buf();
+        let report = run_memory(&MemorySettings {
+            workload,
+            engine,
+            memory: self.memory.clone(),
+            directory: path,
+            log_bytes: LOG_BYTES,
+            write_back: self.write_back,
+            threads: self.threads,
+            is_striped: self.striped,
+            times_responses: false,
+            time: self.seconds,
+        })?;
+        output.object(&report)?;
+        write(output, &report)?;
+        Ok(Ending::of(report.audit == "ok"))
+    }
+
+    /// Executes this program again with libpmemobj's environment variables if they are not set: libpmemobj reads them
+    /// when it is loaded.
+    fn begin_anew(&self) -> Result<()> {
+        let [forced, unflushed] = PMEMOBJ_VARIABLES;
+        if self.engine != EngineName::Pmemobj || std::env::var_os(forced.0).is_some() {
+            return Ok(());
+        }
+        let failed = |why| Failure::Usage(format!("this program cannot be begun anew for libpmemobj: {why}"));
+        let mut again = Command::new(std::env::current_exe().map_err(failed)?);
+        again.args(std::env::args_os().skip(1)).env(forced.0, forced.1);
+        if !self.write_back {
+            again.env(unflushed.0, unflushed.1);
+        }
+        Err(failed(again.exec()))
+    }
+
+    fn check(&self) -> Result<()> {
+        let is_vista = self.engine == EngineName::Vista;
+        if !is_vista && (self.threads > 1 || self.striped) {
+            let why = "--threads and --striped are vista's alone: leave them out for another engine";
+            return Err(Failure::Usage(why.into()));
+        }
+        if self.write_back && !matches!(self.engine, EngineName::Vista | EngineName::Pmemobj) {
+            let why = "--write-back is vista's and pmemobj's alone: leave it out for another engine";
+            return Err(Failure::Usage(why.into()));
+        }
+        if self.group > 1 && !matches!(self.engine, EngineName::Rvm | EngineName::RvmRio) {
+            return Err(Failure::Usage("--group is RVM's alone: vista has nothing to write at commit".into()));
+        }
+        Ok(())
+    }
+
+    /// Returns the directory of RVM's files; `None` for other engines.
+    fn directory(&self) -> Result<Option<BankDirectory>> {
+        match (self.engine, &self.env) {
+            (EngineName::Vista | EngineName::Pmemobj | EngineName::None, _) => Ok(None),
+            (_, Some(named)) => BankDirectory::open(Some(named), "").map(Some),
+            (EngineName::RvmRio, None) => {
+                let fresh = self.memory.join(format!("libtp-bench-{}", std::process::id()));
+                BankDirectory::open(Some(&fresh), "").map(|directory| Some(directory.removed_at_end()))
+            }
+            (EngineName::Rvm, None) => {
+                BankDirectory::open(None, "libtp-bench").map(|directory| Some(directory.removed_at_end()))
+            }
+        }
+    }
+}
+
+fn write(output: &mut Output, report: &MemoryReport) -> Result<()> {
+    let bytes = report.bytes.map_or(String::new(), |bytes| format!(", {} bytes", grouped(bytes)));
+    let place = if report.is_hot { ", always at the same place" } else { "" };
+    let threads = match report.threads {
+        1 => String::new(),
+        several => format!(", {several} threads"),
+    };
+    let locks = if report.is_striped { ", stripes locked" } else { "" };
+    let group = report.group.map_or(String::new(), |group| format!(", groups of {group}"));
+    let back = if report.write_back { ", written back from the cache" } else { "" };
+    output.line(format_args!("{} on {}{bytes}{place}{threads}{locks}{group}{back}", report.workload, report.engine))?;
+    let log_on = report.log_on.as_ref().map_or(String::new(), |kind| format!(" (here {kind})"));
+    output.line(format_args!("{}: {}{log_on}", report.engine, report.about))?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate, for people")]
+    let tps = report.tps as u64;
+    output.line(format_args!(
+        "{} transactions a second; {:.1} ns each (quickest round {:.1})",
+        grouped(tps),
+        report.with.median_ns,
+        report.with.min_ns
+    ))?;
+    if report.truncations > 0 {
+        output.line(format_args!(
+            "of which {:.1} ns are the share of {} truncations of the log, the last of them at the end",
+            report.truncation_ns,
+            grouped(report.truncations)
+        ))?;
+    }
+    if let (Some(bare), Some(times)) = (&report.bare_sync, report.times_bare_sync) {
+        output.line(format_args!(
+            "without truncations {times:.2} times a bare write of as many bytes and fdatasync, which took {:.1} ns (quickest round {:.1})",
+            bare.median_ns, bare.min_ns
+        ))?;
+    }
+    match report.times_one {
+        Some(times) => output.line(format_args!(
+            "{times:.2} times {}, which took {:.1} ns each (quickest round {:.1})",
+            report.compared_with, report.without.median_ns, report.without.min_ns
+        ))?,
+        None => output.line(format_args!(
+            "{:.1} ns more than {}, which took {:.1} ns: {:.2} of it; in the quickest rounds {:.1} more than {:.1}: {:.2}",
+            report.overhead_ns,
+            report.compared_with,
+            report.without.median_ns,
+            report.overhead_ratio,
+            report.quickest_overhead_ns,
+            report.without.min_ns,
+            report.quickest_overhead_ratio
+        ))?,
+    }
+    if let (Some(vista), Some(times)) = (&report.vista, report.times_vista) {
+        output.line(format_args!(
+            "{times:.1} times this library's vista in turns with it, which took {:.1} ns each (quickest round {:.1})",
+            vista.median_ns, vista.min_ns
+        ))?;
+    }
+    output.line(format_args!(
+        "{} rounds in turns, {} transactions; audit: {}",
+        report.rounds,
+        grouped(report.transactions),
+        report.audit
+    ))
+}

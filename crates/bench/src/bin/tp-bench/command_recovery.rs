@@ -1,0 +1,237 @@
+//! The time of opening after a crash, and the size of a small and of a large environment: `tp bench recovery`.
+//!
+//! Every crashing part is a process of its own ([`crate::recovery_child`]), killed by SIGKILL in the middle of TPC-B. Some rows also
+//! lose the file of the shared memory. Each row stands beside its goal. After the last crash the bank is audited.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use libtp_bank::BankDirectory;
+use libtp_bench::engine_libtp::Libtp;
+use libtp_bench::{Durability, Engine, Error, Granularity, Scale};
+use libtp_console::failure::{Ending, Result};
+use libtp_console::output::{note, Output};
+use serde_json::json;
+
+use crate::recovery_child::{Child, Said, Tells};
+
+/// Openings of a crashed environment; the figure is their median.
+const ROUNDS: usize = 5;
+/// The percentage of the checkpoint interval at which the bank at default settings is killed: close to the worst case.
+const WORST_PERCENT: u64 = 95;
+const MIB: u64 = 1 << 20;
+
+/// The command line.
+#[derive(Args)]
+pub struct Arguments {
+    /// Accounts of the bank; 0 leaves its rows out.
+    #[arg(long, default_value_t = 1_000_000)]
+    accounts: u32,
+    /// Length of the long log, in MiB; 0 leaves its rows out.
+    #[arg(long, default_value_t = 1024)]
+    log_mib: u64,
+    /// Records of the large environment; 0 leaves its rows out.
+    #[arg(long, default_value_t = 10_000_000)]
+    records: u64,
+    /// Locks of one transaction; 0 leaves its rows out.
+    #[arg(long, default_value_t = 1_000_000)]
+    locks: u64,
+    /// Directory on a disk for the environments.
+    #[arg(short = 'e', long, value_name = "DIR", default_value = "/var/tmp")]
+    env: PathBuf,
+}
+
+impl Arguments {
+    /// Measures; exit 1 if the audit of the bank disagrees.
+    pub fn run(&self, output: &mut Output) -> Result<Ending> {
+        let directory = BankDirectory::inside(&self.env, "libtp-recovery")?;
+        let (directory, mut good) = (directory.path(), true);
+        new_environment(directory, output)?;
+        if self.accounts > 0 {
+            good &= self.crashed_bank(directory, output)?;
+        }
+        if self.records > 0 || self.locks > 0 {
+            self.large_environment(directory, output)?;
+        }
+        Ok(Ending::of(good))
+    }
+
+    /// Measures a bank whose processes are killed, at default settings and with a long log, and audits it.
+    fn crashed_bank(&self, directory: &Path, output: &mut Output) -> Result<bool> {
+        let path = directory.join("bank");
+        let scale = Scale::with_accounts(self.accounts);
+        note(format_args!("loading {} records into {}", scale.total(), path.display()));
+        let bank = open_bank(&path)?;
+        bank.load(&scale, &mut |_| {})?;
+        drop(bank);
+
+        work_and_die(&path, scale, 0, RestorePoint::CheckpointIsNear)?;
+        let kept = reopen(&path, Lost::Nothing)?;
+        show(output, "all processes killed: opened", kept.open_ms, "ms", "under 100")?;
+        show(output, "and closed in good order", close(&path)?, "ms", "")?;
+        work_and_die(&path, scale, 2, RestorePoint::CheckpointIsNear)?;
+        let lost = reopen(&path, Lost::Memory)?;
+        show(output, "region lost too, default settings: opened", lost.open_ms, "ms", "under 2000")?;
+        show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
+        show(output, "and closed in good order", close(&path)?, "ms", "")?;
+
+        if self.log_mib > 0 {
+            let settings = path.join("libtp.toml");
+            let written = std::fs::write(&settings, "checkpoint_log = \"1024GiB\"\n");
+            written.map_err(Error::file("write", &settings))?;
+            work_and_die(&path, scale, 4, RestorePoint::LogBytes(self.log_mib * MIB))?;
+            let lost = reopen(&path, Lost::Memory)?;
+            show(output, "a long log: opened", lost.open_ms, "ms", "")?;
+            show(output, "its log", mib(lost.log_bytes), "MiB", "")?;
+            #[allow(clippy::cast_precision_loss)] // sizes are far below 2^53
+            show(output, "replayed", lost.log_bytes as f64 / 1000.0 / lost.open_ms, "MB/s", "300 or more")?;
+            show(output, "and closed in good order", close(&path)?, "ms", "")?;
+        }
+        let verdict = audit(&path, scale)?;
+        note(format_args!("audit of the bank: {verdict}"));
+        Ok(verdict == "ok")
+    }
+
+    /// Measures many records, and many locks of one transaction, at default settings.
+    fn large_environment(&self, directory: &Path, output: &mut Output) -> Result<()> {
+        let path = directory.join("large");
+        note(format_args!("{} records, and {} locks of one transaction", self.records, self.locks));
+        let mut child = Child::fill(&path, self.records, self.locks)?;
+        let loaded = child.hear()?;
+        #[allow(clippy::cast_precision_loss)] // counts of records are far below 2^53
+        let rate = self.records as f64 / loaded.open_ms * 1000.0;
+        show(output, "records loaded with no setting", rate, "a second", "")?;
+        show(output, "and memory of the region then", mib(loaded.region_bytes), "MiB", "")?;
+        let locked = child.hear()?;
+        show(output, "locks of one transaction, with no setting", locked.open_ms, "ms", "")?;
+        show(output, "memory they took", mib(locked.region_used - loaded.region_used), "MiB", "")?;
+        show(output, "closed in good order", child.close()?, "ms", "")?;
+        remove_directory(&path);
+        Ok(())
+    }
+}
+
+/// Measures a new environment: the time of opening, and its size.
+fn new_environment(directory: &Path, output: &mut Output) -> Result<()> {
+    let mut opened = Vec::new();
+    for round in 0..ROUNDS {
+        let path = directory.join(format!("new-{round}"));
+        let mut child = Child::open(&path)?;
+        let said = child.hear()?;
+        opened.push((said, allocated_bytes(&path)?));
+        child.close()?;
+        remove_directory(&path);
+    }
+    opened.sort_by(|(one, _), (other, _)| one.open_ms.total_cmp(&other.open_ms));
+    let (median, directory_bytes) = &opened[ROUNDS / 2];
+    show(output, "new environment: opened", median.open_ms, "ms", "under 20")?;
+    show(output, "new environment: memory of its region", mib(median.region_bytes), "MiB", "under 2")?;
+    show(output, "new environment: blocks of its directory", mib(*directory_bytes), "MiB", "under 4")?;
+    Ok(())
+}
+
+/// The moment when the working processes are killed.
+#[derive(Clone, Copy)]
+enum RestorePoint {
+    /// Just before a checkpoint is due: close to the worst moment.
+    CheckpointIsNear,
+    /// When the log since the last checkpoint has this number of bytes.
+    LogBytes(u64),
+}
+
+/// Runs two processes on the bank and kills them in the middle of their work.
+fn work_and_die(path: &Path, scale: Scale, first_client: u32, until: RestorePoint) -> Result<()> {
+    let mut first = Child::work(path, scale, first_client, Tells::Log)?;
+    let opened = first.hear()?;
+    let mut second = Child::work(path, scale, first_client + 1, Tells::Nothing)?;
+    second.hear()?;
+    let log_bytes = match until {
+        RestorePoint::CheckpointIsNear => opened.checkpoint_log / 100 * WORST_PERCENT,
+        RestorePoint::LogBytes(bytes) => bytes,
+    };
+    note(format_args!(
+        "two processes at work until there are {} MiB of log since the last checkpoint",
+        log_bytes / MIB
+    ));
+    while first.hear()?.log_bytes < log_bytes {}
+    // Both as nearly at the same time as possible.
+    first.kill()?;
+    Ok(second.kill()?)
+}
+
+/// The loss besides the processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Nothing,
+    Memory,
+}
+
+/// Opens the environment several times, each time after a crash. Returns the opening of median length. Each process is
+/// killed as soon as it has opened, so the next one finds the same log.
+fn reopen(path: &Path, lost: Lost) -> Result<Said> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        if lost == Lost::Memory {
+            lose_memory(path)?;
+        }
+        let mut child = Child::open(path)?;
+        rounds.push(child.hear()?);
+        child.kill()?;
+    }
+    note(format_args!("opened in {:.1?} ms", rounds.iter().map(|round| round.open_ms).collect::<Vec<_>>()));
+    rounds.sort_by(|one, other| one.open_ms.total_cmp(&other.open_ms));
+    Ok(rounds.swap_remove(ROUNDS / 2))
+}
+
+/// Removes the file of the environment's shared memory. One more process opens the environment to learn the path, and
+/// is killed.
+fn lose_memory(path: &Path) -> Result<()> {
+    let mut child = Child::open(path)?;
+    let region = child.hear()?.region;
+    child.kill()?;
+    Ok(std::fs::remove_file(&region).map_err(Error::file("remove", Path::new(&region)))?)
+}
+
+/// Opens and closes the environment. Returns how long closing took.
+fn close(path: &Path) -> Result<f64> {
+    let mut child = Child::open(path)?;
+    child.hear()?;
+    Ok(child.close()?)
+}
+
+fn open_bank(path: &Path) -> Result<Libtp> {
+    Ok(Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?)
+}
+
+/// Returns the audit's verdict: whether balances and history agree.
+fn audit(path: &Path, scale: Scale) -> Result<String> {
+    let audit = open_bank(path)?.audit(&scale)?;
+    Ok(audit.verdict(audit.history_count))
+}
+
+/// Returns the allocated bytes of a directory's files.
+fn allocated_bytes(path: &Path) -> Result<u64> {
+    let files = std::fs::read_dir(path).map_err(Error::file("list", path))?;
+    let blocks = files.map(|file| Ok(file?.metadata()?.blocks())).sum::<std::io::Result<u64>>();
+    Ok(blocks.map_err(Error::file("look at", path))? * 512)
+}
+
+fn remove_directory(path: &Path) {
+    if let Err(error) = std::fs::remove_dir_all(path) {
+        note(format_args!("{} stays: {error}", path.display()));
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // sizes are far below 2^53
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
+}
+
+/// Writes a figure beside its goal.
+fn show(output: &mut Output, what: &str, figure: f64, unit: &str, goal: &str) -> Result<()> {
+    let wanted = (!goal.is_empty()).then_some(goal);
+    output.object(&json!({ "row": what, "figure": figure, "unit": unit, "goal": wanted }))?;
+    output.line(format_args!("{what:<46} {figure:>12.1} {unit:<10} {goal}"))?;
+    output.flush()
+}

@@ -1,0 +1,208 @@
+//! Plain records beside the peers: loaded in order, inserted at random, read at random and in order; and the bytes of
+//! the files.
+//!
+//! In each round every engine takes its turn at all steps, in directories of its own.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::figure::{Axis, Figure, Place, Point, Series};
+use super::rounds::{Case, Order, Sample};
+use super::Paper;
+use crate::catalogue::rows;
+use crate::error::{Error, Result};
+use crate::rows::{bytes_in, shuffled, sorted, Contender, Open, Pair, Rows};
+
+const ID: &str = "peers-rows";
+/// Scans of which the best counts.
+const SCANS: u32 = 3;
+
+/// A step of an engine's turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Sorted records go into an empty database.
+    Load,
+    /// Records of the loaded database are read at random.
+    Get,
+    /// All records of the loaded database are read in order.
+    ScanLoaded,
+    /// Records in random order go into an empty database, a thousand in each transaction.
+    Insert,
+    /// All records of that database are read in order.
+    ScanInserted,
+}
+
+impl Step {
+    const ALL: [Step; 5] = [Step::Load, Step::Get, Step::ScanLoaded, Step::Insert, Step::ScanInserted];
+
+    fn name(self) -> &'static str {
+        match self {
+            Step::Load => "load sorted",
+            Step::Get => "get random",
+            Step::ScanLoaded => "scan, loaded",
+            Step::Insert => "insert random",
+            Step::ScanInserted => "scan, inserted",
+        }
+    }
+}
+
+/// The records of all engines, in order and shuffled, and the number of gets.
+struct Records {
+    in_order: Vec<Pair>,
+    at_random: Vec<Pair>,
+    gets: usize,
+}
+
+/// Measures the steps of libtp and of every chosen peer.
+pub(super) fn steps(paper: &mut Paper<'_>) -> Result<()> {
+    let in_order = sorted(paper.pace.rows);
+    let records = Records { at_random: shuffled(in_order.clone()), in_order, gets: paper.pace.gets };
+    let peers = &paper.settings.peers;
+    let is_wanted = |one: &Contender| one.peer.is_none_or(|peer| peers.iter().any(|name| name == peer.name()));
+    let turns: Vec<Turn<'_>> = rows().into_iter().filter(is_wanted).map(|one| Turn::of(one, paper, &records)).collect();
+    let mut cases = Vec::new();
+    for turn in &turns {
+        for step in Step::ALL {
+            cases.push(Case::new(turn.name, Place::Name(step.name().to_owned()), move || turn.sample(step)));
+        }
+    }
+    // In the order given: a step needs the database of the step before.
+    let series = paper.minutes.in_turns(ID, &mut cases, Order::AsGiven, paper.pace.rounds.min(3))?;
+    drop(cases);
+    let of_bytes = turns.iter().map(|turn| Series { name: turn.name.to_owned(), points: turn.bytes.borrow().clone() });
+    let bytes = figure("peers-rows-bytes", "The bytes of the files of plain records", "bytes", of_bytes.collect());
+    paper.figures.extend([figure(ID, "Plain records", "records a second", series), bytes]);
+    Ok(())
+}
+
+fn figure(id: &str, title: &str, y: &str, series: Vec<Series>) -> Figure {
+    Figure {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        paper: "Not in the papers.".to_owned(),
+        here: "Records of 100 bytes, 16 of them the key. Sorted records are loaded in the way that suits an engine best; records in random order \
+               are inserted a thousand in each transaction; after both everything is on the disk. Gets and scans are in a read-only transaction, and the best \
+               of three scans counts. A log is not among the bytes. `dense` is libtp whose pages give to their neighbours before they are split."
+            .to_owned(),
+        x: Axis::linear("step"),
+        y: Axis::logarithmic(y),
+        series,
+        notes: Vec::new(),
+    }
+}
+
+/// An engine's turn.
+struct Turn<'r> {
+    name: &'static str,
+    open: Open,
+    directory: PathBuf,
+    records: &'r Records,
+    rows: RefCell<Option<Box<dyn Rows>>>,
+    bytes: RefCell<Vec<Point>>,
+}
+
+impl<'r> Turn<'r> {
+    fn of(contender: Contender, paper: &Paper<'_>, records: &'r Records) -> Turn<'r> {
+        let Contender { name, open, .. } = contender;
+        let directory = paper.settings.disk.join(format!("rows-{name}"));
+        Turn { name, open, directory, records, rows: RefCell::default(), bytes: RefCell::default() }
+    }
+
+    /// Returns the records a second of a step.
+    fn sample(&self, step: Step) -> Result<Sample> {
+        let Records { in_order, at_random, gets } = self.records;
+        let (count, seconds) = match step {
+            Step::Load => (in_order.len(), self.fill(step, &|rows| rows.load_sorted(in_order))?),
+            Step::Insert => (at_random.len(), self.fill(step, &|rows| rows.insert(at_random))?),
+            Step::Get => {
+                let keys = || at_random.iter().map(|(key, _)| key).cycle().take(*gets);
+                let get = || self.read(|rows| rows.get(&mut keys()), gets * at_random[0].1.len());
+                // The first run warms the caches.
+                get()?;
+                (*gets, get()?)
+            }
+            Step::ScanLoaded | Step::ScanInserted => {
+                let scan = |_| self.read(|rows| rows.scan(), size_of_val(&in_order[..]));
+                let scans = (0..SCANS).map(scan).collect::<Result<Vec<f64>>>()?;
+                self.remove()?;
+                (in_order.len(), scans.into_iter().fold(f64::INFINITY, f64::min))
+            }
+        };
+        let raw = json!({ "records": count, "seconds": seconds });
+        Ok(Sample { value: count as f64 / seconds, audit: "ok".to_owned(), raw })
+    }
+
+    /// Fills a new database and waits until everything is on the disk. Returns the seconds.
+    fn fill(&self, step: Step, work: &dyn Fn(&dyn Rows) -> Result<()>) -> Result<f64> {
+        // An earlier step may have failed and left its database.
+        self.remove()?;
+        std::fs::create_dir_all(&self.directory).map_err(Error::file("make", &self.directory))?;
+        let rows = (self.open)(&self.directory)?;
+        let begin = Instant::now();
+        work(rows.as_ref())?;
+        rows.settle()?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let (bytes, x) = (bytes_in(&self.directory)?, Place::Name(step.name().to_owned()));
+        let mut points = self.bytes.borrow_mut();
+        let value = super::number(bytes);
+        match points.iter_mut().find(|point| point.x == x) {
+            Some(point) => point.samples.push(value),
+            None => points.push(Point { x, samples: vec![value], refused: None }),
+        }
+        self.rows.replace(Some(rows));
+        Ok(seconds)
+    }
+
+    /// Reads from the open database. Returns the seconds.
+    fn read(&self, work: impl FnOnce(&dyn Rows) -> Result<u64>, expected: usize) -> Result<f64> {
+        let rows = self.rows.borrow();
+        let rows = rows.as_ref().ok_or_else(|| Error::Settings("the database could not be filled".to_owned()))?;
+        let begin = Instant::now();
+        let read = work(rows.as_ref())?;
+        let seconds = begin.elapsed().as_secs_f64();
+        match usize::try_from(read) {
+            Ok(read) if read == expected => Ok(seconds),
+            _ => Err(Error::Settings(format!(
+                "an engine gave {read} bytes where {expected} were put: its figures count for nothing"
+            ))),
+        }
+    }
+
+    /// Closes and removes the database, if there is one.
+    fn remove(&self) -> Result<()> {
+        self.rows.replace(None);
+        match self.directory.exists() {
+            true => std::fs::remove_dir_all(&self.directory).map_err(Error::file("remove", &self.directory)),
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_gives_back_something_else_counts_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let in_order = sorted(100);
+        let records = Records { at_random: shuffled(in_order.clone()), in_order, gets: 50 };
+        let (name, directory) = ("libtp", dir.path().join("rows"));
+        let open = rows()[0].open;
+        let (rows, bytes) = (RefCell::default(), RefCell::default());
+        let turn = Turn { name, open, directory, records: &records, rows, bytes };
+        assert!(turn.sample(Step::Get).unwrap_err().to_string().contains("could not be filled"));
+        for step in Step::ALL {
+            assert!(turn.sample(step).unwrap().value > 0.0, "{step:?}");
+        }
+        assert_eq!(turn.bytes.borrow().len(), 2);
+        turn.sample(Step::Load).unwrap();
+        let why = turn.read(|_| Ok(7), 8).unwrap_err().to_string();
+        assert!(why.contains("7 bytes where 8 were put"), "{why}");
+        turn.remove().unwrap();
+        assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none());
+    }
+}

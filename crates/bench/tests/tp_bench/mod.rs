@@ -1,0 +1,29 @@
+//! Runs the real `tp-bench` and checks its output and its exit code.
+#![allow(dead_code)] // Every file of tests is a program of its own and uses a part of this module.
+
+#[path = "../../../cli/tests/tp/said.rs"]
+mod said;
+
+use std::path::Path;
+use std::process::Command;
+
+pub use said::{run, Said};
+
+/// Returns the command of `tp-bench`.
+pub fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tp-bench"))
+}
+
+/// Runs `tp-bench` with any words.
+pub fn tp_bench(words: &[&str]) -> Said {
+    let mut command = command();
+    command.args(words);
+    run(command, b"")
+}
+
+/// Runs `tp-bench tpcb --env DIR WORDS..`.
+pub fn tpcb(env: &Path, words: &[&str]) -> Said {
+    let mut command = command();
+    command.args(["tpcb", "--env"]).arg(env).args(words);
+    run(command, b"")
+}

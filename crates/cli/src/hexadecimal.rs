@@ -1,0 +1,29 @@
+//! Bytes in hexadecimal digits.
+
+use std::fmt::Write;
+
+/// Returns two hexadecimal digits for each byte.
+pub fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes what is written to it");
+        text
+    })
+}
+
+/// Returns the bytes that hexadecimal digits of either case stand for.
+pub fn from_hex(digits: &[u8]) -> Result<Vec<u8>, String> {
+    if digits.len() % 2 != 0 {
+        return Err("an odd number of hexadecimal digits".to_string());
+    }
+    digits.chunks_exact(2).map(|pair| byte_of(pair[0], pair[1])).collect()
+}
+
+/// Returns the byte that two hexadecimal digits stand for.
+pub fn byte_of(high: u8, low: u8) -> Result<u8, String> {
+    Ok(digit(high)? << 4 | digit(low)?)
+}
+
+fn digit(letter: u8) -> Result<u8, String> {
+    let value = char::from(letter).to_digit(16).and_then(|value| u8::try_from(value).ok());
+    value.ok_or_else(|| format!("`{}` is no hexadecimal digit", char::from(letter)))
+}
