@@ -201,7 +201,7 @@ fn close(path: &Path) -> Result<f64> {
 }
 
 fn open_bank(path: &Path) -> Result<Libtp> {
-    Ok(Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_, _, _| {})?)
+    Ok(Libtp::open(path, Durability::Relaxed, Granularity::Record, &mut |_| {})?)
 }
 
 /// Returns the audit's verdict: whether balances and history agree.
